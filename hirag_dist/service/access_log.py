@@ -1,4 +1,4 @@
-"""One record a request: for the log, the metrics and the traces."""
+"""Access log: one record per request, for the log line, the metrics and the traces."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _PLAIN = re.compile(r"[\x21\x23-\x3c\x3e-\x7e]+")  # what needs no quotes: no sp
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What is known of a request; complete when it has ended.
+    """Facts of a request; complete when it has ended.
 
     Attributes:
         method, peer, request_id: of the call.
         caller: name, empty for an anonymous one.
-        kind: how the caller is known: token, certificate, anonymous, or unknown.
-        labels: how many labels the caller holds, or "all".
+        kind: kind of authentication: token, certificate, anonymous, or unknown.
+        labels: number of labels that the caller holds, or "all".
         code: name of the status.
-        reason: why it was refused, one word; empty otherwise.
+        reason: of a rejection, one word; empty otherwise.
         mode, snapshot, partial: of the retrieval.
-        items: entities, communities, triples and sources that were returned.
-        queued_s: seconds that it waited for its turn.
+        items: number of entities, communities, triples and sources returned.
+        queued_s: seconds that it waited in the queue.
         timings_ms: of the retrieval's parts.
-        first_text_s: from the call's begin to the first piece of an answer.
+        first_text_s: seconds from the start of the call to the first piece of an answer.
         input_tokens, output_tokens, model: of an answer.
-        question: what was asked.
-        trace: the headers of W3C trace context that it brought.
+        question: of the query.
+        trace: its headers of the W3C trace context.
         started: by `time.perf_counter`.
-        began_ns: since 1970.
-        seconds: how long it took, once it has ended.
+        began_ns: start, in nanoseconds since 1970.
+        seconds: duration, once it has ended.
     """
 
     method: str
@@ -77,12 +77,12 @@ class RequestRecord:
 
     @classmethod
     def of(cls, method: str, context: Context) -> RequestRecord:
-        """Begin the record of a call, with the request id that it brings or a new one."""
-        brought = {key: value for key, value in context.invocation_metadata() or () if key in _HEADERS}
-        given = brought.pop(REQUEST_ID_KEY, "")
+        """Start the record of a call, with the request id of its headers or a new one."""
+        headers = {key: value for key, value in context.invocation_metadata() or () if key in _HEADERS}
+        given = headers.pop(REQUEST_ID_KEY, "")
         if not isinstance(given, str) or not _REQUEST_ID.fullmatch(given):
             given = uuid.uuid4().hex
-        trace = {key: value for key, value in brought.items() if isinstance(value, str)}
+        trace = {key: value for key, value in headers.items() if isinstance(value, str)}
         return cls(method=method, peer=context.peer(), request_id=given, trace=trace)
 
     @property
@@ -92,11 +92,11 @@ class RequestRecord:
 
 
 class AccessLog:
-    """Writes the line of each request.
+    """Writer of a log line per request.
 
     Args:
-        form: text, one `name=value` after another; json, one object, with the time; off, nothing.
-        questions: whether the question stands in the line; else nothing of what was asked does.
+        form: text: `name=value` pairs; json: one object, with the time; off: nothing.
+        questions: whether the line has the question; otherwise it has nothing of the query's content.
     """
 
     def __init__(self, form: Form = "text", *, questions: bool = False) -> None:
@@ -104,7 +104,7 @@ class AccessLog:
         self._questions = questions
 
     def write(self, record: RequestRecord) -> None:
-        """Write the line. The log record carries the same fields as attribute `access`."""
+        """Write the line. The log record has the same fields in its attribute `access`."""
         if self._form == "off":
             return
         fields = self._fields(record)

@@ -1,4 +1,4 @@
-"""Opening that may take minutes, in a thread that holds up no exit."""
+"""Opening of an engine in a daemon thread: it may take minutes, and must not delay the exit of the process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ T = TypeVar("T")
 
 
 async def in_daemon_thread(make: Callable[[], T], discard: Callable[[T], None]) -> T:
-    """Return what `make` does. When this is cancelled it does not wait.
+    """Return the result of `make`. A cancellation does not wait for it.
 
-    A thread of an executor is waited for when the process ends, so that a service that is told to stop while it copies
-    a snapshot would be killed instead of ending by itself.
+    Python waits for the threads of an executor when the process ends, so a service that is stopped while it copies a
+    snapshot would have to be killed.
 
     Args:
         make: may block.
-        discard: gets what was made for nobody, in a thread of its own.
+        discard: called with a result that is no longer needed, in a thread of its own.
     """
     here = asyncio.get_running_loop()
     made: asyncio.Future[T] = here.create_future()
@@ -26,10 +26,10 @@ async def in_daemon_thread(make: Callable[[], T], discard: Callable[[T], None]) 
     def work() -> None:
         try:
             result = make()
-        except BaseException as error:  # whatever it is: who waits must not wait for ever
-            _tell(here, made.set_exception, error)
+        except BaseException as error:  # of any kind: the waiting task must end
+            _settle(here, made.set_exception, error)
         else:
-            if not _tell(here, made.set_result, result):
+            if not _settle(here, made.set_result, result):
                 discard(result)
 
     def unwanted(made: asyncio.Future[T]) -> None:
@@ -44,8 +44,8 @@ async def in_daemon_thread(make: Callable[[], T], discard: Callable[[T], None]) 
         raise
 
 
-def _tell(loop: asyncio.AbstractEventLoop, settle: Callable[[T], None], outcome: T) -> bool:
-    """Settle a future from another thread. Return whether its loop is still there."""
+def _settle(loop: asyncio.AbstractEventLoop, settle: Callable[[T], None], outcome: T) -> bool:
+    """Settle a future from another thread. Return whether its loop still runs."""
     try:
         loop.call_soon_threadsafe(settle, outcome)
     except RuntimeError:

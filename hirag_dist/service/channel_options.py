@@ -1,4 +1,4 @@
-"""Ports and connections, as gRPC is told of them."""
+"""Channel arguments of the gRPC server, and a check that its port can be bound."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hirag_dist.service.options import MAX_REQUEST_BYTES, ServerOptions
 
 _KEEPALIVE_TIMEOUT_S = 20
 _MIN_CLIENT_PING_S = 10
-_MOST_STREAMS = 100  # of one connection: what a caller who reads nothing can leave unread
+_MAX_STREAMS = 100  # of one connection: bounds the data that a client who reads nothing can leave unread
 
 
 def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
-    """Return gRPC's arguments of a server that listens so."""
+    """Return the channel arguments of a server with these options."""
     chosen = [
-        ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, and then a port in use goes unnoticed
+        ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, which would hide that a port is in use
         ("grpc.max_receive_message_length", min(options.max_message_bytes, MAX_REQUEST_BYTES)),
         ("grpc.max_send_message_length", options.max_message_bytes),
-        ("grpc.max_concurrent_streams", _MOST_STREAMS),
+        ("grpc.max_concurrent_streams", _MAX_STREAMS),
         ("grpc.keepalive_time_ms", int(options.keepalive_s * 1000)),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
         ("grpc.keepalive_permit_without_calls", 1),
@@ -32,10 +32,10 @@ def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
 
 
 def probe(host: str, port: int, *, reuse_port: bool = False) -> None:
-    """Bind and let go, because gRPC does not say why it cannot bind, and takes one free address of several.
+    """Bind an address and release it. gRPC does not report why it cannot bind, and accepts one free address of several.
 
     Raises:
-        BackendUnavailable: the host is unknown, the port in use, or the address not this machine's.
+        BackendUnavailable: the host is unknown, the port is in use, or the address is not of this machine.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

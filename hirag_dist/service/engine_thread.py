@@ -1,8 +1,8 @@
-"""Where the engine works: in the service's event loop, or in a thread with a loop of its own.
+"""Execution of the engine: in the service's event loop, or in a thread with a loop of its own.
 
-A retrieval computes for milliseconds. In the loop that accepts calls it would hold up all that comes meanwhile, before
-anybody could see how long the line has become; in a thread of its own it shares the interpreter, and new calls get
-their turn within the interpreter's switch interval.
+A retrieval computes for milliseconds. In the loop that accepts calls it would delay the calls that arrive meanwhile,
+and load shedding would notice the queue too late. In a thread of its own it shares the interpreter, and new calls are
+accepted within the interpreter's switch interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_SWITCH_S = 0.0005  # longest time that the engine keeps the interpreter from the thread that accepts calls
+_SWITCH_S = 0.0005  # longest time for which the engine blocks the thread that accepts calls
 
 
 class EngineRunner(ABC):
@@ -25,14 +25,14 @@ class EngineRunner(ABC):
 
     @abstractmethod
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what `work` does. When this is cancelled, the work is, and has ended when the cancellation goes on."""
+        """Return the result of `work`. A cancellation cancels the work and goes on when the work has ended."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of what runs the work; all of it has ended."""
+        """Release threads; all work has ended."""
 
     async def stream(self, work: Callable[[], AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
-        """Yield what `work` does, which does not wait for who reads. Closing this ends the work first."""
+        """Yield the items of `work`, which does not wait for the reader. Closing this generator ends the work first."""
         items: asyncio.Queue[T | _End] = asyncio.Queue()
         here = asyncio.get_running_loop()
 
@@ -55,18 +55,18 @@ class EngineRunner(ABC):
 
 
 class InlineEngineRunner(EngineRunner):
-    """Runs everything in the loop of who asks."""
+    """Runner in the caller's event loop."""
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what `work` does."""
+        """Return the result of `work`."""
         return await work
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Do nothing: there is no thread."""
 
 
 class ThreadEngineRunner(EngineRunner):
-    """Runs the work in one thread with an event loop of its own, and lets the interpreter change hands often."""
+    """Runner in one thread with an event loop of its own; it shortens the interpreter's switch interval."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -76,7 +76,7 @@ class ThreadEngineRunner(EngineRunner):
         self._thread.start()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what `work` does, in the thread."""
+        """Return the result of `work`, which runs in the thread."""
         here = asyncio.get_running_loop()
         ended: asyncio.Future[asyncio.Task[T]] = here.create_future()
         started: list[asyncio.Task[T]] = []
@@ -90,14 +90,14 @@ class ThreadEngineRunner(EngineRunner):
         while not ended.done():
             try:
                 await asyncio.shield(ended)
-            except asyncio.CancelledError as error:  # a second one has to wait for the end of the work like the first
+            except asyncio.CancelledError as error:  # a second cancellation waits for the end of the work too
                 if cancelled is None:
                     self._loop.call_soon_threadsafe(lambda: started[0].cancel())
                 cancelled = error
         task = ended.result()
         if cancelled is not None:
             if not task.cancelled():
-                task.exception()  # nobody waits for it any more
+                task.exception()  # marks the exception as retrieved
             raise cancelled
         return task.result()
 
@@ -119,7 +119,7 @@ class ThreadEngineRunner(EngineRunner):
 
 
 class _End:
-    """What ends a stream between threads."""
+    """End marker of a stream between threads."""
 
 
 _END = _End()

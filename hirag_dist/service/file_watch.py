@@ -1,4 +1,4 @@
-"""Values that are read from files and read again when the files change."""
+"""Values that are loaded from files, and reloaded when the files change."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ Signature: TypeAlias = tuple[tuple[int, ...] | None, ...]
 
 
 def signature(paths: Sequence[str]) -> Signature:
-    """Return what changes when one of the files does; a file that is not there has None.
+    """Return a value that changes with any of the files; a missing file has None.
 
-    Links are followed, so that a link that is moved to another file counts as a change: Kubernetes updates mounted
-    secrets that way. In-place writes show by size and time, a change of who may read it by the time of the inode.
+    Links are followed, so that a link to another file counts as a change: Kubernetes updates mounted secrets that way.
+    In-place writes change size and time, a change of permissions changes the time of the inode.
     """
 
-    def one(path: str) -> tuple[int, ...] | None:
+    def of_file(path: str) -> tuple[int, ...] | None:
         try:
-            found = Path(path).stat()
+            stat = Path(path).stat()
         except OSError:
             return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
-    return tuple(one(path) for path in paths)
+    return tuple(of_file(path) for path in paths)
 
 
 class ReloadingValue(Generic[T]):
-    """What `load` made of some files, and makes again of their next versions.
+    """A value loaded from files, and reloaded when they change.
 
-    A version that cannot be loaded is logged once and the value stays as it was. It is tried again at each look, for
-    what stood in the way may have gone without a change of the files: a network's fault, or too many open files.
+    A version that cannot be loaded is logged once, and the value stays as it was. Loading is tried again at each check,
+    since the cause may disappear without a change of the files: a network error, or too many open files.
 
     Args:
         paths: the files.
-        load: reads them; raises ConfigError where they are wrong.
-        changed: called with each new value, the first one too.
+        load: reads them; raises ConfigError if they are wrong.
+        changed: called with each new value, including the first.
 
     Raises:
         ConfigError: the first version is wrong.
@@ -54,36 +54,38 @@ class ReloadingValue(Generic[T]):
         self._paths = tuple(paths)
         self._load = load
         self._changed = changed
-        self._trouble: str | None = None  # what was logged last, so that it is logged once
-        self._seen = signature(self._paths)  # before they are read: what changes meanwhile is seen at the next look
+        self._last_failure: str | None = None  # the message logged last: each is logged once
+        self._signature = signature(
+            self._paths
+        )  # taken before the files are read: a change meanwhile is found at the next check
         self.value: T = load()
         changed(self.value)
 
     def refresh(self) -> bool:
-        """Look once, and load what is new. Return whether there is a new value. Blocks on the file system."""
-        seen = signature(self._paths)
-        if seen == self._seen:
-            self._trouble = None
+        """Reload the value if the files changed. Return whether there is a new value. Blocks on the file system."""
+        current = signature(self._paths)
+        if current == self._signature:
+            self._last_failure = None
             return False
         try:
             value = self._load()
             self._changed(value)
-        except Exception as error:  # whatever it is: who no longer looks would never see the files put right
+        except Exception as error:  # of any kind: the checks must go on until the files are corrected
             self._report(error)
             return False
-        self.value, self._seen, self._trouble = value, seen, None
+        self.value, self._signature, self._last_failure = value, current, None
         logger.info("read again: %s", ", ".join(self._paths))
         return True
 
     async def watch(self, poll_s: float) -> None:
-        """Look every `poll_s` seconds until cancelled."""
+        """Call `refresh` every `poll_s` seconds until cancelled."""
         while True:
             await asyncio.sleep(poll_s)
             await asyncio.to_thread(self.refresh)
 
     def _report(self, error: Exception) -> None:
-        trouble = str(error) if isinstance(error, ConfigError) else repr(error)
-        if trouble != self._trouble:
-            unforeseen = None if isinstance(error, ConfigError) else error
-            logger.error("%s; what was read before stays in force", trouble, exc_info=unforeseen)
-        self._trouble = trouble
+        message = str(error) if isinstance(error, ConfigError) else repr(error)
+        if message != self._last_failure:
+            unexpected = None if isinstance(error, ConfigError) else error
+            logger.error("%s; what was read before stays in force", message, exc_info=unexpected)
+        self._last_failure = message

@@ -1,4 +1,4 @@
-"""What gRPC calls for each method of the service: with bytes, which the servicer reads once it knows who sent them."""
+"""gRPC handlers of the service's methods. Requests stay bytes until the servicer has authenticated the caller."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _REQUESTS: dict[str, Any] = {method.name: GetMessageClass(method.input_type) for
 def service_handler(servicer: Any) -> grpc.GenericRpcHandler:
     """Return the handler of all methods.
 
-    Left to gRPC, a stranger's request would be read like a caller's, and one that is no message would end in UNKNOWN
-    and write a traceback into the log.
+    If gRPC parsed the requests, it would do so before authentication, and one that is no message would end in UNKNOWN
+    with a traceback in the log.
 
     Args:
-        servicer: has a method of the same name for each, which takes a request and replies, both in bytes.
+        servicer: has a method for each RPC, with the same name, that takes a request and replies, both as bytes.
     """
     handlers = {}
     for method in SERVICE.methods:

@@ -55,7 +55,7 @@ class HealthService:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the status is SERVING."""
+        """True if the status is SERVING."""
         return self._serving and not self._stopping
 
     async def set_serving(self) -> None:

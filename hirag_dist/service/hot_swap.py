@@ -61,7 +61,7 @@ class SnapshotSwapper:
 
     @property
     def loaded(self) -> bool:
-        """Whether there is an engine."""
+        """True if there is an engine."""
         return self._shared is not None
 
     async def start(self) -> None:

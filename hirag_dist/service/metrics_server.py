@@ -1,4 +1,4 @@
-"""`GET /metrics` and `GET /ready`, over HTTP, in a thread of its own."""
+"""HTTP endpoint of `GET /metrics` and `GET /ready`, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.options import split_address
 
 logger = logging.getLogger(__name__)
-_MOST_READERS = 8  # at a time
-_TIMEOUT_S = 10  # for a reader who does not get on
+_MAX_CONNECTIONS = 8
+_TIMEOUT_S = 10  # of a connection without progress
 
 
 @contextmanager
 def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[], bool]) -> Iterator[str]:
-    """Answer `GET /metrics`, and `GET /ready`, for as long as the block lasts. Yield HOST:PORT with the real port.
+    """Serve `GET /metrics` and `GET /ready` for as long as the block lasts. Yield HOST:PORT with the real port.
 
-    `/ready` is for who cannot ask gRPC's health, such as a kubelet where the service speaks TLS: 200 or 503.
+    `/ready` returns 200 or 503, for clients that cannot use gRPC health, such as a kubelet if the service uses TLS.
 
     Args:
         address: HOST:PORT; port 0 takes a free one.
-        registry: what `/metrics` shows.
-        ready: whether questions are taken. Called in other threads.
+        registry: of the metrics.
+        ready: returns whether requests are accepted. Called in other threads.
 
     Raises:
         ConfigError: the address is no HOST:PORT.
         BackendUnavailable: it cannot be listened on.
     """
     host, port = split_address(address)
-    readers = threading.BoundedSemaphore(_MOST_READERS)
+    readers = threading.BoundedSemaphore(_MAX_CONNECTIONS)
 
     class Page(BaseHTTPRequestHandler):
         timeout = _TIMEOUT_S

@@ -132,7 +132,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`: "localhost" or a loopback address."""
+    """Return whether only this machine can reach `host`: "localhost" or a loopback address."""
     if host == "localhost":
         return True
     try:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from hirag_dist.cli import _output
-from tests.service.fixtures import certificates, fakes
+from tests.service.fixtures import certificates
 
-__all__ = ["certificates", "fakes"]
+__all__ = ["certificates"]
 
 
 @pytest.fixture(autouse=True)

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from hirag_dist.cli import main
+from tests.service import fakes
 
 SOON = 30  # s
 
 
 @pytest.fixture
-def start(fakes: Any) -> Iterator[Callable[..., str]]:
+def start() -> Iterator[Callable[..., str]]:
     """Starts a service in a thread with a loop of its own, as the command blocks its own; returns the address."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -60,7 +61,7 @@ def query(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tm
     return query
 
 
-def test_what_is_asked_reaches_the_service(query: Any, start: Any, fakes: Any) -> None:
+def test_what_is_asked_reaches_the_service(query: Any, start: Any) -> None:
     engine = fakes.FakeEngine()
     options = ("--mode", "flat", "--top-n", 3, "--top-m", 2, "--label", "lang:de", "--label", "public")
     code, said = query("q", "--server", start(engine), *options, "--deadline", 5, "--context-only")
@@ -70,11 +71,11 @@ def test_what_is_asked_reaches_the_service(query: Any, start: Any, fakes: Any) -
     assert 4 < engine.deadlines[0] < 5
 
 
-def test_an_answer(query: Any, start: Any, fakes: Any) -> None:
+def test_an_answer(query: Any, start: Any) -> None:
     assert query("q", "--server", start(fakes.FakeEngine()))[1]["text"] == fakes.ANSWER.text
 
 
-def test_a_deadline_that_is_too_short(query: Any, start: Any, fakes: Any) -> None:
+def test_a_deadline_that_is_too_short(query: Any, start: Any) -> None:
     engine = fakes.FakeEngine()
 
     async def never(asked: Any, *, deadline_s: float | None = None) -> AsyncIterator[Any]:
@@ -87,9 +88,7 @@ def test_a_deadline_that_is_too_short(query: Any, start: Any, fakes: Any) -> Non
     assert "did not answer in time" in said["error"] or "deadline" in said["error"]
 
 
-def test_mutual_tls_and_a_token(
-    query: Any, start: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
-) -> None:
+def test_mutual_tls_and_a_token(query: Any, start: Any, certificates: dict[str, str], tmp_path: Path) -> None:
     files = {"tls_cert": "server.pem", "tls_key": "server.key", "tls_client_ca": "ca.pem"}
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
     engine = fakes.FakeEngine()

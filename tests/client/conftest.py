@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hirag_dist.client import AsyncHiragClient, HiragClient
-from tests.service.fixtures import certificates, engine, fakes, start
+from tests.service.fixtures import certificates, engine, start
 
-__all__ = ["certificates", "engine", "fakes", "start"]
+__all__ = ["certificates", "engine", "start"]
 
 
 @pytest.fixture

@@ -1,5 +1,5 @@
 """A service on loopback with a scripted engine."""
 
-from tests.service.fixtures import certificates, fakes, start
+from tests.service.fixtures import certificates, start
 
-__all__ = ["certificates", "fakes", "start"]
+__all__ = ["certificates", "start"]

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.service import fakes
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
 TYPESCRIPT = EXAMPLES / "typescript"
@@ -32,7 +34,7 @@ async def run(*command: object, code: int = 0, **environment: str) -> str:
     return err if code else out
 
 
-async def test_ask(start: Any, fakes: Any) -> None:
+async def test_ask(start: fakes.Start) -> None:
     engine = fakes.FakeEngine()
     said = await run(sys.executable, EXAMPLES / "ask.py", (await start(engine)).address, QUESTION)
     assert "local   Lighthouse (location, layer 0, 0.75)" in said
@@ -42,17 +44,17 @@ async def test_ask(start: Any, fakes: Any) -> None:
     assert {query.question for query in engine.queries} == {QUESTION}
 
 
-async def test_ask_async(start: Any, fakes: Any) -> None:
+async def test_ask_async(start: fakes.Start) -> None:
     said = await run(sys.executable, EXAMPLES / "ask_async.py", (await start(fakes.FakeEngine())).address, "one", "two")
     assert said.splitlines() == [f"one\t{fakes.ANSWER.text}", f"two\t{fakes.ANSWER.text}"]
 
 
-async def test_stream(start: Any, fakes: Any) -> None:
+async def test_stream(start: fakes.Start) -> None:
     said = await run(sys.executable, EXAMPLES / "stream.py", (await start(fakes.FakeEngine())).address, QUESTION)
     assert said == f"(1 entities, 1 communities, 2 paths)\n{fakes.ANSWER.text}\n  [E2] Wärterin\n"
 
 
-async def test_a_token_from_a_file_and_without(start: Any, fakes: Any, tmp_path: Path) -> None:
+async def test_a_token_from_a_file_and_without(start: fakes.Start, tmp_path: Path) -> None:
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
     address = (await start(fakes.FakeEngine(), callers_file=callers.path)).address
     token = tmp_path / "token"
@@ -61,7 +63,7 @@ async def test_a_token_from_a_file_and_without(start: Any, fakes: Any, tmp_path:
     assert "Unauthenticated: " in await run(sys.executable, EXAMPLES / "stream.py", address, QUESTION, code=1)
 
 
-async def test_buf_curl(start: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path) -> None:
+async def test_buf_curl(start: fakes.Start, certificates: dict[str, str], tmp_path: Path) -> None:
     if not shutil.which("buf") and not list(ROOT.glob("tools/buf/node_modules/@bufbuild/buf-*/bin/buf")):
         if os.environ.get("CI") != "true":
             pytest.skip("no buf: run tools/buf/lint.sh")
@@ -105,9 +107,7 @@ async def typescript() -> Path:
     return TYPESCRIPT / "dist" / "ask.js"
 
 
-async def test_typescript(
-    start: Any, fakes: Any, typescript: Path, certificates: dict[str, str], tmp_path: Path
-) -> None:
+async def test_typescript(start: fakes.Start, typescript: Path, certificates: dict[str, str], tmp_path: Path) -> None:
     engine = fakes.FakeEngine()
     said = await run("node", typescript, f"http://{(await start(engine)).address}", QUESTION)
     assert "Snapshot s1: 1099511627776 entities" in said

@@ -1,4 +1,4 @@
-"""A scripted engine, a service around it, and certificates."""
+"""A scripted engine, a service around it, a callers file and certificates."""
 
 from __future__ import annotations
 

@@ -1,35 +1,24 @@
-"""Fixtures of the tests of the service, its clients and its page: a service on loopback with a scripted engine.
-
-A conftest imports those that its folder needs.
-"""
+"""Fixtures for tests of the service, its clients and its page; a conftest imports those that its folder needs."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from types import ModuleType
-from typing import Any
 
 import pytest
 
-from tests.service import fakes as module
-
-
-@pytest.fixture(scope="session")
-def fakes() -> ModuleType:
-    """The module fakes.py."""
-    return module
+from tests.service import fakes
 
 
 @pytest.fixture
-def engine() -> module.FakeEngine:
+def engine() -> fakes.FakeEngine:
     """An engine of snapshot s1."""
-    return module.FakeEngine()
+    return fakes.FakeEngine()
 
 
 @pytest.fixture
-async def start() -> AsyncIterator[Any]:
+async def start() -> AsyncIterator[fakes.Start]:
     """Starts a service around an engine or a swapper; keywords are `ServerOptions`."""
-    services = module.Services()
+    services = fakes.Services()
     yield services.start
     await services.stop()
 
@@ -38,4 +27,4 @@ async def start() -> AsyncIterator[Any]:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Paths of ca.pem, server.pem, server.key, client.pem, client.key."""
     pytest.importorskip("cryptography")
-    return module.certificates(tmp_path_factory.mktemp("certificates"))
+    return fakes.certificates(tmp_path_factory.mktemp("certificates"))

@@ -1,1 +1,1 @@
-"""Callers, tokens, certificates and TLS."""
+"""Authentication: bearer tokens, client certificates, the callers file, and TLS of the service."""

@@ -1,4 +1,4 @@
-"""Who is calling: by token, by certificate, or nobody in particular."""
+"""Authentication of calls by bearer token or client certificate, or as an anonymous caller."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _NAMES = ("x509_common_name", "x509_subject_alternative_name")
 
 
 class Authenticator:
-    """Says who calls, and turns away whom it does not know.
+    """Authenticator of calls.
 
     Args:
-        callers: who may call; None lets everybody in as `anonymous`.
-        anonymous: stands for all callers where there is no callers file.
-        certificates: whether clients show certificates, which then may say who they are.
-        now: the time, with its zone.
+        callers: content of the callers file; None accepts every call as `anonymous`.
+        anonymous: the caller of all calls if there is no callers file.
+        certificates: whether clients present certificates, which then identify callers without a token.
+        now: current time, with its zone.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class Authenticator:
         self._now = now
 
     def caller(self, context: Context) -> tuple[Caller, Kind]:
-        """Return who calls, and how that is known. A token counts before a certificate.
+        """Return the caller and the kind of authentication. A token takes precedence over a certificate.
 
         Raises:
-            Unauthenticated: the token is unknown or has expired; or there is none, and the certificate is nobody's.
+            Unauthenticated: the token is unknown or has expired; or there is none, and the certificate is unknown.
         """
         if self._callers is None:
             return self._anonymous, "anonymous"
@@ -81,7 +81,7 @@ def _names(context: Context) -> list[str]:
 def guarded_reflection(
     names: tuple[str, ...], authenticator: Authenticator, observers: Sequence[Callable[[RequestRecord], None]]
 ) -> grpc.GenericRpcHandler:
-    """Return the handler of gRPC's reflection for those who may call; who may not is told to the observers."""
+    """Return the handler of gRPC reflection for authenticated callers; observers get the records of rejected calls."""
 
     class Guarded(_REFLECTION.aio.ReflectionServicer):  # type: ignore[misc]
         async def ServerReflectionInfo(  # noqa: N802 - the name is the protocol's
@@ -111,7 +111,7 @@ def guarded_reflection(
 
 
 def _reflection_request(raw: bytes) -> Any:
-    """Return the request; for bytes that are none an empty one, which is refused without a traceback in the log."""
+    """Return the request. Undecodable bytes give an empty one, which is refused without a traceback in the log."""
     try:
         return reflection_pb2.ServerReflectionRequest.FromString(raw)
     except DecodeError:

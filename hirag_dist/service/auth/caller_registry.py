@@ -1,4 +1,4 @@
-"""Who may call, what they may see and how much they may ask: the callers file."""
+"""The callers file: tokens and certificates of callers, the labels that they hold, and their limits."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who calls.
+    """A caller and its limits.
 
     Attributes:
         name: as in the callers file; empty for an anonymous caller.
-        reach: labels held, as `types.Query.reach`; None sees everything.
-        per_second, burst: requests a second in the long run, and at once; None for any number.
-        per_day: requests a day (UTC); None for any number.
-        max_concurrent: requests at a time, in all processes together; None for any number.
+        reach: labels held, as of `types.Query.reach`; None sees everything.
+        per_second, burst: sustained rate of requests, and size of a burst; None for no limit.
+        per_day: requests per day (UTC); None for no limit.
+        max_concurrent: requests at a time, in all processes together; None for no limit.
     """
 
     name: str = ""
@@ -40,7 +40,7 @@ class Caller:
 
     @property
     def limited(self) -> bool:
-        """Whether any of the limits is set."""
+        """True if the caller has any limit."""
         return not (self.per_second is None and self.per_day is None and self.max_concurrent is None)
 
 
@@ -49,7 +49,7 @@ class _Part(BaseModel):
 
 
 def _time(given: Any) -> Any:
-    """Return a time that was written in quotes as one."""
+    """Return the time of a text: YAML reads a quoted time as a text."""
     return datetime.fromisoformat(given) if isinstance(given, str) else given
 
 
@@ -57,7 +57,7 @@ def _utc(given: datetime | None) -> datetime | None:
     try:
         return None if given is None else given.astimezone(UTC)
     except OverflowError:
-        raise ValueError("in UTC it is past the last year that can be told") from None
+        raise ValueError("in UTC it is after the last year that can be represented") from None
 
 
 class _Token(_Part):
@@ -96,11 +96,11 @@ class _File(_Part):
 
 @dataclass(frozen=True)
 class Callers:
-    """Everybody in a callers file.
+    """The callers of a callers file.
 
     Attributes:
-        tokens: SHA-256 of a token → whose it is, and until when it is good.
-        certificates: name in a client's certificate → whose it is.
+        tokens: SHA-256 of a token → its caller, and its expiry.
+        certificates: name in a client's certificate → its caller.
     """
 
     tokens: Mapping[bytes, tuple[Caller, datetime | None]] = field(default_factory=dict)
@@ -110,10 +110,10 @@ class Callers:
         return len({caller.name for caller, _ in self.tokens.values()} | {c.name for c in self.certificates.values()})
 
     def of_token(self, token: str, now: datetime) -> tuple[Caller | None, bool]:
-        """Return whose token it is, None for nobody's, and whether it is still good.
+        """Return the caller of a token, None for an unknown one, and whether the token is valid.
 
-        What is looked up and compared is the token's digest. Nobody can choose a token by its digest, so the time that
-        this takes tells nothing of the tokens that are good.
+        The look-up compares digests. A client cannot choose a token by its digest, so the time of the look-up reveals
+        nothing about valid tokens.
         """
         found = self.tokens.get(hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest())
         if found is None:
@@ -122,18 +122,18 @@ class Callers:
         return caller, expires is None or now < expires
 
     def of_certificate(self, names: Iterable[str]) -> Caller | None:
-        """Return whose certificate has these names; None for nobody's, or where they are of several callers."""
+        """Return the caller of a certificate with these names; None for no caller, or for several."""
         found = {id(caller): caller for name in names if (caller := self.certificates.get(name)) is not None}
         return next(iter(found.values())) if len(found) == 1 else None
 
     def next_expiry(self, now: datetime) -> datetime | None:
-        """Return when the next token stops being good, or None where none will."""
+        """Return the expiry of the token that expires next, None if none expires."""
         times = (expires for _, expires in self.tokens.values() if expires is not None)
         return min((expires for expires in times if expires > now), default=None)
 
 
 def is_name(text: str) -> bool:
-    """Whether a caller may be called that: what stands in every line of the log must not fake another one."""
+    """Return whether a text is a valid caller name: names are written to the log and must not forge its lines."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -154,9 +154,9 @@ def read_callers(path: str) -> Callers:
         raise ConfigError(f"the callers file {path} is not YAML: {error.problem or error.context}{where}") from None
     except (yaml.YAMLError, RecursionError):
         raise ConfigError(f"the callers file {path} is not YAML") from None
-    except Exception as error:  # of a date such as 2027-02-30 the YAML library raises what datetime does
-        said = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"the callers file {path} has a value that cannot be read ({said})") from error
+    except Exception as error:  # a date such as 2027-02-30: the YAML library raises the error of datetime
+        cause = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"the callers file {path} has a value that cannot be read ({cause})") from error
     try:
         records = _File.model_validate(data).callers
     except ValidationError as error:
@@ -193,19 +193,19 @@ def _index(path: str, records: Mapping[str, _Record]) -> Callers:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which no key stands twice: of two callers of one name, one would be lost without a word."""
+    """YAML loader that refuses duplicate keys: of two callers with one name, one would be lost silently."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             if key is not None and key in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"{key} stands twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, f"{key} occurs twice", key_node.start_mark)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
 
-_SAID = {  # end of the key, or kind of fault → what to write there
+_HINTS = {  # last part of the key, or kind of error → hint
     "labels": "give a list of labels, or the word all",
     "sha256": "give the SHA-256 of the token as 64 hexadecimal digits, in quotes",
     "expires": "give a time with its zone, such as 2027-01-31T00:00:00Z",
@@ -218,12 +218,12 @@ def _explain(error: ValidationError) -> str:
     lines = []
     for fault in error.errors(include_url=False, include_input=False):
         parts = [str(part) for part in fault["loc"]]
-        if "labels" in parts:  # the two forms that it may have are told apart in the rest
+        if "labels" in parts:  # the rest of the path distinguishes the two types that labels may have
             parts = parts[: parts.index("labels") + 1]
         where = ".".join(parts)
         if fault["type"] == "extra_forbidden":
             lines.append(f"unknown key {where}; a caller has {', '.join(_Record.model_fields)}")
             continue
-        said = next((_SAID[key] for key in (fault["type"], *parts[-1:]) if key in _SAID), fault["msg"])
-        lines.append(f"{where or 'callers'}: {said}")
+        hint = next((_HINTS[key] for key in (fault["type"], *parts[-1:]) if key in _HINTS), fault["msg"])
+        lines.append(f"{where or 'callers'}: {hint}")
     return "; ".join(dict.fromkeys(lines))

@@ -1,4 +1,4 @@
-"""Certificates of the service: read, checked, and read again when they are renewed."""
+"""TLS certificates of the service: read, checked, and reloaded when they are renewed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """PEM texts that belong together.
+    """PEM texts of one version of the certificates.
 
     Attributes:
         cert, key: the server's chain and key.
-        client_ca: the authority of clients' certificates; None asks clients for none.
-        expires: when the server's own certificate ends.
+        client_ca: authority of clients' certificates; None requests none from clients.
+        expires: expiry of the server's certificate.
     """
 
     cert: bytes
@@ -35,7 +35,7 @@ class Certificates:
 
 
 def read_certificates(cert: str, key: str, client_ca: str | None) -> Certificates:
-    """Return what the files hold, checked.
+    """Return the content of the files, checked.
 
     Raises:
         ConfigError: a file cannot be read, is not PEM, or key and certificate do not belong together.
@@ -45,19 +45,19 @@ def read_certificates(cert: str, key: str, client_ca: str | None) -> Certificate
         for _ in range(_ATTEMPTS):
             texts = [Path(name).read_bytes() for name in files]
             check = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            check.load_cert_chain(cert, key)  # from files only: ssl takes no key from memory
+            check.load_cert_chain(cert, key)  # ssl loads keys from files only
             if client_ca is not None:
                 check.load_verify_locations(client_ca)
-            if texts == [Path(name).read_bytes() for name in files]:  # what was checked is what was read
+            if texts == [Path(name).read_bytes() for name in files]:  # the checked content is the content that was read
                 ca = texts[2] if client_ca is not None else None
                 return Certificates(texts[0], texts[1], ca, certificate_expiry(texts[0]))
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise ConfigError(f"TLS cannot be set up from {', '.join(files)}: {error}") from error
-    raise ConfigError(f"TLS cannot be set up from {', '.join(files)}: they do not stop changing")
+    raise ConfigError(f"TLS cannot be set up from {', '.join(files)}: they keep changing")
 
 
 class ServerTls:
-    """The service's side of TLS. Connections made after a renewal get the new certificates, older ones go on.
+    """TLS credentials of the server. Connections after a renewal get the new certificates; older ones stay open.
 
     Args:
         options: with `tls_cert` and `tls_key`.
@@ -72,13 +72,13 @@ class ServerTls:
         paths = [name for name in (cert, key, client_ca) if name is not None]
         self.files = ReloadingValue(paths, lambda: read_certificates(cert, key, client_ca), changed)
         self._presented = self.files.value
-        fetch: Any = self._fetch  # the stubs do not know that it may return None
+        fetch: Any = self._fetch  # the stubs lack that it may return None
         self.credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
             _configuration(self._presented), fetch, require_client_authentication=client_ca is not None
         )
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return certificates that gRPC does not have yet. Called at each new connection, in any thread."""
+        """Return certificates that gRPC does not have yet, else None. Called at each new connection, in any thread."""
         newest = self.files.value
         if newest is self._presented:
             return None
@@ -91,17 +91,17 @@ def _configuration(found: Certificates) -> grpc.ServerCertificateConfiguration:
 
 
 def certificate_expiry(pem: bytes) -> datetime:
-    """Return when the first certificate of a PEM text ends.
+    """Return the expiry of the first certificate of a PEM text.
 
-    The standard library reads no certificate but a peer's, so this walks the DER form: the validity is the fourth part
-    of the signed part, the fifth where a version comes first (RFC 5280, 4.1).
+    The standard library parses only a peer's certificate, so this walks the DER form: the validity is the fourth
+    element of the signed part, the fifth if a version comes first (RFC 5280, 4.1).
 
     Raises:
-        ValueError: there is no certificate in it.
+        ValueError: the text has no certificate.
     """
     begin, end = pem.find(b"-----BEGIN CERTIFICATE-----"), pem.find(b"-----END CERTIFICATE-----")
     if not 0 <= begin < end:
-        raise ValueError("there is no certificate in PEM form in it")
+        raise ValueError("the text has no certificate in PEM form")
     der = ssl.PEM_cert_to_DER_cert(pem[begin : end + 25].decode("ascii"))
     try:
         _, certificate = _element(der, 0)
@@ -119,7 +119,7 @@ def certificate_expiry(pem: bytes) -> datetime:
 
 
 def _header(der: bytes, at: int) -> tuple[int, int]:
-    """Return where the content of the element at `at` begins, and its length."""
+    """Return the offset of the content of the element at `at`, and its length."""
     if der[at + 1] < 0x80:
         return at + 2, der[at + 1]
     n_bytes = der[at + 1] & 0x7F

@@ -1,1 +1,1 @@
-"""A page to ask and look at: an HTTP server for browsers that is itself a client of the gRPC service."""
+"""The browser page for questions: an HTTP server that is a client of the gRPC service."""

@@ -1,4 +1,4 @@
-"""The page as an aiohttp application: its files, and questions passed on to the service."""
+"""The page as an aiohttp application: its static files, and questions that are forwarded to the service."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _TOKEN_MAX = 4096
 
 
 class PageApp:
-    """The handlers, and how many questions are at work.
+    """The request handlers, and the number of questions in progress.
 
-    A visitor's token is passed on with each of his questions and kept nowhere; who may see what, and how often, is the
-    service's to say.
+    The token of a browser is forwarded with each question and stored nowhere; access and quotas are decided by the
+    service.
 
     Args:
         options: limits.
-        guard: what requests pass first.
-        clients: to ask with.
+        guard: checks every request first.
+        clients: of the service.
     """
 
     def __init__(self, options: PageOptions, guard: RequestChecks, clients: ClientPool) -> None:
@@ -53,7 +53,7 @@ class PageApp:
         self._guard = guard
         self._clients = clients
         self._files = read_files()
-        self._at_work = 0
+        self._in_progress = 0
 
     def app(self) -> web.Application:
         """Return the application."""
@@ -79,12 +79,12 @@ class PageApp:
         return web.Response(body=info_body(info), content_type="application/json", headers=_ids(call))
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
-        asked = read_question(await self._body(request))
+        question = read_question(await self._body(request))
         with self._admitted(), self._clients.lease() as client:
             limit = self._options.timeout_s
-            call = self._call(request, limit if asked.timeout_s is None else min(asked.timeout_s, limit))
-            async with aclosing(_lines(client, asked, call)) as lines:
-                first = await anext(lines)  # what fails before it has a status of its own
+            call = self._call(request, limit if question.timeout_s is None else min(question.timeout_s, limit))
+            async with aclosing(_lines(client, question, call)) as lines:
+                first = await anext(lines)  # an error before the first line has an HTTP status of its own
                 response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
                 response.content_type = "application/x-ndjson"
                 response.charset = "utf-8"
@@ -92,7 +92,7 @@ class PageApp:
                 try:
                     await self._send(response, first, lines)
                 except TimeoutError:
-                    logger.warning("gave up on %s, who does not read", request.remote)
+                    logger.warning("closed the connection of %s, which does not read", request.remote)
                     if request.transport is not None:
                         request.transport.abort()
         return response
@@ -101,7 +101,7 @@ class PageApp:
         """Send lines as they come, and an error as the last.
 
         Raises:
-            TimeoutError: the visitor does not read.
+            TimeoutError: the browser does not read.
         """
 
         async def write(line: bytes) -> None:
@@ -118,7 +118,7 @@ class PageApp:
             await response.write_eof()
 
     async def _body(self, request: web.Request) -> bytes:
-        """Return what was sent, before a place is taken: a request that does not arrive keeps nobody out."""
+        """Return the request's body. It is read before the request counts: a slow upload blocks no other request."""
         try:
             async with asyncio.timeout(self._options.body_s):
                 return await request.read()
@@ -126,7 +126,7 @@ class PageApp:
             raise DeadlinePassed(f"the request did not arrive within {self._options.body_s:g} s") from error
 
     def _call(self, request: web.Request, timeout_s: float) -> CallOptions:
-        """Return whose call it is, by the Authorization header: never by the address, which is logged and kept."""
+        """Return the options of the call, with the token of the Authorization header: a URL would be logged."""
         call = CallOptions(timeout_s=timeout_s, request_id=f"page-{uuid.uuid4().hex}")
         header = request.headers.get("Authorization")
         if header is None:
@@ -144,21 +144,22 @@ class PageApp:
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
-        if self._at_work >= self._options.max_streams:
+        if self._in_progress >= self._options.max_streams:
             raise Overloaded(
-                f"the page is at work on {count_noun(self._at_work, 'question')}, as many as it takes; ask again soon"
+                f"the page has {count_noun(self._in_progress, 'question')} in progress, as many as it accepts; "
+                "ask again soon"
             )
-        self._at_work += 1
+        self._in_progress += 1
         try:
             yield
         finally:
-            self._at_work -= 1
+            self._in_progress -= 1
 
 
-async def _lines(client: AsyncHiragClient, asked: PageQuestion, call: CallOptions) -> AsyncGenerator[bytes, None]:
-    """Yield the lines of a reply: what was found, then the answer's text in pieces, then the answer."""
-    query = asked.query()
-    if not asked.answer:
+async def _lines(client: AsyncHiragClient, question: PageQuestion, call: CallOptions) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of a reply: the retrieval, then the answer's text in pieces, then the answer."""
+    query = question.query()
+    if not question.answer:
         async with aclosing(client.retrieve_stream(query, omit_context=True, **call)) as levels:
             async for level, retrieval in levels:
                 yield level_line(level, retrieval)
@@ -173,7 +174,7 @@ async def _lines(client: AsyncHiragClient, asked: PageQuestion, call: CallOption
                 case str():
                     yield text_line(part)
                 case Answer():
-                    if part.retrieval is not sent:  # the service has thought better of it
+                    if part.retrieval is not sent:  # the final retrieval differs from the first one
                         yield level_line("done", part.retrieval)
                     yield answer_line(part)
 
@@ -184,21 +185,21 @@ def _ids(call: CallOptions) -> dict[str, str]:
 
 @web.middleware
 async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn what the service or the handlers raise into a status and an object that the page explains."""
+    """Convert errors of the service and the handlers to a status and a JSON object that the page explains."""
     try:
         return await handler(request)
     except HiragError as error:
-        return _told(error, http_status(error))
+        return _error_response(error, http_status(error))
     except web.HTTPRequestEntityTooLarge:
-        return _told(InvalidQuery("the request is too long; shorten the question"), 413)
-    except (web.HTTPException, ConnectionError):  # a reply of aiohttp's own, or a visitor who has gone
+        return _error_response(InvalidQuery("the request is too long; shorten the question"), 413)
+    except (web.HTTPException, ConnectionError):  # a reply of aiohttp, or a browser that disconnected
         raise
     except Exception:
         logger.exception("request %.200r failed", request.path)
-        return _told(HiragError("internal error; the log of the page tells more"), 500)
+        return _error_response(HiragError("internal error; the log of the page has details"), 500)
 
 
-def _told(error: HiragError, status: int) -> web.Response:
+def _error_response(error: HiragError, status: int) -> web.Response:
     after = retry_after_s(error)
     headers = {} if after is None else {"Retry-After": str(math.ceil(after))}
     return web.json_response(error_body(error), status=status, headers=headers)

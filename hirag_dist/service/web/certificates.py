@@ -1,4 +1,4 @@
-"""The certificate that the page shares with the service: shown to browsers, and trusted when the service shows it."""
+"""The certificate that page and service share: presented to browsers, and trusted as the service's."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from hirag_dist.errors import ConfigError
 
 
 class BrowserTls:
-    """The TLS settings towards browsers, which can be renewed while the page is served.
+    """TLS settings towards browsers, renewable while the page is served.
 
     Attributes:
-        context: to listen with. Each handshake takes certificate and client authorities of the latest renewal.
+        context: of the listening socket. Each handshake uses the certificate and authorities of the latest renewal.
     """
 
     def __init__(self, first: ssl.SSLContext) -> None:
         self.context = self._latest = first
-        self.context.sni_callback = self._choose  # called for clients that send no name, too
+        self.context.sni_callback = self._choose  # called for clients without a server name too
 
     def renew(self, latest: ssl.SSLContext) -> None:
-        """Let handshakes from now on go by another context, made as this one was."""
+        """Use another context, of the same kind, for handshakes from now on."""
         self._latest = latest
 
     def _choose(self, end: ssl.SSLObject | ssl.SSLSocket, name: str | None, context: ssl.SSLContext) -> None:
@@ -27,7 +27,7 @@ class BrowserTls:
 
 
 def server_context(cert: str, key: str, client_ca: str | None) -> ssl.SSLContext:
-    """Return the TLS settings towards browsers, as the files are now.
+    """Return TLS settings towards browsers from the current files.
 
     Raises:
         ConfigError: a file cannot be read or is not PEM, or key and certificate do not belong together.
@@ -41,7 +41,7 @@ def server_context(cert: str, key: str, client_ca: str | None) -> ssl.SSLContext
         except OSError as error:
             raise ConfigError(f"TLS cannot be set up from {client_ca}: {error}") from error
         context.verify_mode = ssl.CERT_REQUIRED
-        # A resumed session shows no certificate: who was let in by an authority that is gone must be asked again.
+        # A resumed session presents no certificate, so a client of a removed authority could stay connected.
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.num_tickets = 0
     return context
@@ -55,23 +55,22 @@ def _load(context: ssl.SSLContext, cert: str, key: str) -> None:
 
 
 def names_in(cert: str, key: str) -> tuple[str, ...]:
-    """Return the host names and addresses that a certificate is for, as they stand in it.
+    """Return the host names and addresses of a certificate.
 
-    The standard library tells what is in a certificate only when a peer has shown it, so one end of this process
-    shows it to another, without a network.
+    The standard library parses a certificate only if a peer presents it, so this makes a handshake in memory.
 
     Raises:
         ConfigError: as `server_context`, or the certificate has expired or is not valid yet.
     """
-    shows = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    _load(shows, cert, key)
-    looks = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    looks.check_hostname = False
-    looks.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is the anchor, whoever signed it
-    looks.load_verify_locations(cert)
+    presenting = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _load(presenting, cert, key)
+    verifying = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    verifying.check_hostname = False
+    verifying.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # the certificate itself is the trust anchor
+    verifying.load_verify_locations(cert)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    server = shows.wrap_bio(to_server, to_client, server_side=True)
-    client = looks.wrap_bio(to_client, to_server)
+    server = presenting.wrap_bio(to_server, to_client, server_side=True)
+    client = verifying.wrap_bio(to_client, to_server)
     try:
         for end in (client, server, client, server):  # hello, certificate, its acceptance, and the end
             try:
@@ -85,7 +84,7 @@ def names_in(cert: str, key: str) -> tuple[str, ...]:
 
 
 def expected_name(names: tuple[str, ...]) -> str | None:
-    """Return a name under which a certificate with these names is accepted, None where it has none.
+    """Return a name that a certificate with these names is valid for, None if it has none.
 
     >>> expected_name(("*.example.org", "127.0.0.1"))
     'page.example.org'

@@ -1,4 +1,4 @@
-"""The client that the page asks with, which a renewed certificate replaces while questions are under way."""
+"""The page's client of the service, which is replaced when certificates are renewed, while requests are in progress."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from hirag_dist.client import AsyncHiragClient
 
 
 class ClientPool:
-    """Gives out the client that is in use, and closes one that was replaced when the last question through it ends.
+    """Lends the current client, and closes a replaced one when its last request has ended.
 
-    Left open it would try to connect again for ever, trusting a certificate that the service no longer shows. To be
-    used inside a running loop.
+    An open client would reconnect for ever, with a certificate that the service no longer uses. For use inside a
+    running event loop.
     """
 
     def __init__(self) -> None:
-        self._uses: dict[AsyncHiragClient, int] = {}  # of every client that is open
+        self._uses: dict[AsyncHiragClient, int] = {}  # requests of every open client
         self._latest: AsyncHiragClient | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
     def put(self, client: AsyncHiragClient) -> None:
-        """Use another client from now on."""
+        """Replace the client."""
         before, self._latest = self._latest, client
         self._uses[client] = 0
         if before is not None:
@@ -30,9 +30,9 @@ class ClientPool:
 
     @contextmanager
     def lease(self) -> Iterator[AsyncHiragClient]:
-        """Give the latest client, which stays open until the block ends."""
+        """Lend the latest client, which stays open until the block ends."""
         client = self._latest
-        assert client is not None, "nothing is asked before the first client is put in"
+        assert client is not None, "put() comes before the first lease()"
         self._uses[client] += 1
         try:
             yield client
@@ -41,7 +41,7 @@ class ClientPool:
             self._close_unless_used(client)
 
     async def close(self) -> None:
-        """Close them all; nothing is asked any more."""
+        """Close all clients; no request is in progress any more."""
         for client in list(self._uses):
             await client.close()
         await asyncio.gather(*self._closing)

@@ -1,4 +1,4 @@
-"""The page's own files: read once, sent with a tag so that a browser asks for each of them once a version."""
+"""The page's static files: read once, sent with an ETag so that a browser loads each version once."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class StaticFile:
     tag: str
 
     def response(self, request: web.Request) -> web.Response:
-        """Return it, or that the browser has it."""
+        """Return the file, or 304 if the browser has it."""
         quoted = f'"{self.tag}"'
-        headers = {"ETag": quoted, "Cache-Control": "no-cache"}  # kept, and asked about
+        headers = {"ETag": quoted, "Cache-Control": "no-cache"}  # cached, with a check at each use
         if quoted in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
         return web.Response(body=self.body, content_type=self.content_type, charset="utf-8", headers=headers)
 
 
 def read_files() -> dict[str, StaticFile]:
-    """Return name → file; index.html is the page."""
+    """Return the files by name; index.html is the page."""
     files: dict[str, StaticFile] = {}
     for entry in resources.files("hirag_dist.service.web").joinpath("static").iterdir():
         kind = _TYPES.get(entry.name[entry.name.rfind(".") :])

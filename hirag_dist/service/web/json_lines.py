@@ -1,4 +1,4 @@
-"""What browsers send and are sent: one JSON object a request, one JSON object a line of the reply."""
+"""JSON messages between browser and page: one object per request, one object per line of the reply."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hirag_dist.wire.error_status import AccessRefused, status_of
 
 _MAX_LABELS = 64
 
-# gRPC's status names as HTTP's numbers, as grpc-gateway has them
+# gRPC status → HTTP status, as in grpc-gateway
 _HTTP = {
     "INVALID_ARGUMENT": 400,
     "FAILED_PRECONDITION": 400,
@@ -30,11 +30,11 @@ _HTTP = {
 
 
 class PageQuestion(BaseModel):
-    """A question, as the page sends it. What is left out takes the service's default.
+    """A question from the browser. Missing fields take the service's default.
 
     Attributes:
-        answer: whether a model is to answer; else only what was found is returned, level by level.
-        timeout_s: seconds; at most what the server allows.
+        answer: whether a model answers; otherwise the reply is the retrieval, level by level.
+        timeout_s: seconds; the server's limit applies too.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -51,7 +51,7 @@ class PageQuestion(BaseModel):
     timeout_s: float | None = Field(None, gt=0)
 
     def query(self) -> Query:
-        """Return it as the client takes it."""
+        """Return the query for the client."""
         return Query(
             question=self.question,
             mode=self.mode,
@@ -68,7 +68,7 @@ def read_question(body: bytes) -> PageQuestion:
     """Return the question in a request.
 
     Raises:
-        InvalidQuery: it is not JSON, or not of the form.
+        InvalidQuery: it is not JSON, or a field is wrong.
     """
     try:
         return PageQuestion.model_validate_json(body)
@@ -79,7 +79,7 @@ def read_question(body: bytes) -> PageQuestion:
 
 
 def level_line(level: str, retrieval: Retrieval) -> bytes:
-    """Return what was found up to a level, "done" for all, as a line of JSON of type `retrieval`."""
+    """Return the result up to a level ("done" for all) as a line of JSON of type `retrieval`."""
     return _line({"type": "retrieval", "level": level, "retrieval": asdict(retrieval)})
 
 
@@ -89,35 +89,35 @@ def text_line(text: str) -> bytes:
 
 
 def answer_line(answer: Answer) -> bytes:
-    """Return a whole answer, without what it was made from, as a line of JSON of type `answer`."""
+    """Return a complete answer, without its retrieval, as a line of JSON of type `answer`."""
     fields = {field.name: getattr(answer, field.name) for field in dataclasses.fields(answer)}
     del fields["retrieval"]
     return _line({"type": "answer", "answer": fields | {"citations": [asdict(one) for one in answer.citations]}})
 
 
 def error_line(error: HiragError) -> bytes:
-    """Return an error in mid-reply as a line of JSON."""
+    """Return an error that ends a reply as a line of JSON."""
     return _line({"type": "error"} | error_body(error))
 
 
 def error_body(error: HiragError) -> dict[str, Any]:
-    """Return an error as the page shows it: its class, what it says, and after how many seconds to ask again."""
+    """Return an error for the page: its class, its message, and the seconds after which a retry may succeed."""
     after = retry_after_s(error)
     return {"error": {"kind": type(error).__name__, "message": str(error), "retry_after_s": after}}
 
 
 def retry_after_s(error: HiragError) -> float | None:
-    """Return after how many seconds asking again may help, None where the error does not say."""
+    """Return the seconds after which a retry may succeed, None if the error has none."""
     return error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None
 
 
 def http_status(error: HiragError) -> int:
-    """Return the HTTP status of an error, 500 where none fits better."""
+    """Return the HTTP status of an error, 500 if none fits better."""
     return _HTTP.get(status_of(error).name, 500)
 
 
 def info_body(info: IndexInfo) -> bytes:
-    """Return what the index holds, as JSON."""
+    """Return the description of the index as JSON."""
     return _line({"info": asdict(info)})
 
 
@@ -126,7 +126,7 @@ def _line(value: Any) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: what is not a number is null, and so is what is not finite."""
+    """Return a value for JSON: numbers that are not finite become null."""
     match value:
         case float():
             return value if math.isfinite(value) else None

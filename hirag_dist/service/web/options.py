@@ -1,4 +1,4 @@
-"""How the page is served."""
+"""Options of the browser page, checked when they are made."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """How the page listens, what it may be called, and how it reaches the service.
+    """Address, host names, security and limits of the page.
 
     Attributes:
         listen: HOST:PORT; port 0 takes a free one. Beyond loopback it needs TLS and callers.
-        names: host names under which browsers reach the page, besides those of its certificate and of this machine's
-            loopback: for a proxy in front of it.
+        names: host names of the page in addition to those of its certificate and of loopback, for a proxy in front of
+            it.
         tls_cert, tls_key: PEM files of the service's own certificate chain and key. With them the page is served over
-            HTTPS, and the service is spoken to over TLS.
+            HTTPS, and the page connects to the service over TLS.
         tls_client_ca: PEM file of the authority that signs clients' certificates; with it browsers need one, as callers
             of the service do.
         client_cert, client_key: PEM files of the certificate that the page itself shows to the service; needed with
             `tls_client_ca`.
-        callers: whether the service knows its callers; then a question without a token is refused here, and never asked
-            in the name of the page's own certificate.
+        callers: whether the service has a callers file; then the page rejects a question without a token, which would
+            otherwise be asked with the page's own certificate.
         max_body_bytes: of a request.
-        max_streams: questions at work at once; more are turned away with 503.
+        max_streams: questions at a time; more are rejected with 429.
         timeout_s: seconds that a question may take at most.
         body_s: seconds that a request may take to arrive.
-        stall_s: seconds for which a visitor may read nothing of a reply before it is broken off.
+        stall_s: seconds for which a browser may read nothing of a reply before the connection is closed.
         drain_s: seconds that questions have to finish when the page stops.
-        reuse_port: whether the address is held for the page by another process.
-        poll_s: seconds between two looks at the certificates.
+        reuse_port: whether another process reserves the address for the page.
+        poll_s: seconds between two checks of the certificates.
 
     Raises:
         ConfigError: the address is malformed, TLS is half configured, or the address is open to the network without
@@ -76,7 +76,7 @@ class PageOptions:
 
 
 def reached_at(address: str) -> str:
-    """Return where a process of this machine reaches a service that listens on an address.
+    """Return the address under which a process of this machine reaches a service.
 
     >>> reached_at("0.0.0.0:50051"), reached_at("[::]:50051"), reached_at("10.0.0.7:50051")
     ('127.0.0.1:50051', '[::1]:50051', '10.0.0.7:50051')
@@ -90,7 +90,7 @@ def url_of(options: PageOptions, port: int | None = None) -> str:
     """Return the page's address for a browser.
 
     Args:
-        port: the real one, where the options leave it open.
+        port: the real one, if that of the options is 0.
 
     >>> url_of(PageOptions("[::1]:8080"))
     'http://[::1]:8080/'

@@ -1,4 +1,4 @@
-"""What every request passes: whom it was meant for, who made it, and how its reply may be used."""
+"""Security checks of every request (host, origin, content type), and security headers of every reply."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# Nothing but the page's own files runs, nothing but this origin is spoken to, and no script can make HTML of a text.
+# Only the page's own files run, only this origin is contacted, and no script can turn text into HTML.
 _POLICY = (
     "default-src 'none'",
     "script-src 'self'",
@@ -35,18 +35,18 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "Server": "hirag-dist",  # without the versions of what it is made of
+    "Server": "hirag-dist",  # without versions of libraries
 }
 
 
 class RequestChecks:
-    """Turns away requests that a foreign page could have made, and adds `HEADERS` to every reply.
+    """Rejects requests that another site's page could have made, and adds `HEADERS` to every reply.
 
     Args:
         secure: whether the page is served over HTTPS.
 
     Attributes:
-        names: host names that the page may be asked for under, besides those of loopback; "*." stands for one label.
+        names: allowed host names in addition to those of loopback; "*." stands for one label.
     """
 
     def __init__(self, names: Iterable[str], *, secure: bool) -> None:
@@ -54,7 +54,7 @@ class RequestChecks:
         self._secure = secure
 
     async def sign(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Add the headers: a signal of the application, so that streams have them too."""
+        """Add the headers: a signal handler of the application, so that streams have them too."""
         response.headers.update(HEADERS)
         response.headers.setdefault("Cache-Control", "no-store")
         if self._secure:
@@ -62,7 +62,7 @@ class RequestChecks:
 
     @web.middleware
     async def check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Pass a request on, or say why not."""
+        """Pass a request on, or reject it with a reason."""
         fault = self.fault(request)
         if fault is not None:
             status, why = fault
@@ -71,10 +71,10 @@ class RequestChecks:
         return await handler(request)
 
     def fault(self, request: web.Request) -> tuple[int, str] | None:
-        """Return the status and the reason for refusing a request, None for one that may pass.
+        """Return the status and the reason for rejecting a request, None for one that passes.
 
-        A name that resolves to this machine but is not the page's (DNS rebinding) is refused, and so is a POST that
-        another site's page makes: browsers name the site, and cannot send JSON to a foreign site without asking first.
+        A host name that resolves to this machine but is not the page's (DNS rebinding) is rejected, and so is a POST
+        from another site's page: browsers send its origin, and cannot send JSON across sites without a preflight.
         """
         host = request.headers.get("Host", "")
         if not self.serves(host):
@@ -91,7 +91,7 @@ class RequestChecks:
         return None
 
     def serves(self, host: str) -> bool:
-        """Whether the page goes by the name in a Host header, whatever the port: it may be forwarded."""
+        """Return whether the name in a Host header is the page's, with any port, since ports may be forwarded."""
         try:
             name = (urlsplit(f"//{host}").hostname or "").lower()
         except ValueError:
@@ -100,7 +100,7 @@ class RequestChecks:
 
 
 def _host_of(origin: str) -> str | None:
-    """Return host and port of an origin, None where it is none."""
+    """Return host and port of an origin, None if it is none."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:  # such as http://[

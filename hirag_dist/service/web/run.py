@@ -1,4 +1,4 @@
-"""The page started and stopped: inside a running loop, or in a process of its own until a signal."""
+"""Start and stop of the page: inside a running loop, or in a process of its own until a signal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Page:
 
     Args:
         options: how to listen.
-        target: HOST:PORT where the service listens; of this machine where it listens on all addresses.
+        target: HOST:PORT of the service; all addresses stand for this machine.
 
     Attributes:
         url: http://… or https://…, once open.
@@ -60,7 +60,7 @@ class Page:
         runner = web.AppRunner(
             app,
             access_log=None,
-            handler_cancellation=True,  # a visitor who leaves stops the work for him
+            handler_cancellation=True,  # a disconnect cancels the request
             keepalive_timeout=_KEEPALIVE_S,
             shutdown_timeout=options.drain_s,
         )
@@ -88,17 +88,17 @@ class Page:
         await self._clients.close()
 
     def renew(self) -> bool:
-        """Look once for new certificates, and take them up; broken ones leave the old in use. Return whether it did."""
+        """Load new certificates if there are any; invalid ones leave the old in use. Return whether there were any."""
         return self._certificates is not None and self._certificates.refresh()
 
     async def watch(self) -> None:
-        """Call `renew` now and then; ends by being cancelled."""
+        """Call `renew` every `poll_s` seconds until cancelled."""
         while True:
             await asyncio.sleep(self._options.poll_s)
-            self.renew()  # here and not in a thread: it changes what requests use
+            self.renew()  # not in a thread: it replaces the client of requests
 
     def _connect(self) -> AsyncHiragClient:
-        """Return a client that trusts the certificate which is in the file now, and show browsers that one.
+        """Return a client that trusts the current certificate, and present that one to browsers.
 
         Raises:
             ConfigError: the files cannot be used.
@@ -119,7 +119,7 @@ class Page:
         if self._tls is None:
             self._tls = BrowserTls(latest)
         else:
-            self._tls.renew(latest)  # only now, when nothing can fail any more
+            self._tls.renew(latest)  # last, when nothing can fail any more
         self._guard.names |= {name.lower() for name in names}
         return client
 
@@ -130,15 +130,15 @@ async def serve_page(
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Serve the page until SIGTERM or SIGINT, then let questions under way finish for `drain_s` and return.
+    """Serve the page until SIGTERM or SIGINT, then drain requests for at most `drain_s` and return.
 
-    Signals are heard in the main thread only; elsewhere use `stop`.
+    Signals reach the main thread only; elsewhere use `stop`.
 
     Args:
-        options: how to listen.
+        options: address, security and limits.
         target: HOST:PORT of the service.
         ready: called with the page's URL once it is served.
-        stop: ends it when set, as a signal does.
+        stop: stops the page when set, as a signal does.
 
     Raises:
         ConfigError: certificates cannot be used.

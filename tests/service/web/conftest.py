@@ -14,9 +14,10 @@ import pytest_asyncio
 
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page
-from tests.service.fixtures import certificates, fakes
+from tests.service import fakes
+from tests.service.fixtures import certificates
 
-__all__ = ["certificates", "fakes"]
+__all__ = ["certificates"]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -26,16 +27,18 @@ class Served:
     """A page that is served, and the engine behind it."""
 
     url: str
-    engine: Any
+    engine: fakes.FakeEngine
     page: Page
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def serve(fakes: Any) -> AsyncIterator[Callable[..., Awaitable[Served]]]:
+async def serve() -> AsyncIterator[Callable[..., Awaitable[Served]]]:
     """Starts a service around an engine, and a page with the options `page`; other keywords are `ServerOptions`."""
     async with AsyncExitStack() as stack:
 
-        async def serve(engine: Any = None, page: dict[str, Any] | None = None, **options: Any) -> Served:
+        async def serve(
+            engine: fakes.FakeEngine | None = None, page: dict[str, Any] | None = None, **options: Any
+        ) -> Served:
             engine = fakes.FakeEngine() if engine is None else engine
             services = fakes.Services()
             stack.push_async_callback(services.stop)

@@ -13,7 +13,7 @@ export function reveal(id) {
   item.scrollIntoView({ block: "center", behavior: calm ? "auto" : "smooth" });
   (item.querySelector("summary") ?? item).focus({ preventScroll: true });
   item.classList.remove("found");
-  void item.offsetWidth; // begins the animation anew
+  void item.offsetWidth; // restarts the animation
   item.classList.add("found");
   return true;
 }

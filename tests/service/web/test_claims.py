@@ -22,6 +22,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
 from tests.leaky_builds import HIDDEN, Indexes, corpus, engine_of
+from tests.service import fakes
 from tests.toy_builds import rows
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -55,7 +56,7 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def test_a_visitor_is_not_told_what_a_hidden_chunk_claims(
-    serve: Callable[..., Any], http: Any, fakes: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    serve: Callable[..., Any], http: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     engine = engine_of(with_claims(Indexes(tmp_path_factory).snapshot(corpus(1)), tmp_path / "claimed"))
 

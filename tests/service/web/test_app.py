@@ -20,6 +20,7 @@ from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page, serve_page
 from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
+from tests.service import fakes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -38,7 +39,7 @@ async def ask(http: aiohttp.ClientSession, url: str, **body: Any) -> tuple[int, 
         return response.status, [json.loads(line) async for line in response.content]
 
 
-async def test_an_answer_in_lines(serve: Serve, http: Any, fakes: Any) -> None:
+async def test_an_answer_in_lines(serve: Serve, http: Any) -> None:
     served = await serve()
     status, lines = await ask(http, served.url)
     assert status == 200
@@ -82,7 +83,7 @@ async def test_everything_asked_reaches_the_engine(serve: Serve, http: Any) -> N
     assert 1 < deadline_s <= 2
 
 
-async def test_numbers_that_json_does_not_have(serve: Serve, http: Any, fakes: Any) -> None:
+async def test_numbers_that_json_does_not_have(serve: Serve, http: Any) -> None:
     odd = replace(fakes.WHOLE.local[0], score=float("nan"))
     _, lines = await ask(http, (await serve(fakes.FakeEngine(whole=replace(fakes.WHOLE, local=(odd,))))).url)
     assert lines[0]["retrieval"]["local"][0]["score"] is None
@@ -163,7 +164,7 @@ async def test_a_question_that_is_too_long(serve: Serve, http: Any) -> None:
     assert "shorten the question" in line["error"]["message"]
 
 
-async def test_tokens_are_passed_on_one_by_one(serve: Serve, http: Any, fakes: Any, tmp_path: Path) -> None:
+async def test_tokens_are_passed_on_one_by_one(serve: Serve, http: Any, tmp_path: Path) -> None:
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada").add("bob")
     url = (await serve(callers_file=callers.path)).url
     for token, status in (("ada-token", 200), ("eve-token", 401), ("bob-token", 200), (None, 401)):
@@ -285,7 +286,7 @@ async def test_a_request_that_does_not_arrive(serve: Serve, http: Any) -> None:
     assert (await ask(http, served.url))[0] == 200
 
 
-async def test_a_visitor_who_does_not_read(serve: Serve, http: Any, fakes: Any, caplog: Any) -> None:
+async def test_a_visitor_who_does_not_read(serve: Serve, http: Any, caplog: Any) -> None:
     long = replace(fakes.WHOLE.sources[0], text="x" * 12_000_000)
     served = await serve(
         fakes.FakeEngine(whole=replace(fakes.WHOLE, sources=(long,))), page={"stall_s": 0.05, "max_streams": 1}
@@ -298,7 +299,7 @@ async def test_a_visitor_who_does_not_read(serve: Serve, http: Any, fakes: Any, 
     _, writer = await asyncio.open_connection(host, int(port), limit=1024)
     writer.write(head.encode() + b"\r\n" + body)
     async with asyncio.timeout(20):
-        while "who does not read" not in caplog.text:
+        while "which does not read" not in caplog.text:
             await asyncio.sleep(0)
     writer.transport.abort()
     served.engine.whole = fakes.WHOLE
@@ -334,7 +335,7 @@ async def test_mutual_tls(serve: Serve, http: Any, certificates: dict[str, str])
 
 
 async def test_new_authorities_of_browsers_are_taken_up(
-    serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
+    serve: Serve, http: Any, certificates: dict[str, str], tmp_path: Path
 ) -> None:
     """Certificates of the new authority are accepted without a restart; those of the old one are rejected."""
     own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
@@ -367,7 +368,7 @@ async def test_new_authorities_of_browsers_are_taken_up(
 
 
 async def test_the_page_asks_for_nobody_in_its_own_name(
-    serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
+    serve: Serve, http: Any, certificates: dict[str, str], tmp_path: Path
 ) -> None:
     own = {"tls_cert": certificates["server.pem"], "tls_key": certificates["server.key"]}
     own["tls_client_ca"] = certificates["ca.pem"]
@@ -384,7 +385,7 @@ async def test_the_page_asks_for_nobody_in_its_own_name(
 
 
 async def test_a_new_certificate_is_taken_up(
-    serve: Serve, http: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path, caplog: Any
+    serve: Serve, http: Any, certificates: dict[str, str], tmp_path: Path, caplog: Any
 ) -> None:
     paths = {"tls_cert": str(tmp_path / "cert.pem"), "tls_key": str(tmp_path / "key.pem")}
     shutil.copy(certificates["server.pem"], paths["tls_cert"])

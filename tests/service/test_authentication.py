@@ -16,6 +16,7 @@ from hirag_dist.errors import ConfigError
 from hirag_dist.service.auth.tls import certificate_expiry, read_certificates
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
+from tests.service import fakes
 
 REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
 NAMES = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key")
@@ -28,7 +29,9 @@ async def refused(call: Any) -> grpc.StatusCode:
     return caught.value.code()
 
 
-async def test_tokens(start: Any, engine: Any, fakes: Any, callers: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_tokens(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "hirag_dist.service.access_log")
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
@@ -63,7 +66,9 @@ async def test_tokens(start: Any, engine: Any, fakes: Any, callers: Any, caplog:
     "header",
     ["web-token", "Basic web-token", "Bearer ", "Bearer", "", "Bearer web-token2", "Bearer " + "x" * 5000],
 )
-async def test_what_is_no_token(start: Any, engine: Any, fakes: Any, callers: Any, header: str) -> None:
+async def test_what_is_no_token(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, header: str
+) -> None:
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=(("authorization", header),))
@@ -72,7 +77,7 @@ async def test_what_is_no_token(start: Any, engine: Any, fakes: Any, callers: An
 
 
 async def test_an_expired_token(
-    start: Any, engine: Any, fakes: Any, callers: Any, caplog: pytest.LogCaptureFixture
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "hirag_dist.service.access_log")
     now = datetime.now(UTC)
@@ -87,7 +92,9 @@ async def test_an_expired_token(
     assert "late-token" not in caplog.text
 
 
-async def test_a_caller_sees_by_its_labels(start: Any, engine: Any, fakes: Any, callers: Any) -> None:
+async def test_a_caller_sees_by_its_labels(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile
+) -> None:
     callers.add("some", labels=["public", "team:a"]).add("none")
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
@@ -101,7 +108,7 @@ async def test_a_caller_sees_by_its_labels(start: Any, engine: Any, fakes: Any, 
 
 @pytest.mark.parametrize("labels", [frozenset(), frozenset({"public"}), None])
 async def test_where_nobody_is_known_all_hold_the_same_labels(
-    start: Any, engine: Any, fakes: Any, labels: frozenset[str] | None
+    start: fakes.Start, engine: fakes.FakeEngine, labels: frozenset[str] | None
 ) -> None:
     service = await start(engine, anonymous_labels=labels)
     async with fakes.channel(service) as channel:
@@ -109,7 +116,9 @@ async def test_where_nobody_is_known_all_hold_the_same_labels(
     assert [query.reach for query in engine.queries] == [labels]
 
 
-async def test_a_token_is_changed_without_a_restart(start: Any, engine: Any, fakes: Any, callers: Any) -> None:
+async def test_a_token_is_changed_without_a_restart(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile
+) -> None:
     service = await start(engine, callers_file=callers.path, poll_s=0.01)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
@@ -133,7 +142,7 @@ async def eventually(stub: Any, metadata: Any, wanted: grpc.StatusCode) -> None:
             return
 
 
-async def test_tls(start: Any, engine: Any, certificates: dict[str, str]) -> None:
+async def test_tls(start: fakes.Start, engine: fakes.FakeEngine, certificates: dict[str, str]) -> None:
     service = await start(engine, tls_cert=certificates["server.pem"], tls_key=certificates["server.key"])
     root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
     async with grpc.aio.secure_channel(service.address, root) as channel:
@@ -144,7 +153,7 @@ async def test_tls(start: Any, engine: Any, certificates: dict[str, str]) -> Non
     assert len(engine.queries) == 1
 
 
-async def test_tls_to_a_plain_port(start: Any, engine: Any, fakes: Any, certificates: dict[str, str]) -> None:
+async def test_tls_to_a_plain_port(start: fakes.Start, engine: fakes.FakeEngine, certificates: dict[str, str]) -> None:
     service = await start(engine)
     root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
     async with grpc.aio.secure_channel(service.address, root) as channel:
@@ -162,13 +171,15 @@ def credentials(files: dict[str, str], *names: str) -> grpc.ChannelCredentials:
 MUTUAL = ("ca.pem", "client.key", "client.pem")
 
 
-async def mutual(start: Any, engine: Any, files: dict[str, str], **options: Any) -> Any:
+async def mutual(start: fakes.Start, engine: fakes.FakeEngine, files: dict[str, str], **options: Any) -> Any:
     return await start(
         engine, tls_cert=files["server.pem"], tls_key=files["server.key"], tls_client_ca=files["ca.pem"], **options
     )
 
 
-async def test_mutual_tls(start: Any, engine: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path) -> None:
+async def test_mutual_tls(
+    start: fakes.Start, engine: fakes.FakeEngine, certificates: dict[str, str], tmp_path: Path
+) -> None:
     service = await mutual(start, engine, certificates)
     async with grpc.aio.secure_channel(service.address, credentials(certificates, *MUTUAL)) as channel:
         assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
@@ -186,7 +197,7 @@ async def test_mutual_tls(start: Any, engine: Any, fakes: Any, certificates: dic
 
 
 async def test_a_certificate_says_who_calls(
-    start: Any, engine: Any, fakes: Any, certificates: dict[str, str], callers: Any
+    start: fakes.Start, engine: fakes.FakeEngine, certificates: dict[str, str], callers: fakes.CallersFile
 ) -> None:
     callers.add("machine", certificates=["client"], labels=["public"])
     service = await mutual(start, engine, certificates, callers_file=callers.path, poll_s=0.01)
@@ -203,7 +214,7 @@ async def test_a_certificate_says_who_calls(
 
 
 async def test_new_connections_get_renewed_certificates(
-    start: Any, engine: Any, fakes: Any, certificates: dict[str, str], tmp_path: Path
+    start: fakes.Start, engine: fakes.FakeEngine, certificates: dict[str, str], tmp_path: Path
 ) -> None:
     used, renewed = tmp_path / "used", tmp_path / "renewed"
     used.mkdir()

@@ -23,6 +23,7 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
+from tests.service import fakes
 
 HOSTILE = (
     "<script>window.harmed = 1; alert(1)</script>",
@@ -53,7 +54,7 @@ def many_keys(whole: Any, n: int) -> Any:
     return replace(whole, key_entities=keys, paths=tuple(paths), triples=())
 
 
-async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: Serve, visit: See, fakes: Any) -> None:
+async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: Serve, visit: See) -> None:
     served = await serve()
     seen = await visit(served.url)
     page = seen.page
@@ -77,7 +78,7 @@ async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: 
     assert await seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-async def test_a_citation_opens_what_it_cites(serve: Serve, visit: See, fakes: Any) -> None:
+async def test_a_citation_opens_what_it_cites(serve: Serve, visit: See) -> None:
     cited = (Citation("S1", "chunk", "k1", "Log"), Citation("E1", "entity", "e1", "Lighthouse"))
     served = await serve(fakes.FakeEngine())
     served.engine.answer_stream = answering(served.engine, "It was the keeper [S1][E1].", cited)
@@ -93,7 +94,7 @@ async def test_a_citation_opens_what_it_cites(serve: Serve, visit: See, fakes: A
     await item.locator("p.body").wait_for(state="hidden")
 
 
-def answering(engine: Any, text: str, citations: tuple[Citation, ...]) -> Any:
+def answering(engine: fakes.FakeEngine, text: str, citations: tuple[Citation, ...]) -> Any:
     async def answer_stream(query: Any, *, deadline_s: float | None = None) -> Any:
         yield engine.whole
         for word in text.split(" "):
@@ -103,7 +104,7 @@ def answering(engine: Any, text: str, citations: tuple[Citation, ...]) -> Any:
     return answer_stream
 
 
-async def test_claims_are_listed_where_there_are_any(serve: Serve, visit: See, fakes: Any) -> None:
+async def test_claims_are_listed_where_there_are_any(serve: Serve, visit: See) -> None:
     rest = ("e1", "", "debt", "suspected", "1843-12-24", "", "He owes\nMarley much.", "“He owes.”", "k1")
     told = ClaimItem("cl1", "Scrooge", "Marley", *rest)
     bare = ClaimItem("cl2", "Scrooge", "", "", "", "", "", "", "", "Nothing more is told.", "", "")
@@ -133,7 +134,7 @@ async def test_claims_are_listed_where_there_are_any(serve: Serve, visit: See, f
     assert (await page.locator("#jump button", has_text="Claims").count()) == 0
 
 
-async def test_what_documents_say_is_never_code(serve: Serve, visit: See, fakes: Any) -> None:
+async def test_what_documents_say_is_never_code(serve: Serve, visit: See) -> None:
     script, image, address, svg, mixed = HOSTILE
     entity = EntityItem("e1", script, image, mixed, 0, 0.5)
     key = EntityItem("e2", image, script, svg, 1, 0.4)
@@ -171,7 +172,9 @@ async def test_what_documents_say_is_never_code(serve: Serve, visit: See, fakes:
 
 
 async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(
-    serve: Serve, visit: See, tmp_path: Path, fakes: Any
+    serve: Serve,
+    visit: See,
+    tmp_path: Path,
 ) -> None:
     served = await serve(callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("web").path)
     seen = await visit(served.url)
@@ -198,7 +201,7 @@ async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(
     await page.get_by_text("This service answers those who have a token.").wait_for()
 
 
-async def test_a_hundred_keys_long_names_and_a_narrow_dark_screen(serve: Serve, visit: See, fakes: Any) -> None:
+async def test_a_hundred_keys_long_names_and_a_narrow_dark_screen(serve: Serve, visit: See) -> None:
     whole = many_keys(fakes.WHOLE, 100)
     word = "Donaudampfschifffahrtsgesellschaft" * 9
     local = (
@@ -232,7 +235,7 @@ async def test_a_hundred_keys_long_names_and_a_narrow_dark_screen(serve: Serve, 
     assert (await page.evaluate("getComputedStyle(document.querySelector('[data-item=rtl] b')).direction")) == "rtl"
 
 
-async def test_a_deadline_and_a_model_that_is_out_leave_what_was_found(serve: Serve, visit: See, fakes: Any) -> None:
+async def test_a_deadline_and_a_model_that_is_out_leave_what_was_found(serve: Serve, visit: See) -> None:
     served = await serve(fakes.FakeEngine(whole=replace(fakes.WHOLE, partial=("bridge", "sources"))))
     seen = await visit(served.url)
     await seen.ask()
@@ -248,7 +251,7 @@ async def test_a_deadline_and_a_model_that_is_out_leave_what_was_found(serve: Se
     assert not (await page.get_by_role("alert").is_visible())
 
 
-async def test_levels_come_one_by_one_and_asking_can_be_stopped(serve: Serve, visit: See, fakes: Any) -> None:
+async def test_levels_come_one_by_one_and_asking_can_be_stopped(serve: Serve, visit: See) -> None:
     served = await serve()
     served.engine.gate = asyncio.Event()
     seen = await visit(served.url)
@@ -272,7 +275,7 @@ async def test_levels_come_one_by_one_and_asking_can_be_stopped(serve: Serve, vi
     await page.get_by_role("status").get_by_text("The result is complete.").wait_for(state="attached")
 
 
-async def test_nothing_found(serve: Serve, visit: See, fakes: Any) -> None:
+async def test_nothing_found(serve: Serve, visit: See) -> None:
     served = await serve(fakes.FakeEngine(whole=Retrieval(question="q", mode="naive", snapshot_id="s1")))
     served.engine.answer_stream = answering(served.engine, "I do not know.", ())
     page = await (await visit(served.url)).ask()

@@ -17,13 +17,14 @@ from hirag_dist.types import Query
 from hirag_dist.wire import convert_results as convert
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
+from tests.service import fakes
 
 QUERY = pb.Query(question="Who lit the lamp?")
 REQUEST = pb.RetrieveRequest(query=QUERY)
 
 
 @pytest.fixture
-def engine(fakes: Any) -> Any:
+def engine() -> Any:
     """An engine that notes its threads, and can work until it is cancelled."""
 
     class Engine(fakes.FakeEngine):  # type: ignore[misc]
@@ -51,7 +52,7 @@ def engine(fakes: Any) -> Any:
 
 
 @pytest.fixture
-def swapper(engine: Any) -> Iterator[SnapshotSwapper]:
+def swapper(engine: fakes.FakeEngine) -> Iterator[SnapshotSwapper]:
     async def opened() -> Any:
         return engine
 
@@ -61,13 +62,13 @@ def swapper(engine: Any) -> Iterator[SnapshotSwapper]:
 
 
 @pytest.fixture
-async def stub(swapper: SnapshotSwapper, start: Any, fakes: Any) -> Any:
+async def stub(swapper: SnapshotSwapper, start: fakes.Start) -> Any:
     service = await start(swapper)
     async with fakes.channel(service) as channel:
         yield query_pb2_grpc.QueryServiceStub(channel)
 
 
-async def test_every_call(stub: Any, engine: Any, fakes: Any) -> None:
+async def test_every_call(stub: Any, engine: fakes.FakeEngine) -> None:
     response = await stub.Retrieve(REQUEST)
     assert convert.retrieval_from_proto(response.retrieval) == engine.whole
     levels = [message.level async for message in stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY))]
@@ -77,14 +78,14 @@ async def test_every_call(stub: Any, engine: Any, fakes: Any) -> None:
     assert convert.answer_from_proto(parts[-1].answer, response and engine.whole) == fakes.ANSWER
 
 
-async def test_many_at_a_time(stub: Any, engine: Any) -> None:
+async def test_many_at_a_time(stub: Any, engine: fakes.FakeEngine) -> None:
     found = await asyncio.gather(*(stub.Retrieve(REQUEST) for _ in range(40)))
     assert all(each.retrieval.local for each in found)
     assert len(engine.queries) == 40
 
 
 @pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
-async def test_what_the_engine_raises(stub: Any, engine: Any, method: str) -> None:
+async def test_what_the_engine_raises(stub: Any, engine: fakes.FakeEngine, method: str) -> None:
     engine.error = InvalidQuery("vector must have 4 numbers")
     call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
     with pytest.raises(grpc.aio.AioRpcError, match="4 numbers") as caught:
@@ -93,7 +94,7 @@ async def test_what_the_engine_raises(stub: Any, engine: Any, method: str) -> No
 
 
 @pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
-async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: Any, method: str) -> None:
+async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: fakes.FakeEngine, method: str) -> None:
     engine.endless = True
     call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
     while not await asyncio.to_thread(engine.begun.wait, 0.05):
@@ -104,7 +105,7 @@ async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: Any, met
         pass
 
 
-async def test_a_deadline_stops_the_work(stub: Any, engine: Any) -> None:
+async def test_a_deadline_stops_the_work(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.endless = True
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.Retrieve(REQUEST, timeout=0.3)

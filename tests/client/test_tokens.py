@@ -12,10 +12,11 @@ from hirag_dist.client import ClientOptions, Unauthenticated
 from hirag_dist.client.common import CallArguments
 from hirag_dist.client.tokens import TokenFile
 from hirag_dist.errors import ConfigError
+from tests.service import fakes
 
 
 async def test_a_token_is_rotated_under_a_client(
-    start: Any, engine: Any, connect: Any, fakes: Any, tmp_path: Path
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, tmp_path: Path
 ) -> None:
     service = await start(engine, callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("old").add("new").path)
     mine = tmp_path / "token"
@@ -31,7 +32,7 @@ async def test_a_token_is_rotated_under_a_client(
 
 
 async def test_one_client_asks_on_behalf_of_several(
-    start: Any, engine: Any, connect: Any, fakes: Any, tmp_path: Path
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, tmp_path: Path
 ) -> None:
     service = await start(engine, callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("ada").path)
     client = connect(service.address, token="nobody")

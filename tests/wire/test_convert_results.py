@@ -26,6 +26,7 @@ from hirag_dist.types import (
 from hirag_dist.wire import convert_results as convert
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_query import MODES
+from tests.service import fakes
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)
 SCORE = st.floats(allow_nan=False)
@@ -76,22 +77,22 @@ def test_an_answer_comes_back_equal(
     assert convert.answer_from_proto(over_the_wire(message), sent) == answer
 
 
-def test_an_index_description_comes_back_equal(fakes: Any) -> None:
+def test_an_index_description_comes_back_equal() -> None:
     info: IndexInfo = fakes.INFO
     assert convert.info_from_proto(over_the_wire(convert.info_to_proto(info))) == info
 
 
-def test_numbers_of_numpy_in_a_description_become_plain(fakes: Any) -> None:
+def test_numbers_of_numpy_in_a_description_become_plain() -> None:
     info = replace(fakes.INFO, layers=({"layer": np.int32(2), "sparsity": np.float64(0.5)},))
     assert convert.info_from_proto(convert.info_to_proto(info)).layers == ({"layer": 2, "sparsity": 0.5},)
 
 
-def test_a_description_with_a_list_in_it_is_refused(fakes: Any) -> None:
+def test_a_description_with_a_list_in_it_is_refused() -> None:
     with pytest.raises(TypeError, match="list"):
         convert.info_to_proto(replace(fakes.INFO, layers=({"ids": [1]},)))
 
 
-def test_lone_surrogates_of_a_snapshot_do_not_fail_a_result(fakes: Any) -> None:
+def test_lone_surrogates_of_a_snapshot_do_not_fail_a_result() -> None:
     broken = replace(fakes.WHOLE, local=(replace(fakes.LIGHTHOUSE, name="half \ud83d"),), context_refs={"E\ud83d": "x"})
     back = convert.retrieval_from_proto(convert.retrieval_to_proto(broken))
     assert "half" in back.local[0].name
@@ -100,7 +101,7 @@ def test_lone_surrogates_of_a_snapshot_do_not_fail_a_result(fakes: Any) -> None:
     assert convert.answer_to_proto(replace(fakes.ANSWER, text="\ud83d")).text.startswith("\ufffd")
 
 
-def test_texts_can_be_left_out(fakes: Any) -> None:
+def test_texts_can_be_left_out() -> None:
     message = convert.retrieval_to_proto(fakes.WHOLE, omit_context=True, omit_source_text=True)
     assert (message.context, message.sources[0].text) == ("", "")
     assert (message.context_tokens, message.sources[0].end) == (5, 42)

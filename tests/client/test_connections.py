@@ -13,6 +13,7 @@ import pytest
 from hirag_dist.client import RequestTooLarge
 from hirag_dist.errors import RateLimited, ServiceError
 from hirag_dist.types import Query
+from tests.service import fakes
 
 
 class End(asyncio.Protocol):
@@ -90,7 +91,7 @@ class Cable:
 
 
 @pytest.fixture
-async def cable(start: Any, engine: Any) -> AsyncIterator[Cable]:
+async def cable(start: fakes.Start, engine: fakes.FakeEngine) -> AsyncIterator[Cable]:
     cable = Cable((await start(engine)).address)
     await cable.plug_in()
     yield cable
@@ -98,7 +99,7 @@ async def cable(start: Any, engine: Any) -> AsyncIterator[Cable]:
 
 
 async def test_a_connection_lost_in_mid_answer_is_told_and_the_next_call_finds_another(
-    cable: Cable, engine: Any, connect: Any
+    cable: Cable, engine: fakes.FakeEngine, connect: Any
 ) -> None:
     client = connect(cable.address)
     engine.gate = asyncio.Event()
@@ -115,7 +116,9 @@ async def test_a_connection_lost_in_mid_answer_is_told_and_the_next_call_finds_a
     assert (await client.collect("answer_stream", "q"))[0] == engine.whole
 
 
-async def test_a_connection_lost_before_the_reply_is_asked_again(cable: Cable, engine: Any, connect: Any) -> None:
+async def test_a_connection_lost_before_the_reply_is_asked_again(
+    cable: Cable, engine: fakes.FakeEngine, connect: Any
+) -> None:
     client = connect(cable.address)
     assert await client.call("describe") == engine.info  # the connection is there
     engine.gate = asyncio.Event()
@@ -129,7 +132,9 @@ async def test_a_connection_lost_before_the_reply_is_asked_again(cable: Cable, e
     assert len(engine.queries) == 2
 
 
-async def test_a_connection_that_is_dead_without_a_word_is_noticed(cable: Cable, engine: Any, connect: Any) -> None:
+async def test_a_connection_that_is_dead_without_a_word_is_noticed(
+    cable: Cable, engine: fakes.FakeEngine, connect: Any
+) -> None:
     client = connect(cable.address, timeout_s=None, keepalive_s=0.2)
     engine.gate = asyncio.Event()
     got = asyncio.Event()
@@ -140,7 +145,7 @@ async def test_a_connection_that_is_dead_without_a_word_is_noticed(cable: Cable,
         await asking
 
 
-async def test_the_addresses_of_a_name_are_used_in_turn(start: Any, fakes: Any, connect: Any) -> None:
+async def test_the_addresses_of_a_name_are_used_in_turn(start: fakes.Start, connect: Any) -> None:
     engines = [fakes.FakeEngine(name) for name in ("s1", "s2")]
     first, second = [(await start(engine)).address for engine in engines]
     client = connect(f"ipv4:{first},{second}")
@@ -150,14 +155,14 @@ async def test_the_addresses_of_a_name_are_used_in_turn(start: Any, fakes: Any, 
     assert min(seen["s1"], seen["s2"]) >= 8  # the rotation may restart while addresses connect
 
 
-async def test_the_other_address_takes_over(start: Any, fakes: Any, connect: Any, free_address: str) -> None:
+async def test_the_other_address_takes_over(start: fakes.Start, connect: Any, free_address: str) -> None:
     engine = fakes.FakeEngine()
     client = connect(f"ipv4:{free_address},{(await start(engine)).address}")
     for _ in range(4):
         assert await client.call("retrieve", "q") == engine.whole
 
 
-async def test_a_reply_larger_than_the_client_takes(start: Any, engine: Any, connect: Any) -> None:
+async def test_a_reply_larger_than_the_client_takes(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     engine.whole = replace(engine.whole, context="x" * 100_000)
     address = (await start(engine)).address
     assert await connect(address).call("retrieve", "q") == engine.whole
@@ -168,14 +173,16 @@ async def test_a_reply_larger_than_the_client_takes(start: Any, engine: Any, con
     assert (await small.call("retrieve", "q", omit_context=True)).context == ""
 
 
-async def test_a_request_larger_than_the_service_takes(start: Any, engine: Any, connect: Any) -> None:
+async def test_a_request_larger_than_the_service_takes(
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any
+) -> None:
     client = connect((await start(engine, max_message_bytes=50_000)).address)
     with pytest.raises(RequestTooLarge, match="larger than"):
         await client.call("retrieve", "why? " * 20_000)
     assert not engine.queries
 
 
-async def test_three_retries_and_no_more(start: Any, engine: Any, connect: Any) -> None:
+async def test_three_retries_and_no_more(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     client = connect((await start(engine)).address)
     engine.error = RateLimited("wait", 0.01)
     with pytest.raises(RateLimited):
@@ -183,14 +190,14 @@ async def test_three_retries_and_no_more(start: Any, engine: Any, connect: Any) 
     assert len(engine.queries) == 4
 
 
-async def test_labels_reach_the_engine(start: Any, engine: Any, connect: Any) -> None:
+async def test_labels_reach_the_engine(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     client = connect((await start(engine)).address)
     await client.call("retrieve", Query("q", labels=("lang:de", "public")))
     assert engine.queries[0].labels == ("lang:de", "public")
 
 
 async def test_a_plain_client_at_a_tls_port_and_an_unknown_authority(
-    start: Any, engine: Any, connect: Any, certificates: dict[str, str]
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, certificates: dict[str, str]
 ) -> None:
     address = (await start(engine, tls_cert=certificates["server.pem"], tls_key=certificates["server.key"])).address
     with pytest.raises(ServiceError, match=address):
@@ -199,7 +206,7 @@ async def test_a_plain_client_at_a_tls_port_and_an_unknown_authority(
         await connect(address, tls=True, retries=False).call("describe")
 
 
-async def test_a_closed_client_says_so(start: Any, engine: Any, connect: Any) -> None:
+async def test_a_closed_client_says_so(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     client = connect((await start(engine)).address)
     engine.gate = asyncio.Event()
     asking = asyncio.create_task(client.call("retrieve", "q"))

@@ -39,6 +39,7 @@ from hirag_dist.service.server import serve
 from hirag_dist.service.tracing import Tracing
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
+from tests.service import fakes
 
 QUERY = pb.Query(question="Who lit the lamp?")
 REQUEST = pb.RetrieveRequest(query=QUERY)
@@ -100,7 +101,11 @@ def test_a_line_cannot_be_faked(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_the_line_of_a_request(
-    start: Any, engine: Any, fakes: Any, callers: Any, state: Any, caplog: pytest.LogCaptureFixture
+    start: fakes.Start,
+    engine: fakes.FakeEngine,
+    callers: fakes.CallersFile,
+    state: Any,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     callers.add("few", quota_per_day=1, labels=["public"])
@@ -160,7 +165,7 @@ def test_a_request_is_counted() -> None:
     assert "hirag_retrieval_part_seconds_count{part=x}" not in found
 
 
-def test_questions_remembered_by_one_engine_after_another(fakes: Any) -> None:
+def test_questions_remembered_by_one_engine_after_another() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     admission = LoadShedder(max_retrievals=1, max_queue_wait_s=1, max_requests=9, max_answers=1)
@@ -224,7 +229,7 @@ def test_ready_while_any_process_serves(tmp_path: Path) -> None:
 
 
 async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
-    engine: Any, fakes: Any, state: Any, caplog: pytest.LogCaptureFixture
+    engine: fakes.FakeEngine, state: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
     may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
@@ -288,7 +293,11 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
 
 
 async def test_metrics_of_a_running_service(
-    engine: Any, fakes: Any, callers: Any, state: Any, certificates: dict[str, str], caplog: pytest.LogCaptureFixture
+    engine: fakes.FakeEngine,
+    callers: fakes.CallersFile,
+    state: Any,
+    certificates: dict[str, str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
     expires = (datetime.now(UTC) + timedelta(days=3)).replace(microsecond=0)
@@ -351,7 +360,7 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 
 def test_spans_of_a_request_and_its_parts(spans: Any) -> None:
     provider, finished = spans
-    Tracing(provider).ended(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}))
+    Tracing(provider).export(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}))
     by_name = {span.name: span for span in finished()}
     root = by_name["hirag.query.v1.QueryService/Answer"]
     assert f"{root.context.trace_id:032x}" == TRACE
@@ -387,10 +396,10 @@ def test_a_trace_that_its_caller_does_not_keep_is_not_kept_here(spans: Any) -> N
     assert not root.status.is_ok
 
 
-async def test_a_trace_goes_on_through_the_service(start: Any, engine: Any, fakes: Any, spans: Any) -> None:
+async def test_a_trace_goes_on_through_the_service(start: fakes.Start, engine: fakes.FakeEngine, spans: Any) -> None:
     provider, finished = spans
     service = await start(engine)
-    service.server.observe(Tracing(provider).ended)
+    service.server.observe(Tracing(provider).export)
     async with fakes.channel(service) as channel:
         metadata = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
         await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=metadata)
@@ -413,7 +422,11 @@ def test_who_is_not_let_in_does_not_say_which_traces_are_kept(spans: Any) -> Non
 
 
 async def test_a_full_disk_does_not_end_the_looking(
-    start: Any, engine: Any, state: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    start: fakes.Start,
+    engine: fakes.FakeEngine,
+    state: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write = ProcessFacts.write
 
@@ -423,8 +436,8 @@ async def test_a_full_disk_does_not_end_the_looking(
     monkeypatch.setattr(ProcessFacts, "write", full)
     service = await start(engine, state=state)
     for _ in range(3):
-        service.server._take_down()
+        service.server._publish_state()
     assert caplog.text.count("metrics cannot be written") == 1
     monkeypatch.setattr(ProcessFacts, "write", write)
-    service.server._take_down()
+    service.server._publish_state()
     assert json.loads((state.folder / "facts-0.json").read_text())["snapshot"] == "s1"

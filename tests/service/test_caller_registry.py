@@ -77,7 +77,7 @@ def test_without_labels_a_caller_holds_none(path: Path) -> None:
             "callers: {a: {tokens: [{sha256: secret}]}}",
             "tokens.0.sha256: give the SHA-256 of the token as 64",
         ),
-        ("callers: {a: {certificates: [x]}, a: {certificates: [y]}}", "a stands twice in line 1"),
+        ("callers: {a: {certificates: [x]}, a: {certificates: [y]}}", "a occurs twice in line 1"),
         ("callers: {a: {certificates: [x], labels: 7}}", "callers.a.labels: give a list of labels, or the word all$"),
         ("callers: {a: {certificates: [x], labels: [7]}}", "callers.a.labels: give a list of labels, or the word all$"),
         ("callers: {a: {certificates: [x], rat: 7}}", "unknown key callers.a.rat; a caller has tokens, certificates,"),

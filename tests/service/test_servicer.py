@@ -17,6 +17,7 @@ from hirag_dist.wire import convert_results as convert
 from hirag_dist.wire import error_status
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
+from tests.service import fakes
 
 QUERY = pb.Query(question="Who lit the lamp?", top_n=5, vector=[0.5, 0.25, 0.0, 1.0])
 
@@ -27,17 +28,17 @@ async def finish(call: Any) -> list[Any]:
 
 
 @pytest.fixture
-async def service(start: Any, engine: Any) -> Any:
+async def service(start: fakes.Start, engine: fakes.FakeEngine) -> Any:
     return await start(engine)
 
 
 @pytest.fixture
-async def stub(service: Any, fakes: Any) -> Any:
+async def stub(service: fakes.Service) -> Any:
     async with fakes.channel(service) as channel:
         yield query_pb2_grpc.QueryServiceStub(channel)
 
 
-async def test_retrieve(stub: Any, engine: Any) -> None:
+async def test_retrieve(stub: Any, engine: fakes.FakeEngine) -> None:
     response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY))
     assert convert.retrieval_from_proto(response.retrieval) == engine.whole
     (query,) = engine.queries
@@ -50,7 +51,7 @@ async def test_retrieve(stub: Any, engine: Any) -> None:
     assert engine.deadlines == [None]
 
 
-async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, engine: Any) -> None:
+async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()
     call = stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY))
     messages = aiter(call)
@@ -63,7 +64,7 @@ async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, eng
     assert convert.retrieval_from_proto(rest[-1].retrieval) == engine.whole
 
 
-async def test_an_answer_is_retrieval_then_pieces_then_citations(stub: Any, fakes: Any) -> None:
+async def test_an_answer_is_retrieval_then_pieces_then_citations(stub: Any) -> None:
     parts = [message async for message in stub.Answer(pb.AnswerRequest(query=QUERY))]
     assert [part.WhichOneof("part") for part in parts] == ["retrieval", "text", "text", "answer"]
     assert tuple(part.text for part in parts[1:3]) == fakes.PIECES
@@ -74,7 +75,7 @@ async def test_an_answer_is_retrieval_then_pieces_then_citations(stub: Any, fake
 
 @pytest.mark.parametrize("mode", [pb.MODE_GRAPHRAG_GLOBAL, pb.MODE_TEXT_MAP_REDUCE])
 async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_allowed(
-    start: Any, engine: Any, fakes: Any, mode: Any
+    start: fakes.Start, engine: fakes.FakeEngine, mode: Any
 ) -> None:
     request = pb.AnswerRequest(query=pb.Query(question="Who lit the lamp?", mode=mode))
     for allowed in (False, True):
@@ -97,13 +98,13 @@ async def test_texts_are_left_out_where_asked(stub: Any) -> None:
     assert (retrieval.context, retrieval.sources[0].text) == ("", "")
 
 
-async def test_describe(stub: Any, engine: Any) -> None:
+async def test_describe(stub: Any, engine: fakes.FakeEngine) -> None:
     response = await stub.DescribeIndex(pb.DescribeIndexRequest())
     assert convert.info_from_proto(response.info) == engine.info
     assert engine.described_to == [frozenset()]  # visible without labels
 
 
-async def test_a_deadline_gives_what_was_found_by_then(stub: Any, engine: Any) -> None:
+async def test_a_deadline_gives_what_was_found_by_then(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()  # never set
     response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY), timeout=1)
     assert list(response.retrieval.partial) == ["global", "bridge", "sources"]
@@ -111,7 +112,7 @@ async def test_a_deadline_gives_what_was_found_by_then(stub: Any, engine: Any) -
     assert 0 < engine.deadlines[0] < 1
 
 
-async def test_a_deadline_before_anything_was_found(stub: Any, engine: Any, fakes: Any) -> None:
+async def test_a_deadline_before_anything_was_found(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.late = fakes.Retrieval("q", "hirag", "s1", partial=("local", "global"))
     engine.gate = asyncio.Event()
     with pytest.raises(grpc.aio.AioRpcError, match="local, global") as caught:
@@ -119,7 +120,7 @@ async def test_a_deadline_before_anything_was_found(stub: Any, engine: Any, fake
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-async def test_an_engine_that_raises_timeout(stub: Any, engine: Any) -> None:
+async def test_an_engine_that_raises_timeout(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()
     with pytest.raises(grpc.aio.AioRpcError, match="allow more time") as caught:
         await finish(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY), timeout=1))
@@ -127,7 +128,7 @@ async def test_an_engine_that_raises_timeout(stub: Any, engine: Any) -> None:
 
 
 @pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
-async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: Any, method: str) -> None:
+async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: fakes.FakeEngine, method: str) -> None:
     engine.gate = asyncio.Event()
     call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
     if method != "Retrieve":
@@ -143,7 +144,9 @@ KINDS = [kind for kind, _ in error_status.STATUS]
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("method", ["Retrieve", "Answer"])
-async def test_each_error_reaches_the_caller(stub: Any, engine: Any, kind: type[HiragError], method: str) -> None:
+async def test_each_error_reaches_the_caller(
+    stub: Any, engine: fakes.FakeEngine, kind: type[HiragError], method: str
+) -> None:
     engine.error = kind("the oven is cold")
     call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
     with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -154,7 +157,7 @@ async def test_each_error_reaches_the_caller(stub: Any, engine: Any, kind: type[
     assert type(back) is kind
 
 
-async def test_details_are_read_by_the_library_of_google(stub: Any, engine: Any) -> None:
+async def test_details_are_read_by_the_library_of_google(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.error = RateLimited("wait a little", 3.0)
     call = stub.Retrieve(pb.RetrieveRequest(query=QUERY))
     with pytest.raises(grpc.aio.AioRpcError):
@@ -165,7 +168,7 @@ async def test_details_are_read_by_the_library_of_google(stub: Any, engine: Any)
     assert retry.retry_delay.ToSeconds() == 3
 
 
-async def test_a_long_message_in_any_script_arrives(stub: Any, engine: Any) -> None:
+async def test_a_long_message_in_any_script_arrives(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.error = errors.StoreError("灯" * 9000)
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.Retrieve(pb.RetrieveRequest(query=QUERY))
@@ -173,7 +176,7 @@ async def test_a_long_message_in_any_script_arrives(stub: Any, engine: Any) -> N
     assert caught.value.details().startswith("灯灯")
 
 
-async def test_a_wrong_query_names_its_field(stub: Any, engine: Any) -> None:
+async def test_a_wrong_query_names_its_field(stub: Any, engine: fakes.FakeEngine) -> None:
     for method in ("Retrieve", "RetrieveStream", "Answer"):
         call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=pb.Query(question="q", top_m=-3)))
         with pytest.raises(grpc.aio.AioRpcError, match="top_m must be between") as caught:
@@ -183,7 +186,7 @@ async def test_a_wrong_query_names_its_field(stub: Any, engine: Any) -> None:
 
 
 async def test_the_inside_of_an_unforeseen_error_stays_in_the_log(
-    stub: Any, engine: Any, caplog: pytest.LogCaptureFixture
+    stub: Any, engine: fakes.FakeEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine.error = ZeroDivisionError("secret path")
     with pytest.raises(grpc.aio.AioRpcError, match="request id r-1") as caught:
@@ -194,7 +197,7 @@ async def test_the_inside_of_an_unforeseen_error_stays_in_the_log(
     assert "Unexpected" not in caplog.text  # gRPC's own complaint
 
 
-async def test_more_requests_than_the_service_takes(start: Any, engine: Any, fakes: Any) -> None:
+async def test_more_requests_than_the_service_takes(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine, max_concurrent_requests=1)
     engine.gate = asyncio.Event()
     async with fakes.channel(service) as channel:
@@ -213,7 +216,7 @@ async def test_more_requests_than_the_service_takes(start: Any, engine: Any, fak
         assert (await stub.Retrieve(pb.RetrieveRequest(query=QUERY))).retrieval.local
 
 
-async def test_a_request_beyond_the_limit_of_size(start: Any, engine: Any, fakes: Any) -> None:
+async def test_a_request_beyond_the_limit_of_size(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine, max_message_bytes=2048)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
@@ -224,7 +227,7 @@ async def test_a_request_beyond_the_limit_of_size(start: Any, engine: Any, fakes
 
 
 @pytest.mark.parametrize("method", ["Retrieve", "Answer"])
-async def test_a_reply_beyond_the_limit_of_size(start: Any, fakes: Any, method: str) -> None:
+async def test_a_reply_beyond_the_limit_of_size(start: fakes.Start, method: str) -> None:
     engine = fakes.FakeEngine(whole=fakes.replace(fakes.WHOLE, context="c" * 4000))
     service = await start(engine, max_message_bytes=2048)
     async with fakes.channel(service) as channel:
@@ -236,7 +239,9 @@ async def test_a_reply_beyond_the_limit_of_size(start: Any, fakes: Any, method: 
         assert (await stub.Retrieve(pb.RetrieveRequest(query=QUERY, omit_context=True))).retrieval.local
 
 
-async def test_a_line_in_the_log_for_each_request(stub: Any, engine: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_line_in_the_log_for_each_request(
+    stub: Any, engine: fakes.FakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     call = stub.Retrieve(pb.RetrieveRequest(query=QUERY), metadata=(("x-request-id", "mine.7"),))
     await call

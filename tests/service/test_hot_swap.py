@@ -14,12 +14,13 @@ from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from hirag_dist.wire.error_status import NotReady
+from tests.service import fakes
 
 
 class Store:
     """The current snapshot, and the engines opened from it."""
 
-    def __init__(self, fakes: Any) -> None:
+    def __init__(self) -> None:
         self._fakes = fakes
         self.current: str | None = "s1"
         self.broken: dict[str, Exception] = {}
@@ -43,7 +44,7 @@ class Store:
 
 
 @pytest.fixture
-def store(fakes: Any) -> Store:
+def store() -> Store:
     return Store(fakes)
 
 
@@ -99,7 +100,7 @@ async def test_an_idle_engine_closes_at_once(store: Store, swapper: SnapshotSwap
     await store.opened[0].closed.wait()
 
 
-async def test_a_snapshot_published_while_another_opens_is_opened_once(fakes: Any, store: Store) -> None:
+async def test_a_snapshot_published_while_another_opens_is_opened_once(store: Store) -> None:
     async def late() -> Any:
         store.current = "s2"  # published after the id was read
         return await store.open()
@@ -208,7 +209,7 @@ async def test_the_watch_finds_a_new_snapshot_by_itself(store: Store) -> None:
     await swapper.close()
 
 
-async def test_an_engine_that_cannot_close_is_logged(fakes: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_engine_that_cannot_close_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Stuck(fakes.FakeEngine):  # type: ignore[misc, name-defined]
         async def close(self) -> None:
             raise OSError("busy")
@@ -219,7 +220,7 @@ async def test_an_engine_that_cannot_close_is_logged(fakes: Any, caplog: pytest.
     assert "did not close cleanly" in caplog.text
 
 
-async def test_no_request_fails_while_snapshots_change(store: Store, start: Any, fakes: Any) -> None:
+async def test_no_request_fails_while_snapshots_change(store: Store, start: fakes.Start) -> None:
     swapper = SnapshotSwapper(store.open, store.current_id, poll_s=3600)
     service = await start(swapper)
     swaps, seen = asyncio.Event(), set()
@@ -251,7 +252,7 @@ async def test_no_request_fails_while_snapshots_change(store: Store, start: Any,
     assert len(store.opened) == 11
 
 
-async def test_a_request_before_anything_is_loaded(start: Any, engine: Any, fakes: Any) -> None:
+async def test_a_request_before_anything_is_loaded(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine, load=False)
     async with fakes.channel(service) as channel:
         with pytest.raises(grpc.aio.AioRpcError, match="no snapshot loaded") as caught:
@@ -259,7 +260,7 @@ async def test_a_request_before_anything_is_loaded(start: Any, engine: Any, fake
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_an_engine_is_not_closed_under_a_request_that_is_cut_off(fakes: Any) -> None:
+async def test_an_engine_is_not_closed_under_a_request_that_is_cut_off() -> None:
     engine = fakes.FakeEngine()
     swapper = fakes.swapper_of(engine)
     await swapper.start()

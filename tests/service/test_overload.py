@@ -18,6 +18,7 @@ from hirag_dist.service import servicer
 from hirag_dist.wire import error_status
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
+from tests.service import fakes
 
 QUERY = pb.Query(question="q")
 REQUEST = pb.RetrieveRequest(query=QUERY)
@@ -34,7 +35,7 @@ async def details(call: Any, *kinds: Any) -> list[Any]:
     return found
 
 
-async def test_who_would_wait_too_long_is_turned_away(start: Any, engine: Any, fakes: Any) -> None:
+async def test_who_would_wait_too_long_is_turned_away(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine, max_concurrent_retrievals=1, max_queue_wait_s=0.05)
     async with fakes.channel(service) as channel, AsyncExitStack() as held:
         stub = query_pb2_grpc.QueryServiceStub(channel)
@@ -61,7 +62,7 @@ async def test_who_would_wait_too_long_is_turned_away(start: Any, engine: Any, f
 
 
 async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
-    start: Any, fakes: Any, callers: Any
+    start: fakes.Start, callers: fakes.CallersFile
 ) -> None:
     engine = fakes.FakeEngine()
     service = await start(engine, max_concurrent_retrievals=1)
@@ -80,7 +81,7 @@ async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
             call.cancel()
 
 
-async def test_answers_at_a_time_have_a_limit_of_their_own(start: Any, engine: Any, fakes: Any) -> None:
+async def test_answers_at_a_time_have_a_limit_of_their_own(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine, max_concurrent_answers=1)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
@@ -96,7 +97,9 @@ async def test_answers_at_a_time_have_a_limit_of_their_own(start: Any, engine: A
         _ = [part async for part in first]
 
 
-async def test_a_caller_has_a_quota(start: Any, engine: Any, fakes: Any, callers: Any, state: Any) -> None:
+async def test_a_caller_has_a_quota(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
+) -> None:
     callers.add("few", quota_per_day=2)
     service = await start(engine, state=state, callers_file=callers.path)
     async with fakes.channel(service) as channel:
@@ -118,7 +121,7 @@ async def test_a_caller_has_a_quota(start: Any, engine: Any, fakes: Any, callers
 
 
 async def test_two_servers_of_a_port_hold_a_caller_to_one_rate(
-    start: Any, engine: Any, fakes: Any, callers: Any, state: Any
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
 ) -> None:
     callers.add("slow", rate={"per_second": 0.001, "burst": 3})
     codes = []
@@ -131,7 +134,9 @@ async def test_two_servers_of_a_port_hold_a_caller_to_one_rate(
     assert codes == [grpc.StatusCode.OK] * 3 + [EXHAUSTED]
 
 
-async def test_calls_at_a_time_of_a_caller(start: Any, engine: Any, fakes: Any, callers: Any, state: Any) -> None:
+async def test_calls_at_a_time_of_a_caller(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
+) -> None:
     callers.add("one", max_concurrent=1)
     service = await start(engine, state=state, callers_file=callers.path)
     async with fakes.channel(service) as channel:
@@ -147,7 +152,7 @@ async def test_calls_at_a_time_of_a_caller(start: Any, engine: Any, fakes: Any, 
 
 
 async def test_the_client_is_told_why_and_until_when(
-    start: Any, engine: Any, fakes: Any, callers: Any, state: Any
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
 ) -> None:
     callers.add("slow", rate={"per_second": 0.01, "burst": 1})
     service = await start(engine, state=state, callers_file=callers.path)
@@ -160,7 +165,9 @@ async def test_the_client_is_told_why_and_until_when(
     assert 90 < caught.value.retry_after_s <= 100
 
 
-async def test_who_asks_again_at_once_does_not_take_the_time_of_all(start: Any, engine: Any, fakes: Any) -> None:
+async def test_who_asks_again_at_once_does_not_take_the_time_of_all(
+    start: fakes.Start, engine: fakes.FakeEngine
+) -> None:
     service = await start(engine, max_concurrent_requests=1)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
@@ -174,7 +181,7 @@ async def test_who_asks_again_at_once_does_not_take_the_time_of_all(start: Any, 
         await first
 
 
-async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: Any, fakes: Any) -> None:
+async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: fakes.Start) -> None:
     engine = fakes.FakeEngine(whole=fakes.replace(fakes.WHOLE, context="c" * 8_000_000))
     service = await start(engine, max_concurrent_requests=1, send_timeout_s=0.3)
     options = [("grpc.http2.lookahead_bytes", 64_000), ("grpc.http2.bdp_probe", 0), ("grpc.enable_retries", 0)]
@@ -194,7 +201,7 @@ async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: A
 
 @pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
 async def test_bytes_that_are_no_message(
-    start: Any, engine: Any, fakes: Any, method: str, caplog: pytest.LogCaptureFixture
+    start: fakes.Start, engine: fakes.FakeEngine, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     service = await start(engine)
@@ -207,7 +214,7 @@ async def test_bytes_that_are_no_message(
     assert len([each for each in caplog.records if each.name == "hirag_dist.service.access_log"]) == 1
 
 
-async def test_a_question_has_a_longest_length(start: Any, engine: Any, fakes: Any) -> None:
+async def test_a_question_has_a_longest_length(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
@@ -221,7 +228,7 @@ async def test_a_question_has_a_longest_length(start: Any, engine: Any, fakes: A
 
 
 async def test_nothing_of_a_strangers_request_is_read(
-    start: Any, engine: Any, fakes: Any, callers: Any, monkeypatch: pytest.MonkeyPatch
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[bytes] = []
     monkeypatch.setattr(servicer, "read_request", lambda method, raw: read.append(raw) or REQUEST)
@@ -234,7 +241,7 @@ async def test_nothing_of_a_strangers_request_is_read(
         assert read == [REQUEST.SerializeToString()]
 
 
-async def test_a_request_is_much_smaller_than_a_reply_may_be(start: Any, engine: Any, fakes: Any) -> None:
+async def test_a_request_is_much_smaller_than_a_reply_may_be(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine, max_message_bytes=16 << 20)
     async with fakes.channel(service) as channel:
         raw = channel.unary_unary("/hirag.query.v1.QueryService/Retrieve")
@@ -245,7 +252,7 @@ async def test_a_request_is_much_smaller_than_a_reply_may_be(start: Any, engine:
 
 
 async def test_a_worker_without_a_snapshot_charges_nobody(
-    start: Any, engine: Any, fakes: Any, callers: Any, state: Any
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
 ) -> None:
     callers.add("few", quota_per_day=1)
     service = await start(engine, load=False, state=state, callers_file=callers.path)

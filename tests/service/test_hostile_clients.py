@@ -25,6 +25,7 @@ from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
+from tests.service import fakes
 
 MAX_REQUESTS = 24
 
@@ -42,7 +43,7 @@ def vector(store: Store) -> FloatMatrix:
 
 
 @pytest.fixture
-async def service(store: Store, start: Any) -> Any:
+async def service(store: Store, start: fakes.Start) -> Any:
     config = load_config(None, {}, {"vectors.backend": "memory"}).config
 
     async def opened() -> QueryEngine:
@@ -59,7 +60,7 @@ async def service(store: Store, start: Any) -> Any:
 
 
 @pytest.fixture
-async def probe(service: Any, vector: FloatMatrix) -> AsyncIterator[Probe]:
+async def probe(service: fakes.Service, vector: FloatMatrix) -> AsyncIterator[Probe]:
     asking = Probe(service.address, vector)
     await asking.ask()
     yield asking
@@ -68,7 +69,7 @@ async def probe(service: Any, vector: FloatMatrix) -> AsyncIterator[Probe]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_hostile_messages_end_and_others_are_answered(
-    service: Any, probe: Probe, vector: FloatMatrix, seed: int
+    service: fakes.Service, probe: Probe, vector: FloatMatrix, seed: int
 ) -> None:
     messages = make_messages(len(vector), 500, seed, largest=1 << 17)
     connections = make_connections(500, seed)
@@ -84,7 +85,7 @@ async def test_hostile_messages_end_and_others_are_answered(
     assert mutated["OK"] < sum(mutated.values())
 
 
-async def test_idle_connections_hold_nobody_up(service: Any, probe: Probe) -> None:
+async def test_idle_connections_hold_nobody_up(service: fakes.Service, probe: Probe) -> None:
     async with Connections(service.address) as connections:
         await connections.open(200)
         for _ in range(5):
@@ -93,7 +94,9 @@ async def test_idle_connections_hold_nobody_up(service: Any, probe: Probe) -> No
     assert not probe.failures
 
 
-async def test_answers_that_are_never_read_hold_nobody_up(service: Any, probe: Probe, vector: FloatMatrix) -> None:
+async def test_answers_that_are_never_read_hold_nobody_up(
+    service: fakes.Service, probe: Probe, vector: FloatMatrix
+) -> None:
     spoken = unread_calls("Retrieve", 30, vector)
     async with Connections(service.address, window=0, spoken=spoken) as connections:
         await connections.open(2)
@@ -104,7 +107,7 @@ async def test_answers_that_are_never_read_hold_nobody_up(service: Any, probe: P
 
 
 async def test_streams_that_are_never_read_hold_nobody_up_and_are_dropped(
-    service: Any, probe: Probe, vector: FloatMatrix
+    service: fakes.Service, probe: Probe, vector: FloatMatrix
 ) -> None:
     """Twice as many streams come as there may be requests: the first ones must make room."""
     spoken = unread_calls("RetrieveStream", 1, vector)

@@ -15,14 +15,15 @@ from hirag_dist.client import AsyncHiragClient, HiragClient
 from hirag_dist.errors import ConfigError, HiragError, InvalidQuery, RateLimited, ServiceError
 from hirag_dist.types import Query
 from hirag_dist.wire import error_status
+from tests.service import fakes
 
 
 @pytest.fixture
-async def client(start: Any, engine: Any, connect: Any) -> Any:
+async def client(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> Any:
     return connect((await start(engine)).address)
 
 
-async def test_retrieve_returns_what_the_engine_gave(client: Any, engine: Any) -> None:
+async def test_retrieve_returns_what_the_engine_gave(client: Any, engine: fakes.FakeEngine) -> None:
     assert await client.call("retrieve", "Who lit the lamp?") == engine.whole
     vector = np.array([[1.0, 2.0, 3.0, 4.0]], dtype=np.float32)
     query = Query("q", mode="flat", top_n=3, top_m=2, top_c=1, community_level="leaf", context_tokens=99, vector=vector)
@@ -41,7 +42,7 @@ async def test_retrieve_returns_what_the_engine_gave(client: Any, engine: Any) -
     assert (short.context, short.sources[0].text) == ("", "")
 
 
-async def test_streams_and_the_answer(client: Any, engine: Any, fakes: Any) -> None:
+async def test_streams_and_the_answer(client: Any, engine: fakes.FakeEngine) -> None:
     levels = await client.collect("retrieve_stream", "q")
     assert [level for level, _ in levels] == ["local", "global", "bridge", "sources", "done"]
     assert levels[-1][1] == engine.whole
@@ -52,7 +53,7 @@ async def test_streams_and_the_answer(client: Any, engine: Any, fakes: Any) -> N
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in error_status.STATUS], ids=lambda kind: kind.__name__)
 async def test_what_the_engine_raises_is_raised_here(
-    start: Any, engine: Any, connect: Any, kind: type[HiragError]
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, kind: type[HiragError]
 ) -> None:
     client = connect((await start(engine)).address, retries=False)
     engine.error = kind("the oven is cold")
@@ -62,7 +63,7 @@ async def test_what_the_engine_raises_is_raised_here(
         assert type(caught.value) is kind
 
 
-async def test_what_an_endpoint_asked_for_is_known_here(client: Any, engine: Any) -> None:
+async def test_what_an_endpoint_asked_for_is_known_here(client: Any, engine: fakes.FakeEngine) -> None:
     engine.error = RateLimited("wait", 77.0)
     with pytest.raises(RateLimited) as caught:
         await client.call("retrieve", "q", timeout_s=5)  # no retry fits in it, so the error comes at once
@@ -70,7 +71,7 @@ async def test_what_an_endpoint_asked_for_is_known_here(client: Any, engine: Any
     assert len(engine.queries) == 1
 
 
-async def test_a_moment_of_trouble_is_retried(start: Any, engine: Any, connect: Any) -> None:
+async def test_a_moment_of_trouble_is_retried(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     client = connect((await start(engine)).address)
     asked = 0
 
@@ -86,7 +87,7 @@ async def test_a_moment_of_trouble_is_retried(start: Any, engine: Any, connect: 
     assert asked == 2
 
 
-async def test_what_will_not_pass_is_not_retried(client: Any, engine: Any) -> None:
+async def test_what_will_not_pass_is_not_retried(client: Any, engine: fakes.FakeEngine) -> None:
     engine.error = errors.BackendUnavailable("no Milvus at this address")
     with pytest.raises(errors.BackendUnavailable):
         await client.call("retrieve", "q")
@@ -94,7 +95,7 @@ async def test_what_will_not_pass_is_not_retried(client: Any, engine: Any) -> No
 
 
 @pytest.mark.parametrize("wrong", ["", Query("q", mode="fast"), Query("q", top_n=0), Query("\ud800")])
-async def test_a_wrong_query_does_not_leave_the_client(client: Any, engine: Any, wrong: Any) -> None:
+async def test_a_wrong_query_does_not_leave_the_client(client: Any, engine: fakes.FakeEngine, wrong: Any) -> None:
     for name in ("retrieve", "answer"):
         with pytest.raises(InvalidQuery):
             await client.call(name, wrong)
@@ -126,7 +127,7 @@ async def test_another_service_there(connect: Any) -> None:
     await server.stop(0)
 
 
-async def test_a_deadline(client: Any, engine: Any) -> None:
+async def test_a_deadline(client: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()
     partial = await client.call("retrieve", "q", timeout_s=0.3)
     assert partial.partial == ("global", "bridge", "sources")
@@ -134,14 +135,14 @@ async def test_a_deadline(client: Any, engine: Any) -> None:
         await client.collect("retrieve_stream", "q", timeout_s=0.3)
 
 
-async def test_closing_a_stream_stops_the_work(client: Any, engine: Any) -> None:
+async def test_closing_a_stream_stops_the_work(client: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()
     assert (await client.first("answer_stream", "q")) == engine.whole
     if engine.started.is_set():  # else the call was over before the engine went on
         await engine.cancelled.wait()
 
 
-async def test_waiting_until_a_snapshot_is_loaded(start: Any, engine: Any, connect: Any) -> None:
+async def test_waiting_until_a_snapshot_is_loaded(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     service = await start(engine, load=False)
     client = connect(service.address)
     with pytest.raises(ServiceError, match=r"had no snapshot loaded within 0\.2 s"):
@@ -153,14 +154,16 @@ async def test_waiting_until_a_snapshot_is_loaded(start: Any, engine: Any, conne
     assert (await client.call("describe")).snapshot_id == "s1"
 
 
-async def test_waiting_until_somebody_listens(start: Any, engine: Any, connect: Any, free_address: str) -> None:
+async def test_waiting_until_somebody_listens(
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, free_address: str
+) -> None:
     target = free_address
     waiting = asyncio.create_task(connect(target).call("wait_ready", 20))
     await start(engine, listen=target)
     await waiting
 
 
-async def test_tokens(start: Any, engine: Any, connect: Any, fakes: Any, tmp_path: Path) -> None:
+async def test_tokens(start: fakes.Start, engine: fakes.FakeEngine, connect: Any, tmp_path: Path) -> None:
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
     address = (await start(engine, callers_file=callers.path)).address
     assert (await connect(address, token="web-token").call("retrieve", "q")) == engine.whole
@@ -171,7 +174,9 @@ async def test_tokens(start: Any, engine: Any, connect: Any, fakes: Any, tmp_pat
             await connect(address, token=token).collect("answer_stream", "q")
 
 
-async def test_mutual_tls(start: Any, engine: Any, connect: Any, certificates: dict[str, str]) -> None:
+async def test_mutual_tls(
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, certificates: dict[str, str]
+) -> None:
     files = {"tls_cert": "server.pem", "tls_key": "server.key", "tls_client_ca": "ca.pem"}
     address = (await start(engine, **{name: certificates[file] for name, file in files.items()})).address
     ca, own = certificates["ca.pem"], {"certificate": certificates["client.pem"], "key": certificates["client.key"]}
@@ -197,7 +202,7 @@ async def test_options_that_do_not_fit(connect: Any, tmp_path: Path) -> None:
         connect("127.0.0.1:1", root_certificates=tmp_path / "missing")
 
 
-async def test_as_context_managers(start: Any, engine: Any) -> None:
+async def test_as_context_managers(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     address = (await start(engine)).address
 
     def ask() -> Any:
@@ -209,7 +214,7 @@ async def test_as_context_managers(start: Any, engine: Any) -> None:
         assert await client.describe() == engine.info
 
 
-async def test_a_rolling_restart_loses_no_request(start: Any, fakes: Any) -> None:
+async def test_a_rolling_restart_loses_no_request(start: fakes.Start) -> None:
     engines = [fakes.FakeEngine(f"s{number}") for number in range(4)]
     services = [await start(engines[0], reuse_port=True)]
     target, over, seen = services[0].address, asyncio.Event(), set()
@@ -229,7 +234,7 @@ async def test_a_rolling_restart_loses_no_request(start: Any, fakes: Any) -> Non
     assert seen >= {"s1", "s2", "s3"}
 
 
-async def test_unknown_keyword_arguments_are_errors(start: Any, engine: Any, connect: Any) -> None:
+async def test_unknown_keyword_arguments_are_errors(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     client = connect((await start(engine)).address)
     with pytest.raises(TypeError, match="unknown keyword argument timeout; a call takes timeout_s, request_id, token"):
         await client.call("retrieve", "q", timeout=5)

@@ -22,6 +22,7 @@ from hirag_dist.service.server import SERVICE_NAME, serve
 from hirag_dist.service.supervisor import reserve
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
+from tests.service import fakes
 
 REQUEST = pb.RetrieveRequest(query=pb.Query(question="q"))
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -33,7 +34,7 @@ def asked(name: str) -> health_pb2.HealthCheckRequest:
 
 
 @pytest.mark.parametrize("name", ["", SERVICE_NAME])
-async def test_health_from_start_to_end(start: Any, engine: Any, fakes: Any, name: str) -> None:
+async def test_health_from_start_to_end(start: fakes.Start, engine: fakes.FakeEngine, name: str) -> None:
     service = await start(engine, load=False)
     async with fakes.channel(service) as channel:
         health = health_pb2_grpc.HealthStub(channel)
@@ -49,7 +50,7 @@ async def test_health_from_start_to_end(start: Any, engine: Any, fakes: Any, nam
         assert [reply.status async for reply in watch] == [NOT_SERVING]
 
 
-async def test_health_of_an_unknown_name(start: Any, engine: Any, fakes: Any) -> None:
+async def test_health_of_an_unknown_name(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
     async with fakes.channel(service) as channel:
         health = health_pb2_grpc.HealthStub(channel)
@@ -61,7 +62,7 @@ async def test_health_of_an_unknown_name(start: Any, engine: Any, fakes: Any) ->
 
 
 @pytest.mark.parametrize("on", [True, False])
-async def test_reflection_is_a_switch(start: Any, engine: Any, fakes: Any, on: bool) -> None:
+async def test_reflection_is_a_switch(start: fakes.Start, engine: fakes.FakeEngine, on: bool) -> None:
     service = await start(engine, reflection=on)
     async with fakes.channel(service) as channel:
         requests = [reflection_pb2.ServerReflectionRequest(list_services="")]
@@ -76,7 +77,7 @@ async def test_reflection_is_a_switch(start: Any, engine: Any, fakes: Any, on: b
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_a_port_in_use(start: Any, engine: Any, fakes: Any) -> None:
+async def test_a_port_in_use(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     first = await start(engine)
     port = first.address.rpartition(":")[2]
     for host in ("127.0.0.1", "localhost"):
@@ -84,7 +85,7 @@ async def test_a_port_in_use(start: Any, engine: Any, fakes: Any) -> None:
             await start(engine, listen=f"{host}:{port}")
 
 
-async def test_several_servers_share_a_port_where_asked(start: Any, engine: Any) -> None:
+async def test_several_servers_share_a_port_where_asked(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     first = await start(engine, reuse_port=True)
     second = await start(engine, reuse_port=True, listen=first.address)
     assert second.address == first.address
@@ -94,12 +95,14 @@ async def test_several_servers_share_a_port_where_asked(start: Any, engine: Any)
     ("listen", "words"),
     [("192.0.2.7:50051", "192.0.2.7 is no address of this machine"), ("no-such-host.invalid:1", "host .* is unknown")],
 )
-async def test_an_address_of_another_machine(start: Any, engine: Any, callers: Any, listen: str, words: str) -> None:
+async def test_an_address_of_another_machine(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, listen: str, words: str
+) -> None:
     with pytest.raises(BackendUnavailable, match=words):
         await start(engine, listen=listen, callers_file=callers.path)
 
 
-async def test_random_bytes_do_no_harm(start: Any, engine: Any, fakes: Any) -> None:
+async def test_random_bytes_do_no_harm(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
     host, _, port = service.address.rpartition(":")
     dice = random.Random(7)
@@ -120,7 +123,7 @@ async def test_random_bytes_do_no_harm(start: Any, engine: Any, fakes: Any) -> N
 
 @pytest.mark.parametrize("method", ["Health/Check", "Health/Watch", "Health/List", "reflection"])
 async def test_bytes_that_are_no_message_write_nothing_into_the_log(
-    start: Any, engine: Any, fakes: Any, method: str, caplog: pytest.LogCaptureFixture
+    start: fakes.Start, engine: fakes.FakeEngine, method: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Anybody may ask for health, without a token."""
     service = await start(engine)
@@ -140,7 +143,9 @@ async def test_bytes_that_are_no_message_write_nothing_into_the_log(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-async def test_the_name_of_a_service_that_is_not_here_does_not_come_back(start: Any, engine: Any, fakes: Any) -> None:
+async def test_the_name_of_a_service_that_is_not_here_does_not_come_back(
+    start: fakes.Start, engine: fakes.FakeEngine
+) -> None:
     async with fakes.channel(await start(engine)) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await health_pb2_grpc.HealthStub(channel).Check(asked("x" * 100_000))
@@ -148,7 +153,7 @@ async def test_the_name_of_a_service_that_is_not_here_does_not_come_back(start: 
     assert len(raised.value.details() or "") < 100
 
 
-async def test_what_is_at_work_finishes_before_the_end(start: Any, engine: Any, fakes: Any) -> None:
+async def test_what_is_at_work_finishes_before_the_end(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
     engine.gate = asyncio.Event()
     async with fakes.channel(service) as channel, fakes.channel(service) as other:
@@ -178,7 +183,7 @@ async def _refused(stub: Any) -> None:
     assert caught.value.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 
-async def test_the_drain_has_an_end(start: Any, engine: Any, fakes: Any) -> None:
+async def test_the_drain_has_an_end(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
     engine.gate = asyncio.Event()
     async with fakes.channel(service) as channel:
@@ -190,7 +195,7 @@ async def test_the_drain_has_an_end(start: Any, engine: Any, fakes: Any) -> None
             await unary
 
 
-async def test_a_connection_has_an_age(start: Any, engine: Any, fakes: Any) -> None:
+async def test_a_connection_has_an_age(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine, max_connection_age_s=0.3, max_connection_age_grace_s=0.2)
     async with fakes.channel(service) as channel:
         watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
@@ -215,7 +220,7 @@ class Running:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_drains_and_ends(engine: Any, fakes: Any, number: signal.Signals) -> None:
+async def test_a_signal_drains_and_ends(engine: fakes.FakeEngine, number: signal.Signals) -> None:
     running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0"))
     engine.gate = asyncio.Event()
     async with grpc.aio.insecure_channel(await running.address()) as channel:
@@ -232,7 +237,7 @@ async def test_a_signal_drains_and_ends(engine: Any, fakes: Any, number: signal.
     assert engine.closed.is_set()
 
 
-async def test_a_second_signal_does_not_wait(engine: Any, fakes: Any) -> None:
+async def test_a_second_signal_does_not_wait(engine: fakes.FakeEngine) -> None:
     running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0", drain_s=3600))
     engine.gate = asyncio.Event()
     async with grpc.aio.insecure_channel(await running.address()) as channel:
@@ -250,7 +255,7 @@ async def test_a_second_signal_does_not_wait(engine: Any, fakes: Any) -> None:
     assert engine.closed.is_set()
 
 
-async def test_a_service_that_is_leaving_still_answers(engine: Any, fakes: Any) -> None:
+async def test_a_service_that_is_leaving_still_answers(engine: fakes.FakeEngine) -> None:
     running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0", drain_delay_s=3600))
     async with grpc.aio.insecure_channel(await running.address()) as channel:
         watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
@@ -262,7 +267,7 @@ async def test_a_service_that_is_leaving_still_answers(engine: Any, fakes: Any) 
         await running.done
 
 
-async def test_a_signal_while_the_snapshot_is_opened(fakes: Any) -> None:
+async def test_a_signal_while_the_snapshot_is_opened() -> None:
     opening, cancelled = asyncio.Event(), asyncio.Event()
 
     async def never() -> Any:
@@ -280,7 +285,7 @@ async def test_a_signal_while_the_snapshot_is_opened(fakes: Any) -> None:
     assert cancelled.is_set()
 
 
-async def test_one_of_several_processes_listens_once_it_can_answer(engine: Any) -> None:
+async def test_one_of_several_processes_listens_once_it_can_answer(engine: fakes.FakeEngine) -> None:
     """The kernel would give it connections, and their clients would be refused while the others could answer."""
     opening, opened = asyncio.Event(), asyncio.Event()
 
@@ -313,14 +318,16 @@ async def test_without_a_snapshot_the_service_ends_with_the_reason() -> None:
         await running.address()
 
 
-async def test_a_taken_port_ends_the_service_before_anything_is_opened(start: Any, engine: Any, fakes: Any) -> None:
+async def test_a_taken_port_ends_the_service_before_anything_is_opened(
+    start: fakes.Start, engine: fakes.FakeEngine
+) -> None:
     taken = (await start(engine)).address
     running = Running(fakes.swapper_of(fakes.FakeEngine()), ServerOptions(listen=taken))
     with pytest.raises(BackendUnavailable, match="is in use"):
         await running.address()
 
 
-def test_in_another_thread_an_event_stops_it(fakes: Any) -> None:
+def test_in_another_thread_an_event_stops_it() -> None:
     found: dict[str, Any] = {}
     ready = threading.Event()
 

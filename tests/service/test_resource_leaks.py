@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from benchmarks.generated import generate, questions, variant
 from hirag_dist.client import AsyncHiragClient
@@ -23,6 +22,7 @@ from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Query
+from tests.service import fakes
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def no_collector() -> Iterator[None]:
         gc.enable()
 
 
-async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start: Any) -> None:
+async def test_swapped_engines_are_let_go_with_their_files(tmp_path: Path, start: fakes.Start) -> None:
     store = Store(str(tmp_path))
     first = generate(store, 1000).snapshot_id
     second = variant(store, first).snapshot_id

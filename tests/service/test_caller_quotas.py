@@ -201,7 +201,7 @@ import sys, time
 from pathlib import Path
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.service.caller_quotas import SharedQuotas
-from hirag_dist.wire.error_status import Limited
+from hirag_dist.wire.error_status import QuotaExceeded
 path, process, n = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 caller = Caller("web", per_day=int(sys.argv[4]), max_concurrent=1000)
 limits = SharedQuotas(path, process)
@@ -214,7 +214,7 @@ for _ in range(n):
             admitted += 1
             if "tell" in sys.argv:
                 print(admitted, flush=True)
-    except Limited:
+    except QuotaExceeded:
         pass
 print(admitted, flush=True)
 """
@@ -304,7 +304,7 @@ def test_one_record_that_is_stuck_does_not_slow_the_others(
     """Callers alternate; a second lock of another caller does not release the first one."""
     stuck, free = Caller("web", per_day=1000), Caller("job", per_day=1000)
     assert [ask(limits, stuck), ask(limits, free)] == ["", ""]
-    at = limits._place("web")
+    at = limits._offset("web")
     code = f"""
 import fcntl, sys
 file = open(sys.argv[1], "rb+")
@@ -345,7 +345,7 @@ def test_a_state_folder_belongs_to_one_service(tmp_path: Path) -> None:
             pass
     assert not state.folder.exists()
     with open_service_state(str(folder)) as again:
-        assert again.limits == state.quotas
+        assert again.quotas == state.quotas
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
