@@ -35,10 +35,10 @@ def main() -> None:
         if process.returncode:
             raise SystemExit(process.returncode)
     table = Table("benchmark", "case", "figure", "value", box=None, header_style="dim")
-    for line in lines:
-        case = ", ".join(str(line[key]) for key in ("executor", "way", "vectors", "case") if key in line)
-        for figure, value in _flat(line):
-            table.add_row(line["benchmark"], case, figure, value)
+    for row in lines:
+        case = ", ".join(str(row[key]) for key in ("executor", "way", "vectors", "case") if key in row)
+        for figure, value in _flat(row):
+            table.add_row(row["benchmark"], case, figure, value)
     Console(width=140).print(table)
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ def members(clusters: NDArray[np.int64], rows: NDArray[np.int64], n_rows: int) -
     return csr_array((np.ones(len(rows), np.float32), (clusters, rows)), shape=shape)
 
 
-def _overlapping_nmi(mine: Floats, theirs: Floats, one: Floats, two: Floats, both: Floats, n: int) -> float:
+def _overlapping_nmi(mine: Floats, theirs: Floats, one: Rows, two: Rows, both: Floats, n: int) -> float:
     """Return I(X : Y) / max(H(X), H(Y)).
 
     The conditional entropy of a cluster given the other set is that given its best match; a cluster that is nearer to
@@ -79,7 +80,7 @@ def _bits(counts: Floats, n: int) -> Floats:
     return np.where(counts > 0, -share * np.log2(np.where(counts > 0, share, 1.0)), 0.0)
 
 
-def _best(values: Floats, at: Floats, n: int) -> Floats:
+def _best(values: Floats, at: Rows, n: int) -> Floats:
     best = np.zeros(n)
     np.maximum.at(best, at, values)
     return best

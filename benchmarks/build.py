@@ -20,6 +20,7 @@ import time
 import urllib.request
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 CONFIG = """\
 llm:
@@ -101,12 +102,12 @@ def start_simulator() -> tuple[subprocess.Popen[str], str]:
     raise SystemExit("the simulator did not start")
 
 
-def run(command: list[str]) -> dict[str, object]:
+def run(command: list[str]) -> dict[str, Any]:
     """Run a command that prints one JSON object."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):
         raise SystemExit(done.stderr)
-    found: dict[str, object] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 

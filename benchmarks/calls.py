@@ -24,8 +24,8 @@ from importlib import resources
 from pathlib import Path
 
 import openai
-from build import start_simulator
 
+from benchmarks.build import start_simulator
 from hirag_dist.config.model import ENTITY_TYPES, Config
 from hirag_dist.core.prompts.templates import Prompts, extraction_request
 from hirag_dist.llm.chat import EndpointPool
@@ -103,10 +103,11 @@ async def embeddings(url: str, plain: openai.AsyncOpenAI) -> None:
     """Compare the client's parsed floats with base64."""
     texts = [f"Isaac Newton wrote on light and colours, number {n}" for n in range(64)]
     embedder = OpenAiEmbedder(EndpointSettings("sim", url, "any", "simulated"), 384, len, lambda text, n: text[:n])
-    for way, ask in {
+    ways: dict[str, Callable[[], Awaitable[object]]] = {
         "64 embeddings, floats": lambda: plain.embeddings.create(model="m", input=texts, encoding_format="float"),
-        "64 embeddings, ours (base64)": lambda: embedder.embed(texts),
-    }.items():
+        "64 embeddings, hirag_dist (base64)": lambda: embedder.embed(texts),
+    }
+    for way, ask in ways.items():
         await ask()
         cpu, wall = time.process_time(), time.perf_counter()
         for _ in range(50):

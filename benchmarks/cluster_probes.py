@@ -135,7 +135,8 @@ class Watch:
             if each["name"].startswith(ACTOR_PREFIX):
                 with suppress(ValueError, ray.exceptions.RayError):  # its build has just ended
                     coordinator = ray.get_actor(each["name"], namespace=each["namespace"])
-                    self._handled[each["name"]] = ray.get(coordinator.handled.remote(), timeout=_ANSWER_S)
+                    handled: Any = ray.get(coordinator.handled.remote(), timeout=_ANSWER_S)
+                    self._handled[each["name"]] = handled
 
     def _kill_a_node(self) -> None:
         assert self.own is not None

@@ -30,10 +30,22 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from faulty_runs import ATTEMPTS, Audit, Endpoint, Failed, Job, Life, audit, stopwatch, wait_for_deaths, workers_below
 from ray.cluster_utils import Cluster
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.faulty_runs import (
+    ATTEMPTS,
+    Audit,
+    Endpoint,
+    Failed,
+    Job,
+    Life,
+    audit,
+    stopwatch,
+    wait_for_deaths,
+    workers_below,
+)
 
 CORPUS = Path(str(resources.files("hirag_dist.samples"))) / "corpus"
 QUICK = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")

@@ -73,7 +73,7 @@ def measure(name: str, inputs: list[str]) -> dict[str, Any]:
             "cpu_s": round(cpu_s, 1),
             **bill(snapshot),
             **contents(snapshot),
-            "dead_letters": result.rejects,
+            "dead_letters": result.dead_letters,
         }
 
 

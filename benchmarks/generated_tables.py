@@ -97,7 +97,8 @@ def entities_table(
             for layer, size in enumerate(graph.layer_sizes)
         ]
     )
-    order = np.lexsort((*_sort_keys(ids), layers))
+    sort_keys: tuple[NDArray[Any], ...] = (*_sort_keys(ids), layers)
+    order = np.lexsort(sort_keys)
     row_of = np.empty(len(order), np.int64)
     row_of[order] = np.arange(len(order))
     bounds, mentioned = _mentions(graph, chunks, rng)

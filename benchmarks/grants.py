@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import time
 import uuid
 from typing import Any
@@ -73,7 +74,7 @@ def main() -> None:
     started = time.perf_counter()
     asyncio.run(take(make_coordinator(), "", n, in_flight))
     report("inline", "leased", n, time.perf_counter() - started)
-    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     for n_workers in (1, 2, 4):
         name = uuid.uuid4().hex
         actor: Any = ray.remote(QuotaActor)

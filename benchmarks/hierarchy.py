@@ -26,17 +26,17 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import psutil
-from agreement import agreement, members
-from layer_stages import cluster_stages, memberships, write_layer
-from planted import SPREAD, Planted, plant
 from scipy.sparse import csr_array
 from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 
+from benchmarks.agreement import agreement, members
+from benchmarks.layer_stages import cluster_stages, memberships, write_layer
+from benchmarks.planted import SPREAD, Planted, plant
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.config.model import ClusteringConfig, Config
 from hirag_dist.core.clustering.bic_selection import component_grid
@@ -78,6 +78,9 @@ class Peak:
             self.megabytes = max(self.megabytes, sum(map(anonymous, [me, *me.children(recursive=True)])) / MB)
             if self._done.wait(0.05):
                 return
+
+
+StopName = Literal["compression", "paper"]
 
 
 def anonymous(process: psutil.Process) -> float:
@@ -213,7 +216,9 @@ def thresholded(shares: Any, threshold: float) -> csr_array:
     return members(np.unique(clusters, return_inverse=True)[1], rows, len(shares))
 
 
-def layers(n_rows: int, dim: int, clustering: ClusteringConfig, stop: str, workers: int) -> Iterator[dict[str, Any]]:
+def layers(
+    n_rows: int, dim: int, clustering: ClusteringConfig, stop: Literal["compression", "paper"], workers: int
+) -> Iterator[dict[str, Any]]:
     """Grow a hierarchy of planted vectors; a summary's vector is the mean of its members with some noise."""
     rng = np.random.default_rng(1)
     defaults = Config()

@@ -95,7 +95,8 @@ class Hostile:
 
     def _valid(self) -> bytes:
         """Return a request that could be answered, in fields that vary."""
-        query = pb.Query(question="Who was it?", mode=int(self._rng.integers(0, 8)))
+        query = pb.Query(question="Who was it?")
+        query.mode = int(self._rng.integers(0, 8))  # type: ignore[assignment]  # unknown numbers too
         if self._rng.random() < 0.5:
             query.vector.extend(self._rng.standard_normal(self._dim).tolist())
         if self._rng.random() < 0.5:
@@ -150,7 +151,8 @@ class Hostile:
         return pb.RetrieveRequest(query=pb.Query(question="Who?", vector=vector.tolist())).SerializeToString()
 
     def _odd_numbers(self) -> bytes:
-        query = pb.Query(question="Who?", mode=int(self._rng.choice([*_INT32, 1, 4, 8])))
+        query = pb.Query(question="Who?")
+        query.mode = int(self._rng.choice([*_INT32, 1, 4, 8]))  # type: ignore[assignment]  # unknown numbers too
         for name in ("top_n", "top_m", "top_c", "context_tokens"):
             if self._rng.random() < 0.5:
                 setattr(query, name, int(self._rng.choice([*_INT32, 5, 1000, 100_000])))

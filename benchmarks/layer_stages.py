@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from faulty_runs import workers_below
 from numpy.typing import NDArray
-from planted import plant
 
+from benchmarks.faulty_runs import workers_below
+from benchmarks.planted import plant
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.config.model import ClusteringConfig
 from hirag_dist.core.clustering.partition_tree import ClusterSettings

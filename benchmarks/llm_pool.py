@@ -103,7 +103,8 @@ def measure(way: str, knowing: str, limit: str, latency_ms: float, seconds: floa
     """Return one cell's figures."""
     tokens_a_call = 78
     if limit == "rpm":  # 50 calls a second, and as many as that needs in flight
-        calls, limits = round(50 * seconds), {"rpm": 3000.0}
+        calls = round(50 * seconds)
+        limits: dict[str, Any] = {"rpm": 3000.0}
     elif limit == "tpm":
         calls, limits = round(50 * seconds), {"tpm": 3000.0 * tokens_a_call}
     else:
@@ -111,8 +112,7 @@ def measure(way: str, knowing: str, limit: str, latency_ms: float, seconds: floa
         calls, limits = round(slots / (latency_ms / 1000) * seconds), {"max_concurrent": slots}
     options = SimulatorOptions(
         listen="127.0.0.1:0", latency_ms=latency_ms, jitter=JITTER, burst_s=5.0,
-        **limits,  # type: ignore[arg-type]
-        **({"limit_headers": False} if knowing == "found" else {}),
+        limit_headers=knowing != "found", **limits,
     )  # fmt: skip
     with simulator(options) as url, tempfile.TemporaryDirectory() as folder:
         told = limits if knowing == "known" else {}

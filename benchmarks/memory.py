@@ -18,15 +18,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import psutil
-from faulty_runs import workers_below
 
+from benchmarks.faulty_runs import workers_below
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE, FIELD, Prompts
 from hirag_dist.core.text.tokens import counter, encoding
@@ -50,7 +51,7 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
-from hirag_dist.protocols import Executor
+from hirag_dist.protocols import CPU, Executor, ResidentShards
 from hirag_dist.readers import ReadOptions
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
@@ -77,7 +78,7 @@ class Parrot:
         lines += [FIELD.join(("relation", *pair, "One stands beside the other.", "5")) for pair in pairs]
         return ChatReply("\n".join([*lines, DONE]), model=self.name, input_tokens=500, output_tokens=100)
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply whole."""
         yield (await self.complete(request)).text
 
@@ -106,6 +107,20 @@ class Watched:
         if isinstance(event, StageFinished):
             for each in workers_below(os.getpid()):
                 self.workers_mb[each.pid] = peak_mb(each.pid)
+
+    def hold(
+        self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
+    ) -> AbstractContextManager[ResidentShards]:
+        """As the executor's."""
+        return self._inner.hold(load, shards, keep, kernels)
+
+    def charge(self, tokens: int, usd: float) -> None:
+        """As the executor's."""
+        self._inner.charge(tokens, usd)
+
+    def rest(self) -> None:
+        """As the executor's."""
+        self._inner.rest()
 
     def close(self) -> None:
         """As the executor's."""

@@ -25,9 +25,9 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
-from faulty_runs import workers_below
-from memory import peak_mb
 
+from benchmarks.faulty_runs import workers_below
+from benchmarks.memory import peak_mb
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor

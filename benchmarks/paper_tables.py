@@ -118,11 +118,13 @@ def cost_cells(
 
 def coverage_cells(found: list[Retrieval], encode: Any, asked: str) -> Iterator[dict[str, Any]]:
     """Table 7, by both readings of its recall, of the context that a model reads and of all that was retrieved."""
-    for part, levels in (("context", rendered_levels), ("retrieved", retrieved_levels)):
+    parts = {
+        "context": [rendered_levels(each.context) for each in found],
+        "retrieved": [retrieved_levels(each) for each in found],
+    }
+    for part, levels in parts.items():
         text = "texts of a model's context" if part == "context" else "all texts retrieved"
-        recalls = [
-            recall_in_bridge(levels(each) if part == "retrieved" else levels(each.context), encode) for each in found
-        ]
+        recalls = [recall_in_bridge(each, encode) for each in levels]
         for level, paper in COVERAGE.items():
             known = [recall for each in recalls if (recall := each[level]) is not None]
             for reading, values in (

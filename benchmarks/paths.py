@@ -82,16 +82,17 @@ def _chains(index: MappedIndex, codes: QuantizedVectors, count: int) -> list[lis
 def _networkit(index: MappedIndex) -> Chain:
     import networkit
 
-    csr = index.graph
+    csr, components = index.graph, index.components
+    assert components is not None
     heads = np.repeat(np.arange(csr.n_nodes), np.diff(csr.indptr))
     once = heads < csr.indices
     graph: Any = networkit.Graph(csr.n_nodes)
     graph.addEdges((heads[once].astype(np.uint64), csr.indices[once].astype(np.uint64)))
 
     def chain(keys: Sequence[int]) -> list[list[int]]:
-        paths = []
+        paths: list[list[int]] = []
         for source, target in pairwise(keys):
-            if index.components[source] != index.components[target]:
+            if components[source] != components[target]:
                 paths.append([])
                 continue
             search = networkit.distance.BidirectionalBFS(graph, source, target, True)

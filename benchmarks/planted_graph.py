@@ -94,9 +94,9 @@ def _runs(n: int, rng: np.random.Generator, least: int, most: int, mean: float =
 
 def _memberships(below: int, above: int, rng: np.random.Generator) -> tuple[Nodes, Nodes]:
     """Return (node, cluster, best) of every membership, and the first node of each cluster."""
-    bounds = np.linspace(0, below, above + 1)
-    bounds[1:-1] += rng.uniform(-0.4, 0.4, above - 1) * (below / above)
-    bounds = np.round(bounds).astype(np.int64)
+    ends = np.linspace(0, below, above + 1)
+    ends[1:-1] += rng.uniform(-0.4, 0.4, above - 1) * (below / above)
+    bounds: Nodes = np.round(ends).astype(np.int64)
     best = np.repeat(np.arange(above), np.diff(bounds))
     beside = np.minimum(best + 1, above - 1)
     two = np.flatnonzero((rng.random(below) < IN_TWO) & (beside != best))
@@ -112,7 +112,8 @@ def _edges(leaf: Nodes, groups: list[Nodes], n_edges: int, rng: np.random.Genera
     def drawn(low: Nodes, high: Nodes) -> Nodes:
         """Return a node of [low, high) for each pair, likely ones more often."""
         at = pull[low] + rng.random(len(low)) * (pull[high] - pull[low])
-        return np.clip(np.searchsorted(pull, at, "right") - 1, low, high - 1)
+        found: Nodes = np.clip(np.searchsorted(pull, at, "right") - 1, low, high - 1)
+        return found
 
     scopes = [_bounds(group[leaf]) for group in (groups[-1], groups[max(len(groups) - 2, 0)], groups[0])]
     scopes.append(np.array([0, n]))

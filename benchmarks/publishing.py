@@ -112,9 +112,10 @@ def published(place: Path) -> dict[str, Any]:
     known = {name: dataset(name, getattr(schemas, name.upper())) for name in TABLES}
     nothing = {name: Dataset(getattr(schemas, name.upper()), ()) for name in ("rejects", "aliases", "claims")}
     vectors = {f"{one}_vectors": dataset(f"vectors_{many}", schemas.VECTORS) for one, many in _VECTORS}
-    parts = SnapshotContents(**known, **nothing, **vectors, layers=schemas.LAYERS.empty_table())
+    tables: dict[str, Any] = known | nothing | vectors
+    parts = SnapshotContents(**tables, layers=schemas.LAYERS.empty_table())
     written: list[float] = []
-    write = publish_module.write_snapshot
+    write = vars(publish_module)["write_snapshot"]
 
     def timed(*arguments: Any, **named: Any) -> Any:
         started = time.perf_counter()

@@ -19,13 +19,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from planted import plant
 from pymilvus import MilvusClient
 
+from benchmarks.planted import plant
 from hirag_dist import schemas
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
@@ -154,7 +155,7 @@ def generated(folder: Path, n_rows: int, n_queries: int) -> tuple[Snapshot, NDAr
     names = ("documents", "chunks", "relations", "clusters", "layers", "communities", "reports", "usage", "rejects")
     tables = {name: getattr(schemas, name.upper()).empty_table() for name in names}
     tables["entities"] = pa.table(entities, schema=schemas.ENTITIES)
-    arrays = {
+    arrays: dict[str, NDArray[Any]] = {
         "graph/indptr": np.zeros(n_rows + 1, np.int64),
         "graph/indices": np.zeros(0, np.int32),
         "graph/weights": np.zeros(0, np.float32),

@@ -19,8 +19,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
-from build import start_simulator
 
+from benchmarks.build import start_simulator
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts, extraction_request
 from hirag_dist.core.text.chunking import chunk_spans

@@ -96,7 +96,7 @@ async def _measured(case: Case, variants: Mapping[str, Variant]) -> dict[str, Fi
         rows, scores = index.nearest_chunks(vector, FUSED)
         found = Found(
             index.named_entities(question.text),
-            [(entity_rows[item.entity_id], item.score) for item in result.local],
+            [(entity_rows[item.entity_id], item.score) for item in result.local if item.score is not None],
             [(relation_rows[item.relation_id], item.score) for item in result.triples],
             list(zip(rows.tolist(), scores.tolist(), strict=True)),
         )

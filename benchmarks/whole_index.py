@@ -18,9 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from build import run
-from llm_pool import JITTER, simulator, stats
-
+from benchmarks.build import run
+from benchmarks.llm_pool import JITTER, simulator, stats
 from hirag_dist.testing.simulator import SimulatorOptions
 
 CONFIG = """\

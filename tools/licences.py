@@ -32,8 +32,12 @@ def locked(lock: str) -> list[str]:
 def licence(name: str) -> str:
     """Return the licence that a distribution states: the expression, else classifiers, else the free text."""
     fields = metadata(name)
-    classifiers = [row.split("::")[-1].strip() for row in fields.get_all("Classifier", []) if row.startswith("License")]
-    return fields.get("License-Expression") or "; ".join(classifiers) or fields.get("License") or ""
+
+    def rows(field: str) -> list[str]:
+        return fields.get_all(field) or []
+
+    classifiers = [row.split("::")[-1].strip() for row in rows("Classifier") if row.startswith("License")]
+    return "".join(rows("License-Expression")) or "; ".join(classifiers) or "".join(rows("License"))
 
 
 def fault(name: str) -> str | None:

@@ -53,7 +53,7 @@ def _metrics() -> list[tuple[str, str, str, str]]:
     rows = []
     for family in families:
         name = f"{family.name}_total" if family.type == "counter" else family.name
-        names = labels.get(family.name) or getattr(family, "_labelnames", ())
+        names = labels.get(family.name) or getattr(family, "_labelnames", None) or ()
         rows.append((f"`{name}`", family.type, ", ".join(f"`{label}`" for label in names), cell(family.documentation)))
     return rows
 
