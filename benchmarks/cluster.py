@@ -276,7 +276,7 @@ def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch
             wall_s, cpu_s = time.perf_counter() - begun, time.process_time() - cpu_s
     finally:
         executor.close()
-    result = " ".join(part.digest for name in sorted(found) for part in found[name].parts)
+    result = " ".join(part.digest for _, dataset in sorted(found.datasets().items()) for part in dataset.parts)
     return before, Done(wall_s, cpu_s, chunk_id(result, 0, 0), n_chunks)
 
 

@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -186,7 +186,7 @@ def cluster_stages(
         "worker_anonymous_mb": peaks.worker_mb,
         "labels": table_digest(clusters)[:16],
     }
-    return figures | found.stats, clusters
+    return figures | asdict(found.stats), clusters
 
 
 def memberships(clusters: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

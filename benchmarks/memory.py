@@ -118,9 +118,9 @@ class Watched:
         """As the executor's."""
         self._inner.charge(tokens, usd)
 
-    def rest(self) -> None:
+    def release_idle(self) -> None:
         """As the executor's."""
-        self._inner.rest()
+        self._inner.release_idle()
 
     def close(self) -> None:
         """As the executor's."""
