@@ -28,6 +28,7 @@ def build_index(
     fresh: bool = False,
     require_complete: bool = False,
     wait_s: float = 0.0,
+    make_current: bool = False,
     progress: EventListener | None = None,
 ) -> IndexResult:
     """Build an index of documents and publish a snapshot of it.
@@ -43,6 +44,7 @@ def build_index(
         fresh: run finished stages again; paid replies are kept.
         require_complete: publish nothing while units have failed.
         wait_s: seconds to wait for another build of the index to end.
+        make_current: serve the snapshot even if `current` was set back from that very snapshot.
         progress: called with each event of `hirag_dist.execution.events`, from the thread that builds.
 
     Returns:
@@ -57,7 +59,12 @@ def build_index(
         ModelError: an endpoint cannot be used.
     """
     options = BuildOptions(
-        max_usd=max_usd, max_tokens=max_tokens, fresh=fresh, require_complete=require_complete, wait_s=wait_s
+        max_usd=max_usd,
+        max_tokens=max_tokens,
+        fresh=fresh,
+        require_complete=require_complete,
+        wait_s=wait_s,
+        force_current=make_current,
     )
     listeners = () if progress is None else (progress,)
     return _outside_event_loops(lambda: run_build(_strings(inputs), str(index), as_config(config), options, listeners))
@@ -73,6 +80,7 @@ async def build_index_async(
     fresh: bool = False,
     require_complete: bool = False,
     wait_s: float = 0.0,
+    make_current: bool = False,
     progress: EventListener | None = None,
 ) -> IndexResult:
     """Build an index in a thread of the running event loop; arguments and errors as `build_index`.
@@ -89,6 +97,7 @@ async def build_index_async(
         fresh=fresh,
         require_complete=require_complete,
         wait_s=wait_s,
+        make_current=make_current,
         progress=progress,
     )
 

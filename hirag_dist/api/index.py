@@ -7,14 +7,17 @@ import threading
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from contextlib import aclosing
 from pathlib import Path
+from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from hirag_dist.api.config import ConfigLike, as_config
+from hirag_dist.composition.build_records import sent_sums
 from hirag_dist.composition.models import make_treasury
 from hirag_dist.composition.query import make_engine
 from hirag_dist.errors import HiragError
 from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -22,6 +25,7 @@ from hirag_dist.types import Answer, IndexInfo, Query, QueryOptions, Retrieval, 
 from hirag_dist.types.notebook import index_html
 
 T = TypeVar("T")
+_LIMIT_ADVICE = "raise it and ask again; replies to a question are not kept"
 
 
 def open_index(
@@ -74,26 +78,29 @@ async def open_index_async(
     """Open an index in the running event loop; arguments and errors as `open_index`."""
     loaded = as_config(config)
     store = Store(str(index))
+    meter = UsageMeter()
 
     def load() -> QueryEngine:
         opened = open_snapshot(store, snapshot)
-        limits = make_treasury(loaded, max_usd, max_tokens)
+        limits = make_treasury(loaded, max_usd, max_tokens, advice=_LIMIT_ADVICE)
         spending = max_usd is not None or max_tokens is not None
-        return make_engine(loaded, opened, load_prompts(loaded.prompts), limits, spending=spending)
+        return make_engine(loaded, opened, load_prompts(loaded.prompts), limits, spending=spending, meter=meter)
 
-    return AsyncIndex(await asyncio.to_thread(load), store.uri)
+    return AsyncIndex(await asyncio.to_thread(load), store.uri, meter)
 
 
 class AsyncIndex:
     """An open index in an event loop. `open_index_async` makes it; use it as an asynchronous context manager."""
 
-    def __init__(self, engine: QueryEngine, uri: str) -> None:
+    def __init__(self, engine: QueryEngine, uri: str, meter: UsageMeter) -> None:
         """Take over an engine, which `close` closes.
 
         Args:
             uri: shown by `repr`.
+            meter: counts the calls of the engine.
         """
         self._engine = engine
+        self._meter = meter
         self._uri = uri
         self._closed = False
 
@@ -115,6 +122,11 @@ class AsyncIndex:
     def info(self) -> IndexInfo:
         """Counts, layers and communities of the open snapshot."""
         return self._engine.info
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Calls, tokens and cost of all questions so far."""
+        return sent_sums(self._meter)
 
     async def retrieve(
         self, query: Query | str, *, timeout_s: float | None = None, **options: Unpack[QueryOptions]
@@ -205,6 +217,11 @@ class Index:
         """Counts, layers and communities of the open snapshot."""
         return self._index.info
 
+    @property
+    def usage(self) -> dict[str, Any]:
+        """Calls, tokens and cost of all questions so far."""
+        return self._index.usage
+
     def retrieve(
         self, query: Query | str, *, timeout_s: float | None = None, **options: Unpack[QueryOptions]
     ) -> Retrieval:
@@ -260,19 +277,29 @@ class _LoopThread:
             raise
 
     def iterate(self, items: AsyncGenerator[T]) -> Generator[T]:
-        """Yield the items of an asynchronous generator; closing this closes it."""
+        """Yield the items of an asynchronous generator, which runs in one task; closing this cancels it."""
+        done = object()
+        queue: SimpleQueue[Any] = SimpleQueue()
 
-        async def step() -> tuple[T] | None:
-            async for item in items:
-                return (item,)
-            return None
+        async def produce() -> None:
+            try:
+                async with aclosing(items):
+                    async for item in items:
+                        queue.put(item)
+            finally:
+                queue.put(done)
 
+        if not self.running:
+            raise HiragError("this index is closed; open it again")
+        future = asyncio.run_coroutine_threadsafe(produce(), self._loop)
         try:
-            while (item := self.run(step())) is not None:
-                yield item[0]
+            while (item := queue.get()) is not done:
+                yield item
+            future.result()
         finally:
-            if self.running:
-                self.run(_closed(items))
+            if future.cancel():
+                while queue.get() is not done:  # the generator has released its connections then
+                    pass
 
     def close(self) -> None:
         """Stop the loop and wait for its thread."""
@@ -288,10 +315,6 @@ class _LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
-
-
-async def _closed(items: AsyncGenerator[Any]) -> None:
-    await items.aclose()
 
 
 def _shown(kind: str, uri: str, info: IndexInfo, closed: bool) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.api.build import build_index
 from hirag_dist.cli._bill import bill_table
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import configuration
@@ -21,7 +22,6 @@ from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli._render import show_answer, show_retrieval
 from hirag_dist.cli.inspect import write_page
 from hirag_dist.client import HiragClient
-from hirag_dist.composition.indexing import run_build
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ServiceError
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -69,7 +69,7 @@ def _index(corpus: Path, folder: str, executor: str) -> None:
     out.rule("1 · Indexing the sample corpus")
     config = configuration(None, None, {"execution.executor": executor}).config
     with ProgressBars(True) as bars:
-        report = run_build([str(corpus)], folder, config, listeners=(bars,)).to_dict()
+        report = build_index(corpus, folder, config=config, progress=bars).to_dict()
     counts = report["counts"]
     how = "built" if report["stages_run"] else "already there, nothing to do"
     out.print(

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.api.build import build_index
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     BatchOption,
@@ -24,7 +25,6 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import use_json
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.composition.indexing import BuildOptions, run_build
 
 
 def register(app: typer.Typer) -> None:
@@ -46,13 +46,13 @@ def index(
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     batch: BatchOption = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Do finished stages again; paid replies are kept.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run finished stages again; paid replies are kept.")] = False,
     require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
     wait: WaitOption = 0.0,
     make_current: MakeCurrentOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Build an index of INPUT and publish it. Run it again after any interruption: it goes on where it was."""
+    """Build an index of INPUT and publish it; after an interruption, the same command continues."""
     use_json(json)
     loaded = configuration(
         config,
@@ -65,14 +65,17 @@ def index(
             "reading.id_field": id_field,
         },
     ).config
-    options = BuildOptions(
-        max_usd=max_usd,
-        max_tokens=max_tokens,
-        fresh=fresh,
-        require_complete=require_complete,
-        wait_s=wait,
-        force_current=make_current,
-    )
     with ProgressBars(not json) as bars:
-        result = run_build(inputs, index, loaded, options, (bars,))
+        result = build_index(
+            inputs,
+            index,
+            config=loaded,
+            max_usd=max_usd,
+            max_tokens=max_tokens,
+            fresh=fresh,
+            require_complete=require_complete,
+            wait_s=wait,
+            make_current=make_current,
+            progress=bars,
+        )
     conclude(result, json)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.api.build import plan_build
 from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import dollars, emit, out, table, use_json
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, estimate_build
-from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate
 
 
 def register(app: typer.Typer) -> None:
@@ -31,7 +31,7 @@ def plan(
     """Estimate calls, tokens, cost and time of an index. Makes no call."""
     use_json(json)
     loaded = configuration(config, settings, {"reading.text_field": text_field, "llm.batch": batch or None}).config
-    made = estimate_build(inputs, loaded, load_prompts(loaded.prompts), latency_s)
+    made = plan_build(inputs, config=loaded, latency_s=latency_s)
     if json:
         emit(asdict(made))
         return

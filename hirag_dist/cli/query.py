@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
 
+from hirag_dist.api.index import Index, open_index
 from hirag_dist.cli._bill import sent_line
 from hirag_dist.cli._options import (
     ConfigOption,
@@ -22,13 +21,8 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
-from hirag_dist.composition.build_records import sent_sums
-from hirag_dist.config.model import Config
+from hirag_dist.client import HiragClient
 from hirag_dist.errors import ConfigError
-from hirag_dist.llm.prompt_files import load_prompts
-from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.storage.snapshot.reader import open_snapshot
-from hirag_dist.storage.store import Store
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
 from hirag_dist.wire.error_status import DeadlinePassed
 
@@ -113,14 +107,20 @@ def query(
     say = _print_piece if stream and not json else _swallow
     if server is not None:
         _refuse({"--config": config, "--set": settings, "--snapshot": snapshot} | limits, "--server", _NOT_THERE)
-        result = _ask_server(server, asked, context_only, say, deadline, connection)
+        with HiragClient(server, **connection) as client:
+            result = _ask(client, asked, context_only, say, deadline)
     else:
         _refuse(dict(zip(_CONNECTION, connection.values(), strict=True)), "--index", "they are for a connection")
         loaded = configuration(config, settings).config
-        with _billed(asked) as (meter, sent):
-            spending = max_usd, max_tokens
-            here = _ask_here(str(index), snapshot, loaded, spending, asked, context_only, say, deadline, meter)
-            result = asyncio.run(here)
+        with open_index(str(index), config=loaded, snapshot=snapshot, max_usd=max_usd, max_tokens=max_tokens) as opened:
+            try:
+                result = _ask(opened, asked, context_only, say, deadline)
+            except TimeoutError as error:
+                raise DeadlinePassed(f"no answer within {deadline:g} s; allow more with --deadline") from error
+            finally:
+                sent = opened.usage
+                if sent["calls"] and (sent["usd"] or asked.mode in MAP_REDUCE):
+                    err.print(f"[dim]This question {sent_line(sent)}.[/dim]")
     if json:
         emit(answer_as_json(result) | {"sent": sent} if isinstance(result, Answer) else retrieval_as_json(result))
         return
@@ -135,7 +135,6 @@ def query(
 
 
 _CONNECTION = ("--token-file", "--ca", "--cert", "--key", "--server-name", "--tls")
-_ASK_AGAIN = "raise it and ask again; replies to a question are not kept"
 _NOT_THERE = "the service has a configuration and a snapshot of its own"
 
 
@@ -150,67 +149,20 @@ def _refuse(given: Mapping[str, Any], with_option: str, why: str) -> None:
         raise ConfigError(f"{', '.join(idle)} cannot go with {with_option}: {why}; leave them out")
 
 
-@contextmanager
-def _billed(asked: Query) -> Iterator[tuple[UsageMeter, dict[str, Any]]]:
-    """Yield a meter and the sums of its calls, which are filled and shown at the end, failure or not."""
-    meter, sent = UsageMeter(), dict[str, Any]()
-    try:
-        yield meter, sent
-    finally:
-        sent.update(sent_sums(meter))
-        if sent["calls"] and (sent["usd"] or asked.mode in MAP_REDUCE):
-            err.print(f"[dim]This question {sent_line(sent)}.[/dim]")
-
-
-async def _ask_here(
-    index: str,
-    snapshot_id: str | None,
-    config: Config,
-    limits: tuple[float | None, int | None],
-    asked: Query,
-    context_only: bool,
-    say: Any,
-    deadline_s: float | None,
-    meter: UsageMeter,
+def _ask(
+    target: Index | HiragClient, asked: Query, context_only: bool, say: Callable[[str], None], deadline_s: float | None
 ) -> Retrieval | Answer:
-    from hirag_dist.composition.models import make_treasury
-    from hirag_dist.composition.query import make_engine
-
-    snapshot = open_snapshot(Store(index), snapshot_id)
-    limited = limits != (None, None)
-    treasury = make_treasury(config, *limits, advice=_ASK_AGAIN)
-    engine = make_engine(config, snapshot, load_prompts(config.prompts), treasury, spending=limited, meter=meter)
-    try:
-        if context_only:
-            return await engine.retrieve(asked, deadline_s=deadline_s)
-        last: Any = None
-        async with asyncio.timeout(deadline_s):
-            async for last in engine.answer_stream(asked, deadline_s=deadline_s):
-                _tell(last, say)
-        assert isinstance(last, Answer)
-        return last
-    except TimeoutError as error:
-        raise DeadlinePassed(f"no answer within {deadline_s:g} s; allow more with --deadline") from error
-    finally:
-        await engine.close()
+    """Return the retrieval or the answer of an open index or a service; pieces of the answer go to `say`."""
+    if context_only:
+        return target.retrieve(asked, timeout_s=deadline_s)
+    last: Retrieval | str | Answer = ""
+    for last in target.answer_stream(asked, timeout_s=deadline_s):
+        _tell(last, say)
+    assert isinstance(last, Answer)
+    return last
 
 
-def _ask_server(
-    server: str, asked: Query, context_only: bool, say: Any, deadline_s: float | None, connection: Mapping[str, Any]
-) -> Retrieval | Answer:
-    from hirag_dist.client import HiragClient
-
-    with HiragClient(server, **connection) as client:
-        if context_only:
-            return client.retrieve(asked, timeout_s=deadline_s)
-        last: Any = None
-        for last in client.answer_stream(asked, timeout_s=deadline_s):
-            _tell(last, say)
-        assert isinstance(last, Answer)
-        return last
-
-
-def _tell(part: Retrieval | str | Answer, say: Any) -> None:
+def _tell(part: Retrieval | str | Answer, say: Callable[[str], None]) -> None:
     """Say a piece of an answer, and what is going to be read where that takes many calls."""
     if isinstance(part, str):
         say(part)

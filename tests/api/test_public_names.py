@@ -39,6 +39,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = hirag_dist.build_indexes  # type: ignore[attr-defined]
 
 
+@pytest.mark.integration
 def test_importing_the_package_imports_no_library() -> None:
     code = "import sys, hirag_dist; print([m for m in ('numpy', 'ray', 'pydantic', 'grpc') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
