@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
 
 from hirag_dist.errors import InputError
-from hirag_dist.evaluation.questions import Question, rows_of, strings
-from hirag_dist.evaluation.session import Session, SystemUnderTest
+from hirag_dist.evaluation.questions import Question, strings, take_records
+from hirag_dist.evaluation.session import Session
+from hirag_dist.evaluation.trials import SystemUnderTest, Trial, trials
 from hirag_dist.evaluation.work_units import WorkUnit
 from hirag_dist.readers import Unreadable, clean_text
 from hirag_dist.readers.document_builder import find_field
@@ -88,23 +90,14 @@ def add_recorded(
     known = {question.id for question in questions}
     unreadable: list[Unreadable] = []
     for name, path in sources:
-        n_found = 0
-        for row in rows_of(path):
-            if isinstance(row, Unreadable):
-                unreadable.append(row)
-                continue
-            why = _add(sets, row.fields, name or PurePath(path).name.split(".")[0], name is not None, known)
-            if why:
-                unreadable.append(Unreadable(path, row.record, why))
-            else:
-                n_found += 1
-        if not n_found:
-            why = f": {unreadable[-1].reason}" if unreadable else ""
-            raise InputError(f"{path} holds no answer that can be used{why}")
+        file_method = name or PurePath(path).name.split(".")[0]
+        unreadable += take_records(
+            [path], "answer", partial(_add, sets, file_method=file_method, named=name is not None, known=known)
+        )
     return unreadable
 
 
-def _add(sets: AnswerCollections, fields: Mapping[str, Any], file_method: str, named: bool, known: set[str]) -> str:
+def _add(sets: AnswerCollections, fields: Mapping[str, Any], *, file_method: str, named: bool, known: set[str]) -> str:
     """Add a record's answer; return why there is none, or an empty text."""
     chosen = {name: find_field(fields, None, usual) for name, usual in _FIELDS.items()}
     said = {name: None if found is None else fields[found] for name, found in chosen.items()}
@@ -149,19 +142,14 @@ async def add_made(
     sets.texts.update({question.id: question.text for question in questions})
     snapshot_id = session.engine().info.snapshot_id
     asks = session.asks("answer", *_PROMPTS)
-    units = (
-        WorkUnit(
-            f"{question.id} {system.name}",
-            {"snapshot": snapshot_id, "question": question.text, "system": system.decides, "asks": asks},
-            (question, system),
-        )
-        for question in questions
-        for system in systems
-    )
 
-    async def answer(item: tuple[Question, SystemUnderTest]) -> dict[str, Any]:
-        question, system = item
-        found = await session.engine(system).answer(Query(question.text, system.mode))
+    def units() -> Iterator[WorkUnit[Trial]]:
+        for trial in trials(questions, systems):
+            decides = {"question": trial.question.text, "system": trial.system.decides, "asks": asks}
+            yield WorkUnit(trial.name, {"snapshot": snapshot_id, **decides}, trial)
+
+    async def answer(trial: Trial) -> dict[str, Any]:
+        found = await session.engine(trial.system).answer(Query(trial.question.text, trial.system.mode))
         work = found.retrieval.map_work
         return {
             "answer": found.text,
@@ -171,8 +159,8 @@ async def add_made(
 
     for system in systems:
         sets.answers[system.name] = {}
-    async for outcome in await session.map(STEP, units, answer):
-        question, system = outcome.item
+    async for outcome in await session.map(STEP, units(), answer):
+        question, system = outcome.item.question, outcome.item.system
         sets.answers[system.name][question.id] = outcome.value["answer"]
         if outcome.value["failed_parts"]:
             sets.in_part[system.name] = sets.in_part.get(system.name, 0) + 1

@@ -18,6 +18,7 @@ from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
 from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
 from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected
 from hirag_dist.evaluation.model_access import ModelAccess, UnitPool, unit_context
+from hirag_dist.evaluation.trials import SystemUnderTest
 from hirag_dist.evaluation.work_units import (
     EvaluationLetter,
     JournalEntry,
@@ -67,26 +68,6 @@ class SessionOptions:
     max_usd: float | None = None
     max_tokens: int | None = None
     fresh: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SystemUnderTest:
-    """One system to compare: a mode, with the configured settings of retrieval or with a variant's.
-
-    Attributes:
-        name: the mode, and the variant behind a colon.
-        variant: its name; "" for the configured settings.
-    """
-
-    name: str
-    mode: str
-    variant: str
-    retrieval: RetrievalConfig
-
-    @property
-    def decides(self) -> dict[str, Any]:
-        """The settings that decide a retrieval, for `WorkUnit.decides`."""
-        return {"mode": self.mode, "retrieval": self.retrieval.model_dump(mode="json", exclude={"mode"})}
 
 
 class Session:
@@ -162,8 +143,19 @@ class Session:
         }
         return {"models": list(answerers(self.config, self._target(role))), "prompts": texts}
 
-    def systems(self, modes: Sequence[str]) -> list[SystemUnderTest]:
-        """Return the systems to compare: each mode with the configured settings, then with each variant's."""
+    def systems(self, modes: Sequence[str], known: Sequence[str] = ()) -> list[SystemUnderTest]:
+        """Return the systems to compare: each mode with the configured settings, then with each variant's.
+
+        Args:
+            modes: in order.
+            known: the modes that the kind accepts; empty accepts any.
+
+        Raises:
+            ConfigError: no mode, or an unknown one.
+        """
+        unknown = [mode for mode in modes if mode not in known]
+        if known and (unknown or not modes):
+            raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(known)}")
         settings = {"": self.config.retrieval, **self.order.variants}
         return [
             SystemUnderTest(f"{mode}:{variant}" if variant else mode, mode, variant, retrieval)

@@ -13,12 +13,11 @@ from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE, winner_of
 from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable
-from hirag_dist.evaluation.questions import rows_of, strings
+from hirag_dist.evaluation.questions import question_id, rows_of
 from hirag_dist.readers import Unreadable
 
 SHOWN: Final = {FIRST: "Answer 1", SECOND: "Answer 2", TIE: "Tie"}
 RECORDED_JUDGE: Final = "recorded"
-_ID = ("query_id", "question_id", "qid", "id")
 _SCORES = {FIRST: 1.0, SECOND: 0.0, TIE: 0.5}
 
 
@@ -172,7 +171,7 @@ def _read_record(
         fields = fields["value"]
     if "dead_letter" in fields:
         return None, [f"a dead letter: {fields['dead_letter']}"]
-    question = next((own for name in _ID if (own := next(iter(strings(fields.get(name))), ""))), "")
+    question = question_id(fields)
     shown = [fields.get(f"answer_{number}_method") for number in (1, 2)]
     if not question or not all(isinstance(name, str) and name for name in shown):
         return None, ["no query_id, answer_1_method and answer_2_method"]

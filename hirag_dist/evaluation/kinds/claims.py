@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, parse_list
-from hirag_dist.errors import InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections
 from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.kinds.judge import AnswerMaterial
@@ -29,7 +28,7 @@ from hirag_dist.evaluation.metrics.claims import (
 )
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon
 from hirag_dist.evaluation.metrics.win_rates import VerdictTable, majority
-from hirag_dist.evaluation.questions import rows_of, strings
+from hirag_dist.evaluation.questions import question_id, take_records
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import read_verdicts
 from hirag_dist.evaluation.work_units import WorkUnit
@@ -39,7 +38,6 @@ from hirag_dist.types import FloatVector, Rejected
 
 STEP: Final = "claims"
 MEASURES: Final = ("claims", *(f"clusters at {threshold:g}" for threshold in THRESHOLDS))
-_ID = ("query_id", "question_id", "qid", "id")
 
 
 @dataclass
@@ -132,35 +130,25 @@ def read_claims(paths: Sequence[str]) -> tuple[ClaimCounts, list[Unreadable]]:
     Raises:
         InputError: a file is not there, or holds no claims.
     """
-    counts, unreadable = ClaimCounts(), []
-    for path in paths:
-        n_found = 0
-        for row in rows_of(path):
-            if isinstance(row, Unreadable):
-                unreadable.append(row)
-                continue
-            value = row.fields.get("value")  # of a line of outcomes/claims.jsonl
-            fields: Mapping[str, Any] = value if isinstance(value, dict) else row.fields
-            question = next((own for name in _ID if (own := next(iter(strings(fields.get(name))), ""))), "")
-            method, claims = fields.get("method"), fields.get("claims")
-            why = ""
-            if "dead_letter" in fields:
-                why = f"a dead letter: {fields['dead_letter']}"
-            elif not question or not isinstance(method, str) or not method:
-                why = "no query_id and method"
-            elif not isinstance(claims, list) or not all(isinstance(claim, str) for claim in claims):
-                why = "claims is not a list of texts"
-            elif question in counts.counts.get(method, {}):
-                why = f"claims of {method} for question {question!r} stand there a second time"
-            if why:
-                unreadable.append(Unreadable(path, row.record, why))
-                continue
-            n_found += 1
-            counts.add(str(method), question, claims if isinstance(claims, list) else [])
-        if not n_found:
-            said = f": {unreadable[-1].reason}" if unreadable else ""
-            raise InputError(f"{path} holds no claims that can be used{said}")
-    return counts, unreadable
+    counts = ClaimCounts()
+
+    def take(fields: Mapping[str, Any]) -> str:
+        value = fields.get("value")  # of a line of outcomes/claims.jsonl
+        if isinstance(value, dict):
+            fields = value
+        question, method, claims = question_id(fields), fields.get("method"), fields.get("claims")
+        if "dead_letter" in fields:
+            return f"a dead letter: {fields['dead_letter']}"
+        if not question or not isinstance(method, str) or not method:
+            return "no query_id and method"
+        if not isinstance(claims, list) or not all(isinstance(claim, str) for claim in claims):
+            return "claims is not a list of texts"
+        if question in counts.counts.get(method, {}):
+            return f"claims of {method} for question {question!r} stand there a second time"
+        counts.add(method, question, claims)
+        return ""
+
+    return counts, take_records(paths, "claims", take)
 
 
 async def count_claims(

@@ -8,7 +8,7 @@ coefficient (Figure 5, Eq. 18). No model is asked but the one that embeds questi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,9 @@ from hirag_dist.evaluation.metrics.token_recall import (
     rendered_levels,
     retrieved_levels,
 )
-from hirag_dist.evaluation.questions import Question, Questions
-from hirag_dist.evaluation.session import Session, SystemUnderTest
+from hirag_dist.evaluation.questions import Questions
+from hirag_dist.evaluation.session import Session
+from hirag_dist.evaluation.trials import Trial, trials
 from hirag_dist.evaluation.work_units import Value, WorkUnit
 from hirag_dist.html import Bars, Cell, Section, Table, Text
 from hirag_dist.retrieval.search import MODES
@@ -41,13 +42,6 @@ _COVERED = ("local", "global")
 _PARTS_OF_TIME = ("search", "communities", "bridge", "sources", "render")
 _TIMES = (*_PARTS_OF_TIME, "retrieval", "embed")
 _PART_NAMES = {"context": "in a model's context", "retrieved": "in all that was retrieved"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    place: int
-    question: Question
-    system: SystemUnderTest
 
 
 async def evaluate_coverage(
@@ -64,24 +58,20 @@ async def evaluate_coverage(
     """
     if session.snapshot is None:
         raise ConfigError("coverage is measured on an index: name it with --index URI")
-    unknown = [mode for mode in modes if mode not in MODES]
-    if unknown or not modes:
-        raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(MODES)}")
+    systems = session.systems(modes, MODES)
     session.refuse_records("questions", questions.unreadable)
-    systems = session.systems(modes)
     context = {
         "snapshot": session.snapshot.manifest.snapshot_id,
         "tokenizer": session.config.tokenizer,
         "encoding": ENCODING,
     }
 
-    def units() -> Iterator[WorkUnit[_Asked]]:
-        for place, question in enumerate(questions.items):
-            for system in systems:
-                decides = {"question": question.text, **context, **system.decides}
-                yield WorkUnit(f"{question.id} {system.name}", decides, _Asked(place, question, system))
+    def units() -> Iterator[WorkUnit[Trial]]:
+        for trial in trials(questions.items, systems):
+            decides = {"question": trial.question.text, **context, **trial.system.decides}
+            yield WorkUnit(trial.name, decides, trial)
 
-    async def work(asked: _Asked) -> Value:
+    async def work(asked: Trial) -> Value:
         engine = session.engine(asked.system)
         return measured(await engine.retrieve(Query(asked.question.text, mode=asked.system.mode)))
 

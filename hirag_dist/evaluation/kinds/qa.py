@@ -19,12 +19,13 @@ from hirag_dist.core.prompts.answer_requests import short_answer_request
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.retrieval.context import RECORD_LETTERS, UNKNOWN_ANSWER
 from hirag_dist.core.text.normalize import count_noun, one_line
-from hirag_dist.errors import ConfigError, InputError, StoreError
+from hirag_dist.errors import InputError, StoreError
 from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.kinds.qa_scores import AnswerCost, Scoreboard
 from hirag_dist.evaluation.kinds.scoring_rules import ScoringRules
 from hirag_dist.evaluation.questions import Question, Questions, rows_of, strings
-from hirag_dist.evaluation.session import Session, SystemUnderTest
+from hirag_dist.evaluation.session import Session
+from hirag_dist.evaluation.trials import SystemUnderTest, Trial, trials
 from hirag_dist.evaluation.work_units import Value, WorkUnit
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.readers import Unreadable
@@ -51,13 +52,6 @@ class AnswerFields:
     system: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    place: int
-    question: Question
-    system: SystemUnderTest
-
-
 async def evaluate_answers(
     session: Session, questions: Questions, modes: Sequence[str], rules: ScoringRules
 ) -> Findings:
@@ -66,25 +60,20 @@ async def evaluate_answers(
     Raises:
         ConfigError: no index, or an unknown mode.
     """
-    known = (*MODES, *MAP_REDUCE)
-    unknown = [mode for mode in modes if mode not in known]
-    if unknown or not modes:
-        raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(known)}")
+    systems = session.systems(modes, (*MODES, *MAP_REDUCE))
     session.refuse_records("questions", questions.unreadable)
-    systems = session.systems(modes)
     short = session.asks("answer", "short-answer")
     by_parts = session.asks("answer", "short-answer", "map-answer")
     snapshot = session.snapshot.manifest.snapshot_id if session.snapshot else ""
     context = {"snapshot": snapshot, "tokenizer": session.config.tokenizer}
 
-    def units() -> Iterator[WorkUnit[_Asked]]:
-        for place, question in enumerate(questions.items):
-            for system in systems:
-                asks = by_parts if system.mode in MAP_REDUCE else short
-                decides = {"question": question.text, **context, **system.decides, **asks}
-                yield WorkUnit(f"{question.id} {system.name}", decides, _Asked(place, question, system))
+    def units() -> Iterator[WorkUnit[Trial]]:
+        for trial in trials(questions.items, systems):
+            asks = by_parts if trial.system.mode in MAP_REDUCE else short
+            decides = {"question": trial.question.text, **context, **trial.system.decides, **asks}
+            yield WorkUnit(trial.name, decides, trial)
 
-    async def work(asked: _Asked) -> Value | Rejected:
+    async def work(asked: Trial) -> Value | Rejected:
         return await _answer(session, asked)
 
     outcomes = await session.map("answers", units(), work)
@@ -131,7 +120,7 @@ async def score_recorded(
     return board.findings(questions.counts)
 
 
-async def _answer(session: Session, asked: _Asked) -> Value | Rejected:
+async def _answer(session: Session, asked: Trial) -> Value | Rejected:
     question = asked.question
     found = await _context(session, question, asked.system)
     if found.map_work is not None and found.map_work.failed:

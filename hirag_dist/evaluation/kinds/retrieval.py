@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from hirag_dist.evaluation.evidence import LEVELS, Evidence
 from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, known_mean
 from hirag_dist.evaluation.questions import Question, Questions
-from hirag_dist.evaluation.session import Session, SystemUnderTest
+from hirag_dist.evaluation.session import Session
+from hirag_dist.evaluation.trials import SystemUnderTest, Trial, trials
 from hirag_dist.evaluation.work_units import Value, WorkUnit
 from hirag_dist.html import Bars, Cell, Section, Table, Text
 from hirag_dist.retrieval.search import MODES
@@ -26,14 +27,6 @@ from hirag_dist.types.statistics import Interval
 STEP = "retrieve"
 _VERSION = 1  # of what is kept of a unit
 _AT_ONCE = 64  # questions under way: while one searches, others are embedded and put on record
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievalOutcome:
-    """A question, put to a system."""
-
-    question: Question
-    system: SystemUnderTest
 
 
 async def evaluate_retrieval(
@@ -55,9 +48,7 @@ async def evaluate_retrieval(
         raise ConfigError("eval retrieval asks an index: name it with --index URI")
     if not ks or min(ks) < 1:
         raise ConfigError("--k takes numbers of sources, each at least 1")
-    unknown = [mode for mode in modes if mode not in MODES]
-    if unknown or not modes:
-        raise ConfigError(f"--modes: there is no {', '.join(unknown) or 'mode'}; there are: {', '.join(MODES)}")
+    configured = session.systems(modes, MODES)
     asked = [question for question in questions.items if question.gold]
     if not asked:
         raise InputError(f"no question of {questions.source} names gold evidence; name its field with --gold-field")
@@ -65,7 +56,7 @@ async def evaluate_retrieval(
     evidence = Evidence(session.snapshot, (own for question in asked for own in question.gold))
     if not evidence.known:
         raise InputError(none_known(questions.source, asked[0].gold[0], evidence.examples))
-    systems = [_deep_enough(system, max(ks)) for system in session.systems(modes)]
+    systems = [_deep_enough(system, max(ks)) for system in configured]
     outcomes = await session.map(STEP, _units(session, asked, systems), _Work(session, evidence), at_once=_AT_ONCE)
     tally = RetrievalTally(asked, systems)
     async for outcome in outcomes:
@@ -96,13 +87,13 @@ def _deep_enough(system: SystemUnderTest, k: int) -> SystemUnderTest:
 
 def _units(
     session: Session, questions: Sequence[Question], systems: Sequence[SystemUnderTest]
-) -> Iterator[WorkUnit[RetrievalOutcome]]:
+) -> Iterator[WorkUnit[Trial]]:
     assert session.snapshot is not None
     snapshot_id = session.snapshot.manifest.snapshot_id
-    for question in questions:
-        for system in systems:
-            decides = [_VERSION, snapshot_id, question.text, question.gold, system.decides]
-            yield WorkUnit(f"{question.id} {system.name}", decides, RetrievalOutcome(question, system))
+    for trial in trials(questions, systems):
+        question = trial.question
+        decides = [_VERSION, snapshot_id, question.text, question.gold, trial.system.decides]
+        yield WorkUnit(trial.name, decides, trial)
 
 
 def _n_unknown(questions: Sequence[Question], evidence: Evidence) -> int:
@@ -120,7 +111,7 @@ class _Work:
         self._evidence = evidence
         self._alone = asyncio.Lock()
 
-    async def __call__(self, asked: RetrievalOutcome) -> Value:
+    async def __call__(self, asked: Trial) -> Value:
         text = asked.question.text
         vector = await self._session.embed(text) if self._session.embeds_elsewhere else None
         async with self._alone:
