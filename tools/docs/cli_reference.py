@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 from importlib import import_module
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
 from hirag_dist.cli import _command_line
-from tools.docs.markdown import NOTICE, cell, sentence, table, wrapped
+from tools.docs.markdown import NOTICE, cell, table, wrapped
 
 _HEAD = """# Command line
 
@@ -49,7 +49,7 @@ def _command(names: tuple[str, ...], command: Any) -> str:
     paragraphs = [wrapped(part.replace("\b", "")) for part in (command.help or "").split("\n\n")]
     text = "\n\n".join(part for part in paragraphs if part)
     heading = "#" * (len(names) + 1)
-    rows = [(f"`{_metavar(param)}`", cell(sentence(getattr(param, "help", "") or ""))) for param in arguments]
+    rows = [(f"`{_metavar(param)}`", cell(getattr(param, "help", "") or "")) for param in arguments]
     parts = [f"{heading} {' '.join(names)}\n", f"```\n{usage} [OPTIONS]\n```\n", f"{text}\n"]
     parts += [table(("argument", "meaning"), rows), _options(command)]
     return "\n".join(part for part in parts if part.strip()) + "\n"
@@ -62,7 +62,7 @@ def _options(command: Any) -> str:
             continue
         names = ", ".join(f"`{name}`" for name in (*param.opts, *param.secondary_opts))
         value = "" if param.is_flag else f"`{_metavar(param)}`"
-        rows.append((names, value, _default(param), cell(sentence(param.help or ""))))
+        rows.append((names, value, _default(param), cell(param.help or "")))
     return table(("option", "value", "default", "meaning"), rows)
 
 
@@ -74,6 +74,8 @@ def _metavar(param: Any) -> str:
     for part in (kind, *get_args(kind)):
         if isinstance(part, type) and issubclass(part, Enum):
             return ", ".join(str(choice.value) for choice in part)
+        if get_origin(part) is Literal:
+            return ", ".join(map(str, get_args(part)))
         if part in (int, float):
             return "INTEGER" if part is int else "NUMBER"
     return str(param.name).upper() if param.param_type_name == "argument" else "TEXT"
