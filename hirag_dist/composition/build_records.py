@@ -167,9 +167,9 @@ class BuildRecord:
         try:
             yield
         except BaseException as error:
-            state, said = _ending(error)
+            state, outcome = _ending(error)
             with suppress(StoreError):  # a full disk is what the failure itself tells
-                self.close(state, **said)
+                self.close(state, **outcome)
             raise
 
     def _spent(self, label: str, usage: UsageMeter) -> None:
@@ -204,11 +204,11 @@ def note_not_begun(
     before = None
     with suppress(StoreError):  # a damaged record is none
         before = last_build(store)
-    state, said = _ending(error)
+    state, outcome = _ending(error)
     if before is None:
         record = BuildRecord(store, action, given, config, {}, limits, fence=fence)
         record(UsageRecorded("probes", sent, outside=True))
-        record.close(state, **said)
+        record.close(state, **outcome)
         return
     attempt = {
         "state": state,
@@ -219,7 +219,7 @@ def note_not_begun(
         "sent": sent_sums(sent),
     }
     with fence():
-        store.write_json(BUILD, before | {"attempt": attempt | said})
+        store.write_json(BUILD, before | {"attempt": attempt | outcome})
 
 
 def _ending(error: BaseException) -> tuple[str, dict[str, str]]:

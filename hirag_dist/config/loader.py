@@ -152,8 +152,8 @@ def _explain(error: ValidationError, origin: str) -> str:
             hint = _nearest(fault["loc"]) if renamed is None else f"; it is called {renamed} now"
             lines.append(f"unknown key {where}{hint}")
         else:
-            said = fault["msg"].removeprefix("Value error, ")
-            lines.append(f"{where}: {said}" if where else said)
+            message = fault["msg"].removeprefix("Value error, ")
+            lines.append(f"{where}: {message}" if where else message)
     return f"{origin}: " + "; ".join(dict.fromkeys(lines))
 
 

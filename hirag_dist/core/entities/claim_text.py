@@ -17,6 +17,6 @@ def claim_text(claim: ClaimItem) -> str:
     """
     head = " → ".join(filter(None, (claim.subject, claim.object)))
     dates = [f"{word} {day}" for word, day in (("from", claim.start_date), ("to", claim.end_date)) if day]
-    told = ", ".join(filter(None, (claim.status, " ".join(dates))))
-    what = ", ".join(filter(None, (head, claim.type))) + (f" ({told})" if told else "")
+    details = ", ".join(filter(None, (claim.status, " ".join(dates))))
+    what = ", ".join(filter(None, (head, claim.type))) + (f" ({details})" if details else "")
     return f"{what}: {claim.description}"

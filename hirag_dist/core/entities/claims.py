@@ -61,7 +61,7 @@ def parse_claims(reply: ChatReply, read: str = "") -> tuple[ClaimRecord, ...]:
     """Return the claims of a reply in JSON or delimited form, each once; one without subject or description is dropped.
 
     Args:
-        reply: what the model said.
+        reply: reply of the model.
         read: the text that the model read, to compare languages with; empty: they are not compared.
 
     Raises:
@@ -92,20 +92,20 @@ def _records(text: str) -> list[list[str]]:
 
 
 def _claim(row: Mapping[str, Any]) -> ClaimRecord | None:
-    told = {name: _told(row.get(name)) for name in _COLUMNS}
-    subject, thing = clean_name(told["subject"]), clean_name(told["object"])
-    if not is_name(subject) or not told["description"]:
+    values = {name: _stated(row.get(name)) for name in _COLUMNS}
+    subject, thing = clean_name(values["subject"]), clean_name(values["object"])
+    if not is_name(subject) or not values["description"]:
         return None
-    status = told["status"].lower().rstrip(".")
+    status = values["status"].lower().rstrip(".")
     return ClaimRecord(
         subject,
         thing if is_name(thing) else "",
-        told["type"].lower(),
+        values["type"].lower(),
         status if status in STATUSES else "",
-        _day(told["start_date"]),
-        _day(told["end_date"]),
-        told["description"],
-        told["source_text"],
+        _day(values["start_date"]),
+        _day(values["end_date"]),
+        values["description"],
+        values["source_text"],
     )
 
 
@@ -113,6 +113,6 @@ def _day(text: str) -> str:
     return text if _DAY.fullmatch(text) else ""
 
 
-def _told(value: object) -> str:
+def _stated(value: object) -> str:
     text = one_line(value) if isinstance(value, str) else ""
     return "" if text.casefold() in _NOTHING else text

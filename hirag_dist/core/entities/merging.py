@@ -135,8 +135,8 @@ def merge_groups(mentions: pa.Table, group_of: Numbers, ids: list[str], layer: i
     described = mentions["described"].to_numpy()[order]
     says_of = np.bincount(group[described], minlength=n_groups) > 0
     voters = described | ~says_of[group]
-    said = described & _filled(mentions["description"])[order]
-    descriptions = _joined(mentions["description"], group[said], order[said], n_groups)
+    has_text = described & _filled(mentions["description"])[order]
+    descriptions = _joined(mentions["description"], group[has_text], order[has_text], n_groups)
     seen_in = distinct(group, chunk_of[order])
     columns = {
         "entity_id": pa.array(ids, pa.string()),
@@ -197,10 +197,10 @@ def merge_strengths(
     strongest = strongest[_filled(mentions["description"])[strongest]]
     text_of, texts = numbered(mentions["description"])
     described_by = distinct(group_of[strongest], text_of[strongest])
-    said = texts.take(described_by.value).to_pylist()
+    descriptions = texts.take(described_by.value).to_pylist()
     return MergedRelations(
         [
-            join_descriptions(said[first:last], max_description_chars)
+            join_descriptions(descriptions[first:last], max_description_chars)
             for first, last in pairwise(described_by.offsets(n_groups).tolist())
         ],
         np.bincount(group, strengths, minlength=n_groups).astype(np.float64),  # of no mention: integers

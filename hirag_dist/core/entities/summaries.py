@@ -151,8 +151,8 @@ def merge_summary_links(links: pa.Table, layer: int) -> tuple[pa.Table, int]:
     edges: dict[tuple[str, str], tuple[float, str]] = {}
     columns = (real[name].to_pylist() for name in ("member_id", "name_key", "strength", "description"))
     for member, key, strength, description in zip(*columns, strict=True):
-        weight, said = edges.get((member, key), (0.0, ""))
-        edges[member, key] = weight + strength, said or description
+        weight, first = edges.get((member, key), (0.0, ""))
+        edges[member, key] = weight + strength, first or description
     relations = [
         inter_layer_relation("summary", member, entity_id(layer, key), layer - 1, description, weight)
         for (member, key), (weight, description) in edges.items()

@@ -225,16 +225,16 @@ def parse_same(reply: ChatReply) -> SameEntityReply:
     text = usable_text(reply)
     data = json_object(text)
     if data is not None and "same" in data:
-        said, reason = _text(data, "same"), _text(data, "reason")
+        decision, reason = _text(data, "same"), _text(data, "reason")
     else:
         lines = [line for line in text.splitlines() if FIELD in line and line.strip() not in _FORM_LINES]
         fields = [part.strip(_EDGES) for part in lines[0].split(FIELD)] if len(lines) == 1 else []
         if len(fields) < 2 or fields[0].lower().lstrip("-*• ") != "answer":
             raise MalformedReply("the reply does not hold one answer in the requested form")
-        said, reason = fields[1], fields[2] if len(fields) > 2 else ""
-    word = said.casefold().rstrip(".")
+        decision, reason = fields[1], fields[2] if len(fields) > 2 else ""
+    word = decision.casefold().rstrip(".")
     if word not in _YES | _NO:
-        raise MalformedReply(f"the answer is neither yes nor no: {said[:60]}")
+        raise MalformedReply(f"the answer is neither yes nor no: {decision[:60]}")
     return SameEntityReply(word in _YES, one_line(reason))
 
 

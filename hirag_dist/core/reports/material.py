@@ -218,7 +218,7 @@ def report_row(community_id: str, level: int, record: ReportRecord, refs: dict[s
 
 
 def members_report(community_id: str, level: int, members: Sequence[ReportMember]) -> dict[str, Any]:
-    """Return the REPORTS row of a community too small to be worth a call: its members, said as they are."""
+    """Return the REPORTS row of a community too small to be worth a call: a list of its members."""
     ranked = sorted(members, key=lambda member: (-member.degree, member.entity_id))
     names = ", ".join(member.name for member in ranked)
     return {
@@ -238,6 +238,6 @@ def report_text(report: dict[str, Any]) -> str:
     """Return a report as plain text: its summary, then a paragraph for each finding."""
     lines = [report["summary"]]
     for finding in report["findings"]:
-        said = finding["summary"].rstrip(".")
-        lines.append(f"{said}. {finding['explanation']}" if finding["explanation"] else f"{said}.")
+        summary = finding["summary"].rstrip(".")
+        lines.append(f"{summary}. {finding['explanation']}" if finding["explanation"] else f"{summary}.")
     return "\n".join(one_line(line) for line in lines if line)

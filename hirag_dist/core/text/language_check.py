@@ -60,9 +60,9 @@ def other_language(written: Iterable[str], read: str) -> str:
     >>> other_language(["孙悟空是花果山水帘洞的美猴王，神通广大。" * 5], "The monk went west. " * 20)
     'the descriptions are in Chinese or Japanese script, the text is in Latin script'
     """
-    told = " ".join(written)[:_SAMPLE_CHARS]
+    written_text = " ".join(written)[:_SAMPLE_CHARS]
     text = read[:_SAMPLE_CHARS]
-    here, there = _scripts(told), _scripts(text)
+    here, there = _scripts(written_text), _scripts(text)
     if here.total() < _MIN_WRITTEN or there.total() < _MIN_READ:
         return ""
     own, n_own = there.most_common(1)[0]
@@ -72,12 +72,12 @@ def other_language(written: Iterable[str], read: str) -> str:
     if here[own] <= _MAX_FOREIGN_SHARE * here.total() and n_used > here.total() / 2:
         return f"the descriptions are in {used} script, the text is in {own} script"
     if own == used == "Latin":
-        said, words = _words(told), _words(text)
-        theirs = _language(words)
-        if theirs and _share(said, theirs, least=0) <= _MAX_OTHER_SHARE:
-            ours = _language(said)
-            return f"the descriptions are in {ours}, the text is in {theirs}" if ours else ""
-    if own == used == "Chinese or Japanese" and _kana(text) > 0.2 and _kana(told) == 0:
+        written_words, words = _words(written_text), _words(text)
+        text_language = _language(words)
+        if text_language and _share(written_words, text_language, least=0) <= _MAX_OTHER_SHARE:
+            reply_language = _language(written_words)
+            return f"the descriptions are in {reply_language}, the text is in {text_language}" if reply_language else ""
+    if own == used == "Chinese or Japanese" and _kana(text) > 0.2 and _kana(written_text) == 0:
         return "the descriptions are in Chinese, the text is in Japanese"
     return ""
 

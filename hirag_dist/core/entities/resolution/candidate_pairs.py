@@ -152,8 +152,8 @@ def _one_spelling(
     for row in heads[1:]:
         if view.forms[row].plural != view.forms[heads[0]].plural:
             continue  # ghosts are a concept, the Ghost is a person
-        said = f"{evidence}, {view.forms[heads[0]].family} and {view.forms[row].family}"
-        yield _pair(heads[0], row, NORMALISE, 0.5, said, ask=True)
+        reason = f"{evidence}, {view.forms[heads[0]].family} and {view.forms[row].family}"
+        yield _pair(heads[0], row, NORMALISE, 0.5, reason, ask=True)
 
 
 def _plural_of_a_proper_name(view: EntityFeatures, one: int, other: int) -> bool:
@@ -168,7 +168,7 @@ def _alike(one: NameForm, other: NameForm) -> bool:
 
 
 def _acronyms(view: EntityFeatures) -> Iterator[CandidatePair]:
-    """A name in capitals and the name that it is short for: said in parentheses, or by its words' initials."""
+    """A name in capitals and the name that it is short for: stated in parentheses, or by its words' initials."""
     shorts = view.by_acronym
     longs: dict[str, list[int]] = {}
     for row, form in enumerate(view.forms):
@@ -225,20 +225,20 @@ def _people(view: EntityFeatures) -> Iterator[CandidatePair]:
         alone = len(own) == 1
         for other in candidates[row]:
             shared = view.shared(row, other)
-            named, told = _named(view.names[other], view.descriptions[row])
+            named, begins = _named(view.names[other], view.descriptions[row])
             if not shared and not named and (alone or not clear[row]):
                 continue
             if alone:
                 # Of one family many are in a text: a chunk in common says too little, and so does the colonel's rank.
                 context = shared.neighbours > 0 and view.forms[row].words == own
-                sure = clear[row] and own[0] == given[other][-1] and (told or context)
+                sure = clear[row] and own[0] == given[other][-1] and (begins or context)
             else:
                 # Texts that tell a father from a son by a middle name have both in one chunk.
                 context = bool(shared) and as_many_given_names(own, given[other])
-                sure = clear[row] and clear[other] and (told or context)
+                sure = clear[row] and clear[other] and (begins or context)
             # "Son of Bobby Vinton": a description that names the other only later describes another person.
-            named_back, told_back = (False, False) if alone else _named(view.names[row], view.descriptions[other])
-            two = shared.related or (named and not told) or (named_back and not told_back)
+            named_back, begins_back = (False, False) if alone else _named(view.names[row], view.descriptions[other])
+            two = shared.related or (named and not begins) or (named_back and not begins_back)
             evidence = f"part of the name, {'in its description, ' if named else ''}{shared}"
             yield _pair(row, other, ALIAS, 0.8, evidence, two or not sure)
 
@@ -248,8 +248,8 @@ def _named(name: str, description: str) -> tuple[bool, bool]:
 
     "John Adams's son" begins with the name of another.
     """
-    said, name = description.casefold(), name.casefold()
-    return name in said, said.startswith(name) and not said[len(name) :].startswith(("'", "’"))
+    text, name = description.casefold(), name.casefold()
+    return name in text, text.startswith(name) and not text[len(name) :].startswith(("'", "’"))
 
 
 _Given = Mapping[int, tuple[str, ...]]

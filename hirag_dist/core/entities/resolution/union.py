@@ -33,7 +33,7 @@ def group_pairs(
     """Return each row that is merged into another, by row.
 
     The surest pairs are joined first. A join is refused where a member of one side is known to differ from one of the
-    other: by their names, by the families of their types, or because a model said so. The canonical row of a group is
+    other: by their names, by the families of their types, or by a model. The canonical row of a group is
     its most mentioned one; ties by id.
 
     Args:
