@@ -67,7 +67,7 @@ def test_many_at_once_are_what_each_is_alone(chart: Chart) -> None:
         assert sorted(map(str, alone)) == sorted(map(str, objects)), one
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [*VERSIONS[:-1], pytest.param(VERSIONS[-1], marks=pytest.mark.smoke)])
 @pytest.mark.parametrize("executor", ["ray", "inline"])
 def test_every_version_of_kubernetes(chart: Chart, version: str, executor: str) -> None:
     objects = chart.render(values_of(everything() | {"executor": executor}), "--kube-version", f"{version}.0")
@@ -84,6 +84,7 @@ def test_rendering_is_the_same_each_time(chart: Chart) -> None:
     assert yaml.safe_dump_all(chart.render(values)) == yaml.safe_dump_all(chart.render(values))
 
 
+@pytest.mark.smoke
 def test_lint(chart: Chart) -> None:
     done = chart.run("lint", values_of(everything()) | {"index": {"uri": "s3://bucket/i"}}, "--strict")
     assert done.returncode == 0, done.stdout

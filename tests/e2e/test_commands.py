@@ -276,6 +276,7 @@ class TestServe:
         process.kill()
         process.communicate()
 
+    @pytest.mark.smoke
     def test_asked_drained_and_ended(
         self, cli: Any, served: tuple[subprocess.Popen[str], str, Path], built: Any
     ) -> None:

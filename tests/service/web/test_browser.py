@@ -54,6 +54,7 @@ def many_keys(whole: Any, n: int) -> Any:
     return replace(whole, key_entities=keys, paths=tuple(paths), triples=())
 
 
+@pytest.mark.smoke
 async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: Serve, visit: See) -> None:
     served = await serve()
     seen = await visit(served.url)
