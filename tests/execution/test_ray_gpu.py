@@ -75,11 +75,12 @@ def gpu_node(ray_cluster: Cluster) -> Iterator[Callable[[], Any]]:
         ray_cluster.wait_for_nodes()
         return added[-1]
 
+    before = ray.cluster_resources().get("GPU", 0)
     yield add
     for node in added:
         if node in ray_cluster.worker_nodes:
             ray_cluster.remove_node(node)
-    until(lambda: not ray.cluster_resources().get("GPU"), "node gone")
+    until(lambda: ray.cluster_resources().get("GPU", 0) == before, "node gone")
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:
@@ -193,45 +194,6 @@ def free_gpus() -> float:
     return float(ray.available_resources().get("GPU", 0))
 
 
-def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
-    ray_cluster: Cluster, gpu_node: Callable[[], Any], expected: str, tmp_path: Path
-) -> None:
-    gpu_node()
-    watch = Watch(tmp_path)
-    found: list[str] = []
-    finished: list[str] = []
-
-    def listen(event: object) -> None:
-        if isinstance(event, KernelsResolved):
-            assert "embed layer 0" in finished  # not while there was nothing to compute
-            found.append(event.name)
-        elif isinstance(event, StageFinished):
-            finished.append(event.label)
-        elif isinstance(event, TaskFinished) and event.label in ("extract", "summarise layer 0", "reports"):
-            until(lambda: free_gpus() == 1, f"GPU let go of while models are called ({event.label})")
-
-    made = watch.build(GpuWorkers(1, idle_s=0.0), listen)
-    assert made.manifest.snapshot_id == expected
-    assert made.manifest.build["kernels"] == "gpu"
-    assert found == ["gpu"]
-    assert {"extract", "summarise layer 0", "cluster layer 1", "reports"} <= set(finished)
-    assert watch.nodes("kernel") == node_ids(with_gpu=True)
-    assert {"em", "leiden", "project"} <= watch.calls("kernel")
-    assert watch.nodes("model") <= node_ids(with_gpu=False)
-    assert {"ask", "embed"} <= watch.calls("model")
-
-
-def test_nothing_to_compute_asks_for_no_gpu(ray_cluster: Cluster, expected: str, tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "index"))
-    with standin_gpu():
-        executor = InlineExecutor(lambda: make_services(CONFIG, store, False, QuotaCoordinator({}), ""))
-        indexed(store, executor, lambda event: None, "gpu")
-    told: list[object] = []
-    again = Watch(tmp_path).build(GpuWorkers(1), told.append, known="gpu")  # where no node has one
-    assert (again.stages_run, again.manifest.snapshot_id) == (0, expected)
-    assert not [event for event in told if isinstance(event, KernelsResolved)]
-
-
 class WhenSaid(logging.Handler):
     """Does something when a line is logged, in the thread that logs it."""
 
@@ -258,6 +220,64 @@ def when_said() -> Iterator[Callable[..., WhenSaid]]:
     yield add
     for handler in added:
         logging.getLogger("hirag_dist").removeHandler(handler)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A row with the node and process that a task ran in; where there is a folder, once tasks of `n` nodes came."""
+
+    name: ClassVar[str] = "place"
+    version: ClassVar[int] = 1
+    split: ClassVar[ByRows] = ByRows(1)
+
+    class Inputs(TableSet):
+        anything: Annotated[Dataset, PLACES]
+
+    class Outputs(TableSet):
+        places: Annotated[Dataset, PLACES]
+
+    kernels: str
+    meeting: str = ""
+    n: int = 0
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        node = ray.get_runtime_context().get_node_id()
+        if self.meeting:
+            (Path(self.meeting) / node).touch()
+            until(lambda: len(list(Path(self.meeting).iterdir())) >= self.n, "meeting")
+        return {"places": pa.table({"node": [node], "pid": [os.getpid()]}, schema=PLACES)}
+
+
+def places(executor: RayExecutor, folder: Path, stage: Place, n: int) -> set[str]:
+    """Run n tasks and return their nodes."""
+    shutil.rmtree(folder / "work", ignore_errors=True)
+    store = Store(str(folder))
+    store.write_table("in.parquet", PLACES.empty_table())
+    tasks = [Task(stage, at, {"anything": (Slice("in.parquet", 0, 0),)}, "work", store) for at in range(n)]
+    assert len(list(executor.map(tasks))) == n
+    return {store.read_table(f"work/places/part-{at:06d}.parquet")["node"][0].as_py() for at in range(n)}
+
+
+def test_nothing_to_compute_asks_for_no_gpu(ray_cluster: Cluster, expected: str, tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "index"))
+    with standin_gpu():
+        executor = InlineExecutor(lambda: make_services(CONFIG, store, False, QuotaCoordinator({}), ""))
+        indexed(store, executor, lambda event: None, "gpu")
+    told: list[object] = []
+    again = Watch(tmp_path).build(GpuWorkers(1), told.append, known="gpu")  # where no node has one
+    assert (again.stages_run, again.manifest.snapshot_id) == (0, expected)
+    assert not [event for event in told if isinstance(event, KernelsResolved)]
+
+
+def test_without_workers_for_them_kernels_are_for_all(ray_cluster: Cluster, tmp_path: Path) -> None:
+    """A cluster of one kind: every worker must have the named kernels."""
+    services = SERVICES
+    executor = RayExecutor(lambda lender, holder: services, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 1)
+    try:
+        (tmp_path / "meeting").mkdir()
+        assert places(executor, tmp_path, Place("gpu", str(tmp_path / "meeting"), 2), 6) == node_ids(with_gpu=False)
+    finally:
+        executor.close()
 
 
 def test_a_build_waits_for_a_gpu_says_so_and_goes_on_when_one_comes(
@@ -313,10 +333,43 @@ def test_a_node_killed_while_it_computes_is_waited_for_anew(
     assert watch.nodes("model") <= node_ids(with_gpu=False)
 
 
-def test_shards_of_a_large_layer_are_held_where_the_gpu_is(
-    ray_cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+@pytest.fixture(scope="module")
+def standing_gpu_node(ray_cluster: Cluster) -> Iterator[Any]:
+    """A node with a GPU for the tests below: those above begin where there is none."""
+    node = started(lambda: ray_cluster.add_node(num_cpus=1, num_gpus=1))
+    ray_cluster.wait_for_nodes()
+    yield node
+    ray_cluster.remove_node(node)
+
+
+def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
+    standing_gpu_node: Any, expected: str, tmp_path: Path
 ) -> None:
-    gpu_node()
+    watch = Watch(tmp_path)
+    found: list[str] = []
+    finished: list[str] = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, KernelsResolved):
+            assert "embed layer 0" in finished  # not while there was nothing to compute
+            found.append(event.name)
+        elif isinstance(event, StageFinished):
+            finished.append(event.label)
+        elif isinstance(event, TaskFinished) and event.label in ("extract", "summarise layer 0", "reports"):
+            until(lambda: free_gpus() == 1, f"GPU let go of while models are called ({event.label})")
+
+    made = watch.build(GpuWorkers(1, idle_s=0.0), listen)
+    assert made.manifest.snapshot_id == expected
+    assert made.manifest.build["kernels"] == "gpu"
+    assert found == ["gpu"]
+    assert {"extract", "summarise layer 0", "cluster layer 1", "reports"} <= set(finished)
+    assert watch.nodes("kernel") == node_ids(with_gpu=True)
+    assert {"em", "leiden", "project"} <= watch.calls("kernel")
+    assert watch.nodes("model") <= node_ids(with_gpu=False)
+    assert {"ask", "embed"} <= watch.calls("model")
+
+
+def test_shards_of_a_large_layer_are_held_where_the_gpu_is(standing_gpu_node: Any, tmp_path: Path) -> None:
     how = replace(HOW, kernels="gpu")
     found = []
     for name in ("inline", "ray"):
@@ -342,80 +395,9 @@ def test_shards_of_a_large_layer_are_held_where_the_gpu_is(
     assert {"moments", "project", "statistics", "assign"} <= watch.calls("kernel")
 
 
-@dataclass(frozen=True)
-class Place:
-    """A row with the node and process that a task ran in; where there is a folder, once tasks of `n` nodes came."""
-
-    name: ClassVar[str] = "place"
-    version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(1)
-
-    class Inputs(TableSet):
-        anything: Annotated[Dataset, PLACES]
-
-    class Outputs(TableSet):
-        places: Annotated[Dataset, PLACES]
-
-    kernels: str
-    meeting: str = ""
-    n: int = 0
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        node = ray.get_runtime_context().get_node_id()
-        if self.meeting:
-            (Path(self.meeting) / node).touch()
-            until(lambda: len(list(Path(self.meeting).iterdir())) >= self.n, "meeting")
-        return {"places": pa.table({"node": [node], "pid": [os.getpid()]}, schema=PLACES)}
-
-
-def places(executor: RayExecutor, folder: Path, stage: Place, n: int) -> set[str]:
-    """Run n tasks and return their nodes."""
-    shutil.rmtree(folder / "work", ignore_errors=True)
-    store = Store(str(folder))
-    store.write_table("in.parquet", PLACES.empty_table())
-    tasks = [Task(stage, at, {"anything": (Slice("in.parquet", 0, 0),)}, "work", store) for at in range(n)]
-    assert len(list(executor.map(tasks))) == n
-    return {store.read_table(f"work/places/part-{at:06d}.parquet")["node"][0].as_py() for at in range(n)}
-
-
-def test_no_more_gpus_are_taken_than_there_are_tasks(
-    ray_cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
-) -> None:
-    gpu_node()
-    gpu_node()
-    services = SERVICES
-    executor = RayExecutor(
-        lambda lender, holder: services, lambda: QuotaCoordinator({}), gpu=GpuWorkers(2, idle_s=3600.0)
-    )
-    try:
-        assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)
-        assert free_gpus() == 2
-        assert places(executor, tmp_path, Place("gpu"), 1) <= node_ids(with_gpu=True)
-        until(lambda: free_gpus() == 1, "GPU taken")
-        (tmp_path / "meeting").mkdir()
-        both = Place("gpu", str(tmp_path / "meeting"), 2)
-        assert places(executor, tmp_path, both, 6) == node_ids(with_gpu=True)
-        assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)
-        until(lambda: free_gpus() == 0, "GPU kept for a while")
-    finally:
-        executor.close()
-
-
-def test_without_workers_for_them_kernels_are_for_all(ray_cluster: Cluster, tmp_path: Path) -> None:
-    """A cluster of one kind: every worker must have the named kernels."""
-    services = SERVICES
-    executor = RayExecutor(lambda lender, holder: services, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 1)
-    try:
-        (tmp_path / "meeting").mkdir()
-        assert places(executor, tmp_path, Place("gpu", str(tmp_path / "meeting"), 2), 6) == node_ids(with_gpu=False)
-    finally:
-        executor.close()
-
-
 def test_where_the_index_keeps_the_kernels_of_the_cpu_nodes_with_gpus_do_all_work(
-    ray_cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
+    standing_gpu_node: Any, tmp_path: Path
 ) -> None:
-    gpu_node()
     config = Config.model_validate({"execution": {"executor": "ray", "gpu_workers": 1}})
     store = Store(str(tmp_path))
     executor: Any = make_executor(config, store, None, None, resolve(config, None, "cpu").kernels)
@@ -427,10 +409,7 @@ def test_where_the_index_keeps_the_kernels_of_the_cpu_nodes_with_gpus_do_all_wor
         executor.close()
 
 
-def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(
-    ray_cluster: Cluster, gpu_node: Callable[[], Any], tmp_path: Path
-) -> None:
-    gpu_node()
+def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(standing_gpu_node: Any, tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     executor = RayExecutor(  # without the stand-in, so without CuPy
         partial(make_services, CONFIG, store, False), lambda: QuotaCoordinator({}), gpu=GpuWorkers(1)
@@ -438,5 +417,27 @@ def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(
     try:
         with pytest.raises(BackendUnavailable, match="kernels: gpu needs"):
             StageRunner(store, executor, (), 0.0).ask_kernels(gpu_kernels, "gpu")
+    finally:
+        executor.close()
+
+
+def test_no_more_gpus_are_taken_than_there_are_tasks(
+    standing_gpu_node: Any, gpu_node: Callable[[], Any], tmp_path: Path
+) -> None:
+    gpu_node()
+    services = SERVICES
+    executor = RayExecutor(
+        lambda lender, holder: services, lambda: QuotaCoordinator({}), gpu=GpuWorkers(2, idle_s=3600.0)
+    )
+    try:
+        assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)
+        until(lambda: free_gpus() == 2, "two GPUs")
+        assert places(executor, tmp_path, Place("gpu"), 1) <= node_ids(with_gpu=True)
+        until(lambda: free_gpus() == 1, "GPU taken")
+        (tmp_path / "meeting").mkdir()
+        both = Place("gpu", str(tmp_path / "meeting"), 2)
+        assert places(executor, tmp_path, both, 6) == node_ids(with_gpu=True)
+        assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)
+        until(lambda: free_gpus() == 0, "GPU kept for a while")
     finally:
         executor.close()
