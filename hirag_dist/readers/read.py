@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import pyarrow as pa
 
@@ -70,8 +70,11 @@ def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
         if source.format == "pdf" and not is_pdf:
             yield maker.unreadable(0, "the file is no PDF" if head else "the file is empty")
             return
-        read = _READERS["pdf" if is_pdf else source.format]
-        yield from read(stream, maker)
+        form, limit = "pdf" if is_pdf else source.format, maker.options.max_document_bytes
+        if form in _BY_LINE:
+            yield from _BY_LINE[form](text_lines(stream, limit), maker)
+        else:
+            yield from _WHOLE[form](read_all(stream, limit), maker)
 
 
 def _read_parquet(source: SourceFile, maker: DocumentBuilder) -> Found:
@@ -87,45 +90,15 @@ def _read_parquet(source: SourceFile, maker: DocumentBuilder) -> Found:
             yield from read_parquet(file, maker)
 
 
-def _read_text(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
-    yield maker.document(decode_text(read_all(stream, maker.options.max_document_bytes)))
-
-
-def _read_markdown(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
-    yield read_markdown(decode_text(read_all(stream, maker.options.max_document_bytes)), maker)
-
-
-def _read_html(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
-    yield read_html(read_all(stream, maker.options.max_document_bytes), maker)
-
-
-def _read_pdf(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
-    yield from read_pdf(read_all(stream, maker.options.max_document_bytes), maker)
-
-
-def _read_json(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
-    yield from read_json(decode_text(read_all(stream, maker.options.max_document_bytes)), maker)
-
-
-def _read_json_lines(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
-    yield from read_json_lines(text_lines(stream, maker.options.max_document_bytes), maker)
-
-
-def _read_csv(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
-    yield from read_delimited(text_lines(stream, maker.options.max_document_bytes), maker)
-
-
-def _read_tsv(stream: io.BufferedReader, maker: DocumentBuilder) -> Found:
-    yield from read_delimited(text_lines(stream, maker.options.max_document_bytes), maker, delimiter="\t")
-
-
-_READERS: dict[str, Callable[[io.BufferedReader, DocumentBuilder], Found]] = {
-    "txt": _read_text,
-    "md": _read_markdown,
-    "html": _read_html,
-    "pdf": _read_pdf,
-    "json": _read_json,
-    "jsonl": _read_json_lines,
-    "csv": _read_csv,
-    "tsv": _read_tsv,
+_BY_LINE: dict[str, Callable[[Iterator[str], DocumentBuilder], Found]] = {  # read in bounded memory
+    "jsonl": read_json_lines,
+    "csv": read_delimited,
+    "tsv": partial(read_delimited, delimiter="\t"),
+}
+_WHOLE: dict[str, Callable[[bytes, DocumentBuilder], Iterable[Document | Unreadable]]] = {
+    "txt": lambda data, maker: [maker.document(decode_text(data))],
+    "md": lambda data, maker: [read_markdown(decode_text(data), maker)],
+    "html": lambda data, maker: [read_html(data, maker)],
+    "pdf": read_pdf,
+    "json": lambda data, maker: read_json(decode_text(data), maker),
 }
