@@ -32,7 +32,7 @@ from hirag_dist.composition.build import make_executor
 from hirag_dist.config.model import Config
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.runner import StageRunner
-from hirag_dist.execution.stage import ByRows, Services, Split, Tables, together
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables, gather_calls
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions, run_simulator
 from hirag_dist.types import ChatReply, ChatRequest, Message
@@ -64,7 +64,7 @@ class AskModels:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the replies."""
         texts = tables["units"]["text"].to_pylist()
-        replies = await together(services.chat.ask(_request(text), _text) for text in texts)
+        replies = await gather_calls(services.chat.ask(_request(text), _text) for text in texts)
         return {"replies": pa.table({"text": [str(each) for each in replies]}, UNITS)}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from hirag_dist.execution.partitioning import runs_together
+from hirag_dist.execution.partitioning import runs_per_file
 
 # One unit: the Mix corpus.
 TOKENS, CHUNKS, CALLS, TOKENS_A_CALL = 0.6116e6, 576, 1048, 4940
@@ -70,7 +70,7 @@ def merging_tasks(units: float) -> tuple[float, float]:
 
 def small_reads(units: float) -> float:
     """Return the reads between the two passes: each task reads its piece of each file of the first pass."""
-    return sum(math.ceil(n / runs_together(math.ceil(n))) * n for n in merging_tasks(units))
+    return sum(math.ceil(n / runs_per_file(math.ceil(n))) * n for n in merging_tasks(units))
 
 
 def call_tokens(units: float) -> float:

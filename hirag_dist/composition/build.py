@@ -1,4 +1,4 @@
-"""What a build needs: resolved models, worker services, executor, batches."""
+"""Objects of a build: resolved models, worker services, executor, batches."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import CPU, ChatPool, Embedder, Executor
 from hirag_dist.storage.store import Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 _UNITS_A_TASK = 16
@@ -49,7 +49,7 @@ _UNITS_A_TASK = 16
 _UNKNOWN_CONCURRENCY = 128
 
 
-_LEAST_IN_FLIGHT = 4
+_MIN_IN_FLIGHT = 4
 
 
 def resolve(
@@ -109,7 +109,7 @@ async def _probe(
 def make_services(
     config: Config, store: Store, spending: bool, lender: QuotaClient, holder: str, kernels: str | None = None
 ) -> Services:
-    """Return what a worker lends to stages. Call it inside the worker: clients do not pickle.
+    """Return the services of a worker. Call it inside the worker: clients do not pickle.
 
     Args:
         spending: whether the run has a spending limit.
@@ -182,7 +182,7 @@ def _tasks_in_flight(config: Config, n_workers: int) -> int:
     used = {name for role in (*CHAT_ROLES, "embed") for name in role_endpoints(config, role)}
     endpoints = [config.llm.endpoints[name] for name in used]
     calls = sum(each.max_concurrent or _UNKNOWN_CONCURRENCY for each in endpoints if each.kind == "openai")
-    return max(-(-calls * 2 // (_UNITS_A_TASK * n_workers)), _LEAST_IN_FLIGHT)
+    return max(-(-calls * 2 // (_UNITS_A_TASK * n_workers)), _MIN_IN_FLIGHT)
 
 
 def make_batches(
@@ -192,7 +192,7 @@ def make_batches(
     max_tokens: int | None,
     fence: Callable[[], AbstractContextManager[None]],
 ) -> Batches:
-    """Return what sends calls in batches and brings home those that are out; arguments as of `Run`."""
+    """Return the batches of a build; arguments as for `StageRunner`."""
     llm = config.llm
     spending = max_usd is not None or max_tokens is not None
     settings = BatchSettings(

@@ -1,4 +1,4 @@
-"""What builds were given, did and spent: build.json while one runs and after it, and the records of earlier ones."""
+"""Records of builds, with their arguments, stages and usage: build.json of the last one, and those of earlier ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WRITE_EVERY_S = 1.0
 
 @dataclass(frozen=True)
 class BuildArguments:
-    """What a build was asked to do, so that `retry` can ask again.
+    """Arguments of a build, with which `retry` repeats it.
 
     Attributes:
         command: index or import.
@@ -57,19 +57,19 @@ class BuildArguments:
 
     @classmethod
     def index(cls, inputs: Sequence[str], config: Config) -> BuildArguments:
-        """Return what `index` was given."""
+        """Return the arguments of `index`."""
         return cls("index", tuple(map(portable_uri, inputs)), "", config.reading.model_dump())
 
     @classmethod
     def imported(
         cls, folder: str, left_out: tuple[tuple[str, str], ...], config: Config, communities: str = "new"
     ) -> BuildArguments:
-        """Return what `import` was given."""
+        """Return the arguments of `import`."""
         return cls("import", (), portable_uri(folder), config.reading.model_dump(), left_out, communities)
 
 
 class BuildRecord:
-    """Keeps build.json. A listener of the run; `status` reads it while the build runs and after."""
+    """Event listener that writes build.json; `status` reads it during the build and after it."""
 
     def __init__(
         self,
@@ -157,13 +157,13 @@ class BuildRecord:
             self._write()
 
     def close(self, state: str, **facts: Any) -> None:
-        """Say how the build ended: done, failed, stopped (by a budget) or interrupted."""
+        """Write the end of the build: done, failed, stopped (by a spending limit) or interrupted."""
         self._record |= {"state": state, "ended_at": datetime.now(UTC).isoformat(timespec="seconds")} | facts
         self._write()
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Say how the build ended where it ends by an exception."""
+        """Write the end of the build if the block raises."""
         try:
             yield
         except BaseException as error:
@@ -231,7 +231,7 @@ def _ending(error: BaseException) -> tuple[str, dict[str, str]]:
 
 
 def sent_sums(meter: UsageMeter) -> dict[str, Any]:
-    """Return what a run itself sent to models, replies from the ledger apart."""
+    """Return the sums of the calls that a run itself sent, without replies from the ledger."""
     total = ModelUsage()
     for use in meter.uses.values():
         total.add(use)
@@ -272,8 +272,8 @@ def build_usage(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def published(store: Store, record: Mapping[str, Any] | None) -> str | None:
     """Return the snapshot that the last build published, None where it has not; without a record, the current one."""
-    own_id = current_id(store) if record is None else record.get("snapshot")
-    return own_id if own_id is not None and store.exists(f"{snapshot_path(own_id)}/{MANIFEST}") else None
+    snapshot_id = current_id(store) if record is None else record.get("snapshot")
+    return snapshot_id if snapshot_id is not None and store.exists(f"{snapshot_path(snapshot_id)}/{MANIFEST}") else None
 
 
 def dead_letters(
@@ -287,10 +287,10 @@ def dead_letters(
     """
     letters = None if record is None else _stage_letters(store, record, columns)
     if letters is None:
-        own_id = published(store, record)
-        if own_id is None:
+        snapshot_id = published(store, record)
+        if snapshot_id is None:
             return []
-        snapshot = open_snapshot(store, own_id)
+        snapshot = open_snapshot(store, snapshot_id)
         letters = pa.concat_tables([snapshot.table("rejects", columns), snapshot.table(DROPPED, columns)])
     return letter_rows(*split_letters(letters, drops))
 

@@ -1,4 +1,4 @@
-"""Losses accepted by decision, and the snapshot published with them, whatever an earlier command was killed at."""
+"""Accepted losses, and the snapshot published with them, also after an earlier command was killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LETTERS = ("rejects", DROPPED)  # tables
 
 @dataclass(frozen=True, slots=True)
 class LetterSelection:
-    """Which letters are dropped.
+    """Selection of dead letters to drop.
 
     Attributes:
         stage: of this stage only; None for all.
@@ -44,7 +44,7 @@ class LetterSelection:
 
 @dataclass(frozen=True, slots=True)
 class DropResult:
-    """What came of it.
+    """Outcome of dropping dead letters.
 
     Attributes:
         letters: that were dropped now: rows with the columns `IN_SHORT`.
@@ -95,15 +95,15 @@ def _publish(store: Store, lock: BuildLock, record: Mapping[str, Any] | None) ->
     """Publish the last build's snapshot with the accepted losses; return its manifest, and whether anything changed.
 
     It goes live where what is served is this snapshot, or this one but for its letters: then an earlier command was
-    killed before it could note in the record what it had published. Another one stays, because somebody chose it.
+    killed before it could note in the record what it had published. Another current snapshot stays: it was set by hand.
     """
-    own_id = published(store, record)
-    if own_id is None:
+    snapshot_id = published(store, record)
+    if snapshot_id is None:
         return None, False
     before = read_current(store)
     served = before.snapshot_id
-    is_live = served is not None and _same_but_for_letters(store, served, own_id)
-    snapshot = open_snapshot(store, served if is_live else own_id)
+    is_live = served is not None and _same_but_for_letters(store, served, snapshot_id)
+    snapshot = open_snapshot(store, served if is_live else snapshot_id)
     drops = load_drops(store)
     manifest = snapshot.manifest if _agrees(snapshot, drops) else republish(store, snapshot.manifest.snapshot_id, drops)
     changed = False
@@ -111,7 +111,7 @@ def _publish(store: Store, lock: BuildLock, record: Mapping[str, Any] | None) ->
         if is_live and served != manifest.snapshot_id:
             make_current(store, manifest.snapshot_id, before)
             changed = True
-        if record is not None and own_id != manifest.snapshot_id:
+        if record is not None and snapshot_id != manifest.snapshot_id:
             store.write_json(BUILD, store.read_json(BUILD) | {"snapshot": manifest.snapshot_id})
             changed = True
     return manifest, changed
@@ -119,8 +119,8 @@ def _publish(store: Store, lock: BuildLock, record: Mapping[str, Any] | None) ->
 
 def _same_but_for_letters(store: Store, one: str, other: str) -> bool:
     contents = []
-    for own_id in (one, other):
-        path = f"{snapshot_path(own_id)}/{MANIFEST}"
+    for snapshot_id in (one, other):
+        path = f"{snapshot_path(snapshot_id)}/{MANIFEST}"
         if not store.exists(path):
             return False
         manifest = parse_manifest(store.read_bytes(path), path)

@@ -101,7 +101,7 @@ class IndexResult:
 
     @property
     def complete(self) -> bool:
-        """Whether the snapshot has no open dead letters."""
+        """True if the snapshot has no open dead letters."""
         return self.manifest.complete
 
     def __repr__(self) -> str:

@@ -1,1 +1,1 @@
-"""Where and whether a stage runs."""
+"""Execution of stages: keys, tasks, partitions, executors, batches of calls."""

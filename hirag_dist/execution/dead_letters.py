@@ -1,4 +1,4 @@
-"""Dead letters: units that could not be done, where they lie, and which of them were given up by decision."""
+"""Dead letters: units that failed after their last attempt, and those whose loss was accepted."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hirag_dist.types import Rejected
 
 DONE = "done.json"
 _READERS = 16  # of a stage's markers at a time: on an object store each takes a round trip
-SPARED = "spared.json"
-_WHO = ("dropped_by", "dropped_at", "dropped_why")
+ACCEPTED = "spared.json"  # dropped letters of a stage that is run from the beginning
+_DROP_COLUMNS = ("dropped_by", "dropped_at", "dropped_why")
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedLetter:
-    """A loss that was accepted. It holds for the unit, whatever is asked about it later.
+    """A loss that was accepted. It holds for the unit, in every later request about it too.
 
     Attributes:
         at: when, UTC, ISO 8601.
@@ -56,7 +56,7 @@ def add_drops(store: Store, new: Iterable[DroppedLetter]) -> None:
 
 
 def stage_results(store: Store, folder: str) -> dict[int, TaskResult]:
-    """Return what the tasks of a stage gave so far, by number."""
+    """Return the results of a stage's finished tasks by number."""
     if store.exists(f"{folder}/{DONE}"):
         results = [result_of(marker) for marker in store.read_json(f"{folder}/{DONE}")["tasks"]]
     else:
@@ -86,22 +86,22 @@ def stage_letters(store: Store, folder: str, columns: Sequence[str] = REJECTS.na
     return pa.concat_tables([REJECTS.empty_table().select(columns), *found])
 
 
-def keep_spared(store: Store, folder: str, letters: Mapping[int, Sequence[Rejected]]) -> None:
-    """Keep letters that were dropped, by task, while their stage is done again from the beginning."""
-    found = {str(number): [asdict(letter) for letter in spared] for number, spared in letters.items() if spared}
-    store.write_json(f"{folder}/{SPARED}", {"tasks": found})
+def write_accepted(store: Store, folder: str, letters: Mapping[int, Sequence[Rejected]]) -> None:
+    """Write dropped letters, by task, while their stage is run from the beginning."""
+    found = {str(number): [asdict(letter) for letter in of_task] for number, of_task in letters.items() if of_task}
+    store.write_json(f"{folder}/{ACCEPTED}", {"tasks": found})
 
 
-def spared_letters(store: Store, folder: str) -> dict[int, tuple[Rejected, ...]]:
-    """Return what `keep_spared` kept."""
-    if not store.exists(f"{folder}/{SPARED}"):
+def read_accepted(store: Store, folder: str) -> dict[int, tuple[Rejected, ...]]:
+    """Return the letters that `write_accepted` wrote."""
+    if not store.exists(f"{folder}/{ACCEPTED}"):
         return {}
-    tasks = store.read_json(f"{folder}/{SPARED}")["tasks"]
+    tasks = store.read_json(f"{folder}/{ACCEPTED}")["tasks"]
     return {int(number): tuple(Rejected(**letter) for letter in letters) for number, letters in tasks.items()}
 
 
 def rejected(letters: pa.Table) -> tuple[Rejected, ...]:
-    """Return letters (REJECTS, further columns may follow) as they were when they were made."""
+    """Return letters (REJECTS, further columns may follow) as values."""
     return tuple(
         Rejected(row["unit_id"], row["reason"], row["attempts"], row["request"], row["reply"])
         for row in letters.to_pylist()
@@ -114,15 +114,17 @@ def split_letters(letters: pa.Table, drops: Drops) -> tuple[pa.Table, pa.Table]:
     Args:
         letters: REJECTS, or some of its columns with `stage` and `unit_id` among them; the results have the same ones.
     """
-    schema = pa.schema([field for field in DROPPED if field.name in letters.schema.names or field.name in _WHO])
+    schema = pa.schema(
+        [field for field in DROPPED if field.name in letters.schema.names or field.name in _DROP_COLUMNS]
+    )
     if not drops or not letters.num_rows:
         return letters, schema.empty_table()
     keys = list(zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True))
     dropped = pa.array([key in drops for key in keys], pa.bool_())
     gone = letters.filter(dropped)
     which = [drops[key] for key in keys if key in drops]
-    said = ([drop.by for drop in which], [drop.at for drop in which], [drop.why for drop in which])
-    for name, values in zip(_WHO, said, strict=True):
+    values_of = ([drop.by for drop in which], [drop.at for drop in which], [drop.why for drop in which])
+    for name, values in zip(_DROP_COLUMNS, values_of, strict=True):
         gone = gone.append_column(DROPPED.field(name), pa.array(values, pa.string()))
     return letters.filter(pa.array([key not in drops for key in keys], pa.bool_())), gone.select(schema.names).cast(
         schema
@@ -130,9 +132,9 @@ def split_letters(letters: pa.Table, drops: Drops) -> tuple[pa.Table, pa.Table]:
 
 
 def letter_rows(open_letters: pa.Table, dropped: pa.Table) -> list[dict[str, Any]]:
-    """Return letters as plain rows; `dropped` is None, or says by whom, when and why."""
+    """Return letters as plain rows; `dropped` is None or has `by`, `at` and `why`."""
     rows: list[dict[str, Any]] = [row | {"dropped": None} for row in open_letters.to_pylist()]
     for row in dropped.to_pylist():
-        said = {name: row.pop(f"dropped_{name}") for name in ("by", "at", "why")}
-        rows.append(row | {"dropped": said})
+        drop = {name: row.pop(f"dropped_{name}") for name in ("by", "at", "why")}
+        rows.append(row | {"dropped": drop})
     return rows

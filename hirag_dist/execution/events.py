@@ -1,4 +1,4 @@
-"""What listeners are told while an index is built."""
+"""Events of a build, passed to its listeners."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class TaskFinished:
 
 @dataclass(frozen=True, slots=True)
 class KernelsResolved:
-    """A worker with a GPU has said which kernels it has: the name that stages have in their keys from here on."""
+    """A worker with a GPU has named its kernels; the keys of all later stages contain the name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class BatchesSubmitted:
-    """Calls of a stage are out in batches, and are waited for."""
+    """Calls of a stage were submitted in batches; the build waits for them."""
 
     label: str
     n_batches: int
@@ -48,10 +48,10 @@ class BatchesSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class UsageRecorded:
-    """Calls were paid that no finished task counts as sent: a batch came home. Tasks find the replies in the ledger.
+    """Usage that no finished task reports, e.g. of a batch. Tasks find the replies in the ledger.
 
     Attributes:
-        outside: of any stage; no task will find these replies, so that this alone puts them on the bill.
+        outside: not part of any stage: no task uses these replies, so only this event puts them on the bill.
     """
 
     label: str
@@ -61,7 +61,7 @@ class UsageRecorded:
 
 @dataclass(frozen=True, slots=True)
 class StageFailedEvent:
-    """A stage was left before its end; `usage` is of tasks of which nobody was told, finished or not."""
+    """A stage ended by an exception; `usage` is of tasks without a `TaskFinished`, completed or not."""
 
     label: str
     usage: UsageMeter = field(default_factory=UsageMeter)

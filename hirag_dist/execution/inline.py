@@ -12,11 +12,11 @@ from hirag_dist.execution.stage import Services, waits_for_models
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
 from hirag_dist.protocols import CPU
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class InlineExecutor:
-    """Implements `ports.Executor` without any cluster."""
+    """Implements `protocols.Executor` without any cluster."""
 
     name = "inline"
 
@@ -30,12 +30,12 @@ class InlineExecutor:
 
         Args:
             in_flight: tasks at a time that wait for models; of others one.
-            charge: told of tokens and dollars that were spent outside of tasks.
+            charge: called with the tokens and dollars that were spent outside of tasks.
         """
         self._charge = charge
         self._make_services = make_services
         self._in_flight = in_flight
-        self._runner = asyncio.Runner()  # turns Ctrl-C into a cancelled wait: no task is torn apart in mid-step
+        self._runner = asyncio.Runner()  # turns Ctrl-C into a cancelled wait: no task is interrupted within a step
         self._services: Services | None = None
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
@@ -45,13 +45,13 @@ class InlineExecutor:
             HiragError: a task failed; the others in flight have finished and are stored.
             KeyboardInterrupt: requests that were sent have ended and are stored. A second Ctrl-C drops them.
         """
-        waiting = iter(tasks)
+        pending = iter(tasks)
         running: set[asyncio.Task[TaskResult]] = set()
         loop = self._runner.get_loop()
         room = 1
         try:
             while True:
-                while len(running) < room and (task := next(waiting, None)) is not None:
+                while len(running) < room and (task := next(pending, None)) is not None:
                     room = self._in_flight if waits_for_models(task.stage) else 1
                     running.add(loop.create_task(self._run(task)))
                 if not running:
@@ -62,29 +62,29 @@ class InlineExecutor:
                 if failures:
                     raise failures[0]
         except KeyboardInterrupt:
-            log.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
+            logger.warning("interrupted: waiting for the replies in flight; Ctrl-C again drops them")
             for task_running in running:
                 task_running.cancel()
             raise
         finally:
             if running:  # what was sent ends and is stored before the failure rises
-                for rest in self._runner.run(_wait(running, asyncio.ALL_COMPLETED))[0]:
-                    if not rest.cancelled():
-                        rest.exception()
+                for ended in self._runner.run(_wait(running, asyncio.ALL_COMPLETED))[0]:
+                    if not ended.cancelled():
+                        ended.exception()
 
     @contextmanager
     def hold(
         self, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool = True, kernels: str = CPU
-    ) -> Iterator[_Held]:
+    ) -> Iterator[_LocalShards]:
         """Lend shards that stay in this process: all of them at once, where they are kept."""
-        yield _Held(self._made_services(), load, shards, keep)
+        yield _LocalShards(self._made_services(), load, shards, keep)
 
     def charge(self, tokens: int, usd: float) -> None:
         """Count what was spent outside of tasks."""
         self._charge(tokens, usd)
 
     def release_idle(self) -> None:
-        """Do nothing: this process is there anyway."""
+        """Do nothing: there are no other workers."""
 
     def close(self) -> None:
         """Close the services and the loop."""
@@ -101,8 +101,8 @@ class InlineExecutor:
         return self._services
 
 
-class _Held:
-    """Implements `ports.Held`: one shard after the other."""
+class _LocalShards:
+    """Implements `protocols.ResidentShards`: one shard after the other."""
 
     def __init__(self, services: Services, load: Callable[[Any, Any], Any], shards: Sequence[Any], keep: bool) -> None:
         self._services = services

@@ -1,4 +1,4 @@
-"""Stages that go round: shards of rows stay with the workers, and what comes back decides what is asked next."""
+"""Iterative stages: shards of rows stay with the workers, and each iteration depends on the results of the last."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class _Shard:
 
 
 def run_iterations(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskResult]:
-    """Do the one task of a stage that goes round, here and on the workers of an executor.
+    """Run the one task of an iterative stage, in the driver and on the workers of an executor.
 
-    Its outputs are written as any task's, the marker last. A run that is killed begins again with the first round.
+    Its outputs are written as any task's, the marker last. A run that is killed begins again with the first iteration.
     """
     for task in tasks:
         started = time.perf_counter()
@@ -40,7 +40,7 @@ def run_iterations(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskRe
         pieces = cast(tuple[Slice, ...], whole)
         runs = enumerate(cut(pieces, split.n))
         shards = [_Shard(stage, run, number * split.n, task.store) for number, run in runs]
-        one_thread()  # here too: what steers has sums of its own
+        one_thread()  # in the driver too, which has sums of its own
         kernels = kernels_of(stage)
         with (
             executor.hold(_load, shards, split.keep, kernels) as held,
@@ -52,7 +52,7 @@ def run_iterations(tasks: Iterable[Task], executor: Executor) -> Iterator[TaskRe
 
 
 class _LentKernels:
-    """The kernels of one worker. Here, where the build is steered, there may be no such device."""
+    """The kernels of one worker; the driver may have no such device."""
 
     def __init__(self, lent: ResidentShards) -> None:
         self._lent = lent

@@ -12,13 +12,13 @@ from hirag_dist.protocols import CPU, Executor, ResidentShards
 
 
 class LazyExecutor:
-    """Implements `ports.Executor` by another one, made when it is needed."""
+    """Implements `protocols.Executor` by another one, which is made when it is needed."""
 
     def __init__(self, name: str, make: Callable[[], Executor]) -> None:
         self.name = name
         self._make = make
         self._made: Executor | None = None
-        self._charged = (0, 0.0)  # before there was an executor
+        self._charged = (0, 0.0)  # tokens and dollars before there was an executor
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Run tasks, yield results as they come.
@@ -26,11 +26,11 @@ class LazyExecutor:
         Raises:
             BackendUnavailable: the executor does not start.
         """
-        waiting = iter(tasks)
-        first = next(waiting, None)
+        pending = iter(tasks)
+        first = next(pending, None)
         if first is None:
             return
-        yield from self._there().map(chain((first,), waiting))
+        yield from self._executor().map(chain((first,), pending))
 
     @contextmanager
     def hold(
@@ -41,27 +41,27 @@ class LazyExecutor:
         Raises:
             BackendUnavailable: the executor does not start.
         """
-        with self._there().hold(load, shards, keep, kernels) as held:
+        with self._executor().hold(load, shards, keep, kernels) as held:
             yield held
 
     def charge(self, tokens: int, usd: float) -> None:
-        """Count what was spent outside of tasks, once there is who counts."""
+        """Count tokens and dollars spent outside of tasks, as soon as the executor exists."""
         self._charged = (self._charged[0] + tokens, self._charged[1] + usd)
-        self._settle()
+        self._forward_charges()
 
-    def _there(self) -> Executor:
+    def _executor(self) -> Executor:
         if self._made is None:
             self._made = self._make()
-            self._settle()
+            self._forward_charges()
         return self._made
 
-    def _settle(self) -> None:
+    def _forward_charges(self) -> None:
         if self._made is not None and self._charged != (0, 0.0):
             self._made.charge(*self._charged)
             self._charged = (0, 0.0)
 
     def release_idle(self) -> None:
-        """Let go of what is kept for the next work, where anything was started."""
+        """Release idle workers, if anything was started."""
         if self._made is not None:
             self._made.release_idle()
 

@@ -1,4 +1,4 @@
-"""How a stage's input is split into tasks. It depends on rows alone, never on who is there to do them."""
+"""Splitting of a stage's input into tasks. It depends on the rows alone, never on the number of workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hirag_dist.execution.task import Scatter, Shuffled, Slice, Task
 from hirag_dist.storage.store import Store
 
 _FILES = 64  # of the first pass, of each input that is as long as the main one
-_MOST_RUNS = 8  # times the rows of a task in one of the first pass: it holds them twice, without what is made of them
+_MAX_RUNS = 8  # task sizes in one task of the first pass, which holds its rows twice
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Shuffle:
     """The first pass over the inputs of a stage split by key into several partitions.
 
     Each of its tasks takes a run of rows of one input and writes them in a piece for each partition; a task of the
-    stage reads its piece of each of those files. All that anyone holds of it is how many files there are. With r rows
+    stage reads its piece of each of those files. Only the number of files is kept in memory. With r rows
     of which n make a task of the stage there are r / n pieces in a file; a file has n rows too while there are few, and
     up to eight times as many beyond `_FILES` of them. So a task reads 64 pieces of an input of 50 million rows where n
     is 100,000, and an eighth of r / n of a larger one.
@@ -43,8 +43,8 @@ class PartitionPlan:
     """The tasks of a stage, made when they are asked for.
 
     Attributes:
-        rows: of the first input in each task; of a task of a shuffled input its even share, since nobody has counted.
-        shuffle: what has to be done before the first of them.
+        rows: of the first input in each task; of a task of a shuffled input its even share.
+        shuffle: the first pass, which has to be done before the first of them.
     """
 
     rows: list[int]
@@ -76,20 +76,20 @@ def n_partitions(stage: AnyStage, inputs: Mapping[str, Dataset]) -> int:
 
 
 def layout(stage: AnyStage, inputs: Mapping[str, Dataset]) -> list[object]:
-    """Return what decides, beside the rows, which of them a task has where keys are split; empty where they are not."""
+    """Return the parameters, apart from the rows, that assign rows to tasks by key; empty if keys are not split."""
     if not isinstance(stage.split, ByKey) or n_partitions(stage, inputs) == 1:
         return []
-    longer = runs_together(n_partitions(stage, inputs))
+    longer = runs_per_file(n_partitions(stage, inputs))
     return [stage.split.column, stage.split.n, HASH_VERSION, *([longer] if longer > 1 else [])]
 
 
-def runs_together(partitions: int) -> int:
+def runs_per_file(partitions: int) -> int:
     """Return how many tasks' rows make one run of the first pass.
 
-    >>> [runs_together(partitions) for partitions in (2, 64, 65, 200, 1768)]
+    >>> [runs_per_file(partitions) for partitions in (2, 64, 65, 200, 1768)]
     [1, 1, 2, 4, 8]
     """
-    return min(-(-partitions // _FILES), _MOST_RUNS)
+    return min(-(-partitions // _FILES), _MAX_RUNS)
 
 
 def _by_rows(
@@ -110,7 +110,7 @@ def _by_key(
     keyed = [name for name in inputs if scatter.column in input_schemas(stage)[name].names]
     _check_types(stage, keyed, scatter.column)
     shuffled_to = f"{folder}/shuffle"
-    run_rows = n * runs_together(scatter.count)
+    run_rows = n * runs_per_file(scatter.count)
     n_files = {name: len(_runs(inputs[name].rows, run_rows)) for name in keyed}
 
     def first_pass() -> Iterator[Task]:
@@ -139,8 +139,8 @@ def _by_key(
 def _check_types(stage: AnyStage, keyed: list[str], column: str) -> None:
     types: dict[str, pa.DataType] = {name: input_schemas(stage)[name].field(column).type for name in keyed}
     if len(set(types.values())) != 1:
-        told = ", ".join(f"{name}: {kind}" for name, kind in types.items()) or "it is in none of its inputs"
-        raise TypeError(f"stage {stage.name} is split by {column}, which must be of one type ({told})")
+        types_of = ", ".join(f"{name}: {kind}" for name, kind in types.items()) or "it is in none of its inputs"
+        raise TypeError(f"stage {stage.name} is split by {column}, which must be of one type ({types_of})")
 
 
 def _whole(inputs: Mapping[str, Dataset]) -> dict[str, tuple[Slice, ...] | Shuffled]:

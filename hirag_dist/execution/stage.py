@@ -50,11 +50,11 @@ class Whole:
 
 @dataclass(frozen=True)
 class Iterative:
-    """The only input stays with the workers in shards of `n` rows, and the stage iterates (`IterativeStage`).
+    """The only input stays with the workers in shards of `n` rows, over which the stage iterates (`IterativeStage`).
 
     Attributes:
         n: rows of a shard. It decides in what order numbers are added up, and so the last bits of the output.
-        keep: False reads the rows anew for each step, where they are too large to stay in memory.
+        keep: False reads the rows again for each step, if they are too large to stay in memory.
     """
 
     n: int
@@ -65,7 +65,7 @@ Split = ByRows | ByKey | Whole | Iterative
 
 
 async def no_other_workers() -> None:
-    """Catch up with nobody: what a lone worker does."""
+    """Do nothing: there is one worker."""
 
 
 async def _nothing_to_close() -> None:
@@ -74,7 +74,7 @@ async def _nothing_to_close() -> None:
 
 @dataclass(frozen=True)
 class Services:
-    """What a worker lends to the stages it runs.
+    """Services of a worker for the stages that it runs.
 
     Attributes:
         kernels: name of kernels → those, made here; a stage names its own. Raises BackendUnavailable where this
@@ -213,12 +213,12 @@ def kernels_of(stage: AnyStage) -> str:
     return stage.kernels if isinstance(stage, UsesKernels) else CPU
 
 
-async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return what all calls give, in their order.
+async def gather_calls(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return the results of calls in their order.
 
-    Where one fails the others are cancelled and waited for before it rises: a request that was sent ends and is
-    stored, and no call outlives its task. One that waits for a batch (Deferred) lets the others go on first, so that
-    theirs can be part of it.
+    If one fails, the others are cancelled and awaited before its error is raised: a request that was sent ends and is
+    stored, and no call outlives its task. If one waits for a batch (Deferred), the others continue first, so that
+    their calls can be part of it.
     """
     tasks = [asyncio.ensure_future(call) for call in calls]
     if not tasks:
@@ -232,7 +232,7 @@ async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     finally:
         rest = [task for task in tasks if not task.done()]
         for task in rest:
-            task.cancel()  # once: a second time would tear it from what it waits for
+            task.cancel()  # once: a second cancel would interrupt the shielded request
         if rest:
             await asyncio.wait(rest)
         failures = [task.exception() for task in tasks if not task.cancelled()]

@@ -12,16 +12,16 @@ import pyarrow as pa
 
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.dead_letters import (
+    ACCEPTED,
     DONE,
-    SPARED,
     Drops,
-    keep_spared,
     n_rejects,
+    read_accepted,
     rejected,
-    spared_letters,
     split_letters,
     stage_results,
     task_letters,
+    write_accepted,
 )
 from hirag_dist.execution.partitioning import layout
 from hirag_dist.execution.stage import AnyStage, output_schemas
@@ -65,7 +65,7 @@ class StageStore:
 
     @property
     def is_finished(self) -> bool:
-        """Whether every task is done."""
+        """True if every task is done."""
         return self.store.exists(f"{self.path}/{DONE}")
 
     def results(self) -> dict[int, TaskResult]:
@@ -95,7 +95,7 @@ class StageStore:
             accepted: dropped letters by task, kept for a later run in case that this one is killed.
         """
         if fresh and accepted:
-            keep_spared(self.store, self.path, accepted)
+            write_accepted(self.store, self.path, accepted)
         self.store.delete(f"{self.path}/{DONE}")  # first: an interrupted run must not find it next to other output
         if fresh:
             self.store.delete(f"{self.path}/tasks")
@@ -108,7 +108,7 @@ class StageStore:
 
     def forget_accepted(self) -> None:
         """Delete the dropped letters that `begin` kept."""
-        self.store.delete(f"{self.path}/{SPARED}")
+        self.store.delete(f"{self.path}/{ACCEPTED}")
 
     def drop_shuffle(self) -> None:
         """Delete the files of a first pass, markers first: a remaining marker would vouch for a missing file."""
@@ -133,7 +133,7 @@ class StageStore:
         """
         if not self._has_drops:
             return {}
-        letters = spared_letters(self.store, self.path)
+        letters = read_accepted(self.store, self.path)
         for number, result in results.items():
             letters[number] = rejected(split_letters(task_letters(self.store, self.path, result), self._drops)[1])
         name = self._stage.name

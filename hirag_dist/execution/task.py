@@ -58,7 +58,7 @@ class Shuffled:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """What a task does that only prepares a stage split by key: its rows go to one file, in `count` pieces."""
+    """Parameters of a task of the first pass: its rows go to one file in `count` pieces, by the hash of a column."""
 
     column: str
     count: int
@@ -90,7 +90,7 @@ class Task:
 
     @property
     def retry(self) -> bool:
-        """Whether refused units get new attempts beyond those in the ledger."""
+        """True if refused units get new attempts in addition to those in the ledger."""
         return self.attempt > 0
 
     @property
@@ -101,7 +101,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What a marker holds: rows and content digest of each output, what was spent, and the time it took.
+    """Content of a marker: rows and content digest of each output, usage, and duration.
 
     Attributes:
         n_deferred: calls that it left for batches. If there are any it has no outputs and no marker: it is to be done
@@ -119,8 +119,8 @@ class TaskResult:
 async def run_task(task: Task, services: Services) -> TaskResult:
     """Run a task and make its output durable; doing it again changes nothing.
 
-    What a task spent that then failed is left beside the markers, for the bill. One that lacks replies which only
-    batches may bring leaves the calls instead of an output.
+    The usage of a failed task is written next to the markers, for the bill. A task that lacks replies which only
+    batches may bring writes the calls instead of an output.
     """
     one_thread()
     started = time.perf_counter()
@@ -131,7 +131,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     services = services.for_task(CallContext(meter, collector, is_retry=task.retry))
     writing = False
     if task.dropped:
-        services = replace(services, chat=_Sparing(services.chat, task.dropped))
+        services = replace(services, chat=_AcceptedLosses(services.chat, task.dropped))
     try:
         await services.catch_up()
         tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
@@ -194,8 +194,8 @@ def _write_calls(task: Task, collector: Collector, meter: UsageMeter, started: f
     return TaskResult(task.number, {}, meter.rows(), seconds, task.attempt, len(collector))
 
 
-class _Sparing:
-    """A pool that does not ask for units whose loss was accepted: their letters stay as they are."""
+class _AcceptedLosses:
+    """A chat pool that returns the dead letters of units whose loss was accepted, without a call."""
 
     def __init__(self, inner: ChatPool, dropped: tuple[Rejected, ...]) -> None:
         self._inner = inner
@@ -228,7 +228,7 @@ def _output_file(folder: str, name: str, number: int, attempt: int) -> str:
 
 
 def marker_of(result: TaskResult) -> dict[str, Any]:
-    """Return what a marker holds; it shares the result's own values."""
+    """Return the JSON of a marker; it shares the values of the result."""
     return {
         "number": result.number,
         "outputs": result.outputs,

@@ -1,4 +1,4 @@
-"""What an index keeps where its documents carry labels, so that a caller is told what may be seen and no more."""
+"""Mentions and sources that access labels need: a caller gets text only from documents with permitted labels."""
 
 from __future__ import annotations
 

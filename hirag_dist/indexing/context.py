@@ -46,7 +46,7 @@ class BuildContext:
 
     @property
     def same_language(self) -> bool:
-        """Whether replies are checked for the language of the text."""
+        """True if replies are checked for the language of the text."""
         return self.config.reply_language == "text"
 
     def with_kernels(self, name: str) -> BuildContext:

@@ -1,4 +1,4 @@
-"""What an index would cost, before any call is made: documents and chunks are counted, the rest is estimated.
+"""Estimate of the cost of an index before any call: documents and chunks are counted, the rest is estimated.
 
 The ratios were measured with the built-in model on two corpora, the sample corpus (60 chunks) and Mix (576 chunks,
 644,008 tokens), where calls and tokens of every stage came out within a quarter. A real model finds more or fewer
@@ -33,8 +33,8 @@ from hirag_dist.readers import Document, ReadOptions, find_inputs, read_source
 from hirag_dist.types.notebook import table_html
 
 ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
-EXTRACT_OUT_PER_TOKEN = 2.5  # of the text; the least a call writes is LEAST_OUT
-LEAST_OUT = 150
+EXTRACT_OUT_PER_TOKEN = 2.5  # of the text; MIN_OUT at least in each call
+MIN_OUT = 150
 CLAIMS_OUT_PER_TOKEN = 0.8  # of the text: 0.55 and 1.01 in two recorded GraphRAG indexes
 CLAIM_NAMES_PER_TOKEN = 0.06  # names of entities shown, in the same two
 CHARS_PER_TOKEN = 4
@@ -52,7 +52,7 @@ REPORT_IN_PER_ENTITY = 100  # with its relations, up to the prompt's limit
 REPORT_OUT = 800
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
-BATCH = "batches"  # what bounds a stage whose calls wait for batches: nobody knows how long, a day a round at most
+BATCH = "batches"  # bound of a stage whose calls wait for batches, whose duration is unknown: up to a day a batch
 FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
 
 
@@ -120,7 +120,7 @@ class CostEstimate:
 
 @dataclass(frozen=True)
 class _Work:
-    """What a stage asks of its role: calls, and tokens of all of them together."""
+    """Calls of a stage to its role, and their tokens in total."""
 
     stage: str
     target: RoleTarget
@@ -195,7 +195,7 @@ def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> It
     passes = (2 if config.extraction == "two_step" else 1) * (1 + config.gleaning_rounds)
     calls = float(n_chunks * passes)
     # Two steps, or several rounds, write the same records in parts.
-    written = max(n_tokens * EXTRACT_OUT_PER_TOKEN, calls * LEAST_OUT)
+    written = max(n_tokens * EXTRACT_OUT_PER_TOKEN, calls * MIN_OUT)
     yield _Work("extract", roles.extract, calls, n_tokens * passes + calls * fixed["extract"], written)
     if config.claims:
         system = count(claims_request("", [], prompts, None).messages[0].content)
@@ -212,7 +212,7 @@ def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> It
     clusters, tokens_in, tokens_out, above = _hierarchy(entities, config)
     if config.meta_types == "generate" and clusters:
         shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
-        yield _Work("meta types", roles.summarise, 1, fixed["meta types"] + shown, LEAST_OUT)
+        yield _Work("meta types", roles.summarise, 1, fixed["meta types"] + shown, MIN_OUT)
     calls = clusters / _per_call(
         SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / _SUMMARY_PACK_TOKENS, config.pack_units
     )

@@ -21,7 +21,7 @@ from hirag_dist.indexing.stages.memberships import (
 )
 from hirag_dist.indexing.stages.partition import AssignCells, ClusterCells, FitCells
 from hirag_dist.indexing.stages.reduce import (
-    LEAST_UMAP_ROWS,
+    MIN_UMAP_ROWS,
     FitProjection,
     ReduceByNeighbours,
     ReduceVectors,
@@ -35,7 +35,7 @@ _CELL_TASKS = 64
 
 @dataclass(frozen=True)
 class LayerClusteringOptions:
-    """What decides the clusters of a layer, and what prompts show of their members.
+    """Options of the clusters of a layer and of the prompt material of their members.
 
     Attributes:
         dim: of the vectors.
@@ -78,7 +78,7 @@ def cluster_layer(
         ConfigError: the layer is too large for UMAP.
     """
     label = f"cluster layer {layer}"
-    if how.reduction == "umap" and vectors.rows >= LEAST_UMAP_ROWS:
+    if how.reduction == "umap" and vectors.rows >= MIN_UMAP_ROWS:
         check_umap_rows(vectors.rows)
         dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
         reduce = ReduceByNeighbours(how.dim, dims, how.settings.seed, how.kernels)

@@ -53,7 +53,7 @@ _ORDER: Mapping[str, Sequence[str]] = {  # what each table of `SnapshotContents`
 
 @dataclass(frozen=True)
 class LabelProvenance:
-    """What tells apart what documents of several label sets say.
+    """Mentions, sources and vectors that separate the documents of several label sets.
 
     Attributes:
         entity_mentions, statements: the mentions of the entities and relations that several label sets speak of.
@@ -70,7 +70,7 @@ class LabelProvenance:
 
 @dataclass(frozen=True)
 class SnapshotContents:
-    """Everything that a snapshot is made of, as datasets."""
+    """Content of a snapshot as datasets."""
 
     documents: Dataset
     chunks: Dataset
@@ -127,7 +127,7 @@ def publish(
         )
 
 
-def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
+def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
     """Write a snapshot again with the losses that were accepted since. Its content is the same, dead letters aside.
 
     Memory: one table at a time.
@@ -136,11 +136,11 @@ def republish(store: Store, own_id: str, drops: Drops) -> Manifest:
         SnapshotError: it cannot be opened.
         StoreError: the temporary folder or the index has no room.
     """
-    before = open_snapshot(store, own_id)
-    own = [name for name in OPTIONAL_CONTENT if name in before.manifest.counts]
+    before = open_snapshot(store, snapshot_id)
+    optional = [name for name in OPTIONAL_CONTENT if name in before.manifest.counts]
     with spill_file() as folder:
         tables = {}
-        for name in (*CONTENT_TABLES, "usage", *own):
+        for name in (*CONTENT_TABLES, "usage", *optional):
             # Parquet names the items of lists otherwise, and the id is a hash of types too.
             schema = getattr(schemas, name.upper())
             tables[name] = folder.table([before.table(name).cast(schema)], schema)
@@ -168,7 +168,7 @@ def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> 
 
 
 def _label_tables(datasets: DatasetStore, folder: SpillFile, labelled: LabelProvenance) -> dict[str, pa.Table]:
-    """Return the tables of `layout.LABEL_TABLES`, each sorted; empty ones too: that there is nothing is told."""
+    """Return the tables of `layout.LABEL_TABLES`, each sorted, including empty ones: they mark an index with labels."""
     mentions, statements = labelled.entity_mentions, labelled.statements
     sources = (
         datasets.read(labelled.summary_sources).group_by(SUMMARY_SOURCES.names).aggregate([]).cast(SUMMARY_SOURCES)
@@ -205,7 +205,7 @@ def _letter_tables(letters: pa.Table, drops: Drops) -> dict[str, pa.Table]:
 
 
 def usage_table(usage: Mapping[str, UsageMeter]) -> pa.Table:
-    """Return USAGE: what the replies that a build rests on cost, whenever they were paid."""
+    """Return USAGE: the cost of the replies that a build rests on, whenever they were paid."""
     rows = [
         {"stage": label} | {name: row[name] for name in USAGE.names if name != "stage"}
         for label, meter in usage.items()

@@ -354,9 +354,9 @@ def test_what_the_treasury_warns_of_reaches_the_log_of_the_driver(
     try:
         refused = UsageReport(limited=((None, "", 1),))
         for _ in range(2):
-            ray.get(executor._treasury.tell.remote("0/a", "big", WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0), refused))
+            ray.get(executor._coordinator.tell.remote("0/a", "big", WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0), refused))
         while not caplog.records:  # the calls of a driver that waits for nothing pass nothing on
-            executor._crew.first_of({})
+            executor._pool.first_of({})
     finally:
         executor.close()
     assert "endpoint big has answered nothing but 429" in caplog.records[0].getMessage()

@@ -162,7 +162,7 @@ class Watch:
     ) -> BuildResult:
         store = Store(str(self.folder / "index"))
         executor = RayExecutor(partial(self.services, store), partial(make_treasury, CONFIG), gpu=gpu)
-        assert len(executor._crew.workers) == 2  # of the first kind: the node with a GPU is not counted
+        assert len(executor._pool.workers) == 2  # of the first kind: the node with a GPU is not counted
         return indexed(store, executor, listen, known)
 
 

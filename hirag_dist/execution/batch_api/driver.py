@@ -1,7 +1,7 @@
-"""The driver's side of batches: send what tasks lack, wait, put the replies into the ledger.
+"""The driver's side of batches: submit the calls that tasks lack, wait, put the replies into the ledger.
 
-A batch is written down in the store before it is begun and until its last reply is durable, so that a run that finds
-it there knows that it was paid. Nothing of a prompt or a reply stays in memory: calls pass from the tasks' files to
+A batch has a record in the store from before its submission until its last reply is durable, so that a later run knows
+that it was paid. Nothing of a prompt or a reply stays in memory: calls pass from the tasks' files to
 input files of limited size, replies from the downloaded files to the ledger in groups.
 """
 
@@ -31,12 +31,12 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.layout import BATCHES
 from hirag_dist.storage.store import Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _GROUP = 256  # replies that are made durable together
-_LONGEST_WAIT_S = 60.0
-Home = Callable[[str, UsageMeter], None]
-Sent = Callable[[str, int, int], None]
+_MAX_WAIT_S = 60.0
+OnReturned = Callable[[str, UsageMeter], None]
+OnSubmitted = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,11 @@ class BatchTarget:
 
 @dataclass(frozen=True)
 class BatchSettings:
-    """How batches are made and waited for.
+    """Settings of batches.
 
     Attributes:
-        wanted: whether stages use batches; what is out is collected either way.
-        poll_s: how often a batch is looked at.
+        wanted: whether stages use batches; batches of an earlier run are collected either way.
+        poll_s: interval between status requests.
         rounds: of a stage, without one reply, before what is left is asked directly.
         lines: calls in a batch, at most.
         patience_s: how long an endpoint may fail to answer about files and batches.
@@ -85,7 +85,7 @@ class Batches:
 
         Args:
             make_target: name of an endpoint → it; raises ConfigError where the configuration has none of that name.
-            fence: entered around what only the holder of the index may write, as in `Run`.
+            fence: entered around what only the holder of the index may write, as in `StageRunner`.
             clock: seconds, monotonic.
         """
         self.run = uuid.uuid4().hex
@@ -96,78 +96,82 @@ class Batches:
         self._clock, self._sleep = clock, sleep
         self._targets: dict[str, BatchTarget] = {}
         self._checked: set[str] = set()
-        self._over_count = 1.0  # by how much an endpoint's own count of a prompt passed ours, at most
+        self._over_count = 1.0  # largest ratio of an endpoint's token count of a prompt to the estimate
         self._runner = asyncio.Runner()
 
-    def collect(self, home: Home, out: Sequence[OpenBatch]) -> None:
-        """Wait for batches that an earlier run left out, and bring their replies home.
+    def collect(self, on_returned: OnReturned, out: Sequence[OpenBatch]) -> None:
+        """Wait for the batches of an earlier run and store their replies.
 
         Args:
-            home: told the stage and what its replies cost, batch by batch.
+            on_returned: called with the stage and the usage of each batch.
 
         Raises:
             ConfigError: the configuration has an endpoint no more.
-            ModelError: a batch was given up, or its endpoint does not answer.
+            ModelError: a batch failed, or its endpoint does not answer.
         """
-        self._until_home(self._collect(out, home))
+        self._run(self._collect(out, on_returned))
 
-    def ask(self, label: str, folder: str, spent: tuple[int, float], home: Home, sent: Sent) -> ClosedBatch:
-        """Send the calls of a folder, wait for them, and bring the replies home.
+    def ask(
+        self, label: str, folder: str, spent: tuple[int, float], on_returned: OnReturned, on_submitted: OnSubmitted
+    ) -> ClosedBatch:
+        """Submit the calls of a folder, wait for them, and store the replies.
 
-        Calls that do not fit what may be spent, should the others cost all that they can, are left out: in another
-        round they may fit.
+        Calls that could exceed the spending limit, at the maximal cost of the others, are left out: they may fit in a
+        later attempt.
 
         Args:
             label: the stage, for people.
             folder: of the files that tasks left.
             spent: tokens and dollars of this run so far.
-            home: as for `collect`.
-            sent: told the stage, and the numbers of batches and of calls.
+            on_returned: as for `collect`.
+            on_submitted: called with the stage and the numbers of batches and of calls.
 
         Raises:
             BudgetReached: not one call fits what may be spent.
             BackendUnavailable: an endpoint takes no batches.
-            ModelError: a batch was given up, or its endpoint does not answer.
+            ModelError: a batch failed, or its endpoint does not answer.
         """
-        return self._until_home(self._ask(label, folder, spent, home, sent))
+        return self._run(self._ask(label, folder, spent, on_returned, on_submitted))
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         for target in self._targets.values():
             self._runner.run(_closed(target))
         self._runner.close()
 
-    def _until_home(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             return self._runner.run(work)
         except KeyboardInterrupt:
             n_out = len(self.store.names(BATCHES))
-            log.warning(
+            logger.warning(
                 "interrupted; batches that are out: %d. The next run brings them home first, with or without --batch",
                 n_out,
             )
             raise
 
-    async def _collect(self, out: Sequence[OpenBatch], home: Home) -> None:
+    async def _collect(self, out: Sequence[OpenBatch], on_returned: OnReturned) -> None:
         begun = [await self._found(each) for each in out]
-        await self._bring_home([each for each in begun if each is not None], home)
+        await self._await_batches([each for each in begun if each is not None], on_returned)
 
-    async def _ask(self, label: str, folder: str, spent: tuple[int, float], home: Home, sent: Sent) -> ClosedBatch:
+    async def _ask(
+        self, label: str, folder: str, spent: tuple[int, float], on_returned: OnReturned, on_submitted: OnSubmitted
+    ) -> ClosedBatch:
         out: list[OpenBatch] = []
-        purse = SpendingGuard(self.settings.max_usd, self.settings.max_tokens, *spent, self._over_count)
-        with closing(input_files(self.store, folder, purse, self.settings.lines)) as files:
+        guard = SpendingGuard(self.settings.max_usd, self.settings.max_tokens, *spent, self._over_count)
+        with closing(input_files(self.store, folder, guard, self.settings.lines)) as files:
             for lines in files:
                 out.append(await self._send(label, lines))
         if not out:
-            raise purse.refusal()
-        sent(label, len(out), sum(each.lines for each in out))
-        return await self._bring_home(out, home)
+            raise guard.refusal()
+        on_submitted(label, len(out), sum(each.lines for each in out))
+        return await self._await_batches(out, on_returned)
 
     async def _send(self, label: str, lines: InputFile) -> OpenBatch:
-        """Upload lines and begin their batch, each step written down before and after."""
+        """Upload lines and create their batch, with a record before and after each step."""
         api = self._target(lines.endpoint).api
         if lines.endpoint not in self._checked:
-            await self._patiently(api.check)
+            await self._with_retries(api.check)
             self._checked.add(lines.endpoint)
         out = OpenBatch(
             uuid.uuid4().hex,
@@ -180,21 +184,23 @@ class Batches:
             lines.most_tokens,
             lines.most_usd,
         )
-        self._note(out)
+        self._write_record(out)
         try:
-            out = replace(out, file=await self._patiently(lambda: api.upload(f"hirag-dist-{out.id}.jsonl", lines.file)))
-            self._note(out)
+            out = replace(
+                out, file=await self._with_retries(lambda: api.upload(f"hirag-dist-{out.id}.jsonl", lines.file))
+            )
+            self._write_record(out)
             out = replace(out, batch=(await self._begin(api, out)).id)
-        except (RequestRejected, BackendUnavailable):  # it was not begun; after other errors nobody knows
+        except (RequestRejected, BackendUnavailable):  # it was not begun; after other errors that is unknown
             await self._forget(out)
             raise
-        self._note(out)
+        self._write_record(out)
         calls = count_noun(out.lines, "call")
-        log.info("%s: batch %s of %s is out at endpoint %s", label, out.batch, calls, out.endpoint)
+        logger.info("%s: batch %s of %s is out at endpoint %s", label, out.batch, calls, out.endpoint)
         return out
 
     async def _begin(self, api: BatchEndpoint, out: OpenBatch) -> BatchState:
-        """Begin a batch, once: where an answer was lost the endpoint may have begun it all the same."""
+        """Create a batch exactly once: after a lost answer, look for it at the endpoint first."""
         lost = False
 
         async def begin() -> BatchState:
@@ -203,26 +209,26 @@ class Batches:
             lost = True
             return found or await api.create(str(out.file), out.id)
 
-        return await self._patiently(begin)
+        return await self._with_retries(begin)
 
     async def _found(self, out: OpenBatch) -> OpenBatch | None:
-        """Return a batch with the id that it has at its endpoint; None where it was never begun, and is forgotten."""
+        """Return a batch with its id at the endpoint; None if it was never created, and its record is removed."""
         if out.batch is not None:
             return out
         api = self._target(out.endpoint).api
-        state = await self._patiently(lambda: api.find(out.id, out.created_at))
+        state = await self._with_retries(lambda: api.find(out.id, out.created_at))
         if state is None:
             await self._forget(out)
             return None
         found = replace(out, batch=state.id)
-        self._note(found)
+        self._write_record(found)
         return found
 
-    async def _bring_home(self, out: Sequence[OpenBatch], home: Home) -> ClosedBatch:
-        """Wait for batches; what ends is brought home while others go on.
+    async def _await_batches(self, out: Sequence[OpenBatch], on_returned: OnReturned) -> ClosedBatch:
+        """Wait for batches; replies of a batch that ends are stored while others are running.
 
         Raises:
-            ModelError: some were given up, or are not known there any more; the others are home.
+            ModelError: some failed, or are unknown at the endpoint; the replies of the others are stored.
         """
         returned = ClosedBatch()
         waiting = list(out)
@@ -230,15 +236,15 @@ class Batches:
             for each in list(waiting):
                 api = self._target(each.endpoint).api
                 try:
-                    state = await self._patiently(partial(api.state, str(each.batch)))
+                    state = await self._with_retries(partial(api.state, str(each.batch)))
                 except RequestRejected as error:
                     waiting.remove(each)
-                    returned.problems.append(self._out_of_sight(each, error))
+                    returned.problems.append(self._unavailable(each, error))
                     continue
                 if state.ended:
-                    meter = await self._take_in(each, state, returned)
+                    meter = await self._store_replies(each, state, returned)
                     waiting.remove(each)
-                    home(each.stage, meter)
+                    on_returned(each.stage, meter)
             if not waiting:
                 break
             await self._sleep(self.settings.poll_s)
@@ -246,22 +252,22 @@ class Batches:
             raise ModelError("; ".join(returned.problems))
         return returned
 
-    def _out_of_sight(self, out: OpenBatch, error: RequestRejected) -> str:
+    def _unavailable(self, out: OpenBatch, error: RequestRejected) -> str:
         return (
             f"batch {out.batch} ({count_noun(out.lines, 'call')} of {out.stage}) cannot be looked at: {error}. "
             "If it is gone "
             f"for good, delete {self.store.uri}/{out.path}: its calls are then asked, and paid, again"
         )
 
-    async def _take_in(self, out: OpenBatch, state: BatchState, returned: ClosedBatch) -> UsageMeter:
-        """Put a batch's replies into the ledger, and forget the batch; return what they cost."""
+    async def _store_replies(self, out: OpenBatch, state: BatchState, returned: ClosedBatch) -> UsageMeter:
+        """Put a batch's replies into the ledger and remove its record; return their usage."""
         target = self._target(out.endpoint)
         meter = UsageMeter()
         ledger = Ledger(self.store)
         try:
             for file_id in state.files:
                 with temporary_file() as file:
-                    await self._patiently(partial(target.api.download, file_id, file))
+                    await self._with_retries(partial(target.api.download, file_id, file))
                     file.seek(0)
                     while lines := [target.api.read(line) for line in islice(file, _GROUP)]:
                         await ledger.put_many(
@@ -286,12 +292,12 @@ class Batches:
         await self._forget(out, state.files)
         return meter
 
-    def _note(self, out: OpenBatch) -> None:
+    def _write_record(self, out: OpenBatch) -> None:
         with self._fence():
             self.store.write_json(out.path, asdict(out))
 
     async def _forget(self, out: OpenBatch, files: Sequence[str] = ()) -> None:
-        """Remove the record of a batch, then its files: they do no harm where that fails."""
+        """Remove the record of a batch, then its files; failures to remove files are ignored."""
         with self._fence():
             self.store.delete(out.path)
         api = self._target(out.endpoint).api
@@ -304,8 +310,8 @@ class Batches:
             self._targets[endpoint] = self._make_target(endpoint)
         return self._targets[endpoint]
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return what a call gives, made again where that may help, for as long as the patience lasts."""
+    async def _with_retries(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of a call, with retries within the configured outage time."""
         began, wait_s = self._clock(), min(1.0, self.settings.poll_s)
         while True:
             try:
@@ -314,15 +320,15 @@ class Batches:
                 if not error.retryable or self._clock() - began > self.settings.patience_s:
                     raise
                 asked_s = error.retry_after_s if isinstance(error, RateLimited) else None
-                log.info("asked again in a while: %s", error)
+                logger.info("asked again in a while: %s", error)
             await self._sleep(wait_s if asked_s is None else asked_s)
-            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            wait_s = min(2 * wait_s, _MAX_WAIT_S)
 
 
 class BatchAttempts:
-    """The passes over one stage's tasks: in which of them calls are left for batches, and when they are sent directly.
+    """The passes over one stage's tasks: calls are left for batches until these make no progress, then sent directly.
 
-    A round that brings a reply does not count against the limit: a second step, a gleaning, a refused reply asked again
+    A pass that brings a reply does not count against the limit: a second step, a gleaning, a refused reply asked again
     need one more each.
     """
 
@@ -345,16 +351,16 @@ class BatchAttempts:
         for task in tasks:
             yield task if self._batches is None else replace(task, calls=self._calls, run=self._batches.run)
 
-    def ask(self, spent: tuple[int, float], home: Home, sent: Sent) -> None:
-        """Have the calls answered that this pass left. Arguments and errors as of `Batches.ask`."""
+    def ask(self, spent: tuple[int, float], on_returned: OnReturned, on_submitted: OnSubmitted) -> None:
+        """Submit the calls that this pass left and wait. Arguments and errors as of `Batches.ask`."""
         batches = self._batches
         assert batches is not None, "a task that may send leaves no calls"
-        returned = batches.ask(self._label, self._calls, spent, home, sent)
+        returned = batches.ask(self._label, self._calls, spent, on_returned, on_submitted)
         batches.store.delete(self._folder)
         self._number += 1
         self._fruitless = 0 if returned.replies else self._fruitless + 1
         if self._fruitless >= batches.settings.rounds or not (returned.replies or returned.later):
-            log.info("%s: what batches did not bring is asked directly", self._label)
+            logger.info("%s: what batches did not bring is asked directly", self._label)
             self._batches = None
 
     @property

@@ -1,4 +1,4 @@
-"""What tasks left to be asked, as the files that endpoints take: of limited size, within what may be spent."""
+"""Calls of tasks as input files of batches: of limited size, within the spending limit."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hirag_dist.llm.batch_api import BatchCall, read_calls
 from hirag_dist.llm.limits.coordinator import out_of_tokens, out_of_usd
 from hirag_dist.storage.store import Store
 
-MOST_BYTES = 100_000_000  # of a file; OpenAI takes twice that
+MAX_BYTES = 100_000_000  # of a file; OpenAI takes twice that
 
 
 class SpendingGuard:
-    """What may still be spent, should every call cost all that it can."""
+    """Remaining spending limit, counting the maximal cost of every call."""
 
     def __init__(
         self, max_usd: float | None, max_tokens: int | None, tokens: int, usd: float, over_count: float = 1.0
@@ -27,7 +27,7 @@ class SpendingGuard:
         Args:
             max_usd, max_tokens: limits of the run; None for none.
             tokens, usd: spent so far.
-            over_count: by how much an endpoint's own count of a prompt passed ours, at most.
+            over_count: largest ratio of an endpoint's token count of a prompt to the estimate.
         """
         self._max_usd, self._max_tokens = max_usd, max_tokens
         self._spent_tokens, self._spent_usd = tokens, usd
@@ -37,7 +37,7 @@ class SpendingGuard:
         self._refused: BatchCall | None = None
 
     def pay(self, call: BatchCall) -> bool:
-        """Set aside what a call can cost; return whether there was so much."""
+        """Reserve the maximal cost of a call; return whether the limit allows it."""
         most_tokens, most_usd = call.most_tokens * self._over_count, call.most_usd * self._over_count
         if most_tokens > self._left_tokens or most_usd > self._left_usd:
             self._refused = self._refused or call
@@ -47,7 +47,7 @@ class SpendingGuard:
         return True
 
     def refusal(self) -> BudgetReached:
-        """Return the error where nothing could be paid."""
+        """Return the error for a batch without any call within the limit."""
         call = self._refused
         assert call is not None, "there was something to pay"
         most_usd = call.most_usd * self._over_count
@@ -66,8 +66,8 @@ class InputFile:
         self.most_usd = 0.0
 
     def has_room(self, line: bytes, max_lines: int) -> bool:
-        """Whether a line fits."""
-        return self.n_lines < max_lines and self._n_bytes + len(line) <= MOST_BYTES
+        """Return whether a line fits."""
+        return self.n_lines < max_lines and self._n_bytes + len(line) <= MAX_BYTES
 
     def add(self, call: BatchCall, line: bytes) -> None:
         """Add a call."""
@@ -78,21 +78,21 @@ class InputFile:
         self.most_usd += call.most_usd
 
 
-def input_files(store: Store, folder: str, purse: SpendingGuard, max_lines: int) -> Generator[InputFile]:
+def input_files(store: Store, folder: str, guard: SpendingGuard, max_lines: int) -> Generator[InputFile]:
     """Yield the calls of a folder as files, each open until the next is asked for; close the generator.
 
-    A call that several tasks lack is in one of them. Calls that the purse cannot pay are in none.
+    A call that several tasks lack is in one of them. Calls beyond the spending limit are in none.
 
     Raises:
         StoreError: the folder cannot be read, or this machine's disk is full.
     """
     begun: dict[str, InputFile] = {}
-    seen: set[bytes] = set()  # some 80 bytes a call: all that grows with their number
+    seen: set[bytes] = set()  # some 80 bytes a call
     try:
         for name in store.names(folder):
             for call, line in read_calls(store.read_bytes(f"{folder}/{name}")):
                 key = bytes.fromhex(call.key)
-                if key in seen or not purse.pay(call):
+                if key in seen or not guard.pay(call):
                     continue
                 seen.add(key)
                 current = begun.get(call.endpoint)

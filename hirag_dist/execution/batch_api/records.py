@@ -1,4 +1,4 @@
-"""Batches that are out, as the store has them, and what became of their calls."""
+"""Records of submitted batches in the store, and the counts of their calls when they end."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hirag_dist.storage.store import Store
 
 @dataclass(frozen=True)
 class OpenBatch:
-    """A batch that is out, as the store has it.
+    """A submitted batch, as the store has it.
 
     Attributes:
-        id: our own name of it.
+        id: assigned by this package.
         run: of the build that asked for it.
         created_at: seconds since the epoch.
-        most_tokens, most_usd: what it can use.
+        most_tokens, most_usd: its largest possible usage.
         file, batch: the endpoint's ids; None where they are not known to be there.
     """
 
@@ -35,24 +35,24 @@ class OpenBatch:
 
     @property
     def path(self) -> str:
-        """Where the store has it."""
+        """Path in the store."""
         return f"{BATCHES}/{self.id}.json"
 
 
 def open_batches(store: Store) -> list[OpenBatch]:
-    """Return the batches of an index that are out, oldest first."""
+    """Return the submitted batches of an index, oldest first."""
     found = [OpenBatch(**store.read_json(f"{BATCHES}/{name}")) for name in store.names(BATCHES)]
     return sorted(found, key=lambda out: (out.created_at, out.id))
 
 
 @dataclass(slots=True)
 class ClosedBatch:
-    """What became of the calls of some batches.
+    """Counts of the calls of batches that have ended.
 
     Attributes:
-        later: calls that were not done, for want of time or by a failure of the endpoint's.
+        later: calls that were not answered because of a time-out or a failure of the endpoint.
         refused: calls that the endpoint will not answer.
-        problems: why batches were given up.
+        problems: reasons of batches that failed.
     """
 
     replies: int = 0

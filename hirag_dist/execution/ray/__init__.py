@@ -1,4 +1,4 @@
-"""Tasks on a Ray cluster: one actor a worker, one actor that holds the treasury. The driver moves names, not rows."""
+"""Tasks on a Ray cluster: an actor for each worker, and one for the quota coordinator. The driver moves names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Ray to run on: reached, started, described."""
+"""Connection to a Ray cluster: reached, started, described."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _STARTS = 3  # Ray gives a node 30 s to start: a machine with much else to do ma
 
 
 def start(address: str | None, n_cpus: int | None) -> None:
-    """Connect this process to a cluster, or start one of its own where there is no address.
+    """Connect this process to a cluster, or start a new one without an address.
 
     Raises:
         BackendUnavailable: it is out of reach, or Ray does not start.
     """
     options: dict[str, Any] = {
-        "address": "local",  # one of our own: another's on this machine may run other code
+        "address": "local",  # not a cluster of another process, which may run other code
         "logging_level": logging.ERROR,
         "log_to_driver": False,
         "include_dashboard": False,
@@ -62,7 +62,7 @@ def kill_half_started(error: Exception) -> None:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raise OSError where nobody listens at HOST:PORT: Ray itself tries for minutes."""
+    """Raise OSError if no process listens at HOST:PORT: Ray itself tries for minutes."""
     host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
@@ -103,7 +103,7 @@ def check_gpus() -> None:
 
 
 def describe_cluster(address: str | None, gpu_workers: int = 0) -> str:
-    """Return what a cluster has, starting one for the question where there is no address.
+    """Return a line about a cluster's resources; without an address a cluster is started for it.
 
     Args:
         gpu_workers: that a build would ask it for.
@@ -115,23 +115,23 @@ def describe_cluster(address: str | None, gpu_workers: int = 0) -> str:
     if owns:
         start(address, None)
     try:
-        found = ray.cluster_resources()
+        resources = ray.cluster_resources()
         nodes = sum(bool(node["Alive"]) for node in ray.nodes())
-        said = (
-            f"{ray.__version__}, {count_noun(nodes, 'node')}, {found.get('CPU', 0):g} CPUs, "
-            f"{found.get('GPU', 0):g} GPUs"
+        description = (
+            f"{ray.__version__}, {count_noun(nodes, 'node')}, {resources.get('CPU', 0):g} CPUs, "
+            f"{resources.get('GPU', 0):g} GPUs"
         )
         if gpu_workers and address is None:
             check_gpus()
         if gpu_workers and count_gpus() < 1:
-            said += "; a build waits for a node with a GPU when it has to compute on one"
-        return said
+            description += "; a build waits for a node with a GPU when it has to compute on one"
+        return description
     finally:
         if owns:
             ray.shutdown()
 
 
 def last_line(error: BaseException) -> str:
-    """Return what an error of Ray's says in the end: a remote traceback comes first."""
+    """Return the last line of an error of Ray: a remote traceback comes first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

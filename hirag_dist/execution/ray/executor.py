@@ -28,7 +28,7 @@ _COMPUTING = 2  # tasks of a worker that compute: one runs, one is ready
 
 
 class RayExecutor:
-    """Implements `ports.Executor`. Starts a Ray of its own unless it is given an address or one is running here.
+    """Implements `protocols.Executor`. Starts a Ray of its own unless it is given an address or one is running here.
 
     The tasks of a worker or node that dies go to the other workers, and it takes part again once it is replaced: a
     task writes its marker last, and replies are in the ledger, so nothing is paid or counted twice.
@@ -39,7 +39,7 @@ class RayExecutor:
     def __init__(
         self,
         make_services: MakeServices,
-        make_treasury: Callable[[], QuotaCoordinator],
+        make_coordinator: Callable[[], QuotaCoordinator],
         *,
         workers: int | None = None,
         address: str | None = None,
@@ -74,13 +74,13 @@ class RayExecutor:
         self._in_flight = in_flight(count)
         name = f"{ACTOR_PREFIX}{uuid.uuid4().hex}"  # workers look the actor up by name, to restart without this process
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        self._treasury = (  # lives as we do, and is not started again: what was spent would be forgotten
+        self._coordinator = (  # never restarted: the usage so far would be lost
             actor(QuotaActor, max_restarts=0)
             .options(name=name, scheduling_strategy=here, num_cpus=0, max_concurrency=10_000)
-            .remote(make_treasury)
+            .remote(make_coordinator)
         )
-        forget, listen = self._treasury.forget.remote, self._treasury.warning.remote
-        self._crew = WorkerPool(make_services, name, count, forget, listen, gpu)
+        forget, listen = self._coordinator.forget.remote, self._coordinator.warning.remote
+        self._pool = WorkerPool(make_services, name, count, forget, listen, gpu)
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Run tasks on the least busy workers, yield results as they come.
@@ -89,43 +89,46 @@ class RayExecutor:
             HiragError: a task failed; the others in flight have finished and are stored.
             KeyboardInterrupt: requests that were sent have ended and are stored.
         """
-        waiting = iter(tasks)
-        first = next(waiting, None)
+        pending = iter(tasks)
+        first = next(pending, None)
         if first is None:
             return
         on_gpu = _needs_gpu(first)
-        ahead = [first, *islice(waiting, self._crew.size(on_gpu) - 1 if on_gpu else 0)]  # as many as may be wanted
-        with self._crew.using(len(ahead), on_gpu) as use:
-            yield from self._map(chain(ahead, waiting), use)
+        ahead = [
+            first,
+            *islice(pending, self._pool.size(on_gpu) - 1 if on_gpu else 0),
+        ]  # as many as workers can be used
+        with self._pool.using(len(ahead), on_gpu) as use:
+            yield from self._map(chain(ahead, pending), use)
 
-    def _map(self, waiting: Iterator[Task], use: PoolLease) -> Iterator[TaskResult]:
-        lost: list[Task] = []  # with the worker that had them
+    def _map(self, pending: Iterator[Task], use: PoolLease) -> Iterator[TaskResult]:
+        lost: list[Task] = []  # together with their worker
         losses: Counter[Hashable] = Counter()
         running: dict[Any, tuple[int, Task]] = {}
         load: Counter[int] = Counter()
         failure: HiragError | None = None
-        following: Task | None = None
+        next_task: Task | None = None
         try:
             while True:
                 while failure is None:
-                    following = following or (lost.pop() if lost else next(waiting, None))
-                    if following is None:
+                    next_task = next_task or (lost.pop() if lost else next(pending, None))
+                    if next_task is None:
                         break
-                    room = self._in_flight if waits_for_models(following.stage) else _COMPUTING
-                    chosen = self._crew.least_busy(load, room, _needs_gpu(following))
+                    room = self._in_flight if waits_for_models(next_task.stage) else _COMPUTING
+                    chosen = self._pool.least_busy(load, room, _needs_gpu(next_task))
                     if chosen is None:
                         break
-                    running[self._crew.workers[chosen].run.remote(following)] = chosen, following
+                    running[self._pool.workers[chosen].run.remote(next_task)] = chosen, next_task
                     load[chosen] += 1
-                    following = None
-                if following is None:
-                    use.n = len(running)  # nothing else waits: who is done is needed no more
-                if not running and (following is None or failure is not None):
+                    next_task = None
+                if next_task is None:
+                    use.n = len(running)  # nothing else is pending: idle workers are not needed any more
+                if not running and (next_task is None or failure is not None):
                     break
-                for ref in self._crew.first_of(running):
+                for ref in self._pool.first_of(running):
                     chosen, task = running.pop(ref)
                     load[chosen] -= 1
-                    outcome = self._crew.outcome(ref, chosen, task.number, losses)
+                    outcome = self._pool.outcome(ref, chosen, task.number, losses)
                     if outcome is LOST:
                         lost.append(task)
                     elif isinstance(outcome, HiragError):
@@ -133,7 +136,9 @@ class RayExecutor:
                     elif failure is None:
                         yield outcome
         finally:
-            if running:  # the driver itself has failed: what was sent ends and is stored before that rises
+            if (
+                running
+            ):  # the driver itself has failed: requests that were sent end and are stored before its error is raised
                 for ref in running:
                     ray.cancel(ref)
                 ray.wait(list(running), num_returns=len(running))
@@ -146,8 +151,8 @@ class RayExecutor:
     ) -> Iterator[RayResidentShards]:
         """Lend shards that stay in the workers, spread evenly over those that are there."""
         on_gpu = kernels != CPU
-        held = RayResidentShards(self._crew, load, shards, keep, on_gpu)
-        with self._crew.using(len(shards), on_gpu):
+        held = RayResidentShards(self._pool, load, shards, keep, on_gpu)
+        with self._pool.using(len(shards), on_gpu):
             try:
                 yield held
             finally:
@@ -155,20 +160,20 @@ class RayExecutor:
 
     def charge(self, tokens: int, usd: float) -> None:
         """Count what was spent outside of tasks."""
-        ray.get(self._treasury.charge.remote(tokens, usd))
+        ray.get(self._coordinator.charge.remote(tokens, usd))
 
     def release_idle(self) -> None:
         """End the workers that have a GPU each; the next work for them starts them again."""
-        self._crew.release_idle()
+        self._pool.release_idle()
 
     def close(self) -> None:
         """Stop the workers, and the Ray that this executor started."""
-        self._crew.close()
-        ray.kill(self._treasury)
+        self._pool.close()
+        ray.kill(self._coordinator)
         if self._owns_ray:
             ray.shutdown()
 
 
 def _needs_gpu(task: Task) -> bool:
-    """Whether a task computes on a GPU's kernels; one that only sends rows on to those that do need not."""
+    """Return whether a task computes on the kernels of a GPU; a task of a first pass does not."""
     return task.scatter is None and kernels_of(task.stage) != CPU

@@ -20,7 +20,7 @@ MakeServices = Callable[[QuotaClient, str], Services]
 
 @dataclass(frozen=True, slots=True)
 class ShardStep:
-    """A step on a shard (`ports.Held`), as a worker is asked for it.
+    """A step on a shard (`protocols.ResidentShards`), as a worker is asked for it.
 
     Attributes:
         hold: names the shards that are held together.
@@ -40,23 +40,23 @@ class ShardStep:
 class Worker:
     """One process: runs tasks, and holds shards."""
 
-    def __init__(self, make_services: MakeServices, treasury_name: str, number: int) -> None:
+    def __init__(self, make_services: MakeServices, coordinator_name: str, number: int) -> None:
         self._make_services = make_services
-        self._treasury_name = treasury_name
+        self._coordinator_name = coordinator_name
         self._number = number
         self._services: Services | None = None
         self._held: dict[tuple[str, int], Any] = {}
 
     async def ready(self) -> None:
-        """Answer: this worker is there."""
+        """Return when the worker has started."""
 
     async def run(self, task: Task) -> TaskResult | HiragError:
-        """Run a task; an error of ours is the answer."""
+        """Run a task; a HiragError is returned, not raised."""
         services: Services | None = None
         try:
             services = self._made_services()
             return await run_task(task, services)
-        except DeclaredDead:  # by mistake: it begins a new life with nothing lent
+        except DeclaredDead:  # by mistake: continue as a new holder without leases
             if self._services is services:
                 self._services = None
             return await self.run(task)
@@ -64,7 +64,7 @@ class Worker:
             return error
 
     async def step(self, work: ShardStep, argument: Any) -> tuple[HiragError | None, Any]:
-        """Do a step on a shard, which is loaded where it is not here; return (error of ours, result)."""
+        """Run a step on a shard, which is loaded if it is not resident; return (HiragError or None, result)."""
         try:
             one_thread()
             services = self._made_services()
@@ -77,22 +77,22 @@ class Worker:
             return error, None
 
     async def drop(self, hold: str, number: int | None = None) -> None:
-        """Let go of the shards of a hold, or of one of them."""
+        """Release the shards of a hold, or one of them."""
         for key in [key for key in self._held if key[0] == hold and number in (None, key[1])]:
             del self._held[key]
 
     async def close(self) -> None:
-        """Let what is on its way arrive, and let go of connections."""
+        """Wait for requests in flight and close connections."""
         if self._services is not None:
             await self._services.close()
 
     def _made_services(self) -> Services:
         if self._services is None:  # built here: clients and device handles do not pickle
-            lender = RemoteQuotaCoordinator(ray.get_actor(self._treasury_name))
+            lender = RemoteQuotaCoordinator(ray.get_actor(self._coordinator_name))
             self._services = self._make_services(lender, f"{self._number}/{uuid.uuid4().hex}")
         return self._services
 
 
 def actor(kind: type, max_restarts: int = -1) -> Any:
-    """Return a class as an actor, started again whenever it dies by default; Ray's types cannot say what it takes."""
+    """Return a class as an actor, restarted whenever it dies by default; Ray has no types for its arguments."""
     return ray.remote(max_restarts=max_restarts)(kind)

@@ -1,1 +1,1 @@
-"""The steps of an index build: each reads tables and writes tables, and calls models where it must."""
+"""Stages of an index build: each reads tables and writes tables; some call models."""

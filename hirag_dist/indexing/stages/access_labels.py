@@ -1,8 +1,8 @@
-"""What several label sets of documents speak of, kept apart, so that each caller is told what may be seen and no more.
+"""Provenance of entities and relations that documents of several label sets mention.
 
-Where every mention of an entity or relation is in documents of one label set, it is seen whole or not at all, and what
-merging made of it is enough. The others' mentions are kept, and what each label set says of an entity is a part of it,
-which gets a vector of its own.
+Where every mention of an entity or relation is in documents of one label set, it is visible as a whole or not at
+all, and the merged text is enough. Of the others the mentions are kept, and the mentions of an entity in each label set
+are merged to a part of it, which has a vector of its own.
 """
 
 from __future__ import annotations

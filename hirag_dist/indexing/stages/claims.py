@@ -12,7 +12,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.ids import content_id, entity_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.stage import ByKey, Services, Split, Tables, reject_row, together
+from hirag_dist.execution.stage import ByKey, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.schemas import ALIASES, CHUNKS, CLAIMS, MENTIONS, REJECTS
 from hirag_dist.types import Rejected
 
@@ -56,7 +56,7 @@ class ExtractClaims:
             own = aliases.get(row["name_key"]) or entity_id(0, row["name_key"])
             named.setdefault(row["chunk_id"], {}).setdefault(name_key(row["name"]), (row["name"], own))
         chunks = [chunk for chunk in tables["chunks"].to_pylist() if chunk["chunk_id"] in named]
-        found = await together(
+        found = await gather_calls(
             self._ask(chunk["text"], [name for name, _ in named[chunk["chunk_id"]].values()], services)
             for chunk in chunks
         )

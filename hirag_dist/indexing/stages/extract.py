@@ -12,7 +12,7 @@ from hirag_dist.core.prompts.reply_parsing import ExtractionReply, parse_extract
 from hirag_dist.core.prompts.templates import Prompts, extraction_request, gleaning_request
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.stage import ByRows, Services, Split, Tables, reject_row, together
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.schemas import CHUNKS, MENTIONS, REJECTS, RELATION_MENTIONS
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
@@ -45,7 +45,7 @@ class ExtractGraph:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the mentions in chunk order, and the chunks whose reply was refused to the last."""
         chunks = tables["chunks"].select(["chunk_id", "text"]).to_pylist()
-        results = await together(self._chunk(chunk["text"], services) for chunk in chunks)
+        results = await gather_calls(self._chunk(chunk["text"], services) for chunk in chunks)
         mentions: list[Any] = []
         relations: list[Any] = []
         rejects: list[Any] = []
@@ -62,7 +62,7 @@ class ExtractGraph:
         }
 
     async def _chunk(self, text: str, services: Services) -> tuple[ExtractionReply, list[Rejected]]:
-        """Return what was found, and the calls whose reply was refused to the last; one does not undo the other."""
+        """Return the parsed records, and the calls whose last reply was refused; both may be present."""
         if self.method == "joint":
             return await self._glean(self._request("extract-graph", text), text, services)
         entities, refused = await self._glean(self._request("extract-entities", text), text, services)

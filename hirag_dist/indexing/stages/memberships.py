@@ -1,4 +1,4 @@
-"""Who is in which cluster: memberships of cells → clusters with their ids, and the members each prompt will show."""
+"""Memberships of cells → clusters with their ids, and the prompt material of their members."""
 
 from __future__ import annotations
 

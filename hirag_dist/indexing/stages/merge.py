@@ -22,7 +22,7 @@ from hirag_dist.core.prompts.templates import Prompts, describe_request
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, reject_row, together
+from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.schemas import ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS
 from hirag_dist.types import Rejected
 
@@ -119,7 +119,7 @@ class DescribeEntities:
         """Return the entities with one description each; where the model fails, the joined ones up to the limit."""
         entities = tables["entities"]
         rows = entities.select(["entity_id", "name", "type", "description"]).to_pylist()
-        results = await together(self._describe(row, services) for row in rows)
+        results = await gather_calls(self._describe(row, services) for row in rows)
         rejects = []
         texts = []
         for row, result in zip(rows, results, strict=True):

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from hirag_dist.core.prompts.packing import approximate_tokens, packs, split_reply
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import pack_request
-from hirag_dist.execution.stage import Services, together
+from hirag_dist.execution.stage import Services, gather_calls
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class PackableUnit(Generic[T]):
 
 @dataclass(frozen=True)
 class PackingOptions:
-    """What may share a call: units of `max_tokens` together, about, and `max_units` of them at most."""
+    """Limits of a shared call: about `max_tokens` in total, and at most `max_units` units."""
 
     max_tokens: int
     max_units: int
@@ -34,7 +34,7 @@ class PackingOptions:
 async def ask_packed(
     units: Sequence[PackableUnit[T]], packing: PackingOptions, task: str, system: Message, services: Services
 ) -> list[T | Rejected]:
-    """Return what each unit's reply was read as, in order, or a `Rejected` after its last attempt.
+    """Return the parsed reply of each unit in order, or a `Rejected` after its last attempt.
 
     A pack is asked once. What cannot be read in its reply is asked again unit by unit, through each unit's own
     request: a reply that was refused or cut off for the sake of one unit costs the others one call each, while asking
@@ -46,14 +46,14 @@ async def ask_packed(
     groups = packs(
         [approximate_tokens(unit.request.messages[1].content) for unit in units], packing.max_tokens, packing.max_units
     )
-    found = await together(ask_pack([units[at] for at in group], task, system, services) for group in groups)
+    found = await gather_calls(ask_pack([units[at] for at in group], task, system, services) for group in groups)
     return [each for group in found for each in group]
 
 
 async def ask_pack(
     units: Sequence[PackableUnit[T]], task: str, system: Message, services: Services
 ) -> list[T | Rejected]:
-    """Return what each unit's reply was read as, asked in one call; what cannot be read there is asked alone."""
+    """Return the parsed replies of units that share one call; a unit whose part cannot be parsed is asked alone."""
     if len(units) == 1:
         return [await services.chat.ask(units[0].request, units[0].parse)]
 
@@ -66,7 +66,7 @@ async def ask_pack(
     read: Sequence[T | MalformedReply | Rejected]
     read = [together_read] * len(units) if isinstance(together_read, Rejected) else together_read
     failed = [at for at, each in enumerate(read) if isinstance(each, MalformedReply | Rejected)]
-    again = await together(services.chat.ask(units[at].request, units[at].parse) for at in failed)
+    again = await gather_calls(services.chat.ask(units[at].request, units[at].parse) for at in failed)
     alone = dict(zip(failed, again, strict=True))
     return [alone[at] if isinstance(each, MalformedReply | Rejected) else each for at, each in enumerate(read)]
 

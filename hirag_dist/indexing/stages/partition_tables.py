@@ -54,7 +54,7 @@ def node_table(cells: PartitionTree) -> pa.Table:
 
 
 def cells_of(table: pa.Table) -> PartitionTree:
-    """Return what `node_table` was made of; its likelihoods are not kept."""
+    """Return the input of `node_table`, without likelihoods, which are not stored."""
     rows = table.to_pylist()
     if not rows:
         return PartitionTree(None, 1)

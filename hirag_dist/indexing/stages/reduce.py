@@ -23,9 +23,9 @@ PROJECTION = pa.schema(  # a row a component
         pa.field("shift", pa.float32(), nullable=False),
     ]
 )
-LEAST_UMAP_ROWS = 16  # fewer are one neighbourhood
-_MOST_UMAP_ROWS = 200_000
-_MOST_ROWS = 16_384  # that are in memory at a time with all their dimensions: 100 MB at 1,536
+MIN_UMAP_ROWS = 16  # fewer are one neighbourhood
+_MAX_UMAP_ROWS = 200_000
+_MAX_ROWS = 16_384  # that are in memory at a time with all their dimensions: 100 MB at 1,536
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ReduceByNeighbours:
 
     name: ClassVar[str] = "reduce_by_neighbours"
     version: ClassVar[int] = 1
-    split: ClassVar[Split] = Whole(f"{_MOST_UMAP_ROWS:,} entities: a search for neighbours and a descent, one thread")
+    split: ClassVar[Split] = Whole(f"{_MAX_UMAP_ROWS:,} entities: a search for neighbours and a descent, one thread")
 
     class Inputs(TableSet):
         vectors: Annotated[Dataset, VECTORS]
@@ -131,16 +131,16 @@ def check_umap_rows(n_rows: int) -> None:
     Raises:
         ConfigError: it has too many rows.
     """
-    if n_rows > _MOST_UMAP_ROWS:
+    if n_rows > _MAX_UMAP_ROWS:
         raise ConfigError(
-            f"clustering.reduction: umap runs in one process and takes {_MOST_UMAP_ROWS:,} entities at most; "
+            f"clustering.reduction: umap runs in one process and takes {_MAX_UMAP_ROWS:,} entities at most; "
             f"this layer has {n_rows:,}: set clustering.reduction: pca"
         )
 
 
 def full_rows(shard_rows: int) -> int:
     """Return how many rows a shard of unreduced vectors has: fewer than one of scores, for they are larger."""
-    return min(shard_rows, _MOST_ROWS)
+    return min(shard_rows, _MAX_ROWS)
 
 
 def n_axes(dim: int, reduce_dims: int, n_rows: int) -> int:

@@ -26,7 +26,7 @@ from hirag_dist.core.reports.material import (
 from hirag_dist.core.reports.selection import OUTLINES
 from hirag_dist.errors import Deferred
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.stage import ByKey, Services, Split, Tables, reject_row, together
+from hirag_dist.execution.stage import ByKey, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack
 from hirag_dist.indexing.stages.report_text import CLAIM_LINES, ENTITY_LINES, RELATION_LINES
 from hirag_dist.schemas import REJECTS, REPORTS
@@ -102,11 +102,11 @@ class WriteReports:
             finally:
                 reports.close(pack)
 
-        await together(write(pack) for pack in self._packs(wanted))
+        await gather_calls(write(pack) for pack in self._packs(wanted))
         return reports.tables(rows, self.name)
 
     def _packs(self, wanted: Sequence[_Wanted]) -> Iterator[Sequence[_Wanted]]:
-        """Yield what shares a call, by what is known before any report is written: sizes without sub-reports."""
+        """Yield the reports that share a call, by their sizes without sub-reports, which are known from the start."""
         for _, group in groupby(wanted, key=lambda each: (each.row["tree"], each.row["level"])):
             here = list(group)
             requests = (self._unit(each.draft.material([])).request for each in here)
@@ -167,7 +167,7 @@ class _Lines:
 
 
 class _Reports:
-    """The reports of one task as they are written: who needs one waits for it."""
+    """The reports of one task as they are written; a report waits for the sub-reports that its prompt shows."""
 
     def __init__(self, rows: Iterable[dict[str, Any]], children: pa.Table) -> None:
         self._found: dict[str, dict[str, Any] | Rejected] = {row["community_id"]: row for row in children.to_pylist()}
@@ -178,7 +178,7 @@ class _Reports:
         self._closed[own].set()
 
     def close(self, pack: Iterable[_Wanted]) -> None:
-        """Let nobody wait for these any longer, whether they were written or not."""
+        """Release the tasks that wait for these reports, whether they were written or not."""
         for each in pack:
             self._closed[each.row["community_id"]].set()
 
@@ -186,7 +186,7 @@ class _Reports:
         """Return the reports that may stand in for members, when they are there; none where all members fit.
 
         Raises:
-            Deferred: one of them waits for a batch, or failed: its own failure is what is told.
+            Deferred: one of them waits for a batch, or failed: its own failure is the one to raise.
         """
         if wanted.draft.fits:
             return []
@@ -204,7 +204,7 @@ class _Reports:
         return found
 
     def tables(self, rows: Iterable[dict[str, Any]], stage: str) -> Tables:
-        """Return what was written, in the order of the rows."""
+        """Return the reports in the order of the rows."""
         reports, above, rejects = [], [], []
         for row in rows:
             own = row["community_id"]

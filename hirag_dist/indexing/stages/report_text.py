@@ -79,8 +79,8 @@ class RelationLines:
 class ClaimLines:
     """Claims → those about entities that reports show, once for each tree of reports.
 
-    A claim of a chunk that does not mention its subject is left out: a report is for whoever may see all that mentions
-    its members, and such a claim may be of a document that they may not see.
+    A claim of a chunk that does not mention its subject is left out: a report is visible to a caller who may read
+    all chunks that mention its members, and such a claim may come from a document that this caller may not read.
     """
 
     name: ClassVar[str] = "report_claims"

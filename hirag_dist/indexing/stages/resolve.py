@@ -40,7 +40,7 @@ PAIRS = pa.schema(_PAIR)
 QUESTIONS = pa.schema(
     [
         *_PAIR,
-        pa.field("left_text", pa.string(), nullable=False),  # what the model is told of each
+        pa.field("left_text", pa.string(), nullable=False),  # description of each in the prompt
         pa.field("right_text", pa.string(), nullable=False),
     ]
 )
@@ -320,7 +320,7 @@ class UntouchedVectors:
 
 @dataclass(frozen=True)
 class UntouchedLetters:
-    """Dead letters of descriptions → those of entities that stay as they are; the others are described anew."""
+    """Dead letters of descriptions → those of entities that stay as they are; the others are described again."""
 
     name: ClassVar[str] = "untouched_letters"
     version: ClassVar[int] = 1

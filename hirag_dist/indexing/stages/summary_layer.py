@@ -96,7 +96,7 @@ class MergeSummaryEntities:
     max_description_chars: int
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the entities of this partition of names, and how many of them cover nobody."""
+        """Return the entities of this partition of names, and the number of those that cover no member."""
         entities, n_uncovering = merge_summary_mentions(tables["mentions"], self.layer, self.max_description_chars)
         stats = pa.table([[n_uncovering]], schema=UNCOVERING)
         return {"entities": entities, "names": names_of(entities), "stats": stats}

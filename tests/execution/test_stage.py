@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hirag_dist.errors import Deferred, StageFailed
-from hirag_dist.execution.stage import together
+from hirag_dist.execution.stage import gather_calls
 
 
 class Calls:
@@ -45,8 +45,8 @@ class Calls:
 async def test_gives_results_in_order() -> None:
     calls = Calls()
     calls.go_on.set()
-    assert await together(calls.sent(name) for name in "abc") == ["a", "b", "c"]
-    assert await together(iter(())) == []
+    assert await gather_calls(calls.sent(name) for name in "abc") == ["a", "b", "c"]
+    assert await gather_calls(iter(())) == []
 
 
 async def settle() -> None:
@@ -56,7 +56,7 @@ async def settle() -> None:
 
 async def test_a_failure_waits_for_what_was_sent_and_drops_what_was_not() -> None:
     calls = Calls()
-    running = asyncio.ensure_future(together([calls.sent("a"), calls.failing(), calls.queued(), calls.sent("b")]))
+    running = asyncio.ensure_future(gather_calls([calls.sent("a"), calls.failing(), calls.queued(), calls.sent("b")]))
     await settle()
     assert not running.done()
     assert calls.ended == ["never sent"]
@@ -68,7 +68,7 @@ async def test_a_failure_waits_for_what_was_sent_and_drops_what_was_not() -> Non
 
 async def test_cancelled_it_waits_too() -> None:
     calls = Calls()
-    running = asyncio.ensure_future(together([calls.sent("a"), calls.sent("b"), calls.queued()]))
+    running = asyncio.ensure_future(gather_calls([calls.sent("a"), calls.sent("b"), calls.queued()]))
     await settle()
     running.cancel()
     await settle()
@@ -87,7 +87,7 @@ async def test_of_two_failures_the_first_rises_and_none_is_left_over() -> None:
         raise StageFailed(name)
 
     with pytest.raises(StageFailed, match="one"):
-        await together(fail(name) for name in failures())
+        await gather_calls(fail(name) for name in failures())
 
 
 async def test_a_call_that_waits_for_a_batch_lets_the_others_go_on() -> None:
@@ -95,7 +95,7 @@ async def test_a_call_that_waits_for_a_batch_lets_the_others_go_on() -> None:
         raise Deferred("later")
 
     calls = Calls()
-    running = asyncio.ensure_future(together([deferred(), calls.sent("a"), deferred(), calls.sent("b")]))
+    running = asyncio.ensure_future(gather_calls([deferred(), calls.sent("a"), deferred(), calls.sent("b")]))
     await settle()
     assert not running.done()
     calls.go_on.set()
@@ -110,5 +110,5 @@ async def test_a_failure_goes_before_a_call_that_waits_for_a_batch() -> None:
 
     calls = Calls()
     with pytest.raises(StageFailed):
-        await together([deferred(), calls.failing(), calls.queued()])
+        await gather_calls([deferred(), calls.failing(), calls.queued()])
     assert calls.ended == ["never sent"]

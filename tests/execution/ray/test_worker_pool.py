@@ -50,7 +50,7 @@ def actors(monkeypatch: pytest.MonkeyPatch) -> Actors:
     return Actors(monkeypatch)
 
 
-def crew_of(actors: Actors, gpus: int) -> WorkerPool:
+def pool_of(actors: Actors, gpus: int) -> WorkerPool:
     """One worker of the first kind, 0, and up to so many with a GPU, from 1 on."""
     return WorkerPool(
         lambda lender, holder: None,  # type: ignore[arg-type, return-value]
@@ -63,66 +63,66 @@ def crew_of(actors: Actors, gpus: int) -> WorkerPool:
     )
 
 
-def wait(crew: WorkerPool, actors: Actors, until: float, busy: Iterable[int]) -> None:
+def wait(pool: WorkerPool, actors: Actors, until: float, busy: Iterable[int]) -> None:
     """Have the workers of `busy` work up to a time."""
     calls = {("call", worker): (worker, "task") for worker in busy}
     while actors.now < until:
-        assert crew.first_of(calls) == []
+        assert pool.first_of(calls) == []
 
 
 def test_they_end_after_other_work_has_taken_a_while(actors: Actors) -> None:
-    crew = crew_of(actors, gpus=2)
-    with crew.using(5, on_gpu=True):
-        wait(crew, actors, 100.0, busy=[1, 2])
+    pool = pool_of(actors, gpus=2)
+    with pool.using(5, on_gpu=True):
+        wait(pool, actors, 100.0, busy=[1, 2])
     assert actors.alive == {0, 1, 2}
     worked_until = actors.now
-    with crew.using(5, on_gpu=False):
-        crew.first_of({("call", 0): (0, "task")})
+    with pool.using(5, on_gpu=False):
+        pool.first_of({("call", 0): (0, "task")})
         assert actors.now == worked_until + 30.0
-        crew.first_of({("call", 0): (0, "task")})
+        pool.first_of({("call", 0): (0, "task")})
     assert actors.alive == {0}
 
 
 def test_they_end_at_once_where_no_work_comes_for_a_while(actors: Actors) -> None:
-    crew = crew_of(actors, gpus=2)
-    with crew.using(2, on_gpu=True):
-        wait(crew, actors, 100.0, busy=[1, 2])
-        crew.release_idle()
+    pool = pool_of(actors, gpus=2)
+    with pool.using(2, on_gpu=True):
+        wait(pool, actors, 100.0, busy=[1, 2])
+        pool.release_idle()
         assert actors.alive == {0, 1, 2}  # in use
-    crew.release_idle()
+    pool.release_idle()
     assert actors.alive == {0}
-    with crew.using(1, on_gpu=True):
+    with pool.using(1, on_gpu=True):
         assert actors.alive == {0, 1}
 
 
 def test_those_that_the_next_work_does_not_need_end(actors: Actors) -> None:
-    crew = crew_of(actors, gpus=4)
-    with crew.using(4, on_gpu=True):
-        wait(crew, actors, 100.0, busy=[1, 2, 3, 4])
-    with crew.using(1, on_gpu=True):
-        wait(crew, actors, 10_000.0, busy=[3])
+    pool = pool_of(actors, gpus=4)
+    with pool.using(4, on_gpu=True):
+        wait(pool, actors, 100.0, busy=[1, 2, 3, 4])
+    with pool.using(1, on_gpu=True):
+        wait(pool, actors, 10_000.0, busy=[3])
         assert actors.alive == {0, 3}
-        assert crew.there(on_gpu=True) == [3]
+        assert pool.available(on_gpu=True) == [3]
     assert actors.alive == {0, 3}
 
 
 def test_those_that_are_done_do_not_stay_for_the_last_task(actors: Actors) -> None:
-    crew = crew_of(actors, gpus=4)
-    with crew.using(8, on_gpu=True) as use:
-        wait(crew, actors, 100.0, busy=[1, 2, 3, 4])
-        wait(crew, actors, 1000.0, busy=[1, 4])
+    pool = pool_of(actors, gpus=4)
+    with pool.using(8, on_gpu=True) as use:
+        wait(pool, actors, 100.0, busy=[1, 2, 3, 4])
+        wait(pool, actors, 1000.0, busy=[1, 4])
         assert actors.alive == {0, 1, 2, 3, 4}  # for what is still to come
         use.n = 2
-        wait(crew, actors, 10_000.0, busy=[1, 4])
+        wait(pool, actors, 10_000.0, busy=[1, 4])
         assert actors.alive == {0, 1, 4}
 
 
 def test_those_that_hold_shards_stay_while_others_work(actors: Actors) -> None:
-    crew = crew_of(actors, gpus=3)
+    pool = pool_of(actors, gpus=3)
     with ExitStack() as stack:
-        stack.enter_context(crew.using(2, on_gpu=True))
-        stack.enter_context(crew.using(1, on_gpu=True))
-        wait(crew, actors, 10_000.0, busy=[2])
+        stack.enter_context(pool.using(2, on_gpu=True))
+        stack.enter_context(pool.using(1, on_gpu=True))
+        wait(pool, actors, 10_000.0, busy=[2])
         assert actors.alive == {0, 1, 2}
 
 
