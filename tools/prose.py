@@ -1,7 +1,8 @@
 """Check the prose and the names of the project against the vocabulary in tools/prose-words.toml.
 
 Text of Markdown pages, docstrings, comments, error messages, log messages and help texts is searched for refused words;
-code spans, quoted text and doctests are not. Names of classes, constants and loggers are checked in Python files.
+code spans, quoted text and doctests are not. Names of classes, constants and loggers, and the length of files and
+functions, are checked in Python files.
 
 Usage:
     python tools/prose.py                      every file, one line a finding
@@ -39,6 +40,7 @@ LINE_COMMENT = {
 }
 MESSAGE_KEYWORDS = {"help", "short_help", "epilog", "description"}
 LOG_METHODS = {"debug", "info", "warning", "error", "exception", "critical"}
+MAX_FILE, MAX_FUNCTION = 400, 80  # lines
 DEFINITIONS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -125,6 +127,10 @@ def python_findings(path: str, source: str) -> Iterator[Finding]:
                 yield Finding(path, line, "opening", f'the docstring begins with "{opening.group(1)}"')
         for fault in name_faults(node):
             yield Finding(path, getattr(node, "lineno", 1), "name", fault)
+        if isinstance(node, DEFINITIONS[1:]) and (n_lines := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION:
+            yield Finding(path, node.lineno, "size", f"function {node.name} has {n_lines} lines, over {MAX_FUNCTION}")
+    if (n_lines := source.count("\n")) > MAX_FILE and not path.startswith("tests/"):
+        yield Finding(path, 1, "size", f"the file has {n_lines} lines, over {MAX_FILE}")
     for line, text in texts:
         for offset, message in refused_words(text):
             yield Finding(path, line + offset, "word", message)

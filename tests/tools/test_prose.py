@@ -21,6 +21,8 @@ from tools.prose import doubles, files, python_findings, refused_words, text_fin
         ("LEAST_ROWS: int = 3\n", "name", 1),
         ("log = logging.getLogger(__name__)\n", "name", 1),
         ("class QuotaDesk:\n    pass\n", "name", 1),
+        ("def f():\n" + 80 * "    pass\n", "size", 1),
+        (401 * "x = 1\n", "size", 1),
     ],
 )
 def test_a_planted_fault_is_found(source: str, rule: str, line: int) -> None:
