@@ -17,7 +17,10 @@ from hirag_dist.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PREFIX = "HIRAG__"
-_RENAMED = {  # former dotted path of a key → its path now
+_RENAMED = {  # former dotted path of a key → its path now; * stands for one name
+    "llm.endpoints.*.burst_s": "llm.endpoints.*.burst_window_s",
+    "llm.hedge_s": "llm.hedge_after_s",
+    "llm.patience_s": "llm.outage_timeout_s",
     "service.concurrency": "service.max_concurrent_retrievals",
     "service.label_rule": "service.access_rule",
     "service.max_answers": "service.max_concurrent_answers",
@@ -148,13 +151,22 @@ def _explain(error: ValidationError, origin: str) -> str:
     for fault in error.errors(include_url=False, include_input=False):
         where = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
-            renamed = _RENAMED.get(where)
+            renamed = _renamed(where)
             hint = _nearest(fault["loc"]) if renamed is None else f"; it is called {renamed} now"
             lines.append(f"unknown key {where}{hint}")
         else:
             message = fault["msg"].removeprefix("Value error, ")
             lines.append(f"{where}: {message}" if where else message)
     return f"{origin}: " + "; ".join(dict.fromkeys(lines))
+
+
+def _renamed(where: str) -> str | None:
+    """Return the present path of a key that had another name, or None."""
+    parts = where.split(".")
+    if parts[:2] == ["llm", "endpoints"] and len(parts) == 4:
+        new = _RENAMED.get(".".join((*parts[:2], "*", parts[3])))
+        return None if new is None else new.replace("*", parts[2])
+    return _RENAMED.get(where)
 
 
 def _nearest(location: tuple[int | str, ...]) -> str:

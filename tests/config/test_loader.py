@@ -274,3 +274,9 @@ def _section(dotted: str) -> type[BaseModel]:
     for part in dotted.split(".")[:-1]:
         section = section.model_fields[part].annotation
     return section
+
+
+def test_a_renamed_key_of_an_endpoint_is_named(load: Loader) -> None:
+    fault = load.fault("llm: {endpoints: {main: {kind: openai, burst_s: 3}}, patience_s: 1}")
+    assert "unknown key llm.endpoints.main.burst_s; it is called llm.endpoints.main.burst_window_s now" in fault
+    assert "unknown key llm.patience_s; it is called llm.outage_timeout_s now" in fault
