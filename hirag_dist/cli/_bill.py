@@ -1,4 +1,4 @@
-"""The bill, for people and for machines: what replies cost, and what they are to the size of the corpus."""
+"""The bill: cost of the replies, and their tokens in relation to the corpus."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from hirag_dist.core.text.normalize import count_noun
 
 
 def sent_line(sent: Mapping[str, Any]) -> str:
-    """Return what a run sent, as the rest of a sentence."""
+    """Return the calls, tokens and cost of a run, as the rest of a sentence."""
     said = f"sent {count_noun(sent['calls'], 'call')}, {count_noun(sent['tokens'], 'token')}: {dollars(sent['usd'])}"
     words = {"rate_limited": ("time 429", "times 429"), "failed": ("failed call", "failed calls")}
     again = [count_noun(sent[key], *what) for key, what in words.items() if sent[key]]
-    return f"{said} ({', '.join(again)}, all made again)" if again else said
+    return f"{said} ({', '.join(again)}, all retried)" if again else said
 
 
 def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int | None = None) -> Any:
-    """Return the bill as a table, one row a stage, role, model and endpoint.
+    """Return the bill as a table, one row per stage, role, model and endpoint.
 
     Args:
         usage: rows of USAGE.

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the configuration they make."""
+"""Options that several commands share, and the configuration from them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ from hirag_dist.config.loader import LoadedConfig, load_config
 from hirag_dist.errors import ConfigError
 
 ConfigOption = Annotated[
-    str | None, typer.Option("--config", "-c", metavar="FILE", help="Configuration; ./hirag.yaml where there is one.")
+    str | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Configuration file; default: ./hirag.yaml if it exists."),
 ]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change one key, as in --set retrieval.top_n=30.")
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Set one configuration key, such as retrieval.top_n=30."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else, on stdout.")]
-IndexOption = Annotated[str, typer.Option("--index", "-i", metavar="URI", help="Index folder, or s3://… .")]
-ExecutorOption = Annotated[str | None, typer.Option(help="ray or inline.")]
-WorkersOption = Annotated[int | None, typer.Option(help="Workers of Ray; one a core by default.")]
-MaxUsdOption = Annotated[float | None, typer.Option(min=0, help="Stop before this run spends more.")]
+IndexOption = Annotated[str, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")]
+ExecutorOption = Annotated[str | None, typer.Option(help="ray, or inline (in this process).")]
+WorkersOption = Annotated[int | None, typer.Option(help="Ray workers; default: one per core.")]
+MaxUsdOption = Annotated[float | None, typer.Option(min=0, help="Stop before this run spends more dollars.")]
 MaxTokensOption = Annotated[int | None, typer.Option(min=0, help="Stop before this run uses more tokens.")]
 BatchOption = Annotated[
-    bool, typer.Option("--batch", help="Ask models in batches: half the price, up to a day each. As llm.batch: true.")
+    bool, typer.Option("--batch", help="Use the batch API: half the price, up to a day per batch. As llm.batch: true.")
 ]
-WaitOption = Annotated[float, typer.Option(min=0, help="Seconds to wait for another build of this index to end.")]
+WaitOption = Annotated[float, typer.Option(min=0, help="Seconds to wait while another build holds the index.")]
 MakeCurrentOption = Annotated[
-    bool, typer.Option("--make-current", help="Serve the snapshot also where `current` was set back from it by hand.")
+    bool,
+    typer.Option("--make-current", help="Make the snapshot current even if `current` was set back from it by hand."),
 ]
 SnapshotOption = Annotated[
-    str | None, typer.Option("--snapshot", metavar="ID", help="Another snapshot than the current one.")
+    str | None, typer.Option("--snapshot", metavar="ID", help="Use this snapshot instead of the current one.")
 ]
 
 
 def running(executor: str | None, workers: int | None, batch: bool) -> dict[str, Any]:
-    """Return what --executor, --workers and --batch say, as `configuration` takes it."""
+    """Return the configuration keys of --executor, --workers and --batch."""
     return {"execution.executor": executor, "execution.workers": workers, "llm.batch": batch or None}
 
 

@@ -1,4 +1,4 @@
-"""What the command line prints: tables for people, one JSON object for machines, one line for an error."""
+"""Output of the command line: tables for people, one JSON object for machines, one line for an error."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from rich.table import Table
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-_NARROWEST = 14  # of a column of text that wraps
+_MIN_TEXT_WIDTH = 14  # of a column of text that wraps
 _state: dict[str, Any] = {"json": False, "stdout": None}
 
 
 def use_json(wanted: bool) -> None:
-    """Say whether stdout is for a machine."""
+    """Set whether stdout gets one JSON object instead of text."""
     _state["json"] = wanted
 
 
 def claim_stdout() -> None:
-    """Keep stdout for `emit`: whatever else this process or its children write there goes to stderr.
+    """Reserve stdout for `emit`: all other output of this process and its children goes to stderr.
 
-    Ray's libraries write to the file descriptor, past `sys.stdout`, when workers end.
+    Ray's libraries write to the file descriptor, not through `sys.stdout`, when workers end.
     """
     use_json(True)
     try:
         _state["stdout"] = os.dup(1)
         os.dup2(2, 1)
-    except OSError:  # stdout or stderr is closed: nothing to keep apart
+    except OSError:  # stdout or stderr is closed: there is nothing to separate
         _state["stdout"] = None
 
 
@@ -49,7 +49,7 @@ def emit(value: Any) -> None:
 
 
 def emit_error(message: str) -> None:
-    """Print one clear line on stderr, and an object on stdout where a machine listens."""
+    """Print one line on stderr, and a JSON object on stdout with --json."""
     if _state["json"]:
         emit({"error": message})
     print(f"hirag-dist: {message}", file=sys.stderr)
@@ -67,12 +67,12 @@ def table(
 
     Args:
         right: the columns of numbers.
-        spare: columns that are left out, in this order, where there is no room for all.
-        width: characters there are; None for the terminal's.
+        spare: columns that are left out, in this order, if not all fit.
+        width: in characters; None for the terminal's.
     """
     cells = [[_cell(value) for value in row] for row in rows]
     natural = [max(cell_len(text) for text in (name, *(row[at] for row in cells))) for at, name in enumerate(columns)]
-    least = [natural[at] if at in right else min(natural[at], _NARROWEST) for at in range(len(columns))]
+    least = [natural[at] if at in right else min(natural[at], _MIN_TEXT_WIDTH) for at in range(len(columns))]
     shown = list(range(len(columns)))
     for at in spare:
         if sum(least[one] + 2 for one in shown) - 2 <= (width or out.width):

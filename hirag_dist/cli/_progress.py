@@ -1,4 +1,4 @@
-"""Progress of a build: a line a stage on a terminal, plain lines elsewhere with --verbose."""
+"""Progress of a build: one line per stage on a terminal, log lines elsewhere with --verbose."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.execution.events import BatchesSubmitted, KernelsResolved, StageFinished, StageStarted, TaskFinished
 from hirag_dist.llm.usage import UsageMeter
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 class ProgressBars:
-    """One line a stage on a terminal: done/total, rate, tokens, cost, 429s, time left. Nothing elsewhere."""
+    """Progress bars on a terminal, one per stage: done/total, rate, tokens, cost, 429s, time left."""
 
     def __init__(self, wanted: bool, console: Console = err) -> None:
         self._progress = Progress(
@@ -56,18 +56,18 @@ class ProgressBars:
                 f"{count_noun(event.n_calls, 'call is', 'calls are')} out in "
                 f"{count_noun(event.n_batches, 'batch', 'batches')}"
             )
-            log.info("%s: %s", event.label, said)
+            logger.info("%s: %s", event.label, said)
             if event.label in self._lines:
                 self._progress.update(self._lines[event.label], spent=said)
             else:  # of an earlier run: the stage has not begun here
                 self._progress.console.print(f"{event.label}: {said} since an earlier run; waiting for them first")
         elif isinstance(event, KernelsResolved):
-            log.info("kernels: %s (of a worker with a GPU)", event.name)
+            logger.info("kernels: %s (of a worker with a GPU)", event.name)
         elif isinstance(event, StageFinished):
             if not event.reused:
                 line = self._lines[event.label]
                 self._progress.update(line, completed=max(event.n_rows, 1), total=max(event.n_rows, 1))
-            log.info(
+            logger.info(
                 "%s: %s",
                 event.label,
                 "kept" if event.reused else f"{count_noun(event.n_rows, 'row')}, {event.seconds:.2f} s",
@@ -75,16 +75,16 @@ class ProgressBars:
 
 
 class _Rate(ProgressColumn):
-    """Units a second."""
+    """Column with the rate in units per second."""
 
     def render(self, task: Task) -> Text:
-        """Return the rate, nothing where it is not known yet."""
+        """Return the rate, empty if it is not known yet."""
         speed = task.finished_speed or task.speed
         return Text(f"{short(speed)}/s" if speed else "", style="progress.data.speed")
 
 
 def spent_line(meter: UsageMeter) -> str:
-    """Return tokens, cost and 429s of a stage; nothing where no model was asked."""
+    """Return tokens, cost and 429s of a stage; empty if no model was called."""
     uses = meter.uses.values()
     tokens = sum(use.input_tokens + use.output_tokens for use in uses)
     limited = sum(use.rate_limited for use in uses)

@@ -1,4 +1,4 @@
-"""A retrieval and an answer, for people and for machines."""
+"""Rendering of retrievals and answers, as text and as JSON values."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "gath
 
 
 def retrieval_as_json(retrieval: Retrieval) -> dict[str, Any]:
-    """Return a retrieval as plain values."""
+    """Return a retrieval as JSON values."""
     return asdict(retrieval)
 
 
 def answer_as_json(answer: Answer) -> dict[str, Any]:
-    """Return an answer as plain values, with what it was retrieved from."""
+    """Return an answer with its retrieval as JSON values."""
     return asdict(answer)
 
 
@@ -81,7 +81,7 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
 
 
 def plan_line(mode: str, work: MapWork) -> str:
-    """Return what a map-reduce is about to cost."""
+    """Return a line with the calls that a map-reduce will make."""
     record = "chunk" if mode == "text-map-reduce" else "report"
     what = f"{count_noun(work.records, record)}, {count_noun(work.part_tokens, 'token')}"
     return (
@@ -90,7 +90,7 @@ def plan_line(mode: str, work: MapWork) -> str:
 
 
 def work_line(work: MapWork) -> str:
-    """Return what the calls of a map-reduce brought."""
+    """Return a line with the results of a map-reduce's calls."""
     kept = [count_noun(work.points, "point")]
     if work.left_out:
         kept.append(f"{work.left_out:,} for which there was no room")

@@ -16,7 +16,9 @@ from hirag_dist.llm.prompt_files import load_prompts
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="The effective configuration, checked or explained.", no_args_is_help=True)
+    group = typer.Typer(
+        help="Show or validate the effective configuration, or print its JSON Schema.", no_args_is_help=True
+    )
     group.command("show")(show)
     group.command("validate")(validate)
     group.command("schema")(schema)
@@ -24,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show(config: ConfigOption = None, settings: SetOption = None, json: JsonOption = False) -> None:
-    """Print the effective configuration, where each value comes from, and secrets masked."""
+    """Print the effective configuration with the origin of each value; secrets are masked."""
     use_json(json)
     loaded = configuration(config, settings)
     values = loaded.config.model_dump(mode="json")
@@ -36,7 +38,7 @@ def show(config: ConfigOption = None, settings: SetOption = None, json: JsonOpti
 
 
 def validate(config: ConfigOption = None, settings: SetOption = None, json: JsonOption = False) -> None:
-    """Check the configuration and the prompts it names."""
+    """Validate the configuration and the prompts that it names."""
     use_json(json)
     loaded = configuration(config, settings)
     load_prompts(loaded.config.prompts)

@@ -1,4 +1,4 @@
-"""`hirag-dist demo`: everything once, on the sample corpus, with no key, no server and no GPU."""
+"""`hirag-dist demo`: index, service and queries on the sample corpus, without a key, a server or a GPU."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    folder: Annotated[str, typer.Option("--index", "-i", metavar="DIR", help="Where the index goes.")] = "hirag-demo",
-    executor: Annotated[str, typer.Option(help="ray or inline.")] = "ray",
+    folder: Annotated[str, typer.Option("--index", "-i", metavar="DIR", help="Folder for the index.")] = "hirag-demo",
+    executor: Annotated[str, typer.Option(help="ray, or inline (in this process).")] = "ray",
 ) -> None:
-    """Index the sample corpus, serve it over gRPC, ask two questions, show the levels, the answers and the bill."""
+    """Index the sample corpus, serve it over gRPC, ask two questions; show levels, answers and cost."""
     samples = Path(str(resources.files("hirag_dist.samples")))
     questions = (samples / "questions.txt").read_text(encoding="utf-8").splitlines()[:2]
     _index(samples / "corpus", folder, executor)
@@ -55,7 +55,7 @@ def demo(
             assert isinstance(answer, Answer)
             show_retrieval(answer.retrieval)
             show_answer(answer)
-    out.rule("What now")
+    out.rule("Next steps")
     out.print(f"The whole index as a page: {folder}/index.html")
     out.print(f'Ask more: .venv/bin/hirag-dist query --index {folder} "…"    (or: serve --index {folder})')
     out.print("Your own documents: hirag-dist init, then plan, then index. See README.md.")

@@ -1,4 +1,4 @@
-"""`hirag-dist doctor`: what is installed and reachable, a line each, with a fix for each fault."""
+"""`hirag-dist doctor`: checks of what is installed and reachable, one line each, with a fix for each fault."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _UNTRIED = (
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One line: what was looked at, whether it is well, what was seen, and what to do."""
+    """One line of the report: subject, state, observation, and a fix."""
 
     subject: str
     state: str  # ok, note or fault
@@ -53,9 +53,7 @@ def register(app: typer.Typer) -> None:
 def doctor(
     config: ConfigOption = None,
     settings: SetOption = None,
-    index: Annotated[
-        str | None, typer.Option("--index", "-i", metavar="URI", help="An index folder to look at.")
-    ] = None,
+    index: Annotated[str | None, typer.Option("--index", "-i", metavar="URI", help="An index folder to check.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Check the installation, the configuration and, with one probe each, the endpoints it names."""
@@ -113,10 +111,10 @@ def _version(name: str) -> DoctorFinding:
 
 
 def _gpu() -> DoctorFinding:
-    """Say what a GPU could do here: notes only, since nothing needs one unless `kernels: gpu` says so."""
-    seen = "a driver is here" if shutil.which("nvidia-smi") else "none seen"
+    """Return a note on the GPU: it is needed only with `kernels: gpu`."""
+    seen = "a driver is installed" if shutil.which("nvidia-smi") else "none found"
     if find_spec("cupy") is None:
-        fix = "" if seen == "none seen" else "pip install 'hirag-dist[gpu-cu12]' (or gpu-cu13) to compute on it"
+        fix = "" if seen == "none found" else "pip install 'hirag-dist[gpu-cu12]' (or gpu-cu13) to compute on it"
         return DoctorFinding(
             "GPU", "note", f"{seen}, and CuPy is not installed: clustering and communities run on the CPU", fix
         )
@@ -133,9 +131,9 @@ def _gpu() -> DoctorFinding:
 
 
 def _mixtures_of_cuml() -> list[DoctorFinding]:
-    """A line only where cuML has what CuPy code stands in for: it is never used unseen.
+    """Return a line if cuML has a mixture module, which is not used in place of the CuPy code.
 
-    Looked for by name: importing cuML takes seconds, and some of its versions want a driver.
+    The module is searched by name: importing cuML takes seconds, and some versions need a driver.
     """
     cuml = find_spec("cuml")
     places = cuml.submodule_search_locations if cuml is not None else None
@@ -208,7 +206,7 @@ def _disk(folder: str) -> DoctorFinding:
     try:
         free = shutil.disk_usage(folder).free / 1e9
     except OSError:
-        return DoctorFinding("disk", "note", f"{folder} is not there yet")
+        return DoctorFinding("disk", "note", f"{folder} does not exist yet")
     if free < 1:
         return DoctorFinding("disk", "fault", f"{free:.1f} GB free at {folder}", "free space before you build")
     return DoctorFinding("disk", "ok", f"{free:,.0f} GB free at {folder}")
@@ -217,6 +215,6 @@ def _disk(folder: str) -> DoctorFinding:
 def _writable(index: str) -> str:
     store = Store(index)
     if not store.exists(""):
-        return "is not there yet; `hirag-dist index` makes it"
+        return "does not exist yet; `hirag-dist index` creates it"
     store.check_writable()
     return "can be written to"

@@ -1,4 +1,4 @@
-"""`hirag-dist export`: an index in the forms that other tools read."""
+"""`hirag-dist export`: an index in the formats of other tools."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def register(app: typer.Typer) -> None:
 def export(
     index: IndexOption,
     to: Annotated[str, typer.Option("--to", metavar="PATH", help="A .graphml file, or a folder for Parquet tables.")],
-    form: Annotated[Form, typer.Option("--format", help="auto goes by the ending of PATH.")] = "auto",
+    form: Annotated[Form, typer.Option("--format", help="auto: by the extension of PATH.")] = "auto",
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write GraphML, or Parquet tables under GraphRAG's names and columns."""
+    """Write GraphML, or Parquet tables with GraphRAG's names and columns."""
     use_json(json)
     opened = open_snapshot(Store(index), snapshot)
     graphml = form == "graphml" or (form == "auto" and to.endswith(".graphml"))
     if form == "auto" and not graphml and Path(to).suffix:
-        raise ConfigError(f"{to}: end it in .graphml, name a folder, or say --format")
+        raise ConfigError(f"{to}: use the extension .graphml, a folder, or --format")
     try:
         written = _graphml(opened, to) if graphml else _parquet(opened, to)
     except OSError as error:

@@ -35,7 +35,9 @@ def register(app: typer.Typer) -> None:
 
 
 def import_graph(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Of GraphRAG, LightRAG, nano-graphrag or HiRAG.")],
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="Working folder of GraphRAG, LightRAG, nano-graphrag or HiRAG.")
+    ],
     index: IndexOption,
     config: ConfigOption = None,
     settings: SetOption = None,
@@ -46,12 +48,12 @@ def import_graph(
     batch: BatchOption = False,
     communities: Annotated[
         Communities,
-        typer.Option(help="new: found over all layers, reports written; keep: the folder's, and its reports."),
+        typer.Option(help="new: detect communities over all layers and write reports; keep: import both."),
     ] = "new",
     make_current: MakeCurrentOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Take over a graph that another tool extracted, build the hierarchy on it, and publish a snapshot."""
+    """Import a graph that another tool extracted, build its hierarchy and publish a snapshot."""
     use_json(json)
     loaded = configuration(config, settings, running(executor, workers, batch)).config
     graph = read_import(folder, loaded, communities == "keep")

@@ -1,4 +1,4 @@
-"""`hirag-dist init`: a commented configuration to begin with."""
+"""`hirag-dist init`: a commented configuration file to start from."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where hirag.yaml goes.")] = ".",
-    force: Annotated[bool, typer.Option("--force", help="Replace a hirag.yaml that is there.")] = False,
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder for hirag.yaml.")] = ".",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing hirag.yaml.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Write a commented hirag.yaml."""
     use_json(json)
     target = Path(folder) / "hirag.yaml"
     if target.exists() and not force:
-        raise ConfigError(f"{target} is there already; --force replaces it")
+        raise ConfigError(f"{target} exists; --force overwrites it")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(template(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`hirag-dist plan`: what an index would cost."""
+"""`hirag-dist plan`: estimate of the cost of an index."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ def plan(
     inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")],
     config: ConfigOption = None,
     settings: SetOption = None,
-    text_field: Annotated[str | None, typer.Option(help="Field of JSON, CSV and Parquet records that is read.")] = None,
+    text_field: Annotated[
+        str | None, typer.Option(help="Field with the text in JSON, CSV and Parquet records.")
+    ] = None,
     batch: BatchOption = False,
-    latency_s: Annotated[float | None, typer.Option(min=0, help="Seconds that a chat call takes.")] = None,
+    latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Estimate calls, tokens, cost and time of an index. Makes no call."""

@@ -1,4 +1,4 @@
-"""`hirag-dist prune`: old snapshots removed, with their collections in Milvus."""
+"""`hirag-dist prune`: removal of old snapshots and their collections in Milvus."""
 
 from __future__ import annotations
 
@@ -35,30 +35,33 @@ def prune_command(
     config: ConfigOption = None,
     settings: SetOption = None,
     keep: Annotated[
-        int, typer.Option(min=0, help="Snapshots to keep besides the current one, those last current, of any age.")
+        int,
+        typer.Option(
+            min=0, help="Snapshots to keep in addition to the current one: the most recently current, of any age."
+        ),
     ] = 1,
     older_than: Annotated[
         str,
         typer.Option(
             metavar="DURATION",
-            help="Remove only what has not been current for so long: 90m, 12h, 1d, 2w. It is what "
-            "keeps a service from losing the snapshot that it has open.",
+            help="Remove only snapshots that have not been current for this long: 90m, 12h, 1d, 2w. A running "
+            "service may have a more recent one open.",
         ),
     ] = "1d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     wait: WaitOption = 0.0,
     json: JsonOption = False,
 ) -> None:
     """Remove old snapshots of an index, what was derived from them, and their collections in Milvus.
 
-    The current snapshot and that of the last build stay always; paid replies and finished work are not touched. Give
-    the --config of the services: it says at which Milvus server there are collections.
+    The current snapshot and that of the last build always stay; paid replies and finished work are not touched. Use the
+    --config of the services: it names the Milvus server with their collections.
     """
     use_json(json)
     rule = RetentionPolicy(keep, seconds(older_than))
     vectors = configuration(config, settings).config.vectors
     store = Store(index)
-    served(store)  # before the lock, which would make a folder of a mistyped name
+    served(store)  # before the lock, which would create a folder for a mistyped name
     with BuildLock(store, wait) as lock, ExitStack() as stack:
         plan = plan_gc(store, rule, time.time())
         places = []
@@ -78,7 +81,7 @@ def seconds(duration: str) -> float:
     """Return a duration in seconds.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the text is no duration.
 
     >>> seconds("90m"), seconds("1.5d")
     (5400.0, 129600.0)
@@ -90,7 +93,7 @@ def seconds(duration: str) -> float:
 
 
 def _places(store: Store, vectors: VectorsConfig) -> Iterator[tuple[MilvusCollections, bool]]:
-    """Yield where there may be collections, and whether other indexes have theirs there too."""
+    """Yield the Milvus servers that may have collections, and whether other indexes share them."""
     if vectors.uri:
         yield server_collections(vectors), True
     try:
@@ -125,7 +128,7 @@ def _show(plan: GcPlan, dropped: list[str], dry_run: bool) -> None:
     if rows:
         title = "Would be removed" if dry_run else "Removed"
         out.print(table(title, ["snapshot", "current until", "MB"], rows, right=(2,)))
-    verb = "would go" if dry_run else "removed"
+    verb = "would be removed" if dry_run else "removed"
     out.print(
         f"{count_noun(len(rows), 'snapshot')} and {count_noun(len(dropped), 'collection')} {verb}, "
         f"{sum(one.size_bytes for one in plan.snapshots) / 1e6:,.1f} MB; "

@@ -38,34 +38,45 @@ def register(app: typer.Typer) -> None:
 
 
 def query(
-    question: Annotated[str, typer.Argument(help="What to ask.")],
-    index: Annotated[str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder, or s3://… .")] = None,
+    question: Annotated[str, typer.Argument(help="The question.")],
+    index: Annotated[
+        str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")
+    ] = None,
     server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")] = None,
     config: ConfigOption = None,
     settings: SetOption = None,
     mode: Annotated[str | None, typer.Option(help=_MODES)] = None,
     community_level: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="Reports of which level: 0 (the coarsest), 1, …, leaf or all.")
+        str | None, typer.Option(metavar="LEVEL", help="Level of the reports: 0 (the coarsest), 1, …, leaf or all.")
     ] = None,
-    context_only: Annotated[bool, typer.Option("--context-only", help="Retrieve, and do not answer.")] = False,
-    top_n: Annotated[int | None, typer.Option(help="Local entities (Eq. 12).")] = None,
-    top_m: Annotated[int | None, typer.Option(help="Key entities of each community (Eq. 14).")] = None,
+    context_only: Annotated[bool, typer.Option("--context-only", help="Retrieve without an answer.")] = False,
+    top_n: Annotated[int | None, typer.Option(help="Number of local entities (Eq. 12).")] = None,
+    top_m: Annotated[int | None, typer.Option(help="Number of key entities of each community (Eq. 14).")] = None,
     labels: Annotated[
-        list[str] | None, typer.Option("--label", help="Search only documents that carry this label; several: all.")
+        list[str] | None,
+        typer.Option(
+            "--label", help="Search only documents with this label; repeat it for documents with all of several."
+        ),
     ] = None,
     as_labels: Annotated[
         list[str] | None,
-        typer.Option("--as-label", help="See what a caller sees who holds this label, or several; '' for none."),
+        typer.Option("--as-label", help="Search as a caller who holds this label (repeatable); '' for no label."),
     ] = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Print the answer as it comes.")] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
     deadline: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Time allowed; what was found until then is shown.")
+        float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
     ] = None,
-    token_file: Annotated[str | None, typer.Option(metavar="FILE", help="The service's bearer token.")] = None,
-    ca: Annotated[str | None, typer.Option(metavar="PEM", help="Authority that signed the service.")] = None,
-    cert: Annotated[str | None, typer.Option(metavar="PEM", help="Own certificate, where the service asks.")] = None,
+    token_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="File with the bearer token for the service.")
+    ] = None,
+    ca: Annotated[
+        str | None, typer.Option(metavar="PEM", help="Certificate of the authority that signed the service's.")
+    ] = None,
+    cert: Annotated[
+        str | None, typer.Option(metavar="PEM", help="Client certificate, if the service requires one.")
+    ] = None,
     key: Annotated[str | None, typer.Option(metavar="PEM", help="Key of --cert.")] = None,
     server_name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if not its host.")
@@ -76,12 +87,12 @@ def query(
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Ask a question of an index, or of a running service."""
+    """Ask a question of an index or of a running service."""
     use_json(json)
     if (index is None) == (server is None):
         raise ConfigError("give either --index URI or --server HOST:PORT")
     if as_labels is not None and server is not None:
-        raise ConfigError("--as-label is for --index: a service knows itself what its callers may see")
+        raise ConfigError("--as-label is for --index: a service decides itself what its callers may see")
     if deadline is not None and not 0 < deadline < float("inf"):
         raise ConfigError(f"--deadline must be a number of seconds above 0, got {deadline:g}")
     connection = {
@@ -103,7 +114,7 @@ def query(
         reach=reach,
     )
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
-    sent: dict[str, Any] | None = None  # of a service's calls the answer tells alone
+    sent: dict[str, Any] | None = None  # not known for the calls of a service
     say = _print_piece if stream and not json else _swallow
     if server is not None:
         _refuse({"--config": config, "--set": settings, "--snapshot": snapshot} | limits, "--server", _NOT_THERE)
@@ -139,7 +150,7 @@ _NOT_THERE = "the service has a configuration and a snapshot of its own"
 
 
 def _refuse(given: Mapping[str, Any], with_option: str, why: str) -> None:
-    """Refuse options that would have no effect: who gives them believes that they have.
+    """Refuse options that would have no effect.
 
     Raises:
         ConfigError: one of them has a value.
@@ -163,7 +174,7 @@ def _ask(
 
 
 def _tell(part: Retrieval | str | Answer, say: Callable[[str], None]) -> None:
-    """Say a piece of an answer, and what is going to be read where that takes many calls."""
+    """Print a piece of an answer; before a map-reduce, its number of calls."""
     if isinstance(part, str):
         say(part)
     elif isinstance(part, Retrieval) and part.map_work is not None and not part.map_work.calls:

@@ -1,4 +1,4 @@
-"""`hirag-dist simulate-llm`: an OpenAI-compatible endpoint answered by the built-in model."""
+"""`hirag-dist simulate-llm`: an OpenAI-compatible endpoint with the built-in model behind it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def _rate(help: str) -> Any:
 
 
 def simulate(
-    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 takes any.")] = (
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")] = (
         "127.0.0.1:8000"
     ),
-    seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random choices.")] = 0,
     dim: Annotated[int, typer.Option(help="Size of the embedding vectors.")] = 384,
     prompt_cache: Annotated[
         bool, typer.Option("--prompt-cache/--no-prompt-cache", help="Report prompt prefixes seen before as cached.")
     ] = True,
-    log: Annotated[str | None, typer.Option(metavar="FILE", help="Add a JSON line a call to this file.")] = None,
-    rpm: Annotated[float | None, typer.Option(help="Requests a minute before 429.", rich_help_panel=_LIMITS)] = None,
-    tpm: Annotated[float | None, typer.Option(help="Tokens a minute before 429.", rich_help_panel=_LIMITS)] = None,
+    log: Annotated[str | None, typer.Option(metavar="FILE", help="Append one JSON line per call to this file.")] = None,
+    rpm: Annotated[float | None, typer.Option(help="Requests per minute before 429.", rich_help_panel=_LIMITS)] = None,
+    tpm: Annotated[float | None, typer.Option(help="Tokens per minute before 429.", rich_help_panel=_LIMITS)] = None,
     burst_s: Annotated[
-        float, typer.Option(help="Seconds of a limit granted at once after a rest.", rich_help_panel=_LIMITS)
+        float, typer.Option(help="Size of a burst, in seconds of the limit.", rich_help_panel=_LIMITS)
     ] = 60.0,
     max_concurrent: Annotated[
         int | None, typer.Option(help="Calls at a time before 429.", rich_help_panel=_LIMITS)
@@ -44,29 +44,29 @@ def simulate(
         bool,
         typer.Option(
             "--limit-headers/--no-limit-headers",
-            help="Tell the limits: x-ratelimit-*, Retry-After.",
+            help="Send the limits in headers: x-ratelimit-*, Retry-After.",
             rich_help_panel=_LIMITS,
         ),
     ] = True,
-    latency_ms: Annotated[float, typer.Option(help="Mean time of a reply.", rich_help_panel=_LATENCY)] = 0.0,
+    latency_ms: Annotated[float, typer.Option(help="Mean latency of a reply.", rich_help_panel=_LATENCY)] = 0.0,
     jitter: Annotated[
         float, typer.Option(help="Share of the latency that varies, 0 to 1.", rich_help_panel=_LATENCY)
     ] = 0.0,
-    fail_rate: Annotated[float, _rate("Calls that get 500, 502, 503 or 529.")] = 0.0,
-    malformed_rate: Annotated[float, _rate("Chat replies not in the form asked for.")] = 0.0,
-    truncate_rate: Annotated[float, _rate("Chat replies cut off, finish_reason length.")] = 0.0,
-    hang_rate: Annotated[float, _rate("Calls that are never answered.")] = 0.0,
-    drop_rate: Annotated[float, _rate("Connections closed before or inside the reply.")] = 0.0,
-    storm_rate: Annotated[float, _rate("Chance of a call to begin a storm of 429.")] = 0.0,
+    fail_rate: Annotated[float, _rate("Share of calls answered with 500, 502, 503 or 529.")] = 0.0,
+    malformed_rate: Annotated[float, _rate("Share of chat replies in the wrong format.")] = 0.0,
+    truncate_rate: Annotated[float, _rate("Share of chat replies cut off, finish_reason length.")] = 0.0,
+    hang_rate: Annotated[float, _rate("Share of calls that are never answered.")] = 0.0,
+    drop_rate: Annotated[float, _rate("Share of connections closed before or during the reply.")] = 0.0,
+    storm_rate: Annotated[float, _rate("Probability that a call starts a storm of 429.")] = 0.0,
     max_faults_per_request: Annotated[
-        int | None, typer.Option(help="Faults that one request gets at most.", rich_help_panel=_FAULTS)
+        int | None, typer.Option(help="Maximum faults per request.", rich_help_panel=_FAULTS)
     ] = None,
-    batch_latency_ms: Annotated[float, typer.Option(help="Time that a batch takes.", rich_help_panel=_BATCHES)] = 0.0,
+    batch_latency_ms: Annotated[float, typer.Option(help="Duration of a batch.", rich_help_panel=_BATCHES)] = 0.0,
     batch_expire_rate: Annotated[
-        float, typer.Option(metavar="SHARE", help="Lines of a batch that expire.", rich_help_panel=_BATCHES)
+        float, typer.Option(metavar="SHARE", help="Share of a batch's lines that expire.", rich_help_panel=_BATCHES)
     ] = 0.0,
 ) -> None:
-    """Stand in for a language model: for tests, rehearsals and throughput benchmarks. GET /stats counts calls."""
+    """Simulate a language model, for tests, rehearsals and throughput benchmarks. GET /stats counts calls."""
     options = SimulatorOptions(**locals())  # the parameters have the names of its fields
     emit(asyncio.run(run_simulator(options, _announce)))
 

@@ -1,4 +1,4 @@
-"""`hirag-dist status`: stages, counts, dead letters, snapshots, bill."""
+"""`hirag-dist status`: stages, counts, dead letters, snapshots, cost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hirag_dist.storage.store import Store
 _SHOWN = 50  # dead letters in the table
 _STATES = {
     "stopped": "stopped by its budget",
-    "killed": "ended without a word (killed, or its machine died); run it again to go on",
+    "killed": "ended without a report (killed, or the machine failed); run it again to continue",
 }
 
 
@@ -44,11 +44,13 @@ def register(app: typer.Typer) -> None:
 
 def status(
     index: IndexOption,
-    letters: Annotated[bool, typer.Option("--letters", help="Show each dead letter's prompt and last reply.")] = False,
+    letters: Annotated[
+        bool, typer.Option("--letters", help="Show the prompt and the last reply of each dead letter.")
+    ] = False,
     all: Annotated[bool, typer.Option("--all", help="Show earlier builds too.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what an index folder holds, how its last build went or goes, its dead letters and what it cost."""
+    """Show the contents of an index, its last build, its dead letters and its cost."""
     use_json(json)
     store = Store(index)
     build = last_build(store)
@@ -154,7 +156,9 @@ def _show_batches(batches: list[dict[str, Any]]) -> None:
         for one in batches
     ]
     columns = ["batch", "endpoint", "stage", "calls", "since"]
-    out.print(table("Batches that are out; a run brings them home first", columns, rows, right=(3,), spare=(2,)))
+    out.print(
+        table("Pending batches; the next run collects their replies first", columns, rows, right=(3,), spare=(2,))
+    )
 
 
 def _build_line(build: dict[str, Any]) -> str:

@@ -23,23 +23,23 @@ def register(app: typer.Typer) -> None:
 
 
 def token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The caller who gets it.")],
-    days: Annotated[int | None, typer.Option(min=1, help="Days that it is good for; without, for ever.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the caller.")],
+    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; default: never.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a bearer token. It is shown once; the callers file holds its hash."""
+    """Make a bearer token for a caller. It is shown once; the callers file has its hash."""
     use_json(json)
     if not is_name(name):
-        raise ConfigError(f"{name!r} is no name for a caller; a name has up to 64 letters, digits and . _ @ -")
+        raise ConfigError(f"{name!r} is not a valid caller name; a name has up to 64 letters, digits and . _ @ -")
     fresh = f"hirag_{secrets.token_urlsafe(_BYTES)}"
     digest = hashlib.sha256(fresh.encode()).hexdigest()
     until = None if days is None else (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
     if json:
         emit({"name": name, "token": fresh, "sha256": digest, "expires": until})
         return
-    print(f"The token, which is shown this once:\n\n  {fresh}\n")
-    print("For the callers file (service.callers_file); beside other tokens where the caller is there already:\n")
+    print(f"The token, shown only now:\n\n  {fresh}\n")
+    print("For the callers file (service.callers_file); add the token to the list if the caller exists already:\n")
     print(f'callers:\n  {name}:\n    tokens:\n      - sha256: "{digest}"')
     if until is not None:
         print(f"        expires: {until}")
-    print("    labels: []  # of documents that it may see beside those without labels; all: everything")
+    print("    labels: []  # of documents that it may see in addition to those without labels; all: everything")

@@ -34,7 +34,7 @@ def test_what_is_out_is_brought_home_by_the_next_run(
         assert status["build"]["state"] == "killed"
         (out,) = status["batches"]
         assert (out["endpoint"], out["stage"]) == ("chat", "extract")
-        assert "Batches that are out" in cli("status", "-i", index).stdout
+        assert "Pending batches" in cli("status", "-i", index).stdout
 
         process = cli.start(*plain, "--batch")
         until(lambda: batches() == 2 and recorded(index) == 1, "second batch")

@@ -182,7 +182,7 @@ class TestLooking:
     def test_init_gives_a_configuration_that_works(self, cli: Any, tmp_path: Path) -> None:
         assert cli.json("init", tmp_path / "new") == {"written": str(tmp_path / "new" / "hirag.yaml")}
         assert cli.json("config", "validate", "-c", tmp_path / "new" / "hirag.yaml") == {"valid": True}
-        assert "is there already" in cli("init", tmp_path / "new", code=2).stderr
+        assert "exists; --force overwrites it" in cli("init", tmp_path / "new", code=2).stderr
 
     def test_doctor(self, cli: Any, built: Any) -> None:
         findings = cli.json("doctor", "-i", built.folder, "--set", "execution.executor=inline")["findings"]
