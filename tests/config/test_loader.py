@@ -261,7 +261,7 @@ def test_tiers_that_propose_nothing_are_refused(load: Loader, tiers: str) -> Non
     assert load("resolution: {tiers: [vector]}").config.resolution.tiers == ("vector",)
 
 
-@pytest.mark.parametrize(("old", "new"), sorted(_RENAMED.items()))
+@pytest.mark.parametrize(("old", "new"), sorted((old, new) for old, new in _RENAMED.items() if "*" not in old))
 def test_a_renamed_key_is_named(load: Loader, old: str, new: str) -> None:
     section, key = old.split(".")
     assert f"unknown key {old}; it is called {new} now" in load.fault(f"{section}: {{{key}: 1}}")
