@@ -193,9 +193,7 @@ async def make_questions(session: Session, description: str, wanted: GenerationO
     return GeneratedQuestions(made, wanted.total, making.repeated, making.short)
 
 
-def describe_corpus(
-    snapshot: Snapshot, count_tokens: Callable[[str], int], most_tokens: int = DESCRIPTION_TOKENS
-) -> str:
+def describe_corpus(snapshot: Snapshot, count_tokens: Callable[[str], int]) -> str:
     """Describe a corpus by the broadest reports of its index, highest rated first, as many as fit.
 
     Raises:
@@ -204,7 +202,7 @@ def describe_corpus(
     reports = snapshot.table("reports", ["level", "rating", "title", "summary", "community_id"]).to_pylist()
     reports.sort(key=lambda row: (row["level"], -row["rating"], row["community_id"]))
     lines: list[str] = []
-    left = most_tokens
+    left = DESCRIPTION_TOKENS
     for row in reports:
         line = f"- {one_line(row['title'])}: {one_line(row['summary'])}"
         cost = count_tokens(line) + 1

@@ -20,7 +20,6 @@ from hirag_dist.types import ChatReply, Message
 
 Reply = Callable[[Sequence[Message], str | None, int], str]
 Structured = Callable[[Sequence[Message], Mapping[str, Any]], str]
-Encode = Callable[[str], Sequence[int]]
 
 _MESSAGE_TOKENS, _REPLY_TOKENS = 4, 3  # what OpenAI's chat template adds to a message, and to a call
 _ROLE_TOKENS = {
@@ -70,7 +69,6 @@ class Answers:
     Args:
         reply: messages, form and seed → the reply's text.
         embedder: of embedding requests.
-        encode: text → tokens.
         seed: of the model.
         prompt_cache: whether prefixes count as cached when they come again.
         structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
@@ -80,7 +78,6 @@ class Answers:
         self,
         reply: Reply,
         embedder: Embedder,
-        encode: Encode | None = None,
         seed: int = 0,
         prompt_cache: bool = True,
         structured: Structured | None = None,
@@ -88,7 +85,7 @@ class Answers:
         self._reply = reply
         self._structured = structured or _smallest
         self._embedder = embedder
-        encoder = encode or encoding("o200k_base").encode_ordinary
+        encoder = encoding("o200k_base").encode_ordinary
         self._tokens = lru_cache(_KNOWN_TEXTS)(lambda text: array("I", encoder(text)).tobytes())
         self._count = lru_cache(4 * _KNOWN_TEXTS)(lambda text: len(encoder(text)))
         self._seed = seed

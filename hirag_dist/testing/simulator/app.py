@@ -14,7 +14,7 @@ from aiohttp import web
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.protocols import Embedder
-from hirag_dist.testing.simulator.answering import Answers, Encode, Reply, Structured
+from hirag_dist.testing.simulator.answering import Answers, Reply, Structured
 from hirag_dist.testing.simulator.batches import BatchesApi
 from hirag_dist.testing.simulator.call_log import CallLog, LoggedCall
 from hirag_dist.testing.simulator.files import FilesApi, FileStore
@@ -40,8 +40,6 @@ class Endpoint:
         options: how it behaves.
         reply: messages, form and seed → the reply's text.
         embedder: of /v1/embeddings.
-        encode: text → tokens, of the usage that is reported.
-        clock: seconds, monotonic.
         structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
 
     Attributes:
@@ -56,16 +54,13 @@ class Endpoint:
         options: SimulatorOptions,
         reply: Reply | None = None,
         embedder: Embedder | None = None,
-        encode: Encode | None = None,
-        clock: Callable[[], float] = time.monotonic,
         structured: Structured | None = None,
     ) -> None:
         self.options = options
-        self._clock = clock
-        self._log = CallLog(options.log, clock)
+        self._log = CallLog(options.log)
         embedder = embedder or HashingEmbedder(dim=options.dim, seed=options.seed)
-        answers = Answers(reply or reply_to, embedder, encode, options.seed, options.prompt_cache, structured)
-        self._calls = CallHandlers(options, answers, self._log, clock)
+        answers = Answers(reply or reply_to, embedder, options.seed, options.prompt_cache, structured)
+        self._calls = CallHandlers(options, answers, self._log)
         self.files = FileStore()
         self._batches = BatchesApi(options, self.files, self._calls.line)
 
@@ -109,7 +104,7 @@ class Endpoint:
 
     async def _metered(self, request: web.Request) -> web.StreamResponse:
         """Take a call that is counted and written down."""
-        visit = LoggedCall(request.path, started=self._clock())
+        visit = LoggedCall(request.path, started=time.monotonic())
         try:
             return await self._guarded(request, lambda request: self._calls.take(request, visit), visit)
         finally:

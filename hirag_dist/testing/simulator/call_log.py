@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from hirag_dist.errors import ConfigError
@@ -55,14 +54,12 @@ class CallLog:
 
     Args:
         path: of the file, which is added to; None writes nothing.
-        clock: seconds, monotonic.
 
     Raises:
         ConfigError: the file cannot be written.
     """
 
-    def __init__(self, path: str | None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, path: str | None) -> None:
         self._lines: list[bytes] = []
         self._oldest = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -77,7 +74,7 @@ class CallLog:
         """Add a call that has ended."""
         if self._file is None:
             return
-        now = self._clock()
+        now = time.monotonic()
         if not self._lines:
             self._oldest = now
             self._timer = asyncio.get_running_loop().call_later(FLUSH_S, self.flush)

@@ -81,7 +81,6 @@ class CallHandlers:
         options: how calls go.
         answers: the model.
         log: gets the lines of batches; who makes the Visit of a call over HTTP writes it down.
-        clock: seconds, monotonic.
 
     Attributes:
         counts: by path.
@@ -89,18 +88,15 @@ class CallHandlers:
         stopping: set when the endpoint stops; calls that hang end.
     """
 
-    def __init__(
-        self, options: SimulatorOptions, answers: Answers, log: CallLog, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, options: SimulatorOptions, answers: Answers, log: CallLog) -> None:
         self.counts = {CHAT: CallCounts(), EMBEDDINGS: CallCounts()}
         self.batch = CallCounts()
         self.stopping = asyncio.Event()
         self._options = options
         self._answers = answers
         self._log = log
-        self._clock = clock
-        self._gate = SimulatedLimits(options, clock)
-        self._storms = Storms(options, clock)
+        self._gate = SimulatedLimits(options, time.monotonic)
+        self._storms = Storms(options, time.monotonic)
         self._memory = ReplyMemory()
         self._ids = itertools.count(1)
 
@@ -149,7 +145,7 @@ class CallHandlers:
             batch: its id, for the log.
         """
         key = digest(raw)
-        visit = LoggedCall(path, key.hex(), batch=batch, started=self._clock())
+        visit = LoggedCall(path, key.hex(), batch=batch, started=time.monotonic())
         try:
             work = self._read(path, key, raw)
             if work.streams:
@@ -305,7 +301,7 @@ class CallHandlers:
 
     async def _wait(self, plan: FaultPlan, started: float) -> None:
         """Wait out the latency of a call; the model's own time counts as part of it."""
-        left_s = plan.delay_s - (self._clock() - started)
+        left_s = plan.delay_s - (time.monotonic() - started)
         if left_s > 0:
             await asyncio.sleep(left_s)
 

@@ -33,9 +33,8 @@ def prefixes_of(model: str, tokens: bytes) -> tuple[bytes, ...]:
 class PromptCache:
     """Remembers prefixes; the longest unused go first. Time does not count: entries do not grow old."""
 
-    def __init__(self, max_prefixes: int = _MAX_PREFIXES) -> None:
+    def __init__(self) -> None:
         self._known: OrderedDict[bytes, None] = OrderedDict()
-        self._max = max_prefixes
 
     def take(self, prefixes: Sequence[bytes]) -> int:
         """Return how many tokens of a prompt came before, and remember the prompt.
@@ -51,6 +50,6 @@ class PromptCache:
         for prefix in reversed(prefixes):  # the shortest last: it serves most prompts, and is to go last
             self._known[prefix] = None
             self._known.move_to_end(prefix)
-        while len(self._known) > self._max:
+        while len(self._known) > _MAX_PREFIXES:
             self._known.popitem(last=False)
         return cached
