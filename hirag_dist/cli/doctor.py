@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -24,8 +24,10 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
+from hirag_dist.llm.capabilities import Capabilities
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
 from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.protocols import Closable
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
 
@@ -174,8 +176,9 @@ async def _chat(name: str, config: Config) -> str:
             "summarise", (Message("system", task), Message("user", body)), unit="doctor", max_tokens=16
         )
         reply = await model.complete(request)
-        forms = getattr(model, "supports_forms", None)
-        structured = f", structured outputs {'on' if await forms() else 'off'}" if forms is not None else ""
+        structured = ""
+        if isinstance(model, Capabilities):
+            structured = f", structured outputs {'on' if await model.supports_forms() else 'off'}"
         return (
             f"{model.name} answered ({count_noun(reply.input_tokens, 'token')} in, {reply.output_tokens} "
             f"out){structured}"
@@ -185,14 +188,13 @@ async def _chat(name: str, config: Config) -> str:
 
 
 async def _embed(config: Config) -> str:
-    embedder: Any = make_embedder(config)
+    embedder = make_embedder(config)
     try:
         vectors = await embedder.embed(["a probe"])
         return f"{embedder.name}, {vectors.shape[1]} dimensions"
     finally:
-        close = getattr(embedder, "close", None)
-        if close is not None:
-            await close()
+        if isinstance(embedder, Closable):
+            await embedder.close()
 
 
 def _milvus(config: Config) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.priced_model import PricedModel
@@ -18,6 +18,7 @@ _TOKENS = 60  # of the probe, approximately
 _MAX_INPUT_TOKENS = 200  # of its prompt and schema, however the endpoint counts a schema
 
 
+@runtime_checkable
 class Capabilities(Protocol):
     """A model that can be probed for structured outputs. `probed` is its reply to the probe."""
 

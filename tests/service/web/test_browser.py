@@ -180,7 +180,7 @@ async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(
     served = await serve(callers_file=fakes.CallersFile(tmp_path / "callers.yaml").add("web").path)
     seen = await visit(served.url)
     page = seen.page
-    await page.get_by_text("This service answers those who have a token.").wait_for()
+    await page.get_by_text("This service requires a token.").wait_for()
     await page.fill("#token", "wrong-token")
     await page.press("#token", "Enter")
     await page.get_by_role("alert").get_by_text("The service does not know this token").wait_for()
@@ -199,7 +199,7 @@ async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(
     await page.get_by_text("3 documents").wait_for()  # the tab still has it
     await page.locator("#access summary").click()
     await page.locator("#forget").click()
-    await page.get_by_text("This service answers those who have a token.").wait_for()
+    await page.get_by_text("This service requires a token.").wait_for()
 
 
 async def test_a_hundred_keys_long_names_and_a_narrow_dark_screen(serve: Serve, visit: See) -> None:

@@ -154,9 +154,9 @@ async function look() {
     if (token()) chip.className = "chip good";
     by("trouble").hidden = true;
   } catch (error) {
-    by("index-facts").textContent = "What is served cannot be told.";
+    by("index-facts").textContent = "The description of the index could not be loaded.";
     if (error.kind === "Unauthenticated" && !token()) {
-      by("index-facts").textContent = "This service answers those who have a token.";
+      by("index-facts").textContent = "This service requires a token.";
       askForToken("needed");
     } else failed(error);
   }

@@ -1,0 +1,66 @@
+"""Signals that stop a service, and waiting that they interrupt."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from hirag_dist.service.shutdown import finished_before, stop_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_first_signal_stops_and_the_second_hurries(number: signal.Signals) -> None:
+    stop, hurry = asyncio.Event(), asyncio.Event()
+    before = signal.getsignal(number)
+    with stop_signals(stop, hurry):
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(stop.wait(), 10)
+        assert not hurry.is_set()
+        os.kill(os.getpid(), number)
+        await asyncio.wait_for(hurry.wait(), 10)
+    assert signal.getsignal(number) in (before, signal.default_int_handler)
+
+
+async def test_a_thread_without_signals_sets_nothing() -> None:
+    def in_thread() -> bool:
+        async def run() -> bool:
+            stop = asyncio.Event()
+            with stop_signals(stop):
+                return stop.is_set()
+
+        return asyncio.run(run())
+
+    assert not await asyncio.to_thread(in_thread)
+
+
+async def test_a_task_that_ends_before_the_event() -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    assert await finished_before(asyncio.Event(), asyncio.create_task(work()))
+
+
+async def test_the_error_of_a_task_is_raised() -> None:
+    async def fails() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await finished_before(asyncio.Event(), asyncio.create_task(fails()))
+
+
+@pytest.mark.parametrize("cancel", [True, False])
+async def test_an_event_before_the_task(cancel: bool) -> None:
+    event, forever = asyncio.Event(), asyncio.Event()
+
+    async def waits() -> None:
+        await forever.wait()
+
+    task = asyncio.create_task(waits())
+    event.set()
+    assert not await finished_before(event, task, cancel=cancel)
+    assert task.cancelled() == cancel
+    forever.set()
+    await asyncio.gather(task, return_exceptions=True)
