@@ -33,8 +33,8 @@ from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy

@@ -21,8 +21,9 @@ import ray
 
 from hirag_dist.execution.ray.quota_actor import QuotaActor, RemoteQuotaCoordinator
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.client import QuotaClient, RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import QuotaClient
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 
 
 class Worker:

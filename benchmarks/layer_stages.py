@@ -41,8 +41,8 @@ from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions as How
 from hirag_dist.indexing.layer_clustering import cluster_layer
 from hirag_dist.indexing.stages.embed import vector_table
-from hirag_dist.llm.limits.client import QuotaClient
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import QuotaClient
 from hirag_dist.protocols import Executor
 from hirag_dist.schemas import ENTITIES, VECTORS
 from hirag_dist.storage.digest import table_digest

@@ -35,8 +35,8 @@ from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.merge import MergeEntities
-from hirag_dist.llm.limits.client import QuotaClient
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import QuotaClient
 from hirag_dist.protocols import Executor
 from hirag_dist.schemas import MENTIONS
 from hirag_dist.storage.digest import table_digest

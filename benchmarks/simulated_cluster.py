@@ -1,6 +1,6 @@
 """A cluster in virtual time: the real quota coordinator, its clients, retries and partitioning; the rest is a model.
 
-Real are `llm.limits.coordinator`, `llm.limits.worker`, `llm.limits.client`, `llm.retry`, `llm.limits.adaptive`,
+Real are `llm.limits` (coordinator, rate limiter, adaptive limits), `llm.retry`,
 `execution.partitioning`, the actor's detection of dead workers (`execution.ray.quota_actor.QuotaActor`) and
 `simulate-llm`'s limits. Models replace time, the network, the time that Ray's actor takes for a message, the endpoint's
 latency, deaths, and the driver's choice of a worker (the least busy with room, as

@@ -14,9 +14,9 @@ from benchmarks.simulated_setup import Fate, Setup
 from hirag_dist.errors import HiragError, RateLimited
 from hirag_dist.execution.ray.quota_actor import QuotaActor
 from hirag_dist.execution.ray.worker_pool import least_busy
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
+from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.testing.simulator.limits import SimulatedLimits
 from hirag_dist.testing.simulator.options import SimulatorOptions
@@ -44,8 +44,8 @@ class TimedCoordinator(QuotaCoordinator):
             self.cpu_s += time.thread_time() - begun
             self._inside = False
 
-    def _note(self, *arguments: Any) -> None:
-        self._timed(super()._note, *arguments)
+    def _note(self, *arguments: Any) -> Any:
+        return self._timed(super()._note, *arguments)
 
     def _serve(self, *arguments: Any) -> None:
         self._timed(super()._serve, *arguments)
@@ -128,7 +128,7 @@ class Line:
 
 
 class Life:
-    """A worker from its start to its death, and its end of the wire. Implements `llm.limits.client.Lender`.
+    """A worker from its start to its death, and its end of the wire. Implements `llm.limits.rate_limiter.Lender`.
 
     Dead, it hangs wherever it would reach out: what it had asked of the endpoint goes on there, and comes to nothing.
     """
@@ -145,19 +145,15 @@ class Life:
         if self.dead:
             await asyncio.get_running_loop().create_future()
 
-    async def ask(
-        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
-    ) -> Lease:
-        """As `QuotaCoordinator.ask`."""
-        self._line.asks += 1
-        loan: Lease = await self._sent(partial(self._line.actor.ask, holder, endpoint, state, want, events))
-        return loan
-
-    async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
-        """As `QuotaCoordinator.tell`."""
-        self._line.tells += 1
-        order: LeaseAdjustment = await self._sent(partial(self._line.actor.tell, holder, endpoint, state, events))
-        return order
+    async def acquire(
+        self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
+    ) -> Grant:
+        """As `QuotaCoordinator.acquire`."""
+        self._line.asks += bool(demand)
+        self._line.tells += not demand
+        actor = self._line.actor
+        grant: Grant = await self._sent(partial(actor.acquire, worker, endpoint, report, demand, priority))
+        return grant
 
     async def leave(self, holder: str) -> None:
         """As `QuotaCoordinator.leave`."""

@@ -25,8 +25,8 @@ from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy

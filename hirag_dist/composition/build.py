@@ -33,7 +33,8 @@ from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import with_context
 from hirag_dist.llm.endpoints.factory import endpoint_settings, make_embedder
-from hirag_dist.llm.limits.client import QuotaClient, RateLimiter
+from hirag_dist.llm.limits.protocol import QuotaClient
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter

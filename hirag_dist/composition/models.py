@@ -14,7 +14,8 @@ from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.coordinator import GO_ON, QuotaCoordinator
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.spending import RAISE_LIMIT
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
@@ -91,7 +92,7 @@ def make_treasury(
     max_tokens: int | None = None,
     *,
     sharers: int = 1,
-    advice: str = GO_ON,
+    advice: str = RAISE_LIMIT,
 ) -> QuotaCoordinator:
     """Return what holds the limits of all endpoints and the run's money; on a cluster one actor has it.
 

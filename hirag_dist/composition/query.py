@@ -10,8 +10,8 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.retrieval.engine import QueryEngine, open_engine

@@ -27,7 +27,7 @@ from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import with_context
-from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter

@@ -47,7 +47,7 @@ class EndpointPool:
     """All chat models of a run, by role. Implements `protocols.ChatPool`.
 
     A request passes through: attempts until its reply parses → ledger → models of the role → `llm.retry.RetriedCalls`
-    → `llm.limits.client.RateLimiter.send` → `PricedModel.send`.
+    → `llm.limits.rate_limiter.RateLimiter.send` → `PricedModel.send`.
     """
 
     def __init__(

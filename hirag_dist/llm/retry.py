@@ -14,7 +14,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
 from hirag_dist.llm.call import Call, CallReply, CallTarget
 from hirag_dist.llm.circuit_breaker import MAX_FAILURES, CircuitBreaker, backoff_s
-from hirag_dist.llm.limits.client import EndpointPaused, RateLimiter
+from hirag_dist.llm.limits.rate_limiter import EndpointPaused, RateLimiter
 
 logger = logging.getLogger(__name__)
 P = TypeVar("P")

@@ -36,7 +36,7 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.protocol import LeaseDemand, UsageReport, WorkerUsage
+from hirag_dist.llm.limits.protocol import CallDemand, WorkerReport
 from hirag_dist.protocols import Executor
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
@@ -298,39 +298,39 @@ def test_describes_the_cluster(ray_cluster: Cluster) -> None:
     assert "2 nodes, 2 CPUs, 0 GPUs" in describe_cluster(None)
 
 
-async def test_the_treasury_says_how_many_messages_came() -> None:
+async def test_the_quota_actor_counts_how_many_messages_came() -> None:
     treasury = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 2)}))
-    nothing = WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0)
-    await treasury.ask("0/a", "x", nothing, LeaseDemand(0, slots=1), UsageReport())
+    await treasury.acquire("0/a", "x", WorkerReport(), (CALL,))
     for _ in range(2):
-        await treasury.tell("0/a", "x", nothing, UsageReport())
+        await treasury.acquire("0/a", "x", WorkerReport())
     assert await treasury.handled() == (1, 2)
 
 
-async def test_loans_of_a_dead_worker_return() -> None:
+async def test_permits_of_a_dead_worker_return() -> None:
     treasury = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 2)}))
-    nothing, want = WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0), LeaseDemand(0, slots=2)
-    loan = await treasury.ask("0/first life", "x", nothing, want, UsageReport())
-    assert not isinstance(loan, Exception)
-    assert loan.slots == 2
-    second = asyncio.ensure_future(treasury.ask("1/another", "x", nothing, want, UsageReport()))
+    grant = await treasury.acquire("0/first life", "x", WorkerReport(), (CALL,) * 2)
+    assert not isinstance(grant, Exception)
+    assert grant.calls == 2
+    second = asyncio.ensure_future(treasury.acquire("1/another", "x", WorkerReport(), (CALL,) * 2))
     await asyncio.sleep(0)
     assert not second.done()
     await treasury.forget(0)
-    assert (await asyncio.wait_for(second, 5)).slots == 2  # type: ignore[union-attr]
-    third = asyncio.ensure_future(treasury.ask("1/its next life", "x", nothing, want, UsageReport()))
-    assert (await asyncio.wait_for(third, 5)).slots == 2  # type: ignore[union-attr]
+    assert (await asyncio.wait_for(second, 5)).calls == 2  # type: ignore[union-attr]
+    third = asyncio.ensure_future(treasury.acquire("1/its next life", "x", WorkerReport(), (CALL,) * 2))
+    assert (await asyncio.wait_for(third, 5)).calls == 2  # type: ignore[union-attr]
 
 
 async def test_a_worker_that_is_taken_for_dead_while_it_waits_is_told_so() -> None:
     """It asks under a new name then, and goes on: a network that was away for a moment ends no build."""
     treasury = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 1)}))
-    nothing, want = WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0), LeaseDemand(0, slots=1)
-    await treasury.ask("0/a", "x", nothing, want, UsageReport())
-    waits = asyncio.ensure_future(treasury.ask("1/b", "x", nothing, want, UsageReport()))
+    await treasury.acquire("0/a", "x", WorkerReport(), (CALL,))
+    waits = asyncio.ensure_future(treasury.acquire("1/b", "x", WorkerReport(), (CALL,)))
     await asyncio.sleep(0)
     await treasury.forget(1)
     assert isinstance(await asyncio.wait_for(waits, 5), DeclaredDead)
+
+
+CALL = CallDemand(1, 1, 0.0)
 
 
 class _Hurried:
@@ -352,9 +352,9 @@ def test_what_the_treasury_warns_of_reaches_the_log_of_the_driver(
         lambda: QuotaCoordinator({"big": EndpointLimits(None, None, 2)}, clock=_Hurried()),
     )
     try:
-        refused = UsageReport(limited=((None, "", 1),))
+        refused = WorkerReport(limited=((None, "", 1),))
         for _ in range(2):
-            ray.get(executor._coordinator.tell.remote("0/a", "big", WorkerUsage(0, 0, 0, 0, 0, 0.0, 0, 0.0), refused))
+            ray.get(executor._coordinator.acquire.remote("0/a", "big", refused))
         while not caplog.records:  # the calls of a driver that waits for nothing pass nothing on
             executor._pool.first_of({})
     finally:

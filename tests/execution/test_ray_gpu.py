@@ -41,8 +41,8 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clustering import cluster_layer
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.limits.client import QuotaClient
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import QuotaClient
 from hirag_dist.protocols import Executor, Kernels
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES

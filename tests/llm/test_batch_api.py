@@ -14,8 +14,8 @@ from hirag_dist.llm.batch_api import BatchCall, Collector, parse_custom_id, read
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import batch_record_of

@@ -10,8 +10,8 @@ import pytest
 from hirag_dist.errors import BudgetReached, ModelUnavailable
 from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy

@@ -15,8 +15,8 @@ from hirag_dist.errors import BudgetReached, RateLimited, RequestRejected
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool, ledger_key, request_hash
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger, ledger_size
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy

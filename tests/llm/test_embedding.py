@@ -14,8 +14,8 @@ from hirag_dist.errors import BudgetReached, ModelError, ModelUnavailable, RateL
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import ModelUsage, UsageMeter

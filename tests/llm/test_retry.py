@@ -13,8 +13,8 @@ import pytest
 from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
 

@@ -9,7 +9,7 @@ import pytest
 from hirag_dist.composition.models import make_pool, make_treasury
 from hirag_dist.composition.query import _AnswerPool
 from hirag_dist.config.model import Config
-from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 
 

@@ -14,7 +14,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import render_context
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ModelUnavailable
-from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.retrieval.answer_stream import answer_pieces
 from hirag_dist.types import Answer, ChatRequest, Retrieval, SourceItem

@@ -21,7 +21,7 @@ from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import BudgetReached, InvalidQuery, ModelError, RequestRejected
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.limits.client import RateLimiter
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter

@@ -10,7 +10,7 @@ from typing import BinaryIO, cast
 
 from hirag_dist.errors import BudgetReached, StoreError
 from hirag_dist.llm.batch_api import BatchCall, read_calls
-from hirag_dist.llm.limits.coordinator import out_of_tokens, out_of_usd
+from hirag_dist.llm.limits.spending import out_of_tokens, out_of_usd
 from hirag_dist.storage.store import Store
 
 MAX_BYTES = 100_000_000  # of a file; OpenAI takes twice that

@@ -1,4 +1,4 @@
-"""The cluster's one treasury: the actor that holds it, and how workers ask it."""
+"""Quota actor: the cluster's one quota coordinator, and the client with which workers call it."""
 
 from __future__ import annotations
 
@@ -11,135 +11,123 @@ import ray
 
 from hirag_dist.errors import HiragError, StageFailed
 from hirag_dist.execution.ray.cluster import last_line
+from hirag_dist.llm.limits import limit_log
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.protocol import Lease, LeaseAdjustment, LeaseDemand, UsageReport, WorkerUsage
+from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
 
 ACTOR_PREFIX = "quota-coordinator-"  # of the names under which workers find the actor
 
 
 class RemoteQuotaCoordinator:
-    """The cluster's one treasury, asked from a worker. Implements `llm.limits.client.Lender`."""
+    """The quota coordinator's actor, as a worker calls it. Implements `llm.limits.protocol.QuotaClient`."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
 
-    async def ask(
-        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
-    ) -> Lease:
-        """As `QuotaCoordinator.ask`."""
-        answer = await self._reached(self._actor.ask.remote(holder, endpoint, state, want, events))
-        if isinstance(answer, HiragError):
-            raise answer
-        loan: Lease = answer
-        return loan
+    async def acquire(
+        self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
+    ) -> Grant:
+        """As `QuotaCoordinator.acquire`."""
+        grant: Grant = await self._answer(self._actor.acquire.remote(worker, endpoint, report, demand, priority))
+        return grant
 
-    async def tell(self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport) -> LeaseAdjustment:
-        """As `QuotaCoordinator.tell`."""
-        answer = await self._reached(self._actor.tell.remote(holder, endpoint, state, events))
-        if isinstance(answer, HiragError):
-            raise answer
-        order: LeaseAdjustment = answer
-        return order
-
-    async def leave(self, holder: str) -> None:
+    async def leave(self, worker: str) -> None:
         """As `QuotaCoordinator.leave`."""
-        await self._reached(self._actor.leave.remote(holder))
+        await self._answer(self._actor.leave.remote(worker))
 
-    async def _reached(self, ref: Any) -> Any:
+    async def _answer(self, ref: Any) -> Any:
         try:
-            return await ref
+            answer = await ref
         except ray.exceptions.RayActorError as error:
-            said = "the actor that holds the budget is gone; run again to go on from here"
-            raise StageFailed(f"{said} ({last_line(error)})") from error
+            text = "the actor that holds the budget is gone; run again to go on from here"
+            raise StageFailed(f"{text} ({last_line(error)})") from error
+        if isinstance(answer, HiragError):
+            raise answer
+        return answer
 
 
 class DeclaredDead(StageFailed):
-    """This worker was taken for dead, and what it was lent has gone back."""
+    """This worker was declared dead, and its permits were returned."""
 
 
-_TAKEN_FOR_DEAD = DeclaredDead("this worker was taken for dead")
+_DECLARED_DEAD = DeclaredDead("this worker was declared dead")
 
 
 class _Warnings(logging.Handler):
-    """Keeps what is logged until it is asked for."""
+    """Queues warnings until the driver asks for them."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: asyncio.Queue[str] = asyncio.Queue()
+        self.messages: asyncio.Queue[str] = asyncio.Queue()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message."""
-        self.said.put_nowait(record.getMessage())
+        """Queue a message."""
+        self.messages.put_nowait(record.getMessage())
 
 
 class QuotaActor:
-    """Holds the treasury, and knows which worker lives under which name, so that the loans of a dead one return."""
+    """The actor of the quota coordinator. It knows each worker's present name, so that a dead one's permits return.
 
-    def __init__(self, make_treasury: Callable[[], QuotaCoordinator]) -> None:
-        self._treasury = make_treasury()
+    A worker's name is `<number>/<id>`, with a new id after each restart.
+    """
+
+    def __init__(self, make_coordinator: Callable[[], QuotaCoordinator]) -> None:
+        self._coordinator = make_coordinator()
         self._warnings = _Warnings()
-        logging.getLogger(QuotaCoordinator.__module__).addHandler(self._warnings)
-        self._lives: dict[str, str] = {}  # worker → its present name as a holder
-        self._gone: set[str] = set()
-        self._n_asks = self._n_tells = 0
+        logging.getLogger(limit_log.__name__).addHandler(self._warnings)
+        self._names: dict[str, str] = {}  # worker number → its present name
+        self._dead: set[str] = set()
+        self._n_demands = self._n_reports = 0
 
     async def handled(self) -> tuple[int, int]:
-        """Return how many questions and reports came so far."""
-        return self._n_asks, self._n_tells
+        """Return the number of demands and reports so far."""
+        return self._n_demands, self._n_reports
 
-    async def ask(
-        self, holder: str, endpoint: str, state: WorkerUsage, want: LeaseDemand, events: UsageReport
-    ) -> Lease | HiragError:
-        """As `QuotaCoordinator.ask`, an error as the answer."""
-        self._n_asks += 1
-        if await self._is_gone(holder):
-            return _TAKEN_FOR_DEAD
+    async def acquire(
+        self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
+    ) -> Grant | HiragError:
+        """As `QuotaCoordinator.acquire`; an error is returned."""
+        self._n_demands += bool(demand)
+        self._n_reports += not demand
+        if await self._is_dead(worker):
+            return _DECLARED_DEAD
         try:
-            return await self._treasury.ask(holder, endpoint, state, want, events)
+            return await self._coordinator.acquire(worker, endpoint, report, demand, priority)
         except HiragError as error:
             return error
         except asyncio.CancelledError:
-            if holder in self._gone:  # its question was turned away meanwhile; nobody ended this call
-                return _TAKEN_FOR_DEAD
+            if worker in self._dead:  # its demand was cancelled meanwhile, not this call
+                return _DECLARED_DEAD
             raise
 
-    async def tell(
-        self, holder: str, endpoint: str, state: WorkerUsage, events: UsageReport
-    ) -> LeaseAdjustment | HiragError:
-        """As `QuotaCoordinator.tell`, an error as the answer."""
-        self._n_tells += 1
-        if await self._is_gone(holder):
-            return _TAKEN_FOR_DEAD
-        return await self._treasury.tell(holder, endpoint, state, events)
-
-    async def leave(self, holder: str) -> None:
+    async def leave(self, worker: str) -> None:
         """As `QuotaCoordinator.leave`."""
-        await self._treasury.leave(holder)
+        await self._coordinator.leave(worker)
 
     async def charge(self, tokens: int, usd: float) -> None:
         """As `QuotaCoordinator.charge`."""
-        self._treasury.charge(tokens, usd)
+        self._coordinator.charge(tokens, usd)
 
     async def warning(self) -> str:
-        """Return the next thing that the treasury warns of, once there is one: what is logged here nobody reads."""
-        return await self._warnings.said.get()
+        """Wait for the next warning of the coordinator: the log of an actor is not shown."""
+        return await self._warnings.messages.get()
 
     async def forget(self, worker: int) -> None:
-        """Take back what a dead worker held."""
-        holder = self._lives.pop(str(worker), None)
-        if holder is not None:
-            self._gone.add(holder)
-            await self._treasury.leave(holder)
+        """Take back the permits of a dead worker."""
+        name = self._names.pop(str(worker), None)
+        if name is not None:
+            self._dead.add(name)
+            await self._coordinator.leave(name)
 
-    async def _is_gone(self, holder: str) -> bool:
-        """Whether a worker was taken for dead; it may not use what went back. Notes who lives."""
-        if holder in self._gone:
+    async def _is_dead(self, worker: str) -> bool:
+        """Return whether a worker was declared dead; remember its name otherwise."""
+        if worker in self._dead:
             return True
-        worker = holder.partition("/")[0]
-        before = self._lives.get(worker)
-        if before != holder:
+        number = worker.partition("/")[0]
+        before = self._names.get(number)
+        if before != worker:
             if before is not None:
-                self._gone.add(before)
-                await self._treasury.leave(before)
-            self._lives[worker] = holder
+                self._dead.add(before)
+                await self._coordinator.leave(before)
+            self._names[number] = worker
         return False

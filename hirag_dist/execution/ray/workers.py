@@ -13,7 +13,7 @@ from hirag_dist.errors import HiragError
 from hirag_dist.execution.ray.quota_actor import DeclaredDead, RemoteQuotaCoordinator
 from hirag_dist.execution.stage import Services
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
-from hirag_dist.llm.limits.client import QuotaClient
+from hirag_dist.llm.limits.protocol import QuotaClient
 
 MakeServices = Callable[[QuotaClient, str], Services]
 

@@ -1,109 +1,93 @@
-"""What workers and the treasury say to each other."""
+"""Messages between workers and the quota coordinator."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from hirag_dist.llm.limits.adaptive import LimitKind
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerUsage:
-    """What a worker holds at one endpoint.
+class CallDemand(NamedTuple):
+    """A waiting call.
 
     Attributes:
-        slot_loan, loan: numbers of the latest loans of slots and of permits that it knows of.
-        slots: calls that it may have in flight; busy: those it has.
-        used_tokens, used_usd: settled, since it lives.
-        held_tokens, held_usd: reserved for calls in flight or not yet spent, of what money was lent.
+        tokens: the estimated use, for the rate.
+        max_tokens, max_usd: the largest use, for the spending limit.
     """
 
-    slot_loan: int
-    loan: int
-    slots: int
-    busy: int
-    used_tokens: int
-    used_usd: float
-    held_tokens: int
-    held_usd: float
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseDemand:
-    """What a worker lacks for the calls that wait: slots, or else permits (requests, tokens, money) for some of them.
-
-    Attributes:
-        priority: of the first of them; lower goes first.
-        slots: above 0, this asks for slots and nothing else.
-        requests, tokens: for as many calls as it could start soon; `first_…` for the first of them alone.
-        spend_tokens, spend_usd: to be reserved under a spending limit, likewise.
-    """
-
-    priority: int
-    slots: int = 0
-    requests: int = 0
-    tokens: int = 0
-    spend_tokens: int = 0
-    spend_usd: float = 0.0
-    first_requests: int = 0
-    first_tokens: int = 0
-    first_spend_tokens: int = 0
-    first_spend_usd: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """What a worker gets on top of what it holds. `slots` is all that it may hold.
-
-    Attributes:
-        valid_s: requests and tokens not used by then go back.
-    """
-
-    number: int
-    slots: int
-    requests: int
     tokens: int
-    spend_tokens: int
-    spend_usd: float
-    valid_s: float
+    max_tokens: int
+    max_usd: float
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseAdjustment:
-    """What a worker is told in return for its report.
+class WorkerReport:
+    """The permits that a worker has released at one endpoint, and the events since its last report.
+
+    What is released and used is counted since the worker's start, so that a report that is lost, delayed or delivered
+    twice does no harm.
 
     Attributes:
-        slots: that it should come down to.
-        pause_s: for which nothing is to be sent.
-        report_s: after which it should report again while nothing but that is to be said; the more workers there are,
-            the longer.
+        released: granted calls that have ended or were not made.
+        released_tokens, released_usd: what these could use at most.
+        used_tokens, used_usd: what they used.
+        answered, answered_tokens, latency_s: replies, their tokens, mean seconds per reply.
+        max_in_flight: largest number of calls in flight.
+        timeouts: calls that timed out.
+        limited: (seconds to wait or None, limit, calls in flight) of each 429.
+        requests_per_minute, tokens_per_minute: limits that headers named.
+        unused_requests: granted calls that were not made, for the rate.
+        token_error: tokens used above those granted; below zero if less was used.
     """
 
-    slots: int
-    pause_s: float
-    report_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class UsageReport:
-    """What happened at an endpoint since the last report.
-
-    Attributes:
-        limited: (seconds to wait or None, what was limited, calls in flight here) of each 429.
-        requests_a_minute, tokens_a_minute: limits that headers named.
-        unused_requests, unused_tokens: of loans that ran out.
-        most_busy: calls in flight at a time, at most.
-        token_error: tokens used above those reserved, of calls that ended (below zero: less was used).
-    """
-
+    released: int = 0
+    released_tokens: int = 0
+    released_usd: float = 0.0
+    used_tokens: int = 0
+    used_usd: float = 0.0
     answered: int = 0
     answered_tokens: int = 0
     latency_s: float = 0.0
-    most_busy: int = 0
-    slow: int = 0
+    max_in_flight: int = 0
+    timeouts: int = 0
     limited: tuple[tuple[float | None, LimitKind, int], ...] = ()
-    requests_a_minute: float | None = None
-    tokens_a_minute: float | None = None
+    requests_per_minute: float | None = None
+    tokens_per_minute: float | None = None
     unused_requests: int = 0
-    unused_tokens: int = 0
     token_error: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Permission for some of the calls that were demanded, and the rules for the next report.
+
+    Attributes:
+        calls: number of calls: that many of the demand's first.
+        has_reservation: whether the calls may not use more than the demand named, because of a spending limit.
+        pause_s: time for which no call may be sent.
+        report_s: time until the next report while calls are in flight; the more workers, the longer.
+        is_prompt: whether the end of each call is to be reported at once, because others may wait for its slot.
+        renews: whether a call that ends may be followed by another without a new grant.
+    """
+
+    calls: int = 0
+    has_reservation: bool = False
+    pause_s: float = 0.0
+    report_s: float = 0.1
+    is_prompt: bool = True
+    renews: bool = False
+
+
+class QuotaClient(Protocol):
+    """The quota coordinator, in this process or remote."""
+
+    async def acquire(
+        self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
+    ) -> Grant:
+        """As `QuotaCoordinator.acquire`."""
+        ...
+
+    async def leave(self, worker: str) -> None:
+        """As `QuotaCoordinator.leave`."""
+        ...

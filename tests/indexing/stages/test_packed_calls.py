@@ -18,8 +18,8 @@ from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.endpoints.recorded import RecordedModel
 from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.client import RateLimiter
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected

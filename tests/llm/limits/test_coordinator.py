@@ -1,0 +1,254 @@
+"""The quota coordinator: shares of a window, blocks of a rate, reports, spending limits."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hirag_dist.errors import BudgetReached
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
+from tests.llm.limits.virtual import virtual_time
+
+CALL = CallDemand(1, 1, 0.0)
+
+
+def coordinator(max_concurrent: int = 1, **limits: Any) -> QuotaCoordinator:
+    return QuotaCoordinator({name: EndpointLimits(None, None, max_concurrent) for name in ("e", "f")}, **limits)
+
+
+async def turns(n_rounds: int = 5) -> None:
+    """Let every task that can run do so."""
+    for _ in range(n_rounds):
+        await asyncio.sleep(0)
+
+
+class Worker:
+    """A worker that demands and releases calls by hand."""
+
+    def __init__(self, quota: QuotaCoordinator, name: str) -> None:
+        self.quota, self.name = quota, name
+        self.granted = 0
+        self.state = WorkerReport()
+
+    @property
+    def in_flight(self) -> int:
+        return self.granted - self.state.released
+
+    async def demand(self, n_calls: int, priority: int = 0, call: CallDemand = CALL) -> Grant:
+        grant = await self.quota.acquire(self.name, "e", self.state, (call,) * n_calls, priority)
+        self.granted += grant.calls
+        return grant
+
+    def demanding(self, n_calls: int, priority: int = 0, call: CallDemand = CALL) -> asyncio.Task[Grant]:
+        return asyncio.ensure_future(self.demand(n_calls, priority, call))
+
+    async def release(self, n_calls: int = 0, **events: Any) -> Grant:
+        self.state = replace(self.state, released=self.state.released + n_calls)
+        return await self.quota.acquire(self.name, "e", replace(self.state, **events))
+
+
+async def test_slots_that_stragglers_do_not_need_are_granted_to_all_who_wait() -> None:
+    """Ten workers wait for the last of their calls each; one large worker ends all of its calls at once."""
+    quota = coordinator(100)
+    stragglers = [Worker(quota, f"s{number}") for number in range(10)]
+    for each in stragglers:
+        await each.demand(1)
+    large = Worker(quota, "large")
+    assert (await large.demand(90)).calls == 90
+    hungry = [Worker(quota, name) for name in ("a", "b")]
+    waiting = [each.demanding(60) for each in hungry]
+    await turns()
+    assert not any(each.done() for each in waiting)
+    await large.release(90)
+    granted = [(await asyncio.wait_for(each, 1)).calls for each in waiting]
+    assert sum(granted) == 90 or min(granted) >= 100 // 12  # at least an equal share each
+    more = [each.demanding(60) for each in hungry]
+    await turns()
+    assert sum(each.in_flight for each in hungry) + 10 == 100
+    for each in more:
+        each.cancel()
+
+
+async def test_a_worker_with_more_than_its_share_waits_until_the_others_have_theirs() -> None:
+    quota = coordinator(10)
+    first, second = Worker(quota, "first"), Worker(quota, "second")
+    assert (await first.demand(10)).calls == 10
+    again, others = first.demanding(5), second.demanding(5)
+    await turns()
+    await first.release(3)
+    assert (await asyncio.wait_for(others, 1)).calls == 3
+    assert not again.done()
+    again.cancel()
+
+
+async def test_no_slot_is_free_while_somebody_waits_for_one() -> None:
+    rng = random.Random(0)
+    quota = coordinator(40)
+    state = quota._endpoints["e"]
+    workers = [Worker(quota, f"w{number}") for number in range(12)]
+    waiting: dict[Worker, asyncio.Task[Grant]] = {}
+    n_waited = 0
+    for _ in range(1500):
+        worker = rng.choice(workers)
+        if worker not in waiting and rng.random() < 0.6:
+            waiting[worker] = worker.demanding(rng.randrange(1, 20), rng.randrange(2))
+        elif worker not in waiting:
+            await worker.release(rng.randrange(worker.in_flight + 1))
+        elif rng.random() < 0.1:
+            waiting.pop(worker).cancel()
+        await turns(3)
+        waiting = {each: task for each, task in waiting.items() if not task.done()}
+        assert state.free_slots() >= 0
+        assert not waiting or not state.free_slots()
+        assert state.in_flight == sum(each.in_flight for each in workers)
+        n_waited += len(waiting)
+    assert n_waited > 1500
+    for task in waiting.values():
+        task.cancel()
+
+
+async def test_a_late_report_takes_nothing_back_and_frees_nothing() -> None:
+    quota = coordinator(4)
+    worker, other = Worker(quota, "w"), Worker(quota, "x")
+    await worker.demand(4)
+    before = worker.state
+    await worker.release(2)
+    assert (await other.demand(2)).calls == 2
+    await quota.acquire("w", "e", before)  # it was overtaken
+    assert quota._endpoints["e"].free_slots() == 0
+    await quota.acquire("w", "e", worker.state)  # delivered twice
+    assert quota._endpoints["e"].free_slots() == 0
+
+
+async def test_who_waits_for_the_rate_behind_one_who_waits_for_money_is_served_in_time() -> None:
+    """Of a hundred tokens one is left, too few for a block; the first in the queue waits for money."""
+    now = 0.0
+    quota = QuotaCoordinator({"e": EndpointLimits(None, 6000, 10, burst_s=1.0)}, max_tokens=1000, clock=lambda: now)
+    dear, cheap = CallDemand(1, 900, 0.0), CallDemand(50, 50, 0.0)
+    await Worker(quota, "first").demand(1, call=dear)
+    second = Worker(quota, "second")
+    await second.demand(1, call=CallDemand(98, 1, 0.0))
+    waits_for_money = Worker(quota, "third").demanding(1, call=dear)
+    waits_for_rate = Worker(quota, "fourth").demanding(2, call=cheap)
+    await turns()
+    now = 1.0
+    await asyncio.wait_for(waits_for_rate, 5)
+    assert not waits_for_money.done()
+    waits_for_money.cancel()
+
+
+async def test_near_the_spending_limit_calls_go_one_at_a_time() -> None:
+    quota = coordinator(50, max_tokens=100)
+    one, other = Worker(quota, "a"), Worker(quota, "b")
+    call = CallDemand(10, 30, 0.0)
+    assert (await one.demand(3, call=call)).calls == 3
+    waiting = other.demanding(2, call=call)
+    await turns()
+    assert not waiting.done()
+    one.state = replace(one.state, released_tokens=90, used_tokens=30)
+    await one.release(3)
+    assert (await waiting).calls == 2
+    assert quota.spent() == (90, 0.0)
+    other.state = replace(other.state, released_tokens=60, used_tokens=60)
+    await other.release(2)
+    with pytest.raises(BudgetReached, match=r"90 used or set aside by this run.* may use 30"):
+        await one.demand(1, call=call)
+
+
+async def test_workers_report_the_less_often_the_more_of_them_there_are() -> None:
+    quota = coordinator(1000)
+    workers = [Worker(quota, f"w{number}") for number in range(1000)]
+    alone = await workers[0].demand(1)
+    for each in workers[1:]:
+        last = await each.demand(1)
+    assert alone.report_s <= 0.1
+    assert 1.0 <= 1000 / last.report_s <= 400.0  # reports a second, of all
+
+
+async def test_a_message_costs_the_same_with_a_thousand_workers_as_with_a_hundred() -> None:
+    """Counted in steps, not in seconds: how often the table of workers is walked through."""
+
+    class Watched(dict[str, Any]):
+        walks = 0
+
+        def values(self) -> Any:
+            Watched.walks += 1
+            return super().values()
+
+    quota = coordinator(10)
+    state = quota._endpoints["e"]
+    state.workers = Watched()
+    workers = [Worker(quota, f"w{number}") for number in range(1000)]
+    waiting = [each.demanding(1) for each in workers]
+    await turns()
+    assert sum(each.done() for each in waiting) == 10
+    await workers[0].release(1)
+    await turns()
+    assert sum(each.done() for each in waiting) == 11
+    assert Watched.walks == 0
+    for each in waiting:
+        each.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert not state.queue
+
+
+async def test_an_endpoint_that_only_refuses_is_complained_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    now = [0.0]
+    quota = coordinator(9, clock=lambda: now[0])
+    worker = Worker(quota, "a")
+
+    async def refused(seconds: int) -> list[str]:
+        caplog.clear()
+        for _ in range(seconds):
+            now[0] += 1.0
+            await worker.release(limited=((None, "", 1),))
+        return [record.getMessage() for record in caplog.records]
+
+    assert await refused(15) == []
+    (message,) = await refused(1)
+    assert message.startswith("endpoint e has answered nothing but 429 for 15 s (16 times); going on until")
+    assert "llm.outage_timeout_s" in message
+    assert "rpm" in message
+    assert len(await refused(120)) == 2
+    await worker.release(answered=1)
+    assert caplog.records[-1].getMessage() == "endpoint e answers again"
+    assert await refused(14) == []
+    await worker.release(answered=1)
+    assert caplog.records == []  # nothing was logged, so nothing is taken back
+
+
+@virtual_time
+async def test_where_many_wait_a_block_is_granted_whole() -> None:
+    """A thousand requests a second, twenty to a block: granted one by one there would be a message for each."""
+    loop = asyncio.get_running_loop()
+    quota = QuotaCoordinator({"e": EndpointLimits(60_000, None, 1000, burst_s=1.0)}, clock=loop.time)
+    limits = quota._endpoints["e"].limits
+    limits.take(0.0, limits.room(0.0)[0], 0.0)
+    grants = [Worker(quota, str(number)).demanding(4) for number in range(3)]
+    for until_ms, n_served in ((1, 0), (3, 0), (5, 1), (7, 1), (9, 2), (13, 3)):
+        await asyncio.sleep(until_ms / 1000 - loop.time() + 1e-6)
+        assert sum(each.done() for each in grants) == n_served
+    assert [(await each).calls for each in grants] == [4, 4, 4]
+
+
+async def test_what_was_saved_up_is_shared_by_those_who_wait() -> None:
+    """Thirty requests a second, a block is one: who asks twice a second gets fifteen."""
+    now = [100.0]
+    quota = QuotaCoordinator({"e": EndpointLimits(1800, None, 1000, burst_s=1.0)}, clock=lambda: now[0])
+    worker = Worker(quota, "a")
+    assert (await worker.demand(64)).calls == 30
+    now[0] = 100.5
+    assert (await worker.demand(64)).calls == 15
+    waiting = [Worker(quota, name).demanding(64) for name in ("b", "c")]
+    await turns()
+    now[0] = 101.0
+    await worker.release()
+    granted = [(await asyncio.wait_for(each, 5)).calls for each in waiting]
+    assert 14 <= sum(granted) <= 15
+    assert min(granted) >= 7
