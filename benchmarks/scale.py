@@ -57,7 +57,7 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 3600:
-        return f"{seconds / 60:.3g} min"
+        return f"{seconds / 60:.2g} min"
     if seconds < 86400:
         return f"{seconds // 3600:.0f} h {seconds % 3600 / 60:.0f} min"
     return f"{seconds / 3600:.0f} h"
