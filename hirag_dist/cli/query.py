@@ -31,6 +31,32 @@ _MODES = (
     "the whole corpus, with a model call for each part of it."
 )
 
+_LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="Search only documents with this label; repeat it for documents with all of several."),
+]
+_AsLabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--as-label", help="Search as a caller who holds this label (repeatable); '' for no label."),
+]
+_DeadlineOption = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
+]
+_TokenFileOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="File with the bearer token for the service.")
+]
+_CaOption = Annotated[
+    str | None, typer.Option(metavar="PEM", help="Certificate of the authority that signed the service's.")
+]
+_CertOption = Annotated[
+    str | None, typer.Option(metavar="PEM", help="Client certificate, if the service requires one.")
+]
+_KeyOption = Annotated[str | None, typer.Option(metavar="PEM", help="Key of --cert.")]
+_ServerNameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if not its host.")
+]
+_TlsOption = Annotated[bool, typer.Option("--tls", help="TLS with the system's authorities; --ca and --cert imply it.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -52,38 +78,18 @@ def query(
     context_only: Annotated[bool, typer.Option("--context-only", help="Retrieve without an answer.")] = False,
     top_n: Annotated[int | None, typer.Option(help="Number of local entities (Eq. 12).")] = None,
     top_m: Annotated[int | None, typer.Option(help="Number of key entities of each community (Eq. 14).")] = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--label", help="Search only documents with this label; repeat it for documents with all of several."
-        ),
-    ] = None,
-    as_labels: Annotated[
-        list[str] | None,
-        typer.Option("--as-label", help="Search as a caller who holds this label (repeatable); '' for no label."),
-    ] = None,
+    labels: _LabelOption = None,
+    as_labels: _AsLabelOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
-    deadline: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
-    ] = None,
-    token_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="File with the bearer token for the service.")
-    ] = None,
-    ca: Annotated[
-        str | None, typer.Option(metavar="PEM", help="Certificate of the authority that signed the service's.")
-    ] = None,
-    cert: Annotated[
-        str | None, typer.Option(metavar="PEM", help="Client certificate, if the service requires one.")
-    ] = None,
-    key: Annotated[str | None, typer.Option(metavar="PEM", help="Key of --cert.")] = None,
-    server_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if not its host.")
-    ] = None,
-    tls: Annotated[bool, typer.Option("--tls", help="TLS with the system's authorities; --ca and --cert imply it.")] = (
-        False
-    ),
+    deadline: _DeadlineOption = None,
+    token_file: _TokenFileOption = None,
+    ca: _CaOption = None,
+    cert: _CertOption = None,
+    key: _KeyOption = None,
+    server_name: _ServerNameOption = None,
+    tls: _TlsOption = False,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -135,14 +141,7 @@ def query(
     if json:
         emit(answer_as_json(result) | {"sent": sent} if isinstance(result, Answer) else retrieval_as_json(result))
         return
-    if isinstance(result, Retrieval):
-        show_retrieval(result)
-        out.print(f"\n{result.context}", markup=False)
-        return
-    if stream:
-        print()
-    show_retrieval(result.retrieval)
-    show_answer(result)
+    _show(result, streamed=stream)
 
 
 _CONNECTION = ("--token-file", "--ca", "--cert", "--key", "--server-name", "--tls")
@@ -179,6 +178,17 @@ def _tell(part: Retrieval | str | Answer, say: Callable[[str], None]) -> None:
         say(part)
     elif isinstance(part, Retrieval) and part.map_work is not None and not part.map_work.calls:
         err.print(plan_line(part.mode, part.map_work), style="dim", markup=False)
+
+
+def _show(result: Retrieval | Answer, *, streamed: bool) -> None:
+    if isinstance(result, Retrieval):
+        show_retrieval(result)
+        out.print(f"\n{result.context}", markup=False)
+        return
+    if streamed:
+        print()
+    show_retrieval(result.retrieval)
+    show_answer(result)
 
 
 def _print_piece(piece: str) -> None:
