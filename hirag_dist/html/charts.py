@@ -133,7 +133,7 @@ def draw_lines(lines: Lines) -> Markup:
     parts, top = _legend(list(lines.series), lines.width)
     top += 14
     left, right, bottom = 60.0, lines.width - 16.0, top + lines.height
-    xs, ys = [x for x, _ in points], [y for _, y in points]
+    xs, ys = [*(x for x, _ in points), *lines.marks], [y for _, y in points]
     low, high = min(ys), max(ys)
     low = min(0.0, low) if lines.from_zero else low - (high - low or 1.0) * 0.1
     high = high if high > low else low + 1.0

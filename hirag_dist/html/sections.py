@@ -96,6 +96,7 @@ class Lines:
         form: format specification of the values.
         from_zero: the vertical axis begins at zero, or below it.
         height: of the area between the axes.
+        marks: x values on the horizontal axis; the points' by default.
     """
 
     title: str
@@ -107,6 +108,7 @@ class Lines:
     from_zero: bool = True
     width: int = 720
     height: int = 200
+    marks: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -115,12 +114,16 @@ def _decisions(layers: Sequence[LayerSummary]) -> Table:
 
 def _sparsity(layers: Sequence[LayerSummary]) -> list[Section]:
     note = "CS (Eq. 17) is near 1 where clusters hold few entities."
-    chart = Lines("Cluster sparsity", "layer", "CS", {}, note, ".4f", False, _WIDTH, 150)
     sparsity = [(layer.layer, layer.sparsity) for layer in layers if layer.sparsity is not None]
     changes = [(layer.layer, layer.change_rate) for layer in layers if layer.change_rate is not None]
-    change = Lines("Change rate", "layer", "change rate", {"change rate": changes}, "", ".1%", True, _WIDTH, 90)
-    sparsity_chart = replace(chart, series={"CS": sparsity})
-    return [sparsity_chart, change] if changes else [sparsity_chart]
+    marks = [float(layer) for layer, _ in sparsity]
+    charts: list[Section] = [
+        Lines("Cluster sparsity", "layer", "CS", {"CS": sparsity}, note, ".4f", False, _WIDTH, 150, marks)
+    ]
+    if changes:
+        series = {"change rate": changes}
+        charts.append(Lines("Change rate", "layer", "change rate", series, "", ".1%", True, _WIDTH, 90, marks))
+    return charts
 
 
 def _degrees(bins: Sequence[DegreeBin]) -> Columns:

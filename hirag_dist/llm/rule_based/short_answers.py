@@ -28,7 +28,7 @@ _WHAT_YEAR = re.compile(r"\b(?:what|which) year\b", re.IGNORECASE)
 _HOW_MANY = re.compile(r"\bhow (?:many|much|long|old|far|tall|high|large|big)\b|\bpopulation\b", re.IGNORECASE)
 _YES_NO = word_set("is are was were do does did has have had can could will would should may might")
 _EITHER = re.compile(r",? or ", re.IGNORECASE)
-_MAX_HELD = 0.75  # share of the question's words in the sentences from which on it is answered by yes
+_MIN_HELD = 0.75  # share of the question's words in the sentences from which on it is answered by yes
 
 
 def short_answer(ask: ParsedRequest) -> str:
@@ -41,7 +41,7 @@ def short_answer(ask: ParsedRequest) -> str:
     if question.split(maxsplit=1)[0].lower() in _YES_NO and not _EITHER.search(question):
         words = frozenset(content_words(question))
         held = words.intersection(content_words(" ".join(texts)))
-        return "yes" if len(held) >= _MAX_HELD * len(words) else "no"
+        return "yes" if len(held) >= _MIN_HELD * len(words) else "no"
     for asked_for, pick in _PICKS.items():
         if asked_for.search(question) and (found := _first(texts, pick, question)):
             return found
