@@ -1,4 +1,4 @@
-"""A hash of what a table says, whatever wrote it: names, types and values, not chunks, buffers or file metadata."""
+"""Digest of a table's content: names, types and values, independent of chunks, buffers and file metadata."""
 
 from __future__ import annotations
 

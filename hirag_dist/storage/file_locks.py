@@ -1,4 +1,4 @@
-"""What only files of a machine's own folders can do: to be appended to, to be held, to outlive a power cut."""
+"""Local file primitives: locks between processes, durable appends, durable directory entries."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from pathlib import Path
 
 
 class FileLock:
-    """A file held by this process, until `release` or the end of the process, however it comes."""
+    """A lock of this process on a file, until `release` or the end of the process."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._close = weakref.finalize(self, os.close, descriptor) if descriptor is not None else lambda: None
 
     def release(self) -> None:
-        """Let go; a second time does nothing."""
+        """Release the lock; a second call does nothing."""
         self._close()
 
 
-def lock_file(file: Path, create: bool) -> FileLock | None:
-    """Hold a file against every other process; None where another has it or it is not there.
+def lock_file(file: Path, create: bool, *, wait: bool = False) -> FileLock | None:
+    """Lock a file against every other process; None where another process has it or the file does not exist.
 
     Args:
-        create: make the file, empty, where it is not there.
+        create: create an empty file where there is none.
+        wait: wait for another process to release it.
+
+    Raises:
+        OSError: the file cannot be created.
     """
     if create:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -36,23 +40,23 @@ def lock_file(file: Path, create: bool) -> FileLock | None:
             if create:
                 raise
             return None
-        held = FileLock(descriptor)
+        lock = FileLock(descriptor)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as error:
-            held.release()
+            lock.release()
             if create and error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-                return FileLock(None)  # no locks here: nobody else can hold it either, so nobody ends it
+                return FileLock(None)  # a filesystem without locks: no other process can lock the file either
             return None
         if _is_at(descriptor, file):
             if create:
                 sync_folder(file.parent)
-            return held
-        held.release()  # removed by its holder between our opening and our locking
+            return lock
+        lock.release()  # its holder removed the file between the open and the lock
 
 
 def append_durably(file: Path, data: bytes) -> int:
-    """Add bytes to a file, which is made where it is not there; return the offset where they are."""
+    """Append bytes to a file, created where there is none, and fsync it; return their offset."""
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         offset = os.fstat(handle).st_size
@@ -63,7 +67,7 @@ def append_durably(file: Path, data: bytes) -> int:
             os.fsync(handle)
         except OSError:
             with suppress(OSError):
-                os.ftruncate(handle, offset)  # no half line for the next append to run into
+                os.ftruncate(handle, offset)  # a partial line would corrupt the next append
             raise
         return offset
     finally:
@@ -71,7 +75,7 @@ def append_durably(file: Path, data: bytes) -> int:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder survive a power cut."""
+    """Fsync a folder, so that the names in it survive a power cut."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -81,8 +85,8 @@ def sync_folder(path: Path) -> None:
 
 def _is_at(descriptor: int, path: Path) -> bool:
     try:
-        there = path.stat()
+        named = path.stat()
     except FileNotFoundError:
         return False
-    here = os.fstat(descriptor)
-    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+    opened = os.fstat(descriptor)
+    return (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)

@@ -1,8 +1,7 @@
-"""A table in one file as numbered pieces, each readable alone: what tasks hand to tasks, and nobody keeps.
+"""Shuffle file: a table as numbered pieces in one file, each readable alone, passed between tasks.
 
-The file holds int64 offsets (n_pieces + 1, little endian), then each piece as an Arrow IPC stream; an empty one takes
-no bytes. Parquet would do with a row group for each piece, but whoever reads one piece then parses a footer that
-describes them all.
+The file has int64 offsets (n_pieces + 1, little endian), then each piece as an Arrow IPC stream; an empty piece takes
+no bytes. In Parquet, with a row group for each piece, a reader of one piece would parse a footer that describes all.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _OFFSET = np.dtype("<i8")
 
 
 def write_pieces(store: Store, path: str, pieces: Iterable[pa.Table]) -> None:
-    """Write tables of one schema, in order, as the pieces of one file; it is there whole or not at all."""
+    """Write tables of one schema, in order, as the pieces of one file, atomically."""
     written = [_stream(piece) if piece.num_rows else b"" for piece in pieces]
     lengths = [(len(written) + 1) * _OFFSET.itemsize, *map(len, written)]
     store.write_bytes(path, b"".join([np.cumsum(lengths).astype(_OFFSET).tobytes(), *written]))
 
 
 def read_piece(store: Store, path: str, number: int, schema: pa.Schema) -> pa.Table:
-    """Return a piece, reading its bytes alone.
+    """Return a piece, reading only its bytes.
 
     Raises:
         StoreError: the file cannot be read, or is not what `write_pieces` wrote.
@@ -40,8 +39,10 @@ def read_piece(store: Store, path: str, number: int, schema: pa.Schema) -> pa.Ta
         with pa.ipc.open_stream(store.read_range(path, start, stop - start)) as stream:
             return stream.read_all().cast(schema)
     except (pa.ArrowException, ValueError, OSError, StoreError) as error:
-        said = f"remove it and run again: its rows are still where it was made from ({error})"
-        raise StoreError(f"{store.uri}/{path} is damaged or gone; {said}") from error
+        raise StoreError(
+            f"{store.uri}/{path} is damaged or gone; remove it and run again: its rows are still in the files that it "
+            f"was written from ({error})"
+        ) from error
 
 
 def _stream(table: pa.Table) -> pa.Buffer:

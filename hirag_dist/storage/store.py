@@ -1,4 +1,4 @@
-"""Files of an index, on a local folder or an object store. A file is there whole or not at all."""
+"""Store of an index's files, in a local folder or an object store. Every write is atomic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hirag_dist.storage.file_locks import FileLock, append_durably, lock_file, s
 
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
-_GROUP_BYTES = 4 << 20  # of a row group: a task that reads a few rows of a large file reads little more
+_GROUP_BYTES = 4 << 20  # of a row group, so that a task reads little more than the rows it needs
 _MIN_GROUP_ROWS = 64
 
 
@@ -37,7 +37,7 @@ class StoreEntry:
 
     Attributes:
         size: bytes.
-        modified: seconds since the epoch, by the clock of whoever keeps the file.
+        modified: seconds since the epoch, by the clock of the storage.
     """
 
     size: int
@@ -53,15 +53,15 @@ class Store:
         Raises:
             StoreError: the URI names no filesystem.
         """
-        self._appending = threading.Lock()  # or two appends would be told the same offset
+        self._appending = threading.Lock()  # two appends must not get the same offset
         self._opened = uri
         self.uri = _without_credentials(uri)  # for messages
         if "://" in uri:
             try:
                 self._fs, self.root = fs.FileSystem.from_uri(uri)
             except (pa.ArrowInvalid, OSError, NotImplementedError) as error:
-                said = _said(error).replace(uri, self.uri)
-                raise StoreError(f"cannot open {self.uri}: {said}") from error
+                reason = _one_line(error).replace(uri, self.uri)
+                raise StoreError(f"cannot open {self.uri}: {reason}") from error
         else:
             self._fs, self.root = fs.LocalFileSystem(), str(Path(uri).absolute())
         self.root = self.root.rstrip("/")
@@ -75,24 +75,24 @@ class Store:
         return (type(self), (self._opened if "://" in self._opened else self.root,))
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder is there."""
+        """Return whether a file or folder exists."""
         with self._errors("look at", path):
             return bool(self._fs.get_file_info(self._full(path)).type != fs.FileType.NotFound)
 
     def size(self, path: str) -> int | None:
-        """Return a file's bytes, None where there is no such file."""
+        """Return the size of a file in bytes, None where there is no such file."""
         with self._errors("look at", path):
             info = self._fs.get_file_info(self._full(path))
         return int(info.size) if info.type == fs.FileType.File else None
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of what a folder holds, sorted; none where it is not there."""
+        """Return the names of files and folders in a folder, sorted; none where it does not exist."""
         with self._errors("list", folder):
             infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
         return sorted(info.base_name for info in infos if _TEMPORARY not in info.base_name)
 
     def entries(self, folder: str) -> dict[str, StoreEntry]:
-        """Return the files that a folder holds by name, in one listing; none where it is not there."""
+        """Return the files in a folder by name, in one listing; none where it does not exist."""
         with self._errors("list", folder):
             infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True))
         return {
@@ -107,12 +107,12 @@ class Store:
             return bytes(stream.read())
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Return some bytes of a file."""
+        """Return `length` bytes of a file from an offset."""
         with self._errors("read", path), self._fs.open_input_file(self._full(path)) as file:
             return bytes(file.read_at(length, offset))
 
     def read_json(self, path: str) -> Any:
-        """Return what a JSON file holds."""
+        """Return the content of a JSON file."""
         try:
             return json.loads(self.read_bytes(path))
         except ValueError as error:
@@ -125,20 +125,20 @@ class Store:
             return pq.read_table(self._full(path), columns=chosen, filesystem=self._fs, partitioning=None)
 
     def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return rows [start, stop) of a Parquet file, reading no more than the row groups that hold them.
+        """Return rows [start, stop) of a Parquet file, reading only the row groups that contain them.
 
-        On one thread: tasks read many small pieces, and as many tasks as there are processors do so.
+        It reads on one thread: tasks read many small pieces, and there is a task for each processor.
         """
         with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
             groups: list[int] = []
-            first = seen = 0
+            first = n_passed = 0
             for number in range(file.num_row_groups):
                 n_rows = file.metadata.row_group(number).num_rows
-                if seen < stop and seen + n_rows > start:
+                if n_passed < stop and n_passed + n_rows > start:
                     if not groups:
-                        first = seen
+                        first = n_passed
                     groups.append(number)
-                seen += n_rows
+                n_passed += n_rows
             return file.read_row_groups(groups, columns, use_threads=False).slice(start - first, stop - start)
 
     def scan(self, path: str, columns: Sequence[str], n_rows: int) -> Iterator[pa.RecordBatch]:
@@ -165,12 +165,12 @@ class Store:
                 file.write(piece)
 
     def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
-        """Write a file whole: beside its name first, then renamed; on object stores a put is whole by itself."""
+        """Write a file atomically: to a temporary name, then renamed; on object stores a put is atomic."""
         if not replace and self.exists(path):
             return
         with (
             self._errors("write", path),
-            self._landing(path) as target,
+            self._atomic_target(path) as target,
             self._fs.open_output_stream(target, compression=None) as stream,
         ):
             stream.write(data)
@@ -189,7 +189,7 @@ class Store:
         return data, hashlib.sha256(data).hexdigest()
 
     def replace(self, path: str, data: bytes, version: str | None) -> str | None:
-        """Write a file whole if it still has the version that was read.
+        """Write a file atomically if it still has the version that was read.
 
         On S3 the comparison and the write are one request. Elsewhere another process can write between the two: on a
         folder `BuildLock.fenced` excludes that; other filesystems of pyarrow have nothing that does.
@@ -214,31 +214,31 @@ class Store:
         return S3ConditionalPut(self._fs, self.root) if isinstance(self._fs, fs.S3FileSystem) else None
 
     def write_json(self, path: str, value: Any, *, compact: bool = False) -> None:
-        """Write a JSON file whole, keys sorted.
+        """Write a JSON file atomically, keys sorted.
 
         Args:
-            compact: on one line, for what is large: Python makes indented JSON of many small strings.
+            compact: on one line, for large values: Python encodes indented JSON slowly.
         """
         indent = None if compact else 1
         self.write_bytes(path, json.dumps(value, sort_keys=True, ensure_ascii=False, indent=indent).encode())
 
     def write_table(self, path: str, table: pa.Table) -> None:
-        """Write a Parquet file whole."""
-        with self._errors("write", path), self._landing(path) as target:
+        """Write a Parquet file atomically."""
+        with self._errors("write", path), self._atomic_target(path) as target:
             rows = max(table.num_rows * _GROUP_BYTES // max(table.nbytes, 1), _MIN_GROUP_ROWS)
             pq.write_table(table, target, filesystem=self._fs, compression="zstd", row_group_size=rows)
 
     @contextmanager
     def create(self, path: str) -> Iterator[BinaryIO]:
-        """Write a file piece by piece. After the block it is there, whole and durable; after a failure, not at all."""
+        """Write a file piece by piece. It exists, complete and durable, after the block, unless the block failed."""
         if self.local is None:
-            with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:  # an upload given up midway would be published
+            with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:  # closing an aborted upload would publish it
                 yield cast(BinaryIO, spool)
                 spool.seek(0)
                 with self._errors("write", path):
                     self._upload(spool, self._full(path))
             return
-        with self._errors("write", path), self._landing(path) as target, Path(target).open("wb") as file:
+        with self._errors("write", path), self._atomic_target(path) as target, Path(target).open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -258,36 +258,36 @@ class Store:
         stream.close()
 
     def try_lock(self, path: str, create: bool = False) -> FileLock | None:
-        """Hold a file against every other process on this folder; None where another has it or it is not there.
+        """Lock a file against other processes; None where another process has it or the file does not exist.
 
-        It tells whether a file's writer still lives: the system lets go for a process that died, on any machine that
-        mounts the folder with locks. On an object store, where nothing is appended to, there is nothing to hold.
+        A file that can be locked has no live writer: the system releases the lock of a killed process, on any machine
+        that mounts the folder with locks. An object store has no appends, so every lock is granted there.
 
         Args:
-            create: make the file, empty, where it is not there.
+            create: create an empty file where there is none.
         """
         if self.local is None:
             return FileLock(None)
-        with self._errors("hold", path):
+        with self._errors("lock", path):
             return lock_file(Path(self._full(path)), create)
 
     def sweep(self, folder: str, older_than_s: float) -> int:
-        """Remove what killed processes left half written in a folder of this machine; return the bytes freed."""
+        """Remove temporary files of killed processes in a local folder; return the bytes freed."""
         freed = 0
         if self.local is not None:
             with self._errors("sweep", folder):
                 for file in (self.local / folder).glob(f"{_TEMPORARY}*"):
                     with suppress(FileNotFoundError):
-                        found = file.stat()
-                        if time.time() - found.st_mtime > older_than_s:
+                        status = file.stat()
+                        if time.time() - status.st_mtime > older_than_s:
                             file.unlink()
-                            freed += found.st_size
+                            freed += status.st_size
         return freed
 
     def append(self, path: str, data: bytes) -> tuple[str, int]:
-        """Add bytes to a file of this process and make them durable; return (file, offset) where they are.
+        """Append bytes durably to a file that only this process writes; return their (file, offset).
 
-        On an object store, where nothing can be appended to, they become a file of their own.
+        An object store has no appends: there the bytes become a file of their own.
         """
         with self._errors("write", path):
             if self.local is None:
@@ -301,7 +301,7 @@ class Store:
                 return path, append_durably(full, data)
 
     def delete(self, path: str) -> None:
-        """Remove a file or folder; nothing where it is not there."""
+        """Remove a file or folder, if it exists."""
         with self._errors("remove", path):
             info = self._fs.get_file_info(self._full(path))
             if info.type == fs.FileType.Directory:
@@ -310,7 +310,7 @@ class Store:
                 self._fs.delete_file(self._full(path))
 
     def check_writable(self, purpose: str = "an index folder") -> None:
-        """Raise StoreError where the folder cannot be written to, before any work is done."""
+        """Raise StoreError where the folder is not writable, before any work is done."""
         probe = f".probe-{uuid.uuid4().hex[:8]}"
         try:
             self.write_bytes(probe, b"")
@@ -323,19 +323,19 @@ class Store:
         return f"{self.root}/{path}".rstrip("/") if path else self.root
 
     @contextmanager
-    def _landing(self, path: str) -> Iterator[str]:
+    def _atomic_target(self, path: str) -> Iterator[str]:
         full = self._full(path)
         if self.local is None:
             yield full
             return
         Path(full).parent.mkdir(parents=True, exist_ok=True)
         folder, _, name = full.rpartition("/")
-        beside = f"{folder}/{_TEMPORARY}{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        temporary = f"{folder}/{_TEMPORARY}{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         try:
-            yield beside
-            Path(beside).replace(full)
+            yield temporary
+            Path(temporary).replace(full)
         except BaseException:
-            Path(beside).unlink(missing_ok=True)
+            Path(temporary).unlink(missing_ok=True)
             raise
 
     @contextmanager
@@ -347,26 +347,26 @@ class Store:
             number = getattr(error, "errno", None)
             text = str(error)
             if number == errno.ENOSPC or "No space left" in text:
-                said = f"cannot {verb} {where}: the disk is full; free space and run again, finished work is kept"
+                message = f"cannot {verb} {where}: the disk is full; free space and run again, finished work is kept"
             elif number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text:
-                said = f"cannot {verb} {where}: permission denied"
+                message = f"cannot {verb} {where}: permission denied"
             elif number in (errno.EEXIST, errno.ENOTDIR):
-                said = f"cannot {verb} {where}: a file is in the place of a folder on that path"
+                message = f"cannot {verb} {where}: a file is in the place of a folder on that path"
             elif number == errno.ENOENT or isinstance(error, FileNotFoundError):
-                said = f"cannot {verb} {where}: it is not there"
+                message = f"cannot {verb} {where}: it is not there"
             else:
-                said = f"cannot {verb} {where}: {_said(error)}"
-            raise StoreError(said) from error
+                message = f"cannot {verb} {where}: {_one_line(error)}"
+            raise StoreError(message) from error
 
 
 def _without_credentials(uri: str) -> str:
     scheme, mark, rest = uri.partition("://")
     if not mark:
         return uri
-    place = rest.partition("?")[0]
-    host, slash, path = place.partition("/")
+    location = rest.partition("?")[0]
+    host, slash, path = location.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
 
 
-def _said(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__

@@ -1,8 +1,8 @@
-"""Who may see what, as arithmetic on arrays: label sets of documents, and what stands behind rows made of them.
+"""Access labels as arithmetic on arrays: label sets of documents, and label patterns of rows derived from them.
 
-The distinct label sets of documents are numbered, and few. What an entity, a relation or a report was made from is a
-set of these numbers, its *pattern*; patterns are numbered too, and far fewer than rows. What a caller may see is then a
-small array over patterns, and nothing is kept for each caller and row.
+The distinct label sets of documents are numbered, and few. The sources of an entity, a relation or a report have a set
+of these numbers, its *pattern*; patterns are numbered too, and far fewer than rows. The visibility for one caller is a
+small array over patterns, so that nothing is stored for each caller and row.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from hirag_dist.types import IntVector
 
 AccessRule = Literal["all", "any"]
 Flags = NDArray[np.bool_]
-_MAX_CHARS = 2 * CHARS_PER_TOKEN  # of a token of prose: no text within the limit of tokens is cut
-HIDDEN, PARTIAL, VISIBLE = 0, 1, 2  # none of it may be seen; what some of its mentions say; all that it says
+_MAX_CHARS = 2 * CHARS_PER_TOKEN  # of a token: more than prose has, so that no text within the limit of tokens is cut
+HIDDEN, PARTIAL, VISIBLE = 0, 1, 2  # by which of its mentions are visible: none, some, all
 
 
 def label_sets(labels: Iterable[Sequence[str]]) -> tuple[NDArray[np.int32], list[tuple[str, ...]]]:
@@ -30,48 +30,48 @@ def label_sets(labels: Iterable[Sequence[str]]) -> tuple[NDArray[np.int32], list
     >>> label_sets([["b", "a"], [], ["a", "b"]])
     (array([1, 0, 1], dtype=int32), [(), ('a', 'b')])
     """
-    found = [tuple(sorted(set(row))) for row in labels]
-    sets = sorted(set(found))
+    rows = [tuple(sorted(set(row))) for row in labels]
+    sets = sorted(set(rows))
     number = {row: at for at, row in enumerate(sets)}
-    return np.fromiter((number[row] for row in found), np.int32, len(found)), sets
+    return np.fromiter((number[row] for row in rows), np.int32, len(rows)), sets
 
 
 def sets_in_reach(
     sets: Sequence[tuple[str, ...]],
     reach: Collection[str] | None,
-    wish: Collection[str] = (),
+    required: Collection[str] = (),
     rule: AccessRule = "all",
 ) -> Flags:
-    """Return which documents may be searched, by label set: (n_sets,).
+    """Return flags of the label sets whose documents may be searched: (n_sets,).
 
     Args:
         sets: labels, by number.
-        reach: the labels that the caller holds; None: everything may be seen.
-        wish: labels that every document searched must carry.
-        rule: a document is in reach when the caller holds all of its labels, or any; one without labels always is.
+        reach: the labels that the caller holds; None: everything is visible.
+        required: labels that every document searched must carry.
+        rule: whether a caller needs all labels of a document to see it, or any; documents without labels are visible.
     """
-    held = None if reach is None else frozenset(reach)
-    wanted = frozenset(wish)
+    labels_held = None if reach is None else frozenset(reach)
+    wanted = frozenset(required)
 
     def within(labels: tuple[str, ...]) -> bool:
         if not wanted.issubset(labels):
             return False
-        if held is None or not labels:
+        if labels_held is None or not labels:
             return True
-        return held.issuperset(labels) if rule == "all" else not held.isdisjoint(labels)
+        return labels_held.issuperset(labels) if rule == "all" else not labels_held.isdisjoint(labels)
 
     return np.fromiter((within(labels) for labels in sets), np.bool_, len(sets))
 
 
 @dataclass(frozen=True, slots=True)
 class LabelPatterns:
-    """What stands behind rows, by number: rows with the same label sets behind them share a pattern.
+    """Label patterns of rows: rows whose sources have the same label sets share a pattern.
 
     Attributes:
         of: (n_rows,) int32 pattern of each row.
         indptr, sets: CSR, pattern → label sets, ascending.
-        divisible: (n_patterns,) whether what these rows say can be told apart by label set. Others are seen whole or
-            not at all.
+        divisible: (n_patterns,) whether the content of these rows is known by label set. Other rows are never
+            partially visible.
     """
 
     of: NDArray[np.int32]
@@ -80,7 +80,7 @@ class LabelPatterns:
     divisible: Flags
 
     def states(self, in_reach: Flags) -> NDArray[np.uint8]:
-        """Return HIDDEN, PARTIAL or VISIBLE for each pattern; one of no label sets hides nothing, and is VISIBLE.
+        """Return HIDDEN, PARTIAL or VISIBLE for each pattern; VISIBLE for one without label sets.
 
         Args:
             in_reach: (n_sets,) by label set.
@@ -101,8 +101,8 @@ def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | N
     """Return the patterns of rows.
 
     Args:
-        rows, sets: (n_pairs,) label set `sets[i]` stands behind row `rows[i]`; in any order, repeats do not count.
-        n_rows: rows that there are.
+        rows, sets: (n_pairs,) a source of row `rows[i]` has label set `sets[i]`; in any order, with repetitions.
+        n_rows: rows in all.
         divisible: (n_rows,) see `LabelPatterns`; None: none is.
     """
     width = int(sets.max(initial=-1)) + 1
@@ -110,7 +110,7 @@ def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | N
     owner, value = pairs // max(width, 1), pairs % max(width, 1)
     sizes = np.bincount(owner, minlength=n_rows)
     starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
-    # Rows are told apart a set at a time: the number of what came before, and the next set, give the next number.
+    # Rows are distinguished a set at a time: the number of the sets so far and the next set give the next number.
     number = np.zeros(n_rows, np.int64) if divisible is None else divisible.astype(np.int64)
     found = np.empty(n_rows, np.int32)
     heads: list[IntVector] = []  # a row of each pattern
@@ -133,12 +133,12 @@ def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | N
 
 
 def pattern_of_sets(owners: IntVector, of: NDArray[np.int32], known: LabelPatterns) -> tuple[IntVector, IntVector]:
-    """Return (owners, sets), each pair once: the label sets behind what each owner is made of.
+    """Return (owners, sets), each pair once: the label sets of the sources of each owner.
 
     Args:
-        owners: (n,) who is made of something, in any order.
-        of: (n,) the pattern of what it is made of.
-        known: where the patterns are from.
+        owners: (n,) rows derived from others, in any order.
+        of: (n,) the pattern of a source of each.
+        known: the patterns of the sources.
     """
     width = max(len(known.divisible), 1)
     pairs = np.unique(np.asarray(owners, np.int64) * width + of)
@@ -150,12 +150,12 @@ def pattern_of_sets(owners: IntVector, of: NDArray[np.int32], known: LabelPatter
 
 
 def description_of(merged: str, max_tokens: int) -> str:
-    """Return one description of what merging gave of some mentions: as the build's, where no model had to make it.
+    """Return one description from merged mentions: that of the build, where no model summarised it.
 
     Args:
         merged: distinct descriptions, one a line.
-        max_tokens: where a build asks a model for a shorter one. Here as many of them are joined as fit about twice
-            that.
+        max_tokens: limit above which a build asks a model for a summary. Here descriptions are joined up to about
+            twice that.
     """
     if SEPARATOR not in merged:
         return merged

@@ -1,4 +1,4 @@
-"""Which entities hang together in what a caller may see: between others there is no path to look for."""
+"""Connected components of the graph that a caller may see: no path joins two of them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hirag_dist.types import AccessFilter, CsrGraph
 
 
 def visible_components(graph: CsrGraph, access: AccessFilter) -> NDArray[np.int32]:
-    """Return the connected component of each node, named by its lowest row; what is hidden is one by itself.
+    """Return the connected component of each node, named by its lowest row; a hidden node is one by itself.
 
     Returns:
-        (n_nodes,), not to be written to: as the mapped one of the whole graph, so that code is compiled for one type.
+        (n_nodes,), read-only, as the mapped one of the whole graph is: kernels are compiled for one type.
     """
-    found: NDArray[np.int32] = _seen_components(graph.indptr, graph.indices, graph.relation_rows, access)
-    found.flags.writeable = False
-    return found
+    components: NDArray[np.int32] = _components(graph.indptr, graph.indices, graph.relation_rows, access)
+    components.flags.writeable = False
+    return components
 
 
 @compiled_apart
-def _seen_components(
+def _components(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], access: AccessFilter
 ) -> Any:
     parents = np.arange(len(indptr) - 1).astype(np.int32)  # never above the node itself
@@ -34,20 +34,20 @@ def _seen_components(
         for entry in range(indptr[node], indptr[node + 1]):
             neighbour = indices[entry]
             if (
-                neighbour < node  # the other way round it is the same edge
+                neighbour < node  # each edge has two entries
                 and access.entity_states[access.entity_patterns[neighbour]] != HIDDEN
                 and access.relation_states[access.relation_patterns[relation_rows[entry]]] != HIDDEN
             ):
                 one, other = _root(parents, node), _root(parents, neighbour)
                 parents[max(one, other)] = min(one, other)
     for node in range(len(parents)):
-        parents[node] = parents[parents[node]]  # those below have their root already
+        parents[node] = parents[parents[node]]  # lower rows have their root already
     return parents
 
 
 @compiled
 def _root(parents: NDArray[np.int32], node: int) -> Any:
     while parents[node] != node:
-        parents[node] = parents[parents[node]]  # shorter for whoever comes next
+        parents[node] = parents[parents[node]]  # path halving
         node = parents[node]
     return node

@@ -1,7 +1,7 @@
-"""An index as callers with labels see it: the same files, without what they may not know of.
+"""Access control: views of an index by labels, which share its mapped files and hide what a caller may not see.
 
-What is kept for a caller is small arrays over patterns (`core.access.labels`), and some texts that were put together
-for what is seen in part. Callers who may see the same documents share it.
+A view has small arrays over label patterns (`core.access.labels`) and a cache of texts of partially visible rows.
+Callers who may see the same documents share a view.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, CommunityItem, IndexInfo, IntVector
 
 _COUNTED = ("documents", "chunks", "entities", "relations", "communities", "reports")
-_CALLERS = 1024  # whose reach is remembered
-_VIEWS = 64  # of callers who may see different documents, that are kept
+_MAX_CALLERS = 1024  # combinations of labels whose visible label sets are cached
+_MAX_VIEWS = 64  # cached
 
 
 class AccessControlledIndex:
-    """Lends an index as each caller may see it."""
+    """Views of an index, by the labels that a caller holds."""
 
     def __init__(self, index: MappedIndex, snapshot: Snapshot, rule: AccessRule = "all") -> None:
         """Map the files of labels.
 
         Args:
-            index: what there is.
-            snapshot: where it is from.
-            rule: a document is in reach of whoever holds all of its labels, or any.
+            index: unfiltered.
+            snapshot: of the index.
+            rule: whether a caller needs all labels of a document to see it, or any.
 
         Raises:
             SnapshotCorrupt: a file cannot be read.
@@ -48,66 +48,66 @@ class AccessControlledIndex:
         self._index = index
         self._rule = rule
         self._sets = read_label_sets(snapshot)
-        # Nothing here refers to this object: in a cycle it would keep the index mapped until the garbage is collected.
-        self._found = lru_cache(_CALLERS)(partial(_find, self._sets, rule))
+        # No reference to `self`: a cycle would keep the index mapped until the garbage is collected.
+        self._visible_sets = lru_cache(_MAX_CALLERS)(partial(_visible_sets, self._sets, rule))
         self._some_unknown = False
-        if any(self._sets):  # else everything is in reach, or nothing
+        if any(self._sets):  # otherwise every caller sees everything, or nothing
             files = map_labels(snapshot)
             self._some_unknown = files.has_set(len(self._sets))
-            self._view = lru_cache(_VIEWS)(partial(_view, index, files))
+            self._view = lru_cache(_MAX_VIEWS)(partial(_view, index, files))
 
-    def view_for(self, reach: Collection[str] | None, wish: Collection[str] = ()) -> MappedIndex | None:
-        """Return the index as a caller sees it, None where no document is in reach.
+    def view_for(self, reach: Collection[str] | None, required: Collection[str] = ()) -> MappedIndex | None:
+        """Return the index as a caller sees it, None where no document is visible.
 
-        Where everything is, it is the index that was given.
+        Where all documents are, it is the unfiltered index.
 
         Args:
             reach: the labels that the caller holds; None: all.
-            wish: labels that every document searched must carry.
+            required: labels that every document searched must carry.
         """
-        if reach is None and not wish:
+        if reach is None and not required:
             return self._index
-        held = None if reach is None else frozenset(reach)
-        # A wish is whatever a request holds, and not kept.
-        in_reach = _find(self._sets, self._rule, held, wish) if wish else self._found(held)
-        if 1 not in in_reach and (wish or in_reach):
+        labels = None if reach is None else frozenset(reach)
+        # Required labels are arbitrary strings of a request, so they are not cached.
+        in_reach = _visible_sets(self._sets, self._rule, labels, required) if required else self._visible_sets(labels)
+        if 1 not in in_reach and (required or in_reach):
             return None
         return self._view(in_reach) if 0 in in_reach or self._some_unknown else self._index
 
     def any_view(self) -> FilteredIndex | None:
-        """Return a view such as callers get, None where all callers see everything or nothing."""
+        """Return an example of a filtered view, None where all callers see everything or nothing."""
         if len(self._sets) < 2 and not self._some_unknown:
             return None
         return self._view(bytes([1, *[0] * (len(self._sets) - 1)]))
 
 
-def _find(
-    sets: Sequence[tuple[str, ...]], rule: AccessRule, reach: frozenset[str] | None, wish: Collection[str] = ()
+def _visible_sets(
+    sets: Sequence[tuple[str, ...]], rule: AccessRule, reach: frozenset[str] | None, required: Collection[str] = ()
 ) -> bytes:
-    """Return for each label set a byte, 1 where it is in reach."""
-    return sets_in_reach(sets, reach, wish, rule).tobytes()
+    """Return a byte for each label set, 1 where the caller sees its documents."""
+    return sets_in_reach(sets, reach, required, rule).tobytes()
 
 
 def _view(index: MappedIndex, files: LabelFiles, in_reach: bytes) -> FilteredIndex:
-    unknown = np.zeros(1, np.bool_)  # what comes from no known document is in nobody's reach
+    unknown = np.zeros(1, np.bool_)  # rows of unknown documents are visible to no caller with labels
     return FilteredIndex(index, files, np.concatenate([np.frombuffer(in_reach, np.bool_), unknown]))
 
 
 def empty_index_info(whole: IndexInfo) -> IndexInfo:
-    """Return what a caller may know of an index of which nothing is in reach."""
+    """Return the statistics for a caller to whom no document is visible."""
     return replace(whole, counts=dict.fromkeys(_COUNTED, 0), layers=(), communities_by_level={})
 
 
 class FilteredIndex(MappedIndex):
-    """An index as one caller may see it. Rows are those of the whole one; those that are hidden are never asked for."""
+    """An index as one caller may see it. Rows are numbered as in the unfiltered one; hidden rows are never read."""
 
     def __init__(self, whole: MappedIndex, files: LabelFiles, in_reach: Flags) -> None:
         """Make a view.
 
         Args:
-            whole: what there is.
-            files: its files of labels.
-            in_reach: (n_sets + 1,) by label set; the last stands for no known document.
+            whole: the unfiltered index.
+            files: its label files.
+            in_reach: (n_sets + 1,) whether the documents of a label set are visible; the last is that of unknown ones.
         """
         super().__init__(whole.files)
         self.access: AccessFilter = read_only(
@@ -126,34 +126,34 @@ class FilteredIndex(MappedIndex):
                 files.statements.numbers,
             )
         )
-        # Nothing of the view is referred to by what it holds, as above.
-        tell = partial(visible_entity_text, files, in_reach)
-        self._entities = FilteredTextColumns(whole._entities, files.entities, self.access.entity_states, tell)
-        tell = partial(visible_relation_text, files, in_reach)
-        self._relations = FilteredTextColumns(whole._relations, files.relations, self.access.relation_states, tell)
+        # No reference to `self`, for the same reason as in `AccessControlledIndex`.
+        rebuild = partial(visible_entity_text, files, in_reach)
+        self._entities = FilteredTextColumns(whole._entities, files.entities, self.access.entity_states, rebuild)
+        rebuild = partial(visible_relation_text, files, in_reach)
+        self._relations = FilteredTextColumns(whole._relations, files.relations, self.access.relation_states, rebuild)
         self.visible_chunks: Flags = in_reach[files.chunk_sets]
-        # A chunk is of one document, so its label set is its pattern, and it is seen whole or not at all.
+        # A chunk is of one document, so its label set is its pattern, and it is never partially visible.
         by_set = np.where(in_reach, VISIBLE, HIDDEN).astype(np.uint8)
         self.chunk_access = read_only(self.access._replace(entity_patterns=files.chunk_sets, entity_states=by_set))
         self._reported = files.communities.states(in_reach)[files.communities.of] == VISIBLE
-        own = whole.communities
-        self.communities = replace(own, ratings=np.where(self._reported, own.ratings, 0.0))
+        ratings = np.where(self._reported, whole.communities.ratings, 0.0)
+        self.communities = replace(whole.communities, ratings=ratings)
         self.components = None
         self._connecting = threading.Lock()
 
     def connect(self) -> NDArray[np.int32]:
-        """Return `components`, found once. It reads the whole graph, and lets other threads work meanwhile."""
+        """Return `components`, computed once. It reads the whole graph and releases the interpreter lock."""
         with self._connecting:
             if self.components is None:
                 self.components = visible_components(self.graph, self.access)
             return self.components
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return how near entities are to a question, by what may be seen of them."""
+        """Return the similarity of entities to a question, by their visible parts."""
         return visible_scores(self.access, self.vectors, rows, query, exact_scores)
 
     def is_rebuilt(self, level: str, row: int) -> bool:
-        """Whether a record is of an entity or relation seen in part, or names an entity that is."""
+        """Return whether a record is of a partially visible entity or relation, or names such an entity."""
         access = self.access
         entities = [row] if level == "local" else self.ends[row].tolist() if level == "bridge" else []
         if any(access.entity_states[access.entity_patterns[entity]] == PARTIAL for entity in entities):
@@ -161,32 +161,32 @@ class FilteredIndex(MappedIndex):
         return level == "bridge" and bool(access.relation_states[access.relation_patterns[row]] == PARTIAL)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
-        """Return the weights of relations, by what may be seen of them."""
+        """Return the weights of relations, by their visible statements."""
         return visible_weights(self.access, self.weights, rows)
 
     def visible_relations(self, rows: IntVector) -> IntVector:
-        """Return those relations that may be seen."""
+        """Return the relations that are visible."""
         return rows[visible_relations(self.access, self.ends[rows], rows)]
 
     def community(self, ranked: RankedCommunity) -> CommunityItem | None:
-        """Return a community with its report, None where not all that it was written from may be seen."""
+        """Return a community with its report, None where not all its sources are visible."""
         return super().community(ranked) if self._reported[ranked.community] else None
 
     def reported(self) -> Flags:
-        """Return, for each community, whether it has a report that may be seen."""
-        found: Flags = super().reported() & self._reported
-        return found
+        """Return, for each community, whether it has a visible report."""
+        reported: Flags = super().reported() & self._reported
+        return reported
 
     def fully_visible(self) -> Flags:
-        """Return, for each community, whether all that it was made from may be seen."""
+        """Return, for each community, whether all its sources are visible."""
         whole: Flags = self._reported
         return whole
 
     def info(self, whole: IndexInfo) -> IndexInfo:
-        """Return what a caller may know of an index: what there is of each kind that may be seen.
+        """Return the statistics of the visible rows.
 
         Args:
-            whole: the same of all.
+            whole: the statistics of the unfiltered index.
         """
         counts, layers, levels = self._counts
         return replace(
@@ -198,7 +198,7 @@ class FilteredIndex(MappedIndex):
 
     @cached_property
     def _counts(self) -> tuple[dict[str, int], list[int], list[int]]:
-        """Rows of each table that may be seen, entities by layer, and communities wholly in reach by level."""
+        """Visible rows of each table, visible entities by layer, and fully visible communities by level."""
         access = self.access
         entities = access.entity_states[access.entity_patterns] != HIDDEN
         relations = visible_relations(access, self.ends, np.arange(len(self.ends)))
@@ -207,8 +207,8 @@ class FilteredIndex(MappedIndex):
         layers = np.bincount(self.layers[entities]).tolist()
         levels = np.bincount(self.communities.levels[self._reported]).tolist()
         reports = self._reported & (self.files.report_rows >= 0)
-        seen = documents >= 0, chunks >= 0, entities, relations, self._reported, reports
-        counts = {name: int(np.sum(rows)) for name, rows in zip(_COUNTED, seen, strict=True)}
+        visible = documents >= 0, chunks >= 0, entities, relations, self._reported, reports
+        counts = {name: int(np.sum(rows)) for name, rows in zip(_COUNTED, visible, strict=True)}
         if self.files.claims is not None:
             counts[layout.CLAIMS] = self.files.claims.n_visible(self.visible_chunks)
         return counts, layers, levels

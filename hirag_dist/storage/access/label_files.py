@@ -21,16 +21,16 @@ from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import FloatMatrix, IntVector
 
-_MAX_MENTIONS = 1000  # mentions of a row that its text is made of: a hub has one in every chunk
+_MAX_MENTIONS = 1000  # of a row, for its text: a hub has one in every chunk
 
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """The mentions of those rows that several label sets speak of: CSR over these rows, and columns by mention.
+    """The mentions of rows with several label sets: CSR over these rows, and columns by mention.
 
     Attributes:
         rows: (n,) int32, ascending.
-        indptr: (n + 1,) int64 where the mentions of each begin.
+        indptr: (n + 1,) int64 first mention of each row.
         sets, positions: (n_mentions,) int32, in the order of chunks.
         numbers: (n_mentions,) whether an entity is described, or the strength of a relation.
     """
@@ -42,30 +42,30 @@ class Mentions:
     numbers: NDArray[Any]
     texts: TextColumns
 
-    def told(self, rows: IntVector, in_reach: Flags) -> tuple[IntVector, IntVector]:
-        """Return (owners, places): the first mentions in reach of some of the rows, and whose each is."""
+    def visible(self, rows: IntVector, in_reach: Flags) -> tuple[IntVector, IntVector]:
+        """Return (owners, positions): the first visible mentions of some of the rows, and the row of each."""
         at = np.searchsorted(self.rows, rows)
-        owners, places = spans(self.indptr[at], self.indptr[at + 1])
-        reached = in_reach[self.sets[places]]
-        owners, places = owners[reached], places[reached]
+        owners, positions = spans(self.indptr[at], self.indptr[at + 1])
+        reached = in_reach[self.sets[positions]]
+        owners, positions = owners[reached], positions[reached]
         first = np.searchsorted(owners, np.arange(len(rows)))
         kept = np.arange(len(owners)) - first[owners] < _MAX_MENTIONS
-        return owners[kept], places[kept]
+        return owners[kept], positions[kept]
 
-    def columns(self, places: IntVector, names: Iterable[str]) -> dict[str, Any]:
-        """Return columns of text of some mentions, and their positions."""
-        at = places.tolist()
+    def columns(self, positions: IntVector, names: Iterable[str]) -> dict[str, Any]:
+        """Return columns of text of some mentions, and their positions in the documents."""
+        at = positions.tolist()
         texts = {name: pa.array(self.texts.values(name, at), pa.string()) for name in names}
-        return texts | {"position": self.positions[places]}
+        return texts | {"position": self.positions[positions]}
 
 
 @dataclass(frozen=True, slots=True)
 class LabelFiles:
-    """What labels an index has.
+    """The label files of an index, mapped.
 
     Attributes:
         chunk_sets: (n_chunks,) int32 label set.
-        entities, relations, communities: what stands behind them.
+        entities, relations, communities: the label sets of their sources.
         mentions, statements: of entities, and of relations.
         part_vectors: (n_parts, dim) float32.
         part_entities, part_sets: (n_parts,) int32 entity row, ascending, and label set.
@@ -84,9 +84,9 @@ class LabelFiles:
     max_tokens: int
 
     def has_set(self, label_set: int) -> bool:
-        """Whether anything comes from documents of this label set."""
-        found = any((each.sets == label_set).any() for each in (self.entities, self.relations, self.communities))
-        return found or bool((self.chunk_sets == label_set).any())
+        """Return whether any row comes from documents of this label set."""
+        patterns = (self.entities, self.relations, self.communities)
+        return any((rows.sets == label_set).any() for rows in patterns) or bool((self.chunk_sets == label_set).any())
 
 
 def read_label_sets(snapshot: Snapshot) -> list[tuple[str, ...]]:

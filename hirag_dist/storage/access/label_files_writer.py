@@ -1,7 +1,7 @@
-"""The serving files of labels: what stands behind every row, and the mentions of what is seen in part.
+"""Serving files of labels: the label patterns of every row, and the mentions of partially visible rows.
 
-`label_sets.arrow` is there in every snapshot, so that none is taken for one without labels because a file is missing.
-The others are there only where a document carries labels.
+Every snapshot has `label_sets.arrow`, so that a missing file is never taken for an index without labels. The other
+files exist only where a document carries labels.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ STATEMENTS: Final = "statements.arrow"
 _SET_TEXTS: Final = text_schema(["labels"])
 _MENTION_TEXTS: Final = text_schema(["chunk_id", "name", "type", "description"], wide=["description"])
 _STATEMENT_TEXTS: Final = text_schema(["chunk_id", "description"], wide=["description"])
-Pairs = tuple[IntVector, IntVector]  # rows, and the label sets behind them
+Pairs = tuple[IntVector, IntVector]  # rows, and label sets of their sources
 
 
 @dataclass(frozen=True, slots=True)
 class LabelProvenanceTables:
-    """What rows are made of, as rows of other tables; −1 stands for what is not there.
+    """The sources of rows, as rows of other tables; −1 for an unknown one.
 
     Attributes:
         entity_ids, chunk_ids: in the order of their tables.
@@ -58,13 +58,13 @@ class LabelProvenanceTables:
     members: Lists
 
 
-def write_labels(batches: Batches, create: Create, save: Save, made_of: LabelProvenanceTables) -> None:
-    """Write the files. Memory: that of the clusters' and mentions' ids, and some arrays of the rows.
+def write_labels(batches: Batches, create: Create, save: Save, provenance: LabelProvenanceTables) -> None:
+    """Write the files. In memory: the ids of clusters and mentions, and some arrays of the rows.
 
     Args:
-        batches, create: as `storage.serving.writer.write_serving` has them.
+        batches, create: as of `storage.serving.writer.write_serving`.
         save: writes an array under its name.
-        made_of: the rows of this snapshot.
+        provenance: sources of the rows of this snapshot.
     """
     carried = [labels for batch in batches("documents", ["labels"]) for labels in batch.column(0).to_pylist()]
     set_of, sets = label_sets(carried)
@@ -74,19 +74,19 @@ def write_labels(batches: Batches, create: Create, save: Save, made_of: LabelPro
     if not any(sets):
         return
     documents = rows_of_column(batches, "chunks", "document_id", ids_of(batches, "documents", "document_id"))
-    # Behind what comes from no document that is known stands a set of its own, which is in nobody's reach.
+    # Rows of unknown documents get a label set of their own, which is visible to no caller with labels.
     unknown = np.int32(len(sets))
     chunk_sets = np.append(set_of, unknown)[documents]
     save("chunk_sets", chunk_sets)
     sets_of = np.append(chunk_sets, unknown)  # at −1 too
-    entities = _entities(batches, made_of, sets_of)
+    entities = _entities(batches, provenance, sets_of)
     _save_patterns(save, "entity", entities)
-    statements = _save_statements(batches, create, save, made_of, sets_of)
-    relations = _relations(batches, made_of, sets_of, statements)
+    statements = _save_statements(batches, create, save, provenance, sets_of)
+    relations = _relations(batches, provenance, sets_of, statements)
     _save_patterns(save, "relation", relations)
     levels = numbers(batches, "communities", "level", np.int32)
-    _save_patterns(save, "community", _communities(made_of, levels, entities, relations, int(unknown)))
-    _save_mentions(batches, create, save, made_of, sets_of)
+    _save_patterns(save, "community", _communities(provenance, levels, entities, relations, int(unknown)))
+    _save_mentions(batches, create, save, provenance, sets_of)
 
 
 def _save_patterns(save: Save, what: str, found: LabelPatterns) -> None:
@@ -97,7 +97,7 @@ def _save_patterns(save: Save, what: str, found: LabelPatterns) -> None:
 
 
 def _sets_behind(lists: Lists, rows: IntVector, sets_of: NDArray[np.int32]) -> Pairs:
-    """Return the label sets of the chunks of some rows; of none it is the unknown one.
+    """Return the label sets of the chunks of some rows; the unknown set for rows without chunks.
 
     Args:
         lists: the chunks of all rows.
@@ -118,7 +118,7 @@ def _all_of(rows: IntVector, label_set: int) -> Pairs:
     return rows, np.full(len(rows), label_set, np.int64)
 
 
-def _entities(batches: Batches, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32]) -> LabelPatterns:
+def _entities(batches: Batches, provenance: LabelProvenanceTables, sets_of: NDArray[np.int32]) -> LabelPatterns:
     """Return the label patterns of entities.
 
     An entity of layer 0 has the labels of the documents that mention it; a summary entity has those of the members of
@@ -127,10 +127,10 @@ def _entities(batches: Batches, made_of: LabelProvenanceTables, sets_of: NDArray
     layers = numbers(batches, "entities", "layer", np.int32)
     n_layers = int(layers.max(initial=0)) + 1
     bounds = np.searchsorted(layers, np.arange(n_layers + 1))
-    pairs = [_sets_behind(made_of.mentioned_in, np.arange(bounds[1]), sets_of)]
+    pairs = [_sets_behind(provenance.mentioned_in, np.arange(bounds[1]), sets_of)]
     if n_layers > 1:
-        owners = rows_of_column(batches, layout.SUMMARY_SOURCES, "entity_id", made_of.entity_ids)
-        members = rows_of_column(batches, "clusters", "entity_id", made_of.entity_ids)
+        owners = rows_of_column(batches, layout.SUMMARY_SOURCES, "entity_id", provenance.entity_ids)
+        members = rows_of_column(batches, "clusters", "entity_id", provenance.entity_ids)
         cluster_ids = ids_of(batches, "clusters", "cluster_id").unique()
         clusters = rows_of_column(batches, "clusters", "cluster_id", cluster_ids)
         sources = rows_of_column(batches, layout.SUMMARY_SOURCES, "cluster_id", cluster_ids)
@@ -141,22 +141,24 @@ def _entities(batches: Batches, made_of: LabelProvenanceTables, sets_of: NDArray
         inside = (members >= first) & (members < middle)
         own = (owners >= middle) & (owners < last)
         row, source = owners[own], sources[own]
-        # A cluster that is not there, or of members that are not, or of another layer: nobody knows what it held.
+        # The sources of a cluster that is missing, or has unknown members or members of another layer, are unknown.
         odd = np.ones(len(cluster_ids) + 1, np.bool_)
         odd[clusters] = False
         odd[clusters[~inside & np.isin(clusters, source)]] = True
-        held = patterns(*pattern_of_sets(clusters[inside], below.of[members[inside] - first], below), len(cluster_ids))
-        known = pattern_of_sets(row[~odd[source]], held.of[source[~odd[source]]], held)
+        cluster_patterns = patterns(
+            *pattern_of_sets(clusters[inside], below.of[members[inside] - first], below), len(cluster_ids)
+        )
+        known = pattern_of_sets(row[~odd[source]], cluster_patterns.of[source[~odd[source]]], cluster_patterns)
         lacking = np.concatenate([row[odd[source]], np.setdiff1d(np.arange(middle, last), row)])
         pairs.append(_together([known, _all_of(lacking, sets_of[-1])]))
     divisible = np.zeros(len(layers), np.bool_)
-    told = rows_of_column(batches, layout.ENTITY_MENTIONS, "entity_id", made_of.entity_ids)
-    divisible[told[told >= 0]] = True
+    mentioned = rows_of_column(batches, layout.ENTITY_MENTIONS, "entity_id", provenance.entity_ids)
+    divisible[mentioned[mentioned >= 0]] = True
     return patterns(*_together(pairs), len(layers), divisible)
 
 
 def _relations(
-    batches: Batches, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32], statements: NDArray[np.int32]
+    batches: Batches, provenance: LabelProvenanceTables, sets_of: NDArray[np.int32], statements: NDArray[np.int32]
 ) -> LabelPatterns:
     """Return the label patterns of relations.
 
@@ -168,26 +170,26 @@ def _relations(
     """
     kinds = [batch.column(0).to_numpy(zero_copy_only=False) for batch in batches("relations", ["kind"])]
     extracted = np.concatenate([np.zeros(0, np.bool_), *(np.asarray(kind == "extracted") for kind in kinds)])
-    pairs = _sets_behind(made_of.stated_in, np.flatnonzero(extracted), sets_of)
+    pairs = _sets_behind(provenance.stated_in, np.flatnonzero(extracted), sets_of)
     divisible = np.zeros(len(extracted), np.bool_)
     divisible[statements[statements >= 0]] = True
     return patterns(*pairs, len(extracted), divisible)
 
 
 def _communities(
-    made_of: LabelProvenanceTables,
+    provenance: LabelProvenanceTables,
     levels: NDArray[np.int32],
     entities: LabelPatterns,
     relations: LabelPatterns,
     unknown: int,
 ) -> LabelPatterns:
-    """Return what stands behind communities: all that does behind their members, and the relations among these."""
-    indptr, listed = made_of.members
+    """Return the label patterns of communities: those of their members and of the relations among these."""
+    indptr, listed = provenance.members
     owner = np.repeat(np.arange(len(levels)), np.diff(indptr))
     known = listed >= 0
     found = [pattern_of_sets(owner[known], entities.of[listed[known]], entities), _all_of(owner[~known], unknown)]
-    usable = (made_of.ends >= 0).all(axis=1)
-    source, target = made_of.ends[usable].T
+    usable = (provenance.ends >= 0).all(axis=1)
+    source, target = provenance.ends[usable].T
     for level in range(int(levels.max(initial=-1)) + 1):
         here = (levels[owner] == level) & known
         place = np.full(len(entities.of), -1, np.int64)
@@ -202,12 +204,12 @@ def _together(pairs: Sequence[Pairs]) -> Pairs:
 
 
 def _save_mentions(
-    batches: Batches, create: Create, save: Save, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32]
+    batches: Batches, create: Create, save: Save, provenance: LabelProvenanceTables, sets_of: NDArray[np.int32]
 ) -> None:
-    """Write the mentions in the order of their table, which is that of the entities' rows."""
+    """Write the mentions in the order of their table, which is the order of the entities' rows."""
     table = layout.ENTITY_MENTIONS
-    _save_groups(save, "mentioned", rows_of_column(batches, table, "entity_id", made_of.entity_ids))
-    save("mention_sets", sets_of[rows_of_column(batches, table, "chunk_id", made_of.chunk_ids)])
+    _save_groups(save, "mentioned", rows_of_column(batches, table, "entity_id", provenance.entity_ids))
+    save("mention_sets", sets_of[rows_of_column(batches, table, "chunk_id", provenance.chunk_ids)])
     save("mention_positions", numbers(batches, table, "position", np.int32))
     save("mention_described", numbers(batches, table, "described", np.bool_))
     with create(ENTITY_MENTIONS) as file:
@@ -215,18 +217,18 @@ def _save_mentions(
 
 
 def _save_statements(
-    batches: Batches, create: Create, save: Save, made_of: LabelProvenanceTables, sets_of: NDArray[np.int32]
+    batches: Batches, create: Create, save: Save, provenance: LabelProvenanceTables, sets_of: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Write the statements likewise; return the relation of each."""
+    """Write the statements in the order of their table; return the relation of each."""
     table = layout.STATEMENTS
     stated = ids_of(batches, table, "relation_id")
     relations = np.zeros(0, np.int32)
-    if len(stated):  # else the ids of all relations are for nothing
+    if len(stated):  # otherwise there is no need to read the ids of all relations
         rows = RowLookup(ids_of(batches, "relations", "relation_id"))
         rows.add(stated)
-        relations = rows.found()
+        relations = rows.rows()
     _save_groups(save, "stated", relations)
-    save("statement_sets", sets_of[rows_of_column(batches, table, "chunk_id", made_of.chunk_ids)])
+    save("statement_sets", sets_of[rows_of_column(batches, table, "chunk_id", provenance.chunk_ids)])
     save("statement_positions", numbers(batches, table, "position", np.int32))
     save("statement_strengths", numbers(batches, table, "strength", np.float64))
     with create(STATEMENTS) as file:
@@ -235,7 +237,7 @@ def _save_statements(
 
 
 def _save_groups(save: Save, name: str, rows: NDArray[np.int32]) -> None:
-    """Write which rows there are, ascending, and where the mentions of each begin."""
-    own, counts = np.unique(rows, return_counts=True)
-    save(f"{name}_rows", own)
+    """Write the distinct rows, ascending, and the first mention of each."""
+    distinct, counts = np.unique(rows, return_counts=True)
+    save(f"{name}_rows", distinct)
     save(f"{name}_indptr", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))

@@ -1,4 +1,4 @@
-"""Texts of what is seen in part: told anew from the mentions in reach, as a build without the others tells them."""
+"""Texts of partially visible rows, rebuilt from the visible mentions as a build without the other documents would."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hirag_dist.storage.access.label_files import LabelFiles
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.types import IntVector
 
-Told = list[dict[str, str]]  # of each row, its columns
-_KEPT = 1024  # rows
+TextRows = list[dict[str, str]]  # column → text, of each row
+_MAX_CACHED = 1024  # rows
 
 
-def visible_entity_text(files: LabelFiles, in_reach: Flags, rows: IntVector) -> Told:
-    """Return name, type and description of entities that are seen in part.
+def visible_entity_text(files: LabelFiles, in_reach: Flags, rows: IntVector) -> TextRows:
+    """Return name, type and description of partially visible entities.
 
     Args:
         files: of labels.
@@ -27,48 +27,47 @@ def visible_entity_text(files: LabelFiles, in_reach: Flags, rows: IntVector) -> 
         rows: ascending.
     """
     mentions = files.mentions
-    owners, places = mentions.told(rows, in_reach)
-    columns = mentions.columns(places, ("chunk_id", "name", "type", "description"))
-    columns["described"] = mentions.numbers[places]
-    numbers = [f"{at:08d}" for at in range(len(rows))]  # so that they keep their order
+    owners, positions = mentions.visible(rows, in_reach)
+    columns = mentions.columns(positions, ("chunk_id", "name", "type", "description"))
+    columns["described"] = mentions.numbers[positions]
+    numbers = [f"{at:08d}" for at in range(len(rows))]  # keys that sort in the order of the rows
     merged = merge_groups(pa.table(columns), owners, numbers).select(["name", "type", "description"]).to_pylist()
     return [row | {"description": description_of(row["description"], files.max_tokens)} for row in merged]
 
 
-def visible_relation_text(files: LabelFiles, in_reach: Flags, rows: IntVector) -> Told:
-    """Return the description of relations that are seen in part; the arguments are those of `visible_entity_text`."""
+def visible_relation_text(files: LabelFiles, in_reach: Flags, rows: IntVector) -> TextRows:
+    """Return the description of partially visible relations; the arguments are those of `visible_entity_text`."""
     statements = files.statements
-    owners, places = statements.told(rows, in_reach)
-    columns = statements.columns(places, ("chunk_id", "description"))
-    columns["strength"] = statements.numbers[places]
+    owners, positions = statements.visible(rows, in_reach)
+    columns = statements.columns(positions, ("chunk_id", "description"))
+    columns["strength"] = statements.numbers[positions]
     merged = merge_strengths(pa.table(columns), owners, len(rows), files.max_tokens * CHARS_PER_TOKEN)
     return [{"description": text} for text in merged.descriptions]
 
 
 class FilteredTextColumns(TextColumns):
-    """Columns of text, other than they are written where a row is seen in part."""
+    """Columns of text in which the values of partially visible rows are replaced."""
 
     def __init__(
         self,
-        written: TextColumns,
+        stored: TextColumns,
         patterns: LabelPatterns,
         states: NDArray[np.uint8],
-        tell: Callable[[IntVector], Told],
+        rebuild: Callable[[IntVector], TextRows],
     ) -> None:
-        """Put what is told before what is written.
+        """Replace values of stored columns.
 
         Args:
-            written: the columns.
-            patterns: of their rows.
-            states: (n_patterns,) how much of them is seen.
-            tell: (rows) → the columns that are told anew, of each.
+            patterns: label patterns of the rows.
+            states: (n_patterns,) visibility.
+            rebuild: rows → the replaced columns of each.
         """
-        self.n_rows = written.n_rows
-        self._written = written
+        self.n_rows = stored.n_rows
+        self._stored = stored
         self._patterns = patterns
         self._states = states
-        self._tell = tell
-        self._kept: dict[int, dict[str, str]] = {}
+        self._rebuild = rebuild
+        self._cache: dict[int, dict[str, str]] = {}
 
     def value(self, name: str, row: int) -> str:
         """Return one value."""
@@ -77,18 +76,18 @@ class FilteredTextColumns(TextColumns):
     def values(self, name: str, rows: Iterable[int]) -> list[str]:
         """Return the values of some rows, in their order."""
         rows = list(rows)
-        found = self._written.values(name, rows)
+        values = self._stored.values(name, rows)
         states = self._states[self._patterns.of[np.asarray(rows, np.int64)]]
-        mixed = np.flatnonzero(states == PARTIAL).tolist()
-        told = self._told({rows[place] for place in mixed})
-        for place in mixed:
-            found[place] = told[rows[place]].get(name, found[place])
-        return found
+        partial = np.flatnonzero(states == PARTIAL).tolist()
+        rebuilt = self._rebuilt({rows[position] for position in partial})
+        for position in partial:
+            values[position] = rebuilt[rows[position]].get(name, values[position])
+        return values
 
-    def _told(self, rows: set[int]) -> dict[int, dict[str, str]]:
-        missing = sorted(rows - self._kept.keys())
+    def _rebuilt(self, rows: set[int]) -> dict[int, dict[str, str]]:
+        missing = sorted(rows - self._cache.keys())
         if missing:
-            if len(self._kept) + len(missing) > _KEPT:
-                self._kept = {row: self._kept[row] for row in rows & self._kept.keys()}
-            self._kept |= dict(zip(missing, self._tell(np.array(missing, np.int64)), strict=True))
-        return self._kept
+            if len(self._cache) + len(missing) > _MAX_CACHED:
+                self._cache = {row: self._cache[row] for row in rows & self._cache.keys()}
+            self._cache |= dict(zip(missing, self._rebuild(np.array(missing, np.int64)), strict=True))
+        return self._cache

@@ -1,4 +1,4 @@
-"""The serving files of claims, there only where a snapshot has some: texts by row, and whom each claim is about."""
+"""Serving files of claims, where a snapshot has some: texts by row, and the entities of each claim."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _about(ends: list[NDArray[np.int32]], n_entities: int) -> tuple[NDArray[np.i
     """
     subjects, objects = ends
     claims = np.arange(len(subjects), dtype=np.int32)
-    others = np.where(objects == subjects, -1, objects)  # of itself: once
+    others = np.where(objects == subjects, -1, objects)  # a claim of an entity about itself is listed once
     owners, rows = np.concatenate([subjects, others]), np.concatenate([claims, claims])
     known = owners >= 0
     order = np.argsort(owners[known], kind="stable")
@@ -75,40 +75,40 @@ class MappedClaims:
 
         Args:
             entities: rows.
-            visible_chunks: (n_chunks,) the chunks whose claims may be seen; None: all, and claims of unknown ones too.
+            visible_chunks: (n_chunks,) chunks whose claims are visible; None: all, those of unknown chunks too.
             limit: claims at most.
         """
-        found: dict[int, None] = {}
+        about: dict[int, None] = {}
         for entity in entities:
             rows = self._rows[self._indptr[entity] : self._indptr[entity + 1]]
             if visible_chunks is not None:
                 chunks = self._chunks[rows]
                 rows = rows[(chunks >= 0) & visible_chunks[chunks]]  # −1: an unknown chunk
-            found |= dict.fromkeys(rows[:limit].tolist())
-            if len(found) >= limit:
+            about |= dict.fromkeys(rows[:limit].tolist())
+            if len(about) >= limit:
                 break
-        return list(found)[:limit]
+        return list(about)[:limit]
 
     def items(self, rows: Iterable[int], access: AccessFilter | None) -> tuple[ClaimItem, ...]:
-        """Return claims by row. That a name is an entity is told where that entity may be seen.
+        """Return claims by row. The entity ids of a claim are included where the entity is visible.
 
         Args:
             rows: of claims.
-            access: which entities the caller may see; None: every one.
+            access: filter of visible entities; None: all are.
         """
-        own = list(rows)
-        columns = (self._texts.values(name, own) for name in ClaimItem.__dataclass_fields__)
+        claim_rows = list(rows)
+        columns = (self._texts.values(name, claim_rows) for name in ClaimItem.__dataclass_fields__)
         claims = map(ClaimItem, *columns)
         if access is None:
             return tuple(claims)
-        ends = self._ends[own]
-        shown = (ends >= 0) & visible_rows(access, ends)
+        ends = self._ends[claim_rows]
+        visible = (ends >= 0) & visible_rows(access, ends)
         return tuple(
             replace(claim, subject_id=claim.subject_id * subject, object_id=claim.object_id * thing)
-            for claim, (subject, thing) in zip(claims, shown.tolist(), strict=True)
+            for claim, (subject, thing) in zip(claims, visible.tolist(), strict=True)
         )
 
     def n_visible(self, visible_chunks: NDArray[np.bool_]) -> int:
-        """Return how many claims are of chunks that may be seen."""
+        """Return the number of claims of visible chunks."""
         known = self._chunks[self._chunks >= 0]
         return int(np.count_nonzero(visible_chunks[known]))

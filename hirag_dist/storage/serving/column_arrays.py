@@ -1,4 +1,4 @@
-"""Columns of a snapshot's tables as arrays of numbers, a batch at a time: what serving files are made of."""
+"""Columns of a snapshot's tables as arrays of numbers, a batch at a time, for serving files."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from hirag_dist.types import IntVector
 Batches = Callable[[str, Sequence[str]], Iterator[pa.RecordBatch]]
 Create = Callable[[str], AbstractContextManager[BinaryIO]]
 Save = Callable[[str, NDArray[Any]], None]
-_LOOKED_UP = 1 << 20  # ids at a time: each look-up hashes all ids that there are
+_BATCH_IDS = 1 << 20  # in a look-up, each of which hashes all ids of a table
 
 
 class RowLookup:
-    """Row numbers of ids, looked up many at a time."""
+    """Row numbers of ids, looked up in large batches."""
 
     def __init__(self, order: pa.Array) -> None:
-        """Look ids up among those of a table, in its order."""
+        """Prepare to look up ids among those of a table, in its order."""
         self._order = order
         self._waiting: list[pa.Array] = []
         self._n_waiting = 0
-        self._found: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
+        self._rows: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
 
     def add(self, ids: pa.Array) -> None:
-        """Take ids to look up."""
+        """Add ids to look up."""
         self._waiting.append(ids)
         self._n_waiting += len(ids)
-        if self._n_waiting >= _LOOKED_UP:
+        if self._n_waiting >= _BATCH_IDS:
             self._look_up()
 
-    def found(self) -> NDArray[np.int32]:
+    def rows(self) -> NDArray[np.int32]:
         """Return the rows of all ids added, −1 for an unknown one."""
         self._look_up()
-        return np.concatenate(self._found)
+        return np.concatenate(self._rows)
 
     def _look_up(self) -> None:
-        if not self._waiting:  # nothing is worth hashing all ids
+        if not self._waiting:  # avoid hashing all ids for nothing
             return
         rows = pc.index_in(joined(self._waiting, pa.string()), value_set=self._order)
-        self._found.append(rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32))
+        self._rows.append(rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32))
         self._waiting, self._n_waiting = [], 0
 
 
@@ -60,7 +60,7 @@ def rows_in_lists(batches: Iterable[pa.RecordBatch], order: pa.Array) -> Lists:
         lists = batch.column(0)
         sizes.append(lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64))
         rows.add(lists.flatten())
-    return np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64), rows.found()
+    return np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64), rows.rows()
 
 
 def known_rows(indptr: IntVector, rows: NDArray[np.int32]) -> Lists:
@@ -74,7 +74,7 @@ def rows_of_column(batches: Batches, table: str, name: str, order: pa.Array) -> 
     rows = RowLookup(order)
     for batch in batches(table, [name]):
         rows.add(batch.column(0))
-    return rows.found()
+    return rows.rows()
 
 
 def numbers(batches: Batches, table: str, name: str, kind: Any) -> NDArray[Any]:
@@ -89,5 +89,5 @@ def ids_of(batches: Batches, table: str, name: str) -> pa.Array:
 
 
 def joined(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
-    """Return arrays as one; an empty one of this type where there are none."""
+    """Return arrays as one; an empty array of this type for none."""
     return pa.concat_arrays(parts) if parts else pa.array([], kind)

@@ -1,4 +1,4 @@
-"""Files mapped into memory: processes that open the same ones share their pages."""
+"""Memory-mapped files: processes that map the same file share its pages."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from numpy.typing import NDArray
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving.text_columns import TextColumns
 
-_WORTHWHILE_BYTES = 64 << 20
-_AT_ONCE_BYTES = 64 << 20  # between two looks at whether to stop
-_APART_BYTES = 64 << 10  # what the system maps, or reads, at a touch
-_READING = threading.Lock()  # of headers, with `ast`, which fails in several threads at once before Python 3.12
+_MIN_BYTES = 64 << 20  # that are worth a thread
+_BLOCK_BYTES = 64 << 20  # between two checks of the stop event
+_STRIDE_BYTES = 64 << 10  # that the system maps or reads at one access
+_HEADER_LOCK = threading.Lock()  # numpy parses headers with `ast`, which is not thread-safe before Python 3.12
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """Return an array of a .npy file, read when it is touched.
+    """Return an array of a .npy file, mapped: a page is read on first access.
 
     Raises:
         SnapshotCorrupt: it is no such file.
     """
     try:
-        with _READING:
+        with _HEADER_LOCK:
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
         raise SnapshotCorrupt(f"{path} is damaged: {error}; build again or serve another snapshot") from error
-    plain: NDArray[Any] = mapped.view(np.ndarray)  # the same pages, without memmap's cost at every slice
+    plain: NDArray[Any] = mapped.view(np.ndarray)  # slices of a memmap are slow
     return plain
 
 
@@ -40,12 +40,12 @@ class ServingFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # Not `functools.cache` of methods: an object in a cycle keeps its files mapped until the garbage is collected.
+        # Not `functools.cache` on methods: a cycle would keep the files mapped until the garbage is collected.
         self._arrays: dict[str, NDArray[Any]] = {}
         self._texts: dict[str, TextColumns] = {}
 
     def has(self, name: str) -> bool:
-        """Whether there is an array of that name: some are of snapshots alone that have something to say there."""
+        """Return whether there is an array of that name: some are optional."""
         return name in self._arrays or (self._folder / f"{name}.npy").exists()
 
     def array(self, name: str) -> NDArray[Any]:
@@ -61,7 +61,7 @@ class ServingFiles:
         return self._texts[name]
 
     def pages(self) -> list[NDArray[np.uint8]]:
-        """Return the bytes of what has been mapped."""
+        """Return the bytes of all arrays and texts mapped so far."""
         texts = [buffer for columns in self._texts.values() for buffer in columns.buffers()]
         return [*map(as_bytes, self._arrays.values()), *(np.frombuffer(buffer, np.uint8) for buffer in texts)]
 
@@ -72,14 +72,14 @@ def as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 class ReadAhead:
-    """Touches mapped pages in the background, so that questions need not wait for each page that they are first at.
+    """Reads mapped pages in the background, before questions do.
 
-    The first question to reach a page has the system map it, and read it where it is not in memory: milliseconds for
-    the thousands of pages of one question. Pages stay shared, and the system may drop them at any time.
+    On the first access to a page the system maps it, and reads it from disk if need be: milliseconds for the thousands
+    of pages of one question. Pages stay shared, and the system may drop them at any time.
     """
 
     def __init__(self, pages: Sequence[NDArray[np.uint8]]) -> None:
-        """Start, where it is worth a thread, and where the pages fill no more than half of the memory.
+        """Start a thread, unless the pages are few or fill more than half of the memory.
 
         Args:
             pages: bytes of mapped files.
@@ -87,16 +87,16 @@ class ReadAhead:
         self._stop = threading.Event()
         n_bytes = sum(len(part) for part in pages)
         memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        if _WORTHWHILE_BYTES <= n_bytes <= memory_bytes // 2:
+        if _MIN_BYTES <= n_bytes <= memory_bytes // 2:
             threading.Thread(target=self._read, args=(list(pages),), name="read-ahead", daemon=True).start()
 
     def stop(self) -> None:
-        """Go no further."""
+        """Stop reading."""
         self._stop.set()
 
     def _read(self, pages: Sequence[NDArray[np.uint8]]) -> None:
         for part in pages:
-            for first in range(0, len(part), _AT_ONCE_BYTES):
+            for first in range(0, len(part), _BLOCK_BYTES):
                 if self._stop.is_set():
                     return
-                np.add.reduce(part[first : first + _AT_ONCE_BYTES : _APART_BYTES])
+                np.add.reduce(part[first : first + _BLOCK_BYTES : _STRIDE_BYTES])

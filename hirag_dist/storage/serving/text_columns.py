@@ -1,7 +1,7 @@
-"""Columns of text in a file that processes map and share: any value by its row, without decoding the others.
+"""Memory-mapped columns of text: any value by its row, without decoding the others.
 
-The file is Arrow IPC, uncompressed, so that any Arrow library reads it: record batches of `BATCH_ROWS` rows, the last
-one shorter, strings only, none missing. Values are read from the mapped buffers; no Arrow object is made for one.
+The file is uncompressed Arrow IPC: record batches of `BATCH_ROWS` rows, the last one shorter, strings only, without
+nulls. Values are read from the mapped buffers, without an Arrow object for each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class TextColumns:
     """The columns of one file, mapped."""
 
     def __init__(self, path: Path) -> None:
-        """Map a file; nothing of the texts is read.
+        """Map a file; no text is read.
 
         Raises:
             SnapshotCorrupt: it is no such file.
@@ -50,7 +50,7 @@ class TextColumns:
     def values(self, name: str, rows: Iterable[int]) -> list[str]:
         """Return the values of some rows, in their order."""
         parts = self._columns[name]
-        if len(parts) == 1:  # most indexes are small
+        if len(parts) == 1:  # as in most indexes
             offsets, data = parts[0]
             return [str(data[offsets[row] : offsets[row + 1]], "utf-8", "replace") for row in rows]
         found = []
@@ -69,7 +69,7 @@ def _buffers(array: pa.Array) -> tuple[memoryview, memoryview]:
 
 
 def write_texts(file: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Write columns of strings in order of rows, holding one batch at a time.
+    """Write columns of strings in order of rows, with one batch in memory.
 
     Args:
         schema: strings or, where `BATCH_ROWS` values may pass 2 GiB together, large strings.

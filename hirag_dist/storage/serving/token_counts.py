@@ -1,6 +1,6 @@
-"""Tokens of records as contexts hold them, counted once when a snapshot is published.
+"""Token counts of records as rendered in contexts, counted once when a snapshot is published.
 
-A question that meets a record for the first time would spend more on counting its tokens than on finding it.
+Counting the tokens of a record takes longer than retrieving it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hirag_dist.core.retrieval.context import entity_text, relation_parts, sourc
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.storage.serving.column_arrays import Batches
 
-TOKENIZER: Final = "o200k_base"  # what texts are counted by
+TOKENIZER: Final = "o200k_base"
 
 Counts = NDArray[np.int32]  # (n,) tokens of each record of a table
 
@@ -30,8 +30,8 @@ def chunk_tokens(batches: Batches, documents: NDArray[np.int32]) -> Counts:
     """Return the tokens of each chunk.
 
     Args:
-        batches: as `write_serving` takes them.
-        documents: (n_chunks,) row of each one's document, −1 for an unknown one.
+        batches: as of `write_serving`.
+        documents: (n_chunks,) row of the document of each, −1 for an unknown one.
     """
     titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
     found = [np.zeros(0, np.int32)]
@@ -55,11 +55,11 @@ def entity_tokens(batches: Batches) -> Counts:
 def relation_tokens(batches: Batches, ends: NDArray[np.int32]) -> Counts:
     """Return the tokens of each relation.
 
-    The names at its ends are those of entities, and relations that one sentence states are described alike: neither is
-    counted again for each relation.
+    The names at the ends are those of entities, and relations of one sentence share a description: each distinct text
+    is counted once.
 
     Args:
-        batches: as `write_serving` takes them.
+        batches: as of `write_serving`.
         ends: (n_relations, 2) rows of the entities at its ends, −1 for an unknown one.
     """
     sources, targets = [], []
@@ -68,7 +68,7 @@ def relation_tokens(batches: Batches, ends: NDArray[np.int32]) -> Counts:
         sources.append(token_counts([source for source, _, _ in parts]))
         targets.append(token_counts([target for _, target, _ in parts]))
     unknown = relation_parts("", "", "")
-    sources.append(token_counts(unknown[:1]))  # at −1
+    sources.append(token_counts(unknown[:1]))  # row −1
     targets.append(token_counts(unknown[1:2]))
     tokens: Counts = np.concatenate(sources)[ends[:, 0]] + np.concatenate(targets)[ends[:, 1]]
     first = 0

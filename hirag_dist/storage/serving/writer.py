@@ -1,14 +1,14 @@
-"""What questions are answered from: flat files, derived from a snapshot's tables, that processes map and share.
+"""Writer of serving files: flat files, derived from a snapshot's tables, that processes map and share.
 
-Tables are made to be kept and exchanged: compressed, with ids. A question needs single values by row number, at once
-and without a copy of its own in every process. So each snapshot carries, beside its tables, `serving-1/`:
+Tables are for storage and exchange: compressed, with ids. A question needs single values by row number, immediately and
+without a copy in every process. So each snapshot has, in addition to its tables, `serving-1/`:
 
   *.arrow   texts and ids by row (`storage.serving.text_columns`)
   *.npy     numbers: layers, ends and weights of relations, who is mentioned where, who belongs to which community,
             hashes of names, vectors in a byte a number
 
-They say nothing that the tables do not say, and are no part of the snapshot's id. Where a snapshot came without them
-they are made when it is opened (`storage.snapshot.cache`).
+They contain nothing that the tables do not, and are no part of the snapshot's id. For a snapshot without them they are
+derived when it is opened (`storage.snapshot.cache`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from hirag_dist.storage.serving.text_columns import BATCH_ROWS, text_schema, wri
 from hirag_dist.storage.serving.token_counts import chunk_tokens, entity_tokens, relation_tokens, token_counts
 from hirag_dist.types import FloatMatrix, IntVector
 
-SERVING: Final = "serving-1"  # the number is that of the format: other formats are other folders
+SERVING: Final = "serving-1"  # with the format's number
 
 ENTITIES: Final = "entities.arrow"
 RELATIONS: Final = "relations.arrow"
@@ -111,7 +111,7 @@ def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMa
 
     Args:
         batches: (table, columns) → those columns of a table of the snapshot, in order of rows, a batch at a time;
-            nothing of an optional table that it has not.
+            nothing of an absent optional table.
         vectors: (n_entities, dim).
         chunk_vectors: (n_chunks, dim).
         create: file name → that file, open for writing.
@@ -135,13 +135,13 @@ def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMa
     ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids)
     reported = _save_reports(batches, create)
     members = _save_communities(batches, save, entity_ids, *reported)
-    made_of = LabelProvenanceTables(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
-    write_labels(batches, create, save, made_of)
+    provenance = LabelProvenanceTables(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
+    write_labels(batches, create, save, provenance)
     write_claims(batches, create, save, entity_ids, chunk_ids)
 
 
 def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:
-    """Return the chunks of each entity, −1 for those that are not there."""
+    """Write the columns of entities; return the chunks of each, −1 for an unknown one."""
     save("entity_layers", numbers(batches, "entities", "layer", np.int32))
     save("entity_tokens", entity_tokens(batches))
     mentioned_in = rows_in_lists(batches("entities", ["chunk_ids"]), chunk_ids)
@@ -156,7 +156,7 @@ def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:
 
 
 def _save_names(batches: Batches, save: Save) -> None:
-    """Write the names of the entities that the texts name: those of summaries stand in no question."""
+    """Write the names of extracted entities: questions do not name summary entities."""
     keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     first = 0
     for batch in batches("entities", ["name", "layer"]):
@@ -171,7 +171,7 @@ def _save_names(batches: Batches, save: Save) -> None:
 
 
 def _save_aliases(batches: Batches, save: Save) -> None:
-    """Write all names of the entities that have several, of which they bear one; nothing where none has."""
+    """Write all names of the entities with aliases; nothing where there is none."""
     rows = rows_of_column(batches, ALIASES, "entity_id", ids_of(batches, "entities", "entity_id"))
     if not len(rows):
         return
@@ -181,7 +181,9 @@ def _save_aliases(batches: Batches, save: Save) -> None:
     )
     own = rows[places // len(columns)].astype(np.int64)
     names = sorted_names(keys[own >= 0], own[own >= 0])
-    again = (np.diff(names.keys) == 0) & (np.diff(names.rows) == 0)  # the name that several others stand beside
+    again = (np.diff(names.keys) == 0) & (
+        np.diff(names.rows) == 0
+    )  # a canonical name is listed with each of its aliases
     first = np.concatenate([[True], ~again]) if len(names.keys) else np.zeros(0, np.bool_)
     save("alias_keys", names.keys[first])
     save("alias_rows", names.rows[first])
@@ -213,7 +215,7 @@ def _save_chunks(batches: Batches, save: Save) -> None:
 def _save_relations(
     batches: Batches, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array
 ) -> tuple[NDArray[np.int32], Lists]:
-    """Return the ends of each relation, and its chunks, −1 for what is not there."""
+    """Write the columns of relations; return the ends and the chunks of each, −1 for an unknown one."""
     ends = np.column_stack(
         [rows_of_column(batches, "relations", name, entity_ids) for name in ("source_id", "target_id")]
     )
@@ -241,8 +243,8 @@ def _components(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.int32]:
     known = ends[(ends >= 0).all(axis=1)]
     matrix = coo_array((np.ones(len(known), np.int8), (known[:, 0], known[:, 1])), shape=(n_entities, n_entities))
     _, labels = connected_components(matrix.tocsr(), directed=False)
-    found: NDArray[np.int32] = labels.astype(np.int32)
-    return found
+    components: NDArray[np.int32] = labels.astype(np.int32)
+    return components
 
 
 def parallel_relations(
@@ -255,14 +257,14 @@ def parallel_relations(
         weights: (n,).
 
     Returns:
-        (of, indptr, rows): `of` the relation that the graph has for the pair, which is the heaviest and of equal ones
-        the first, ascending; CSR of the others.
+        (of, indptr, rows): `of` the relations that the graph has for the pairs (the heaviest, of equal ones the first),
+        ascending; CSR of the others.
     """
     if not len(ends):
         return np.zeros(0, np.int32), np.zeros(1, np.int64), np.zeros(0, np.int32)
     low, high = ends.min(axis=1).astype(np.int64), ends.max(axis=1).astype(np.int64)
     usable = np.flatnonzero((low >= 0) & (low != high))
-    pairs = low[usable] * (int(high.max()) + 1) + high[usable]  # one number sorts many times faster than two
+    pairs = low[usable] * (int(high.max()) + 1) + high[usable]  # one key sorts many times faster than two
     order = usable[np.argsort(pairs, kind="stable")]
     pairs.sort(kind="stable")
     same = pairs[1:] == pairs[:-1]
@@ -284,7 +286,7 @@ def parallel_relations(
 
 
 def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[np.float64], NDArray[np.int32]]:
-    """Write the reports as they are read; return their communities' ids, their ratings and their tokens."""
+    """Write the texts of reports; return the community ids, ratings and tokens of the reports."""
     columns = ["community_id", "level", "title", "summary", "rating", "findings"]
     ids: list[pa.Array] = []
     ratings: list[float] = []
@@ -319,14 +321,14 @@ def _save_communities(
     ratings: NDArray[np.float64],
     tokens: NDArray[np.int32],
 ) -> Lists:
-    """Return the members of each community, −1 for those that are not there."""
+    """Write the columns of communities; return the members of each, −1 for an unknown one."""
     levels = numbers(batches, "communities", "level", np.int32)
     ids = ids_of(batches, "communities", "community_id")
     order = np.empty(len(ids), np.int64)
     order[pc.sort_indices(ids).to_numpy()] = np.arange(len(ids))
     reports = RowLookup(reported)
     reports.add(ids)
-    report_rows = reports.found()
+    report_rows = reports.rows()
     own_ratings = np.zeros(len(ids), np.float64)
     own_ratings[report_rows >= 0] = ratings[report_rows[report_rows >= 0]]
     own_tokens = np.zeros(len(ids), np.int32)

@@ -1,7 +1,7 @@
-"""What an index no longer needs: snapshots that have not been current for long, with all that was made from them.
+"""Garbage collection of snapshots that have not been current for long, and of what was derived from them.
 
-Who has a snapshot open is not known: services read the index and write nothing there. They take up a new snapshot
-within seconds of its going live, so one that stopped being current long enough ago is in nobody's use.
+The readers of a snapshot are unknown, since services write nothing to the index. A service opens a new snapshot within
+seconds after it goes live, so one that stopped being current long enough ago has no reader left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class CollectionStore(Protocol):
-    """The vector collections made from snapshots, at one place.
+    """The vector collections of snapshots on one server or in one file.
 
     Attributes:
         where: for messages.
@@ -36,7 +36,7 @@ class CollectionStore(Protocol):
         ...
 
     def snapshots(self) -> set[str]:
-        """Return the ids of the snapshots that there are collections of."""
+        """Return the ids of the snapshots that have collections."""
         ...
 
     def drop(self, name: str) -> None:
@@ -46,11 +46,11 @@ class CollectionStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """What may go.
+    """The rule by which snapshots expire.
 
     Attributes:
-        keep: snapshots that are kept whatever their age, besides those that must be: those last current.
-        older_than_s: seconds for which a snapshot has not been current before it may go.
+        keep: how many of the last current snapshots are kept whatever their age, in addition to those in use.
+        older_than_s: seconds since a snapshot stopped being current before it expires.
     """
 
     keep: int = 1
@@ -59,11 +59,11 @@ class RetentionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class ExpiredSnapshot:
-    """A snapshot that may go.
+    """A snapshot to remove.
 
     Attributes:
-        retired_at: seconds since the epoch; None for a folder that was never finished, or is half removed.
-        size_bytes: of its files and of what was derived from them beside the index.
+        retired_at: seconds since the epoch; None for an incomplete folder.
+        size_bytes: of its files, and of the files derived from them in the index's cache.
     """
 
     snapshot_id: str
@@ -73,7 +73,7 @@ class ExpiredSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class GcPlan:
-    """What is removed.
+    """The snapshots and files to remove.
 
     Attributes:
         snapshots: by the time at which they stopped being current.
@@ -87,22 +87,22 @@ class GcPlan:
 
 
 def served(store: Store) -> str:
-    """Return the id of the snapshot that is current.
+    """Return the id of the current snapshot.
 
     Raises:
-        SnapshotNotFound: none is, or the one that is, is not there: then nothing is safe to remove.
+        SnapshotNotFound: there is none, or it does not exist: then nothing is safe to remove.
     """
     current = current_id(store)
     if current is None or not store.exists(f"{snapshot_path(current)}/{MANIFEST}"):
         raise SnapshotNotFound(
-            f"{store.uri} serves no snapshot that is there, so none is removed; publish one, or let "
+            f"{store.uri} serves no snapshot that exists, so none is removed; publish one, or let "
             f"{store.uri}/current name one"
         )
     return current
 
 
 def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
-    """Return what may go. Kept whatever the rule says: the current snapshot, and that of the last build.
+    """Return the plan by the rule. The current snapshot and that of the last build are always kept.
 
     Args:
         now: seconds since the epoch.
@@ -124,63 +124,62 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
                 retired.append((at, snapshot_id))
     retired.sort()
     candidates = retired[: max(len(retired) - rule.keep, 0)]
-    old = [ExpiredSnapshot(own, at, _size(store, own)) for at, own in candidates if now - at >= rule.older_than_s]
-    going = [*old, *(ExpiredSnapshot(own, None, _size(store, own)) for own in unfinished if own not in needed)]
-    gone = {one.snapshot_id for one in going}
+    old = [ExpiredSnapshot(name, at, _size(store, name)) for at, name in candidates if now - at >= rule.older_than_s]
+    expired = [*old, *(ExpiredSnapshot(name, None, _size(store, name)) for name in unfinished if name not in needed)]
+    removed = {snapshot.snapshot_id for snapshot in expired}
     orphans = tuple(name for name in store.names(CACHE) if not name.startswith(".") and name not in names)
-    return GcPlan(tuple(going), tuple(own for own in names if own not in gone), orphans)
+    return GcPlan(tuple(expired), tuple(name for name in names if name not in removed), orphans)
 
 
 def collections_of(plan: GcPlan, collections: CollectionStore, *, shared: bool) -> list[str]:
-    """Return the collections that go with the snapshots of a plan.
+    """Return the collections to drop with the snapshots of a plan.
 
     Args:
-        collections: at one place.
-        shared: whether other indexes have theirs there too. Where they have not, those go too whose snapshots were
-            removed while the place was out of reach.
+        shared: whether other indexes have collections there too. If not, collections without a snapshot are dropped as
+            well: their snapshots were removed while the server was out of reach.
 
     Raises:
-        BackendUnavailable: it is out of reach.
+        BackendUnavailable: the server is out of reach.
     """
-    going = {one.snapshot_id for one in plan.snapshots}
+    removed = {snapshot.snapshot_id for snapshot in plan.snapshots}
     if not shared:
-        going |= collections.snapshots() - set(plan.kept)
-    return collections.of(sorted(going))
+        removed |= collections.snapshots() - set(plan.kept)
+    return collections.of(sorted(removed))
 
 
 def prune(store: Store, lock: BuildLock, plan: GcPlan, places: Sequence[tuple[CollectionStore, Sequence[str]]]) -> None:
-    """Remove what is planned. What a killed run leaves is no snapshot any more, and goes with the next one.
+    """Remove the planned snapshots. Without its manifest a folder is no snapshot: the next run removes a partial one.
 
     Args:
-        lock: held by the caller: what is being built looks like what was never finished.
-        places: where collections are, and which go there.
+        lock: held by the caller, since a build in progress looks like an incomplete folder.
+        places: stores of collections, and the names to drop in each.
 
     Raises:
         BackendUnavailable: a collection cannot be dropped.
-        IndexBusy: a build has taken the index over, or what was to go is current now.
-        StoreError: something cannot be removed.
+        IndexBusy: a build has taken the index over, or a planned snapshot is current now.
+        StoreError: a file cannot be removed.
     """
-    for one in plan.snapshots:
+    for snapshot in plan.snapshots:
         with lock.fenced():
-            if one.snapshot_id == current_id(store):
-                raise IndexBusy(f"{one.snapshot_id} went live meanwhile; run the command again")
-            store.delete(f"{snapshot_path(one.snapshot_id)}/{MANIFEST}")
+            if snapshot.snapshot_id == current_id(store):
+                raise IndexBusy(f"{snapshot.snapshot_id} went live meanwhile; run the command again")
+            store.delete(f"{snapshot_path(snapshot.snapshot_id)}/{MANIFEST}")
     for collections, names in places:
         for name in names:
             collections.drop(name)
             logger.info("dropped collection %s at %s", name, collections.where)
-    for one in plan.snapshots:
+    for snapshot in plan.snapshots:
         lock.check()
-        _remove_derived(store, one.snapshot_id)
-        store.delete(snapshot_path(one.snapshot_id))
-        logger.info("removed snapshot %s", one.snapshot_id)
+        _remove_derived(store, snapshot.snapshot_id)
+        store.delete(snapshot_path(snapshot.snapshot_id))
+        logger.info("removed snapshot %s", snapshot.snapshot_id)
     for name in plan.orphans:
         _remove_derived(store, name)
-    remove_from_history(store, {one.snapshot_id for one in plan.snapshots})
+    remove_from_history(store, {snapshot.snapshot_id for snapshot in plan.snapshots})
 
 
 def _of_last_build(store: Store) -> Iterator[str]:
-    """Yield the snapshot that `retry` would go on from."""
+    """Yield the snapshot of the last build, from which `retry` continues."""
     with suppress(StoreError):
         record = store.read_json(BUILD)
         if isinstance(record, dict) and record.get("snapshot"):
@@ -198,5 +197,6 @@ def _size(store: Store, snapshot_id: str) -> int:
 
 def _folder_size(store: Store, folder: str) -> int:
     files = store.entries(folder)
-    below = (name for name in store.names(folder) if name not in files)
-    return sum(entry.size for entry in files.values()) + sum(_folder_size(store, f"{folder}/{name}") for name in below)
+    folders = (name for name in store.names(folder) if name not in files)
+    nested = sum(_folder_size(store, f"{folder}/{name}") for name in folders)
+    return nested + sum(entry.size for entry in files.values())

@@ -1,4 +1,4 @@
-"""What a snapshot consists of. The manifest is written last, and is what makes the snapshot exist."""
+"""Manifest of a snapshot: its files and content digests. A snapshot exists once its manifest is written."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     STATEMENTS: schemas.STATEMENTS,
     SUMMARY_SOURCES: schemas.SUMMARY_SOURCES,
 }
-_ADDED = {"documents": ("source_ids",)}  # lists that the first snapshots did not have: empty in them
+_ADDED = {"documents": ("source_ids",)}  # list columns that the first snapshots lack: empty there
 
 
 class CurrentPointer(NamedTuple):
@@ -84,19 +84,19 @@ class Snapshot:
         self.store = store
         self.manifest = manifest
         self.folder = snapshot_path(manifest.snapshot_id)
-        self._place = SnapshotCache(store, manifest, cache_dir, cache_bytes)
+        self._cache = SnapshotCache(store, manifest, cache_dir, cache_bytes)
 
     def cached_in(self, cache_dir: str | None, cache_bytes: int | None = None) -> Snapshot:
-        """Return the same snapshot, with another folder for what must be copied or derived before it can be mapped.
+        """Return the same snapshot with another folder for copied and derived files.
 
         Args:
-            cache_dir: None: beside a local index, else among the temporary files.
-            cache_bytes: that the folder may hold; None: what the disk does.
+            cache_dir: None: in a local index, else among the temporary files.
+            cache_bytes: limit of the folder; None: none.
         """
         return Snapshot(self.store, self.manifest, cache_dir, cache_bytes)
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a table, or some of its columns, read anew at each call."""
+        """Return a table, or some of its columns, read again at each call."""
         expected = _SCHEMAS[name]
         if columns is not None:
             expected = pa.schema([expected.field(column) for column in columns])
@@ -106,16 +106,16 @@ class Snapshot:
         new = [column for column in expected.names if column in _ADDED.get(name, ())]
         try:
             if new:
-                there = self.store.read_rows(path, 0, 0).schema.names
-                new = [column for column in new if column not in there]
+                present = self.store.read_rows(path, 0, 0).schema.names
+                new = [column for column in new if column not in present]
             kept = [column for column in expected.names if column not in new]
             table = self.store.read_table(path, kept)
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
         for column in new:  # this snapshot is older than the column
-            place = expected.get_field_index(column)
+            position = expected.get_field_index(column)
             empty = pa.array([[]] * table.num_rows, expected.field(column).type)
-            table = table.add_column(place, expected.field(column), empty)
+            table = table.add_column(position, expected.field(column), empty)
         if not table.schema.equals(expected):
             missing = sorted(set(expected.names) - set(table.schema.names))
             raise SnapshotCorrupt(f"{self.folder}/{name}.parquet lacks {', '.join(missing) or 'the right types'}")
@@ -124,19 +124,19 @@ class Snapshot:
     def array(self, name: str) -> NDArray[Any]:
         """Return an array, mapped from its file."""
         try:
-            return map_array(self._place.path(f"{name}.npy"))
+            return map_array(self._cache.path(f"{name}.npy"))
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
 
     @cached_property
     def serving(self) -> ServingFiles:
-        """What questions are answered from, made now where the snapshot came without it.
+        """The serving files, derived now where the snapshot has none.
 
         Raises:
-            SnapshotCorrupt: a table that it is made of cannot be read.
-            StoreError: there is no room for it.
+            SnapshotCorrupt: a table that they are derived from cannot be read.
+            StoreError: there is no room for them.
         """
-        return ServingFiles(self._place.serving())
+        return ServingFiles(self._cache.serving())
 
     @cached_property
     def graph(self) -> CsrGraph:
@@ -158,7 +158,7 @@ class Snapshot:
         return membership(communities, entities["entity_id"])
 
     def info(self) -> IndexInfo:
-        """Return what there is to know without opening the large tables."""
+        """Return the statistics that need none of the large tables."""
         levels = self.table("communities", ["level"])["level"].to_pylist()
         return IndexInfo(
             snapshot_id=self.manifest.snapshot_id,
@@ -190,8 +190,8 @@ def open_snapshot(store: Store, snapshot_id: str | None = None, full_check: bool
         )
     folder = snapshot_path(chosen)
     if not store.exists(f"{folder}/{MANIFEST}"):
-        half = "was never finished" if store.exists(folder) else "is not there"
-        raise SnapshotNotFound(f"snapshot {chosen} of {store.uri} {half}; run `hirag-dist index` to publish one")
+        state = "was never finished" if store.exists(folder) else "is not there"
+        raise SnapshotNotFound(f"snapshot {chosen} of {store.uri} {state}; run `hirag-dist index` to publish one")
     manifest = parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
     _check_files(store, folder, manifest, full_check)
     return Snapshot(store, manifest)
@@ -201,10 +201,12 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
     listed = {name.rpartition("/")[0] for name in manifest.files}
     found = {part: store.entries(f"{folder}/{part}".rstrip("/")) for part in listed}  # a listing, not a call a file
     for name, entry in manifest.files.items():
-        part, _, own = name.rpartition("/")
-        there = found[part].get(own)
-        if there is None or there.size != entry.bytes:
-            wrong = "is missing" if there is None else f"has {count_noun(there.size, 'byte')} instead of {entry.bytes}"
+        part, _, file = name.rpartition("/")
+        stored = found[part].get(file)
+        if stored is None or stored.size != entry.bytes:
+            wrong = (
+                "is missing" if stored is None else f"has {count_noun(stored.size, 'byte')} instead of {entry.bytes}"
+            )
             raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {wrong}; build again or serve another snapshot")
         hashed = full_check or entry.bytes <= HASHED_BYTES
         if hashed and store.sha256(f"{folder}/{name}") != entry.sha256:

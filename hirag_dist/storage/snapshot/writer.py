@@ -45,16 +45,15 @@ def write_snapshot(
     build: Mapping[str, Any],
     notes: Mapping[str, Any],
 ) -> Manifest:
-    """Write a snapshot and return its manifest; one that is there already with this id is left as it is.
+    """Write a snapshot and return its manifest; an existing one with the same id is left unchanged.
 
     Args:
-        tables: every table of `layout.TABLES`, `dropped` where losses were accepted, `aliases` where names were
-            resolved to one entity, `claims` where there are some, those of `layout.LABEL_TABLES` where documents
-            carry labels.
+        tables: every table of `layout.TABLES`, and the optional ones that apply: `dropped` for accepted losses,
+            `aliases` for resolved names, `claims`, and `layout.LABEL_TABLES` for documents with labels.
         arrays: path without ending ("graph/indptr", "vectors/entities") → array.
     """
     content = {name: table_digest(tables[name]) for name in CONTENT_TABLES}
-    content["rejects"] = table_digest(tables["rejects"].select(["stage", "unit_id"]))  # what is missing is content too
+    content["rejects"] = table_digest(tables["rejects"].select(["stage", "unit_id"]))  # missing units are content too
     if DROPPED in tables:
         content[DROPPED] = table_digest(tables[DROPPED].select(["stage", "unit_id"]))
     content |= {name: table_digest(tables[name]) for name in OPTIONAL_CONTENT if name in tables}

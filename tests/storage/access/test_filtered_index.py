@@ -118,7 +118,7 @@ def test_a_hub_is_told_from_its_first_mentions(seen: FilteredIndex) -> None:
     numbers = np.zeros(2600, np.bool_)
     texts = seen._relations  # not read here
     hub = Mentions(np.array([3, 8], np.int32), np.array([0, 1100, 2600]), sets, sets, numbers, texts)
-    owners, places = hub.told(np.array([3, 8]), np.array([True, False]))
+    owners, places = hub.visible(np.array([3, 8]), np.array([True, False]))
     assert places.tolist() == [*range(50, 1050), *range(1100, 2100)]
     assert owners.tolist() == [0] * 1000 + [1] * 1000
 

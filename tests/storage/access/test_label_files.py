@@ -25,8 +25,8 @@ def test_a_hub_is_told_from_its_first_thousand_mentions_in_reach(tmp_path: Path)
         numbers=np.ones(n, np.bool_),
         texts=TextColumns(tmp_path / "texts.arrow"),
     )
-    owners, places = mentions.told(np.array([2, 7, 9]), np.array([False, True, False]))
+    owners, places = mentions.visible(np.array([2, 7, 9]), np.array([False, True, False]))
     assert np.bincount(owners).tolist() == [2, 1000, 1]
     assert places.tolist() == [1, 3, *range(5, 2005, 2), 3005]
-    owners, places = mentions.told(np.array([9]), np.array([True, False, False]))
+    owners, places = mentions.visible(np.array([9]), np.array([True, False, False]))
     assert (owners.tolist(), places.tolist()) == ([], [])

@@ -183,10 +183,10 @@ def test_a_lock_that_was_swept_is_taken_again(older: Store, monkeypatch: pytest.
     flock = fcntl.flock
     locked = []
 
-    def swept_meanwhile(file: BinaryIO, how: int) -> None:
+    def swept_meanwhile(file: int, how: int) -> None:
         if not locked:
             lock.unlink()
-        locked.append(os.fstat(file.fileno()).st_ino)
+        locked.append(os.fstat(file).st_ino)
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", swept_meanwhile)
