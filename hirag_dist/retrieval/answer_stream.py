@@ -1,4 +1,4 @@
-"""From what was retrieved to an answer: asked of a model, shown piece by piece, its citations checked as they come."""
+"""Answer stream: a model's answer from a retrieval, piece by piece, with its citations checked."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ async def answer_pieces(
 ) -> AsyncGenerator[str | Answer]:
     """Yield the answer's text in pieces, and at last the answer, whose text is those pieces.
 
-    Where nothing was retrieved no model is asked, and the answer is that it is not known; so too where a model says
-    nothing at all. What a map-reduce gathered is answered from by a prompt of its own, and the tokens of its calls
-    count. Close the generator to close the model's stream at once.
+    Where nothing was retrieved, no model is called, and the answer is `UNKNOWN_ANSWER`; the same where a model returns
+    an empty text. The points of a map-reduce have a prompt of their own, and the tokens of their calls are counted.
+    Close the generator to close the model's stream immediately.
 
     Args:
         deadline_s: seconds left.
@@ -41,8 +41,8 @@ async def answer_pieces(
         yield UNKNOWN_ANSWER
         yield Answer(UNKNOWN_ANSWER, (), 0, retrieval, "", *before)
         return
-    asking = answer_request if work is None else reduce_request
-    request = asking(retrieval.question, retrieval.context, prompts)
+    make_request = answer_request if work is None else reduce_request
+    request = make_request(retrieval.question, retrieval.context, prompts)
     reader = CitationReader(retrieval.context_refs)
     written: list[str] = []
     shown: list[str] = []
@@ -75,7 +75,7 @@ async def answer_pieces(
 
 
 async def _within(stream: AsyncIterator[str], deadline_s: float | None) -> AsyncGenerator[str]:
-    """Yield what a stream yields until the deadline; the time that the consumer takes counts too."""
+    """Yield the pieces of a stream until the deadline; the time of the consumer counts too."""
     give_up_at = None if deadline_s is None else asyncio.get_running_loop().time() + deadline_s
     while True:
         try:

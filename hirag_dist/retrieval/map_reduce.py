@@ -1,7 +1,7 @@
-"""Answers by map-reduce over an index: what is read is gathered once, then a model is asked about each part of it.
+"""Map-reduce over an index: its reports or chunks are gathered in parts, and a model is asked about each part.
 
-`gather` reads the snapshot, as a caller may see it. `map_parts` asks about the parts and returns what was found as a
-`Retrieval`, from which the answer is written as any other (`answers.answer_pieces`, or a request of one's own).
+`gather` reads the snapshot, as a caller may see it. `map_parts` asks about the parts and returns the points found as a
+`Retrieval`, from which the answer is written as any other (`answer_stream.answer_pieces`, or a request of one's own).
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _Item = CommunityItem | SourceItem
 
 @dataclass(frozen=True, slots=True)
 class MapReduceInput:
-    """All that a question in a map-reduce mode is answered from.
+    """The input of a question in a map-reduce mode.
 
     Attributes:
-        parts: what each call reads.
-        items: what the references in the parts name.
+        parts: the texts of the calls.
+        items: reference in the parts → item.
         context_tokens: of the final answer's context.
         gathered_ms: time that reading and cutting took.
         unreported: as of `MapWork`.
@@ -61,28 +61,28 @@ class MapReduceInput:
 
     @property
     def work(self) -> MapWork:
-        """The calls that are going to be made."""
+        """The planned calls."""
         tokens = sum(part.tokens for part in self.parts)
         return MapWork(len(self.items), len(self.parts), tokens, unreported=self.unreported)
 
     @property
     def planned(self) -> Retrieval:
-        """What is known before any call: numbers alone."""
+        """The retrieval before any call: numbers only."""
         times = {"gather": self.gathered_ms, "total": self.gathered_ms}
         return Retrieval(self.question, self.mode, self.snapshot_id, timings_ms=times, map_work=self.work)
 
 
 def nothing(question: str, mode: str, snapshot_id: str, limits: RetrievalConfig) -> MapReduceInput:
-    """Return the material for a caller who may see nothing."""
+    """Return the input for a caller to whom no document is visible."""
     return MapReduceInput(question, mode, snapshot_id, (), {}, limits.context_tokens, limits.map_reduce, 0.0)
 
 
 def gather(
     index: MappedIndex, question: str, mode: str, limits: RetrievalConfig, count_tokens: Callable[[str], int]
 ) -> MapReduceInput:
-    """Read what a question is answered from: shuffled by the seed, cut into parts of `context_tokens`.
+    """Read the input of a question: items shuffled by the seed, cut into parts of `context_tokens`.
 
-    This reads up to `max_calls` parts of text, and takes a second or more where their tokens were not counted before.
+    This reads up to `max_calls` parts of text, which takes a second or more unless their tokens were counted before.
 
     Args:
         index: as the caller may see it.
@@ -92,7 +92,7 @@ def gather(
         InvalidQuery: it takes more calls than the limit.
     """
     started = time.perf_counter()
-    most = limits.map_reduce.max_calls
+    max_calls = limits.map_reduce.max_calls
     letter, heading = ("S", "## Sources") if mode == "text-map-reduce" else ("C", "## Communities")
     cut = PartBudget(heading, limits.context_tokens, count_tokens)
     items: dict[str, _Item] = {}
@@ -101,13 +101,13 @@ def gather(
         ref = f"{letter}{number}"
         items[ref] = item
         cut.add(ref, text, tokens or count_tokens(text))
-        if len(cut.parts) > most:
+        if len(cut.parts) > max_calls:
             break
     parts = cut.finish()
-    if len(parts) > most:
+    if len(parts) > max_calls:
         cheaper = "" if mode == "text-map-reduce" else "a coarser community_level, "
         raise InvalidQuery(
-            f"mode: {mode} takes more than {count_noun(most, 'call')} here, which is "
+            f"mode: {mode} takes more than {count_noun(max_calls, 'call')} here, which is "
             "retrieval.map_reduce.max_calls; choose "
             f"{cheaper}a larger retrieval.context_tokens or only some labels, or raise the limit"
         )
@@ -117,16 +117,16 @@ def gather(
 
 
 def _rows(index: MappedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVector, int]:
-    """Return what is read, and for how many communities that the caller may know of there is no report."""
+    """Return the rows to read, and the number of visible communities without a report."""
     if mode == "text-map-reduce":
-        seen = index.visible_chunks
-        return np.arange(len(index.chunk_vectors)) if seen is None else np.flatnonzero(seen), 0
+        visible = index.visible_chunks
+        return np.arange(len(index.chunk_vectors)) if visible is None else np.flatnonzero(visible), 0
     rows, bare = reports_at(index.communities, limits.community_level, index.reported())
     return rows, int(np.count_nonzero(index.fully_visible()[bare]))
 
 
 def _records(index: MappedIndex, mode: str, rows: IntVector, seed: int) -> Iterator[tuple[_Item, str, int]]:
-    """Yield what is read, with its text in contexts and the text's tokens, 0 where they are not known."""
+    """Yield each item with its text in contexts and the text's tokens, 0 where they are unknown."""
     shuffled = np.random.default_rng(seed).permutation(rows)
     for row in shuffled.tolist():
         if mode == "text-map-reduce":
@@ -140,11 +140,11 @@ def _records(index: MappedIndex, mode: str, rows: IntVector, seed: int) -> Itera
 async def map_parts(
     material: MapReduceInput, pool: ChatPool, prompts: Prompts, count_tokens: Callable[[str], int]
 ) -> Retrieval:
-    """Ask about every part, and return what helps as the context of the final answer.
+    """Ask about every part, and return the helpful points as the context of the final answer.
 
-    Calls go through the pool, so its ledger and limits hold; `concurrency` of them are under way at a time. A reply
-    that cannot be used is asked for again; a part that has none in the end is counted in `map_work.failed`. Cancel it,
-    and its calls are cancelled.
+    Calls go through the pool, with its ledger and limits; `concurrency` of them are in progress at a time. An unusable
+    reply is asked for again; a part without a usable reply is counted in `map_work.failed`. Cancelling this cancels its
+    calls.
 
     Raises:
         RequestRejected: no part has a usable reply.
@@ -152,14 +152,14 @@ async def map_parts(
     """
     started = time.perf_counter()
     replies: list[ChatReply] = []
-    places = asyncio.Semaphore(material.limits.concurrency)
+    slots = asyncio.Semaphore(material.limits.concurrency)
 
     async def ask(part: CorpusPart) -> MappedPart | Rejected:
         def accept(reply: ChatReply) -> MappedPart:
             replies.append(reply)
             return parse_points(reply, part.refs)
 
-        async with places:
+        async with slots:
             request = map_request(material.question, part.context, prompts, material.limits.reply_tokens)
             return await pool.ask(request, accept)
 
@@ -167,7 +167,7 @@ async def map_parts(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(ask(part)) for part in material.parts]
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None  # the others came of the same trouble
+        raise errors.exceptions[0] from None  # the others have the same cause
     results = [task.result() for task in tasks]
     rejected = [each for each in results if isinstance(each, Rejected)]
     mapped = [each for each in results if isinstance(each, MappedPart)]

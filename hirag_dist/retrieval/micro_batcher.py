@@ -1,4 +1,4 @@
-"""Calls that come while others are under way, joined into one."""
+"""Micro-batching: items that arrive while a call is in progress are sent together in the next call."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ Result = TypeVar("Result")
 
 
 @dataclass(slots=True, eq=False)
-class _Waiting(Generic[Item, Result]):
+class _PendingItem(Generic[Item, Result]):
     item: Item
     result: asyncio.Future[Result]
 
 
 class MicroBatcher(Generic[Item, Result]):
-    """One door to something that does many items in one call for little more than the price of one.
+    """Batches items for a function whose call costs little more for many items than for one.
 
-    An item that finds the door free goes at once, alone: nobody waits for company. While as many calls as may be are
-    under way, items gather, and leave together when one of those calls ends. Serves one event loop.
+    If fewer than `max_calls` calls are in progress, an item is sent immediately; otherwise items are batched until one
+    of the calls returns. Serves one event loop.
 
     Args:
-        run: does some items of one kind; returns a result for each, in order.
+        run: processes items of one kind; returns a result for each, in order.
         max_items: of one call.
-        max_calls: under way at a time.
+        max_calls: in progress at a time.
         kind: items of one call must be of one kind; by default all are.
     """
 
@@ -38,59 +38,59 @@ class MicroBatcher(Generic[Item, Result]):
         kind: Callable[[Item], object] = lambda item: None,
     ) -> None:
         self._run = run
-        self._most_items = max_items
-        self._most_calls = max_calls
+        self._max_items = max_items
+        self._max_calls = max_calls
         self._kind = kind
-        self._waiting: list[_Waiting[Item, Result]] = []
+        self._pending: list[_PendingItem[Item, Result]] = []
         self._calls: set[asyncio.Task[None]] = set()
 
-    async def ask(self, item: Item) -> Result:
-        """Return the item's result, or raise what the call raised that it went with.
+    async def submit(self, item: Item) -> Result:
+        """Return the item's result, or raise the exception of its call.
 
-        Whoever asks may be cancelled: an item that has not left is dropped, and the others of its call are not touched.
+        The caller may be cancelled: an item that was not sent is dropped; the other items of its call are unaffected.
         """
-        waiting: _Waiting[Item, Result] = _Waiting(item, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        pending: _PendingItem[Item, Result] = _PendingItem(item, asyncio.get_running_loop().create_future())
+        self._pending.append(pending)
         self._send()
         try:
-            return await waiting.result
+            return await pending.result
         finally:
-            if waiting.result.cancelled() and waiting in self._waiting:
-                self._waiting.remove(waiting)
+            if pending.result.cancelled() and pending in self._pending:
+                self._pending.remove(pending)
 
     async def close(self) -> None:
-        """Wait for the calls under way; whoever still waits for one to begin is cancelled."""
-        for waiting in self._waiting:
-            waiting.result.cancel()
-        self._waiting.clear()
+        """Wait for the calls in progress; cancel the items that were not sent."""
+        for pending in self._pending:
+            pending.result.cancel()
+        self._pending.clear()
         while self._calls:
             await asyncio.gather(*self._calls)
 
     def _send(self) -> None:
-        while self._waiting and len(self._calls) < self._most_calls:
-            kind = self._kind(self._waiting[0].item)
-            batch = [each for each in self._waiting if self._kind(each.item) == kind][: self._most_items]
-            self._waiting = [each for each in self._waiting if each not in batch]
+        while self._pending and len(self._calls) < self._max_calls:
+            kind = self._kind(self._pending[0].item)
+            batch = [pending for pending in self._pending if self._kind(pending.item) == kind][: self._max_items]
+            self._pending = [pending for pending in self._pending if pending not in batch]
             task = asyncio.create_task(self._call(batch))
             self._calls.add(task)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_call_done)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_call_done(self, task: asyncio.Task[None]) -> None:
         self._calls.discard(task)
         self._send()
 
-    async def _call(self, batch: list[_Waiting[Item, Result]]) -> None:
+    async def _call(self, batch: list[_PendingItem[Item, Result]]) -> None:
         try:
-            results = await self._run([each.item for each in batch])
+            results = await self._run([pending.item for pending in batch])
         except asyncio.CancelledError:  # the loop is ending
-            for each in batch:
-                each.result.cancel()
+            for pending in batch:
+                pending.result.cancel()
             raise
-        except Exception as error:  # it belongs to those who asked, and there may be none left
-            for each in batch:
-                if not each.result.done():
-                    each.result.set_exception(error)
+        except Exception as error:  # raised in the callers, of which none may be left
+            for pending in batch:
+                if not pending.result.done():
+                    pending.result.set_exception(error)
             return
-        for each, result in zip(batch, results, strict=True):
-            if not each.result.done():
-                each.result.set_result(result)
+        for pending, result in zip(batch, results, strict=True):
+            if not pending.result.done():
+                pending.result.set_result(result)

@@ -34,14 +34,14 @@ async def settle() -> None:
 async def test_one_alone_goes_at_once() -> None:
     door = Door()
     door.open.set()
-    assert await MicroBatcher(door.run, 8).ask(3) == 6
+    assert await MicroBatcher(door.run, 8).submit(3) == 6
     assert door.calls == [[3]]
 
 
 async def test_what_comes_meanwhile_goes_together() -> None:
     door = Door()
     joined = MicroBatcher(door.run, 3)
-    asked = [asyncio.create_task(joined.ask(number)) for number in range(6)]
+    asked = [asyncio.create_task(joined.submit(number)) for number in range(6)]
     await settle()
     assert door.calls == [[0]]
     door.open.set()
@@ -52,7 +52,7 @@ async def test_what_comes_meanwhile_goes_together() -> None:
 async def test_several_calls_at_a_time() -> None:
     door = Door()
     joined = MicroBatcher(door.run, 8, max_calls=2)
-    asked = [asyncio.create_task(joined.ask(number)) for number in range(4)]
+    asked = [asyncio.create_task(joined.submit(number)) for number in range(4)]
     await settle()
     assert door.calls == [[0], [1]]
     door.open.set()
@@ -63,7 +63,7 @@ async def test_several_calls_at_a_time() -> None:
 async def test_kinds_do_not_mix() -> None:
     door = Door()
     joined = MicroBatcher(door.run, 8, kind=lambda number: number % 2)
-    asked = [asyncio.create_task(joined.ask(number)) for number in range(6)]
+    asked = [asyncio.create_task(joined.submit(number)) for number in range(6)]
     door.open.set()
     assert await asyncio.gather(*asked) == [0, 2, 4, 6, 8, 10]
     assert door.calls == [[0], [1, 3, 5], [2, 4]]
@@ -72,20 +72,20 @@ async def test_kinds_do_not_mix() -> None:
 async def test_a_failure_is_told_to_those_of_its_call_alone() -> None:
     door = Door()
     joined = MicroBatcher(door.run, 8)
-    first = asyncio.create_task(joined.ask(1))
+    first = asyncio.create_task(joined.submit(1))
     await settle()
     door.fault = ValueError("no")
     door.open.set()
     with pytest.raises(ValueError, match="no"):
         await first
     door.fault = None
-    assert await joined.ask(2) == 4
+    assert await joined.submit(2) == 4
 
 
 async def test_who_is_cancelled_while_waiting_is_not_sent() -> None:
     door = Door()
     joined = MicroBatcher(door.run, 8)
-    asked = [asyncio.create_task(joined.ask(number)) for number in range(4)]
+    asked = [asyncio.create_task(joined.submit(number)) for number in range(4)]
     await settle()
     asked[2].cancel()
     await settle()
@@ -98,7 +98,7 @@ async def test_who_is_cancelled_while_waiting_is_not_sent() -> None:
 async def test_who_is_cancelled_under_way_leaves_the_others_alone() -> None:
     door = Door()
     joined = MicroBatcher(door.run, 8)
-    asked = [asyncio.create_task(joined.ask(number)) for number in range(3)]
+    asked = [asyncio.create_task(joined.submit(number)) for number in range(3)]
     await settle()
     asked[0].cancel()
     await settle()
@@ -110,7 +110,7 @@ async def test_who_is_cancelled_under_way_leaves_the_others_alone() -> None:
 async def test_closing_waits_for_what_is_under_way() -> None:
     door = Door()
     joined = MicroBatcher(door.run, 8)
-    asked = [asyncio.create_task(joined.ask(number)) for number in range(2)]
+    asked = [asyncio.create_task(joined.submit(number)) for number in range(2)]
     await settle()
     closing = asyncio.create_task(joined.close())
     await settle()

@@ -82,7 +82,7 @@ async def test_questions_that_come_together_share_calls() -> None:
 
 async def test_the_least_asked_is_forgotten() -> None:
     inner = Lengths()
-    questions = QuestionEmbedder(inner, remembered=2)
+    questions = QuestionEmbedder(inner, max_cached=2)
     for text in ("a", "bb", "a", "ccc", "a", "bb"):
         await questions.embed([text])
     assert inner.asked == [["a"], ["bb"], ["ccc"], ["bb"]]

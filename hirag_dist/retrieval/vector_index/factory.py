@@ -1,4 +1,4 @@
-"""Vector indexes by name: the part of `composition` that chooses what searches a snapshot's vectors."""
+"""Vector indexes by the name of the configured backend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
-    """Return what searches a snapshot's entity vectors.
+    """Return the vector index over a snapshot's entities.
 
     Raises:
         BackendUnavailable: the named backend is missing, out of reach, or owned by another process.

@@ -43,4 +43,4 @@ class MemoryVectors:
         nearest_of_all(self._vectors, self._codes, query, 1, min(len(self._vectors), 2), access)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: mapped files are released with the object."""

@@ -166,7 +166,7 @@ def test_an_index_that_is_there_is_kept(snapshot: Snapshot, caplog: pytest.LogCa
     opened.close()
     assert caplog.messages == [
         f"Milvus collection {name_of(snapshot)} has index hnsw, and vectors.index is flat: drop the collection to have "
-        "it built anew"
+        "it built again"
     ]
 
 

@@ -1,13 +1,13 @@
 """The collection of a snapshot: its fields, how it is filled, and how several processes fill it once.
 
-A collection bears its name, that of its snapshot and of its fields, only when it is whole. It is filled under another
-one and then renamed, which Milvus refuses where the name is taken; so a fill that was killed is never taken for a
-collection, and of two that end both are whole and one is used. That two do not begin is up to a claim: an alias, which
-only one process can make. Its owner shows that it lives by changing aliases of its own; whoever waits takes over from
-one that stopped.
+A collection gets its name, from its snapshot and its fields, only when it is complete. It is filled under another name
+and then renamed, which Milvus refuses where the name is taken: a fill that was killed is never mistaken for a
+collection, and of two fills that end, both are complete and one is used. A claim keeps a second fill from beginning: an
+alias, which only one process can create. Its owner shows heartbeats by changing aliases of its own; a waiting process
+takes over from one without heartbeats.
 
 Services that filter by different fields (another tenant prefix, another version) have a collection each, so that none
-takes away what another searches.
+drops a collection that another searches.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 _PAGE_BYTES = 8 << 20  # of one insert; Milvus takes 64 MiB, many proxies less
 _BEAT_S = 5.0
 _DEAD_S = 60.0  # without a beat
-_FLUSH_S = 1800.0  # then Milvus hangs, and whoever waits must learn it
-_LOOK_S = 1.0
-_REFUSALS = 20  # of a claim, after which it is not others that are in the way
+_FLUSH_S = 1800.0  # a flush that takes longer fails: Milvus hangs
+_POLL_S = 1.0
+_MAX_REFUSALS = 20  # of a claim: after that the cause is not another process
 _LITE_FILLS = threading.Lock()  # a Lite file has one process, which may open a snapshot in several threads
 
 VECTOR = "vector"
@@ -45,7 +45,7 @@ ROW = "row"
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of the collection beside row and vector.
+    """A field of the collection in addition to row and vector.
 
     Attributes:
         name: as filters name it.
@@ -59,73 +59,73 @@ class Field:
 
 
 def fields(labelled: LabelledRows | None = None) -> list[Field]:
-    """Return what searches may filter by. Everything else of an entity stays in the snapshot.
+    """Return the fields that searches filter by. The other columns of an entity stay in the snapshot.
 
     Args:
         labelled: where documents carry labels.
     """
-    found = [Field("layer", "INT32")]
+    filtered = [Field("layer", "INT32")]
     if labelled is not None:
-        found += [Field(PATTERN, "INT32"), Field(PART, "INT32")]
+        filtered += [Field(PATTERN, "INT32"), Field(PART, "INT32")]
         if labelled.has_tenants:
-            found.append(Field(TENANT, "VARCHAR", {"max_length": TENANT_BYTES, "is_partition_key": True}))
-    return found
+            filtered.append(Field(TENANT, "VARCHAR", {"max_length": TENANT_BYTES, "is_partition_key": True}))
+    return filtered
 
 
 def columns(snapshot: Snapshot, labelled: LabelledRows | None = None) -> list[Sequence[Any]]:
     """Return the values of each of `fields`, for every row of the collection.
 
     Args:
-        snapshot: whose entities are the first rows.
-        labelled: where documents carry labels: there are rows for parts behind those of the entities.
+        snapshot: its entities are the first rows.
+        labelled: where documents carry labels: rows of parts follow those of the entities.
     """
     layers = snapshot.serving.array("entity_layers").tolist()
     if labelled is None:
         return [layers]
-    found = [layers + [0] * len(labelled.part_vectors), labelled.patterns(), labelled.parts()]
+    values = [layers + [0] * len(labelled.part_vectors), labelled.patterns(), labelled.parts()]
     tenants = labelled.tenants()
-    return found if tenants is None else [*found, tenants]
+    return values if tenants is None else [*values, tenants]
 
 
-def expression(max_layer: int | None = None, seen: str = "") -> str:
+def expression(max_layer: int | None = None, visible: str = "") -> str:
     """Return the filter of a search, over `fields`; "" for none.
 
     Args:
-        max_layer: of the rows that are wanted.
-        seen: what the caller may see (`LabelledRows.filter`).
+        max_layer: of the rows to find.
+        visible: filter of the rows that the caller may see (`LabelledRows.filter`).
     """
     parts = [] if max_layer is None else [f"layer <= {max_layer}"]
-    return " and ".join([*parts, seen] if seen else parts)
+    return " and ".join([*parts, visible] if visible else parts)
 
 
 def name_prefix(snapshot_id: str) -> str:
-    """Return how the names of all collections of a snapshot begin, those that are being filled too."""
+    """Return the prefix of the names of a snapshot's collections, including those being filled."""
     return f"hirag_{snapshot_id}_"
 
 
 def collection_name(snapshot_id: str, labelled: LabelledRows | None = None) -> str:
-    """Return the collection of a snapshot; its name tells its fields, and their numbers for labels."""
+    """Return the name of a snapshot's collection, which depends on its fields and label numbers."""
     return name_prefix(snapshot_id) + key_of(fields(labelled), "" if labelled is None else labelled.key)
 
 
-def key_of(own: Sequence[Field], numbers: str = "") -> str:
-    """Return what tells collections of other fields, or of other numbers in them, apart: 8 hex digits."""
-    told = json.dumps([[asdict(each) for each in own], numbers])
-    return hashlib.sha256(told.encode()).hexdigest()[:8]
+def key_of(collection_fields: Sequence[Field], numbers: str = "") -> str:
+    """Return a key of the fields of a collection and of the numbers in them: 8 hex digits."""
+    content = json.dumps([[asdict(each) for each in collection_fields], numbers])
+    return hashlib.sha256(content.encode()).hexdigest()[:8]
 
 
 @dataclass
 class CollectionFill:
-    """Sees to it that a snapshot's collection is there.
+    """Creation of a snapshot's collection, once among processes.
 
     Attributes:
         client: a `MilvusClient`.
-        snapshot: whose vectors the collection holds.
-        choice: the index to build; one that is there already is kept.
-        lite: whether the client is of a Lite file, which nobody else can be filling.
+        snapshot: source of the vectors.
+        choice: the index to build; an existing one is kept.
+        lite: whether the client is of a Lite file, which no other process can fill.
         labelled: where documents carry labels.
         now, pause: clock and sleep, in seconds.
-        beat_s: seconds between two signs of life while it is filled.
+        beat_s: seconds between two heartbeats while it is filled.
     """
 
     client: Any
@@ -149,21 +149,21 @@ class CollectionFill:
         self._beat = ""
 
     def ensure(self) -> None:
-        """Return when the collection is whole and loaded; fill it unless another process does.
+        """Return when the collection is complete and loaded; fill it unless another process does.
 
         Raises:
             MilvusException, grpc.RpcError: Milvus refuses or is out of reach.
         """
         if self.lite:
             with _LITE_FILLS:
-                if not self._is_whole():
+                if not self._is_complete():
                     self._clear(self._unfinished())
                     self._fill(self._create())
         else:
             refused = 0
-            while not self._is_whole():
+            while not self._is_complete():
                 own = self._create()
-                if self._claimed(own, last=refused == _REFUSALS):
+                if self._claimed(own, last=refused == _MAX_REFUSALS):
                     self._fill(own)
                 else:
                     refused += 1
@@ -171,8 +171,8 @@ class CollectionFill:
                     self._wait()
         self.client.load_collection(self.name)
 
-    def _is_whole(self) -> bool:
-        """Return whether the collection is there; one that lacks rows is dropped first."""
+    def _is_complete(self) -> bool:
+        """Return whether the collection exists and is complete; an incomplete one is dropped."""
         client = self.client
         if not client.has_collection(self.name):
             return False
@@ -202,7 +202,7 @@ class CollectionFill:
         return own
 
     def _claimed(self, own: str, last: bool) -> bool:
-        """Return whether the claim is ours; `last` says to raise what Milvus said where it is not."""
+        """Return whether this process got the claim; with `last`, raise the refusal of Milvus instead."""
         from pymilvus import MilvusException
 
         try:
@@ -224,23 +224,23 @@ class CollectionFill:
             return ""
 
     def _wait(self) -> None:
-        """Return when no other process fills the collection: it has ended, or shown no life for long."""
+        """Return when no other process fills the collection: it has ended, or has no heartbeat any more."""
         logger.info("another process fills Milvus collection %s: waiting for it", self.name)
-        seen: object = None
+        last_sign: object = None
         since = self.now()
         while claimant := self._claimant():
             sign = claimant, *sorted(self._aliases(claimant))
-            if sign != seen:
-                seen, since = sign, self.now()
+            if sign != last_sign:
+                last_sign, since = sign, self.now()
             elif self.now() - since > _DEAD_S:
-                logger.warning("whoever filled Milvus collection %s has stopped: filling it anew", self.name)
+                logger.warning("the process that filled Milvus collection %s has stopped: filling it again", self.name)
                 self._clear([] if claimant == self.name else [claimant])
                 self._drop_alias(self._claim)
                 return
-            self.pause(_LOOK_S)
+            self.pause(_POLL_S)
 
     def _fill(self, own: str) -> None:
-        """Make a claimed collection whole, and give it its name."""
+        """Fill a claimed collection, and rename it to its final name."""
         from pymilvus import MilvusException
 
         client = self.client
@@ -259,7 +259,7 @@ class CollectionFill:
             client.rename_collection(own, self.name)
             own = self.name
         except MilvusException:
-            if not client.has_collection(self.name):  # else another process was first, and its collection is as good
+            if not client.has_collection(self.name):  # another process was first otherwise, with an equal collection
                 raise
         finally:
             for alias in [self._claim, self._beat] if own == self.name else self._aliases(own):
@@ -283,7 +283,7 @@ class CollectionFill:
             begin += len(vectors)
 
     def _index(self, own: str) -> None:
-        """Build the index over all rows at once: growing with them costs more, and gives a worse graph."""
+        """Build the index over all rows at once: an index that grows row by row costs more and is worse."""
         params = self.client.prepare_index_params()
         params.add_index(VECTOR, index_type=self.choice.kind.upper(), metric_type="IP", params=dict(self.choice.build))
         self.client.create_index(own, params, sync=self.lite)
@@ -295,11 +295,11 @@ class CollectionFill:
                 raise BackendUnavailable(
                     f"Milvus cannot build index {self.choice.kind}: {built.get('index_state_fail_reason', '')}"
                 )
-            self.pause(_LOOK_S / 4)
+            self.pause(_POLL_S / 4)
 
     @contextmanager
     def _beating(self, own: str) -> Iterator[None]:
-        """Show those who wait that this fill goes on, from a thread: one flush of Milvus may take minutes."""
+        """Show heartbeats to waiting processes from a thread: one flush of Milvus may take minutes."""
         if self.lite:
             yield
             return
@@ -320,8 +320,8 @@ class CollectionFill:
             before, beat = self._beat, f"{own}_{uuid.uuid4().hex[:8]}"
             try:
                 self.client.create_alias(own, beat)
-            except (MilvusException, grpc.RpcError) as error:  # the fill itself says what is wrong, if it meets it too
-                logger.debug("no sign of life for %s: %s", own, error)
+            except (MilvusException, grpc.RpcError) as error:  # the fill reports the error if it is affected
+                logger.debug("no heartbeat for %s: %s", own, error)
                 continue
             self._beat = beat
             if before:
@@ -342,7 +342,7 @@ class CollectionFill:
 
 
 def drop(client: Any, name: str) -> None:
-    """Drop a collection with its aliases, which later versions of Milvus want to go first."""
+    """Drop a collection after its aliases, as later versions of Milvus require."""
     for alias in _aliases(client, name):
         _drop_alias(client, alias)
     client.drop_collection(name)

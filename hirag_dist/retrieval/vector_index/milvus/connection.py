@@ -1,4 +1,4 @@
-"""Clients of Milvus, and its errors as ours."""
+"""Clients of Milvus, and the translation of its errors."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ from typing import Any
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.storage.store import Store
 
-_CHANNEL = {  # gRPC waits for up to two minutes before it tries an address again that was out of reach
+_CHANNEL = {  # by default gRPC waits up to two minutes before it reconnects
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1000,
 }
-_LITE_CHANNEL = {  # Lite's server is in this process, and hangs up on a client that asks whether it is still there
+_LITE_CHANNEL = {  # Lite's server, in this process, disconnects clients that send keepalives
     "grpc.keepalive_time_ms": 2**31 - 1,
     "grpc.keepalive_permit_without_calls": False,
 }
-_NOISY = ("pymilvus", "milvus_lite", "grpc._server")  # they log a traceback for every refusal, as it comes here
+_NOISY = ("pymilvus", "milvus_lite", "grpc._server")  # they log a traceback for every refusal
 
 
 @contextmanager
 def translated(what: str, where: str) -> Iterator[None]:
-    """Raise a failed call as BackendUnavailable: `what` it was to do, at the Milvus `where`."""
+    """Raise a failed call as BackendUnavailable.
+
+    Args:
+        what: the purpose of the call, as a verb phrase.
+        where: the Milvus, for messages.
+    """
     import grpc
     from pymilvus import MilvusException
 
@@ -33,8 +38,8 @@ def translated(what: str, where: str) -> Iterator[None]:
     except MilvusException as error:
         raise BackendUnavailable(f"{where} does not {what}: {error.message}") from error
     except grpc.RpcError as error:
-        said = error.code().name if isinstance(error, grpc.Call) else str(error)
-        raise BackendUnavailable(f"{where} does not {what}: {said}") from error
+        reason = error.code().name if isinstance(error, grpc.Call) else str(error)
+        raise BackendUnavailable(f"{where} does not {what}: {reason}") from error
     except ValueError as error:  # grpc's, of a channel that was closed
         raise BackendUnavailable(f"{where} does not {what}: {error}") from error
 
@@ -53,9 +58,9 @@ def connect(uri: str, token: str, timeout_s: float) -> Any:
     try:
         return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=_CHANNEL)
     except (MilvusException, ValueError) as error:  # ValueError: of urllib, for a port that is none
-        said = error.message if isinstance(error, MilvusException) else str(error)
-        said = said.replace(uri, shown(uri))
-        raise BackendUnavailable(f"no Milvus answers at {shown(uri)}: {said}") from error
+        reason = error.message if isinstance(error, MilvusException) else str(error)
+        reason = reason.replace(uri, shown(uri))
+        raise BackendUnavailable(f"no Milvus answers at {shown(uri)}: {reason}") from error
 
 
 def shown(uri: str | None) -> str:
@@ -69,7 +74,7 @@ def shown(uri: str | None) -> str:
 
 
 def open_lite(store: Store) -> Any:
-    """Return a client of the Milvus Lite file beside an index; this process owns it until it ends.
+    """Return a client of the Milvus Lite file of an index; this process owns it until it ends.
 
     Raises:
         BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.

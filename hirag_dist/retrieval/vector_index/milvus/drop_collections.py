@@ -11,7 +11,7 @@ from hirag_dist.retrieval.vector_index.milvus.collection import drop, name_prefi
 from hirag_dist.retrieval.vector_index.milvus.connection import connect, open_lite, shown, translated
 from hirag_dist.storage.store import Store
 
-_OURS = re.compile(r"hirag_([0-9a-f]+)_")
+_COLLECTION_NAME = re.compile(r"hirag_([0-9a-f]+)_")
 
 
 class MilvusCollections:
@@ -32,7 +32,7 @@ class MilvusCollections:
         self._client.close()
 
     def of(self, snapshot_ids: Iterable[str]) -> list[str]:
-        """Return the collections of snapshots, those that were never filled to the end too.
+        """Return the collections of snapshots, including incomplete ones.
 
         Raises:
             BackendUnavailable: Milvus does not answer.
@@ -41,12 +41,12 @@ class MilvusCollections:
         return [name for name in self._names() if name.startswith(prefixes)]
 
     def snapshots(self) -> set[str]:
-        """Return the ids of the snapshots that there are collections of.
+        """Return the ids of the snapshots that have collections.
 
         Raises:
             BackendUnavailable: Milvus does not answer.
         """
-        return {found[1] for name in self._names() if (found := _OURS.match(name))}
+        return {found[1] for name in self._names() if (found := _COLLECTION_NAME.match(name))}
 
     def drop(self, name: str) -> None:
         """Remove a collection with its aliases.
@@ -74,7 +74,7 @@ def server_collections(vectors: VectorsConfig) -> MilvusCollections:
 
 
 def lite_collections(store: Store) -> MilvusCollections | None:
-    """Return the collections in the Milvus Lite file beside an index, None where there is no file.
+    """Return the collections in the Milvus Lite file of an index, None where there is no file.
 
     Raises:
         BackendUnavailable: another process owns it.

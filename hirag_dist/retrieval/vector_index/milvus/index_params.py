@@ -1,4 +1,4 @@
-"""Which index a collection gets, and how it is searched: pure decisions, the same for Lite and a server."""
+"""Choice of the index of a collection and of its search parameters, for Lite and servers alike."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from hirag_dist.errors import ConfigError
 
-LITE = ("flat", "hnsw", "ivf_flat", "ivf_sq8")  # Lite accepts other names without a word and then does not have them
+LITE = ("flat", "hnsw", "ivf_flat", "ivf_sq8")  # Lite accepts other names silently, without building the index
 SERVER = (*LITE, "scann", "diskann")
 
-# Up to here looking at every vector costs no more than a walk through a graph. Lite copies all vectors for each look.
+# Up to so many rows a scan costs no more than a graph search. Lite copies all vectors for each scan.
 _FLAT_ROWS = {"lite": 2_000, "server": 20_000}
 
 _BUILD = {  # index → parameters of building that may be given
@@ -22,7 +22,7 @@ _BUILD = {  # index → parameters of building that may be given
 }
 _BREADTH = {"hnsw": "ef", "ivf_flat": "nprobe", "ivf_sq8": "nprobe", "scann": "nprobe", "diskann": "search_list"}
 _MIN_EF = 512  # costs a millisecond more than 64, and finds 999 of 1,000 where that finds 930
-_PROBED = 3  # one list of so many is looked into
+_PROBED = 3  # one of so many lists is searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def choose_index(named: str, given: Mapping[str, int], n_rows: int, *, lite: boo
 
 
 def n_lists(n_rows: int) -> int:
-    """Return into how many lists rows are divided: four times the root of their number, as is usual.
+    """Return the number of lists of an IVF index: four times the square root of the number of rows, as is usual.
 
     >>> n_lists(1_000_000), n_lists(10)
     (4000, 2)
@@ -88,8 +88,8 @@ def search_params(
 
     Args:
         kind: of index, as `choose_index` names it; an unknown one gets none and Milvus's own defaults.
-        breadth: `vectors.search_breadth`: ef, nprobe or search_list, by the index; None for one that loses next to
-            nothing.
+        breadth: `vectors.search_breadth`: ef, nprobe or search_list, by the index; None for nearly
+            full recall.
         limit: of rows wanted.
         n_rows: of the collection.
         n_lists: of the index, where it has lists and says so.

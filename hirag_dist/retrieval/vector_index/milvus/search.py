@@ -27,14 +27,14 @@ from hirag_dist.types import AccessFilter, IntVector
 logger = logging.getLogger(__name__)
 _MAX_ROWS = 16_384  # of one search, by Milvus
 _MAX_JOINED = 64  # questions in one search
-_AT_A_TIME = 4  # searches that one process has under way at a server
+_MAX_CONCURRENT = 4  # searches of one process at a server
 
 
 class _Kind(NamedTuple):
-    """What searches that go together have in common.
+    """Properties that searches in one batch share.
 
     Attributes:
-        n_admitted: rows that the filter lets through.
+        n_admitted: rows that pass the filter.
     """
 
     limit: int
@@ -54,8 +54,8 @@ _Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 class MilvusVectors:
     """Implements `ports.VectorIndex` over an open client.
 
-    Found rows are scored again with the snapshot's vectors, so that every backend gives the same numbers in the same
-    order. Searches that come while others are under way go together.
+    Hits are scored again with the snapshot's vectors, so that every backend gives the same numbers in the same order.
+    Searches that arrive while others are in progress are sent as one batch.
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class MilvusVectors:
         lite: bool,
         labelled: LabelledRows | None = None,
     ) -> None:
-        """Take over a client whose collection is whole and loaded.
+        """Take over a client whose collection is complete and loaded.
 
         Raises:
-            MilvusException, grpc.RpcError: Milvus does not tell of its index.
+            MilvusException, grpc.RpcError: Milvus does not describe its index.
         """
         self.name = "milvus-lite" if lite else "milvus"
         self._client = client
@@ -87,9 +87,9 @@ class MilvusVectors:
         built = client.describe_index(self._collection, VECTOR)
         self.index = str(built["index_type"]).lower()
         self._n_lists = int(built["nlist"]) if "nlist" in built else None
-        at_a_time = 1 if lite else _AT_A_TIME  # Lite runs in this process, under the same lock
+        at_a_time = 1 if lite else _MAX_CONCURRENT  # Lite runs in this process, under the same lock
         self._threads = ThreadPoolExecutor(at_a_time, thread_name_prefix="milvus")
-        self._joined = MicroBatcher(self._search, _MAX_JOINED, at_a_time, lambda asked: asked.kind)
+        self._batcher = MicroBatcher(self._search, _MAX_JOINED, at_a_time, lambda search: search.kind)
 
     async def search(
         self,
@@ -100,31 +100,31 @@ class MilvusVectors:
     ) -> _Found:
         """Return (rows, similarities), best first, ties by row.
 
-        What a caller may see goes to Milvus as a filter. One that would be too long for it is left to an exact search
-        of the snapshot's own vectors.
+        The rows that a caller may see go to Milvus as a filter. Where it would be too long, the snapshot's own vectors
+        are searched exactly.
 
         Raises:
-            BackendUnavailable: Milvus does not answer within `vectors.timeout_s`; until then lost connections are made
-                again.
+            BackendUnavailable: Milvus does not answer within `vectors.timeout_s`; until then lost connections are
+                made again.
         """
         if access is not None and not access.entity_states.any():
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        seen = self._seen(access)
-        if seen is None:
+        visible = self._row_filter(access)
+        if visible is None:
             return await self._exact.search(vector, limit, max_layer, access)
         n_admitted = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
-        n_admitted = min(n_admitted, seen.n_rows)
-        kind = _Kind(min(limit, _MAX_ROWS - SLACK), expression(max_layer, seen.text), n_admitted)
-        return await self._joined.ask(_PendingSearch(np.asarray(vector, np.float32), kind, access))
+        n_admitted = min(n_admitted, visible.n_rows)
+        kind = _Kind(min(limit, _MAX_ROWS - SLACK), expression(max_layer, visible.text), n_admitted)
+        return await self._batcher.submit(_PendingSearch(np.asarray(vector, np.float32), kind, access))
 
     def prepare(self, access: AccessFilter | None = None) -> None:
         """Compile what the exact search needs."""
         self._exact.prepare(access)
 
     def point_alias(self, alias: str) -> None:
-        """Let an alias name the collection, for people: searches go by the collection's own name, whatever it says.
+        """Point an alias at the collection, for people: searches use the collection's own name.
 
-        Nothing depends on it, so what goes wrong is logged and no more.
+        Nothing depends on it, so a failure is only logged.
         """
         from pymilvus import MilvusException
 
@@ -137,7 +137,7 @@ class MilvusVectors:
             logger.warning("alias %s does not name %s: %s", alias, self._collection, error.message)
 
     def close(self) -> None:
-        """Let go of the client. A Lite file stays this process's own until it ends."""
+        """Close the client. This process owns a Lite file until it ends."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
@@ -150,9 +150,11 @@ class MilvusVectors:
         n_hits = kind.limit + SLACK
         rows = self._hits(asked, n_hits)
         while self._labelled is not None:
-            # Several parts of an entity may be among the hits: go on until there are entities enough.
+            # Several parts of an entity may be among the hits: search wider until there are enough entities.
             entities = [self._labelled.entity_rows(hits) for hits in rows]
-            short = [len(own) < wanted and len(hits) == n_hits for own, hits in zip(entities, rows, strict=True)]
+            short = [
+                len(distinct) < wanted and len(hits) == n_hits for distinct, hits in zip(entities, rows, strict=True)
+            ]
             if not any(short) or n_hits == _MAX_ROWS:
                 rows = entities
                 break
@@ -164,7 +166,7 @@ class MilvusVectors:
         ]
 
     def _hits(self, asked: Sequence[_PendingSearch], limit: int) -> list[IntVector]:
-        """Return the rows of the collection that Milvus finds for each."""
+        """Return the rows of the collection that Milvus finds for each search."""
         kind = asked[0].kind
         n_rows = len(self._vectors)
         visible_rows = kind.n_admitted / n_rows if self._lite and n_rows else 1.0
@@ -181,20 +183,20 @@ class MilvusVectors:
             )
         return [np.fromiter((hit[ROW] for hit in hits), np.int64, len(hits)) for hits in found]
 
-    def _seen(self, access: AccessFilter | None) -> RowFilter | None:
-        """Return what to filter by, None where that would be too long."""
+    def _row_filter(self, access: AccessFilter | None) -> RowFilter | None:
+        """Return the filter of rows, None where it would be too long."""
         if self._labelled is None or access is None:
             return RowFilter("" if self._labelled is None else WHOLE_ROWS, len(self._vectors))
         return self._labelled.filter(access)
 
 
 def _checked(rows: IntVector, access: AccessFilter | None) -> IntVector:
-    """Return the rows that the caller may see: what Milvus filters is not left to Milvus alone."""
+    """Return the rows that the caller may see: the filter of Milvus is checked again."""
     return rows if access is None else rows[visible_rows(access, rows)]
 
 
 def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
-    """Open the Milvus Lite file beside a snapshot's index, building its collection where it is missing or short.
+    """Open the Milvus Lite file of a snapshot's index; build its collection where it is missing or incomplete.
 
     Raises:
         BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
@@ -206,7 +208,7 @@ def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors
 
 
 def open_milvus(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
-    """Connect to a Milvus server, building the snapshot's collection where it is missing or short.
+    """Connect to a Milvus server; build the snapshot's collection where it is missing or incomplete.
 
     Raises:
         BackendUnavailable: no server answers, it refuses the token, or it cannot hold the collection.
@@ -233,7 +235,7 @@ def _ready(client: Any, filling: CollectionFill, config: VectorsConfig) -> Milvu
         raise
     if filling.choice.named and ready.index != filling.choice.kind:
         logger.warning(
-            "Milvus collection %s has index %s, and vectors.index is %s: drop the collection to have it built anew",
+            "Milvus collection %s has index %s, and vectors.index is %s: drop the collection to have it built again",
             filling.name,
             ready.index,
             filling.choice.kind,
