@@ -21,36 +21,35 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 
 
 class _AnswerPool:
-    """Implements `ports.AnswerModel` over the pool of one engine, which leaves the treasury when it is closed."""
+    """Implements `protocols.AnswerModel` over the pool of one engine, whose leases end when it is closed."""
 
-    def __init__(self, pool: EndpointPool, treasury: QuotaCoordinator, holder: str) -> None:
+    def __init__(self, pool: EndpointPool, coordinator: QuotaCoordinator, holder: str) -> None:
         self.ask = pool.ask
         self.stream = pool.stream
         self.model_name = pool.model_name
         self._pool = pool
-        self._treasury = treasury
+        self._coordinator = coordinator
         self._holder = holder
 
     async def close(self) -> None:
         await self._pool.close()
-        await self._treasury.leave(self._holder)
+        await self._coordinator.leave(self._holder)
 
 
 def make_engine(
     config: Config,
     snapshot: Snapshot,
     prompts: Prompts,
-    treasury: QuotaCoordinator | None = None,
+    coordinator: QuotaCoordinator | None = None,
     *,
     spending: bool = False,
     meter: UsageMeter | None = None,
 ) -> QueryEngine:
-    """Return what answers questions over a snapshot. Replies to questions are not kept in the index's ledger.
+    """Return a query engine over a snapshot. Replies to questions are not stored in the index's ledger.
 
     Args:
-        treasury: the endpoints' limits, where this process has other engines before or after this one; None for
-            limits of its own.
-        spending: whether the treasury has a spending limit.
+        coordinator: of the endpoints' limits, shared with other engines of this process; None: limits of its own.
+        spending: whether the coordinator has a spending limit.
         meter: counts the calls; None counts nothing.
 
     Raises:
@@ -58,14 +57,14 @@ def make_engine(
         InvalidQuery: the configured embedder is not the index's.
     """
     count = counter(config.tokenizer)
-    lender = make_treasury(config) if treasury is None else treasury
+    quotas = make_treasury(config) if coordinator is None else coordinator
     holder = uuid.uuid4().hex
     context = None if meter is None else CallContext(meter)
-    retried = RetriedCalls(RateLimiter(lender, holder, spending), retry_policy(config))
+    retried = RetriedCalls(RateLimiter(quotas, holder, spending), retry_policy(config))
     pool = make_pool(config, None, retried, context=context)
     embedder = QuestionEmbedder(limited_embedder(config, None, retried, context))
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.access_rule
-    model = _AnswerPool(pool, lender, holder)
+    model = _AnswerPool(pool, quotas, holder)
     return open_engine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule, config.tokenizer)

@@ -64,8 +64,8 @@ def test_a_process_killed_before_the_rename_leaves_the_old_file(store: Store) ->
         "import os, sys\n"
         "from hirag_dist.storage.store import Store\n"
         "store = Store(sys.argv[1])\n"
-        "with store._landing('snapshots/a/t.parquet') as beside:\n"
-        "    open(beside, 'wb').write(b'half')\n"
+        "with store._atomic_target('snapshots/a/t.parquet') as temporary:\n"
+        "    open(temporary, 'wb').write(b'half')\n"
         "    os.kill(os.getpid(), 9)\n"
     )
     ended = subprocess.run([sys.executable, "-c", script, store.root], check=False)

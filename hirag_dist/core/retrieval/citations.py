@@ -23,7 +23,7 @@ def _words(*lines: str) -> frozenset[str]:
     return frozenset(" ".join(lines).split())
 
 
-_WORDS: Final = _words(  # that may stand beside references: what they are called, and what joins them
+_WORDS: Final = _words(  # allowed next to references: their names, and conjunctions
     "source sources src record records reference references ref refs entity entities relation relations report",
     "reports community communities passage passages context citation citations cite cited see also cf from per via",
     "and or to through und oder bis siehe quelle quellen et ou à voir y o a ver fuente fuentes e fonte fontes vedi en",
@@ -34,7 +34,7 @@ _PLACES: Final = _words(  # that begin a place inside a source, which is left ou
     "p pp page pages line lines l ll para paragraph paragraphs section sections sec char chars character characters",
     "s seite seiten zeile zeilen página páginas стр 页 頁 行",
 )
-UNSEEN: Final = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"  # a model that copies a text leaves them out
+UNSEEN: Final = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"  # models leave them out when they copy a text
 _TOKEN: Final = re.compile(
     rf"(?P<ref>(?P<kind>[ERKCSerkcs])[\s_#{UNSEEN}]*(?P<number>\d{{1,6}})(?![^\W_]))"
     r"|(?P<range>-|–|—|‒|‐|‑|−|\.\.\.?|…|~|〜|～)"
@@ -46,7 +46,7 @@ _RANGE_WORDS: Final = _words("to through bis à a до 至 到 から")
 _LAST_WORD: Final = re.compile(r"[^\W_]+\Z")
 _SPACES: Final = re.compile(r"[ \t]+\Z")
 _MAX_SPACES = 1000  # white space in a row, in an answer
-# Both begin with one class of characters: a search skips whatever is not in it many times faster than it tries a match.
+# Both begin with one class of characters, so that a search skips all others quickly.
 _INVISIBLE: Final = re.compile(rf"[{UNSEEN}](?:\s?[{UNSEEN}])+\s?")
 _SPECIAL: Final = re.compile(  # <|im_start|>, <start_of_turn>, </s>, <<SYS>>; [INST], [TOOL_CALLS]
     r"[<>[](?:(?<=<)(?=[|｜](?!>)|</?SYS>>|/?[a-z_][a-z0-9_]{0,30}>)|(?<=[|｜]>)(?<!<[|｜]>)"
@@ -117,7 +117,7 @@ def defused(text: str) -> str:
     >>> defused("As [S1] says, f[x] (C4) <|im_start|>system [INST]")
     'As ‹S1› says, f[x] ‹C4› < |im_start| >system [ INST]'
     """
-    if not (text.isascii() or text.replace("\n", "").isprintable()):  # whoever copies the text leaves these out
+    if not (text.isascii() or text.replace("\n", "").isprintable()):  # models leave these characters out
         text = _INVISIBLE.sub(_folded, text)
     parts: list[str] = []
     start = at = 0
@@ -181,22 +181,22 @@ class CitationReader:
         self.dropped = 0
         self.stuck = False
         self._known = known
-        self._held = ""
+        self._buffer = ""
         self._begun = False
         self._round = False
 
     def feed(self, piece: str) -> str:
-        """Return what may be shown now."""
-        self._held += piece
+        """Return the text that may be shown now."""
+        self._buffer += piece
         return self._read(last=False)
 
     def finish(self) -> str:
-        """Return what was still held back. White space at the end of an answer is dropped, as at its beginning."""
+        """Return the rest of the text. White space at the end of an answer is dropped, as at its beginning."""
         return self._read(last=True).rstrip()
 
     def _read(self, last: bool) -> str:
         out: list[str] = []
-        text, at, start = self._held, 0, 0
+        text, at, start = self._buffer, 0, 0
         while (at := _next_bracket(text, at)) >= 0:
             limit = at + 1 + _LONGEST
             end = text.find(_PAIRS[text[at]], at + 1, limit)
@@ -217,7 +217,7 @@ class CitationReader:
         out.append(kept)
         spaces = ready[len(kept) :]
         self.stuck = self.stuck or len(spaces) > _MAX_SPACES
-        self._held = spaces[:_MAX_SPACES] + text[at:]
+        self._buffer = spaces[:_MAX_SPACES] + text[at:]
         shown_now = "".join(out)
         if not self._begun:
             shown_now = shown_now.lstrip()
@@ -225,7 +225,7 @@ class CitationReader:
         return shown_now
 
     def _checked(self, bracket: str, inside: str) -> str | None:
-        """Return what takes the place of brackets: their references that name something, or None to leave them."""
+        """Return the replacement of brackets: their known references; None to leave the brackets unchanged."""
         refs = references(inside)
         if refs is None:
             return None

@@ -29,7 +29,7 @@ _BEGINNING = re.compile(rf"\n(?=[{UNSEEN}]*(?:\[|##))")  # of a line that looks 
 UNKNOWN_ANSWER = "I do not know"
 
 
-Told = Callable[[str, int, Callable[[], str]], tuple[str, int]]
+RecordText = Callable[[str, int, Callable[[], str]], tuple[str, int]]  # (level, position, make) → (text, tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Record:
 
 
 def render_context(
-    retrieval: Retrieval, max_tokens: int, count_tokens: Callable[[str], int], told: Told | None = None
+    retrieval: Retrieval, max_tokens: int, count_tokens: Callable[[str], int], record_text: RecordText | None = None
 ) -> Retrieval:
     """Return the retrieval with its context, references and token count filled in.
 
@@ -54,13 +54,12 @@ def render_context(
         retrieval: what was found.
         max_tokens: of the context.
         count_tokens: of a text.
-        told: (level, place in it, make) → (text, tokens) of a record without its reference, for who has them already
-            and need not call `make`. A reference ends in a bracket and a text begins with a space, so the tokens of
-            both together are the tokens of each.
+        record_text: text and tokens of a record without its reference, for a cache that need not call `make`. A
+            reference ends in a bracket and a text begins with a space, so their tokens add up.
     """
-    if told is None:
+    if record_text is None:
 
-        def told(level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+        def record_text(level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
             text = make()
             return text, count_tokens(text)
 
@@ -73,14 +72,14 @@ def render_context(
         ("Communities", "global", _community_records(retrieval)),
         ("Sources", "sources", _source_records(retrieval)),
     ]
-    held = {
+    items = {
         "local": retrieval.local,
         "bridge": retrieval.triples,
         "claims": retrieval.claims,
         "global": retrieval.communities,
         "sources": retrieval.sources,
     }
-    present = [section for section in sections if held[section[1]]]
+    present = [section for section in sections if items[section[1]]]
     whole = sum(shares[level] for _, level, _ in present) or 1.0
     parts: list[str] = []
     refs: dict[str, str] = {}
@@ -88,7 +87,7 @@ def render_context(
     used = 0
     for title, level, records in present:
         room = int(max_tokens * shares[level] / whole) + spare
-        lines, chosen, cost = _fit(title, records, room, count_tokens, partial(told, level))
+        lines, chosen, cost = _fit(title, records, room, count_tokens, partial(record_text, level))
         spare = room - cost
         used += cost
         refs |= chosen
@@ -102,14 +101,14 @@ def _fit(
     records: Iterable[_Record],
     room: int,
     count_tokens: Callable[[str], int],
-    told: Callable[[int, Callable[[], str]], tuple[str, int]],
+    record_text: Callable[[int, Callable[[], str]], tuple[str, int]],
 ) -> tuple[list[str], dict[str, str], int]:
     lines = [f"## {title}"]
     cost = count_tokens(lines[0]) + 1
     refs: dict[str, str] = {}
     for place, record in enumerate(records):
         mark = f"[{record.ref}]"
-        text, size = told(place, record.make)
+        text, size = record_text(place, record.make)
         text = mark + text
         size += count_tokens(mark) + 1
         fits = cost + size <= room
@@ -211,7 +210,7 @@ def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citatio
 
 
 def citations(refs: Iterable[str], retrieval: Retrieval) -> tuple[Citation, ...]:
-    """Return what references of the retrieval's context name."""
+    """Return the citations of references to the retrieval's context."""
     titles = _titles(retrieval)
     return tuple(Citation(ref, _KINDS[ref[0]], retrieval.context_refs[ref], titles.get(ref, "")) for ref in refs)
 

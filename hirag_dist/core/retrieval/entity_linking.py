@@ -1,8 +1,7 @@
-"""Which names stand in a question: its phrases are looked up among the names of entities.
+"""Entity linking: phrases of a question are looked up among the names of entities.
 
-A name is found where a phrase of the question has the same words, whatever the case, the width of its letters and the
-punctuation around them. Where there are no spaces between words, every ideograph, kana and syllable of the scripts of
-South-East Asia is a word by itself.
+A name matches a phrase with the same words, whatever the case, the width of the letters and the punctuation around
+them. In scripts without spaces, every ideograph, kana and syllable (of the scripts of South-East Asia) is a word.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from hirag_dist.core.access.labels import Flags
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.types import IntVector
 
-MAX_WORDS: Final = 16  # of a name that is looked for: where there are no spaces these are letters
+MAX_WORDS: Final = 16  # of a name; in scripts without spaces these are letters
 _MAX_ROWS = 16  # entities of one name
 _MAX_READ = 512  # words of a question
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
@@ -53,7 +52,7 @@ class NamePhrase(NamedTuple):
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a text as they are compared.
+    """Return the normalised words of a text.
 
     >>> words("Ｍarie Curie's 東京")
     ['marie', 'curie', 's', '東', '京']
@@ -62,25 +61,25 @@ def words(text: str) -> list[str]:
 
 
 def name_keys(names: Iterable[str]) -> tuple[Key, IntVector]:
-    """Return (keys, places) of the names that can be looked for: those of 1 to `MAX_WORDS` words.
+    """Return (keys, positions) of the names of 1 to `MAX_WORDS` words.
 
     Args:
         names: of entities.
 
     Returns:
-        A key of each, and its place among the names.
+        A key of each, and its position among the names.
     """
-    keys, places = [], []
-    for place, name in enumerate(names):
-        own = words(name)
-        if 0 < len(own) <= MAX_WORDS:
-            keys.append(_key(own))
-            places.append(place)
-    return np.array(keys, np.uint64), np.array(places, np.int64)
+    keys, positions = [], []
+    for position, name in enumerate(names):
+        name_words = words(name)
+        if 0 < len(name_words) <= MAX_WORDS:
+            keys.append(_key(name_words))
+            positions.append(position)
+    return np.array(keys, np.uint64), np.array(positions, np.int64)
 
 
 def sorted_names(keys: Key, rows: IntVector) -> NameIndex:
-    """Return names so that they can be looked up."""
+    """Return an index of names, sorted for look-ups."""
     order = np.lexsort((rows, keys))
     return NameIndex(keys[order], rows[order].astype(np.int32))
 
@@ -88,37 +87,37 @@ def sorted_names(keys: Key, rows: IntVector) -> NameIndex:
 def found_names(
     names: NameIndex, read: Sequence[str], admits: Callable[[NDArray[np.int32]], Flags] | None = None
 ) -> list[NamePhrase]:
-    """Return every phrase that has the name of an entity, by its start, end and row.
+    """Return every phrase that is the name of an entity, by its start, end and row.
 
     Args:
         names: of entities.
-        read: the words of the question; those after the first 512 are not looked at.
+        read: the words of the question; those after the first 512 are ignored.
         admits: entity rows → which of them count, before the first 16 of a name are taken; None: all.
     """
     numbers = [_number(word) for word in read[:_MAX_READ]]
-    places, keys = [], []
+    spans, keys = [], []
     for start in range(len(numbers)):
         key = 0
         for length, number in enumerate(numbers[start : start + MAX_WORDS], 1):
             key = (key * _FACTOR + number) & _ALL_BITS
             keys.append((key + _OF_LENGTH[length]) & _ALL_BITS)
-            places.append((start, start + length))
+            spans.append((start, start + length))
     wanted = np.array(keys, np.uint64)
     first, last = (np.searchsorted(names.keys, wanted, side) for side in ("left", "right"))
-    found: list[NamePhrase] = []
+    phrases: list[NamePhrase] = []
     for at in np.flatnonzero(last > first).tolist():
         rows = names.rows[first[at] : last[at]]
         rows = rows if admits is None else rows[admits(rows)]
-        found += [NamePhrase(*places[at], row) for row in rows[:_MAX_ROWS].tolist()]
-    return found
+        phrases += [NamePhrase(*spans[at], row) for row in rows[:_MAX_ROWS].tolist()]
+    return phrases
 
 
 def longest_names(phrases: Iterable[NamePhrase]) -> list[int]:
-    """Return the rows of the longest phrases, in the order of the question; a word is part of one name alone.
+    """Return the rows of the longest phrases, in the order of the question; a word is part of one name.
 
     Of phrases that overlap the longest counts, of equally long ones the first. Entities of one name all count.
 
-    >>> longest_names([Phrase(0, 1, 5), Phrase(0, 2, 7), Phrase(0, 2, 9), Phrase(3, 4, 5)])
+    >>> longest_names([NamePhrase(0, 1, 5), NamePhrase(0, 2, 7), NamePhrase(0, 2, 9), NamePhrase(3, 4, 5)])
     [7, 9, 5]
     """
     taken: set[int] = set()

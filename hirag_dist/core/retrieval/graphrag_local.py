@@ -1,8 +1,8 @@
-"""Local search as GraphRAG does it: what hangs on the entities nearest to a question (arXiv 2404.16130 and its code).
+"""Local search of GraphRAG: the neighbourhood of the entities nearest to a question (arXiv 2404.16130 and its code).
 
 The paper describes global search alone; local search is that of GraphRAG's code (`docs/query/local_search.md` there):
-from the nearest entities to their relations, the reports of their communities, and the text units that they were found
-in. Ranked by weight where GraphRAG takes the sum of degrees: a weight is known of what a caller may see.
+from the nearest entities to their relations, the reports of their communities, and the text units that mention them.
+Relations are ranked by weight where GraphRAG takes the sum of degrees, since weights are known for filtered views.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def relations_at(
 
 
 def relation_order(rows: IntVector, ends: NDArray[Any], weights: NDArray[Any], entities: Sequence[int]) -> IntVector:
-    """Return which relations are told, as places in `rows`, in the order in which they are.
+    """Return the selected relations in order, as positions in `rows`.
 
     First those between two of the entities, by weight; then those that leave them, first where the entity at the other
     end is joined to most of them, then by weight, ten for each entity at most. Ties by row.
@@ -73,43 +73,44 @@ def relation_order(rows: IntVector, ends: NDArray[Any], weights: NDArray[Any], e
 def community_order(index: CommunityIndex, ranked: Sequence[RankedCommunity]) -> list[RankedCommunity]:
     """Return communities by how many of the entities they hold, then by their reports' ratings, then by id."""
     return sorted(
-        ranked, key=lambda own: (-own.hits, -float(index.ratings[own.community]), int(index.order[own.community]))
+        ranked,
+        key=lambda entry: (-entry.hits, -float(index.ratings[entry.community]), int(index.order[entry.community])),
     )
 
 
 def text_order(
-    ways: WalkGraph,
-    origins: RelationProvenance,
+    walk_graph: WalkGraph,
+    provenance: RelationProvenance,
     entities: Sequence[int],
     rows: IntVector,
     ends: NDArray[Any],
-    seen: NDArray[np.bool_] | None,
+    visible_chunks: NDArray[np.bool_] | None,
     limit: int,
 ) -> Steps[list[int]]:
-    """Return the chunks of some entities: those of the first entity first, of these what states most of its relations.
+    """Return the chunks of some entities, by entity, then by how many of its relations a chunk states.
 
-    A step looks at some ten thousand relations: a hub has a million.
+    A step reads some ten thousand relations: a hub has a million.
 
     Args:
-        ways: from entities to their chunks.
-        origins: of relations.
-        entities: in the order of their likeness to the question.
-        rows: (n,) of their relations that may be seen.
+        walk_graph: has the chunks of entities.
+        provenance: of relations.
+        entities: by similarity to the question.
+        rows: (n,) of their visible relations.
         ends: (n, 2) entity rows of each.
-        seen: (n_chunks,) whether the caller may see a chunk; None: every one.
+        visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
         limit: chunks at most.
     """
     found: dict[int, None] = {}
     for entity in entities:
-        chunks = ways.entity_chunks[ways.entity_indptr[entity] : ways.entity_indptr[entity + 1]]
-        chunks = np.unique(chunks if seen is None else chunks[seen[chunks]])
+        chunks = walk_graph.entity_chunks[walk_graph.entity_indptr[entity] : walk_graph.entity_indptr[entity + 1]]
+        chunks = np.unique(chunks if visible_chunks is None else chunks[visible_chunks[chunks]])
         stated = np.zeros(len(chunks), np.int64)
         for first in range(0, len(rows) if len(chunks) else 0, _STEP_RELATIONS):
             yield
             block = slice(first, first + _STEP_RELATIONS)
             own = rows[block][(ends[block] == entity).any(axis=1)]
-            _, places = spans(origins.relation_indptr[own], origins.relation_indptr[own + 1])
-            stating = origins.relation_chunks[places]
+            _, places = spans(provenance.relation_indptr[own], provenance.relation_indptr[own + 1])
+            stating = provenance.relation_chunks[places]
             at = np.minimum(np.searchsorted(chunks, stating), len(chunks) - 1)
             np.add.at(stated, at[chunks[at] == stating], 1)
         found.update(dict.fromkeys(chunks[np.lexsort((chunks, -stated))].tolist()))

@@ -26,43 +26,43 @@ _REF = re.compile(r"\[([CS]\d+)\]")
 _FILLERS = frozenset({"", "…", "..."})  # of the form, not filled in
 
 
-def reports_at(index: CommunityIndex, level: str, told: NDArray[np.bool_]) -> tuple[IntVector, IntVector]:
+def reports_at(index: CommunityIndex, level: str, reported: NDArray[np.bool_]) -> tuple[IntVector, IntVector]:
     """Return the communities whose reports stand for the whole corpus at a level, and those for which none does.
 
     Communities that are not split as far down as the level stand for themselves (C1–C3 of the GraphRAG paper, §4.1.2).
-    Where a community has no report that may be seen, those of the communities that it is split into take its place.
+    Where a community has no visible report, those of its sub-communities replace it.
 
     Args:
-        index: who belongs where.
+        index: of the communities.
         level: a number, 0 the coarsest; leaf: the communities that are not split; all: those of every level.
-        told: (n_communities,) whether there is a report, and it may be seen.
+        reported: (n_communities,) whether there is a visible report.
 
     Returns:
         Both ascending. The second are communities that are not split further, whose reports would have been read.
     """
-    held = np.diff(index.of_indptr) > 0
+    has_community = np.diff(index.of_indptr) > 0
     deeper = np.ones(len(index.of), np.bool_)
-    deeper[index.of_indptr[:-1][held]] = False  # the first of a row's communities is the coarsest
+    deeper[index.of_indptr[:-1][has_community]] = False  # the first of a row's communities is the coarsest
     at = np.flatnonzero(deeper)
     parents = np.full(len(index.levels), -1, np.int64)
     parents[index.of[at]] = index.of[at - 1]
     whole = np.ones(len(index.levels), np.bool_)
     whole[index.of[at - 1]] = False
     if level == "all":
-        return np.flatnonzero(told), np.flatnonzero(whole & ~told)
+        return np.flatnonzero(reported), np.flatnonzero(whole & ~reported)
     wanted = whole if level == "leaf" else (index.levels == int(level)) | (whole & (index.levels < int(level)))
-    missing = wanted & ~told
-    chosen = wanted & told
+    missing = wanted & ~reported
+    chosen = wanted & reported
     for depth in range(1, int(index.levels.max(initial=0)) + 1):
         below = (index.levels == depth) & (parents >= 0) & missing[parents]
-        chosen |= below & told
-        missing |= below & ~told
+        chosen |= below & reported
+        missing |= below & ~reported
     return np.flatnonzero(chosen), np.flatnonzero(missing & whole)
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusPart:
-    """What one call reads.
+    """The records of one call.
 
     Attributes:
         refs: of its records, "C4" or "S4"; a number stands for one record in all parts.
@@ -75,13 +75,13 @@ class CorpusPart:
 
 
 class PartBudget:
-    """Cuts records into parts, as they come, and nothing is left out: what is too long for a part goes on in the next.
+    """Cuts records into parts in order, without omissions: a record too long for a part continues in the next.
 
-    A record that goes on has the same reference there.
+    The continuation has the same reference.
     """
 
     def __init__(self, heading: str, max_tokens: int, count_tokens: Callable[[str], int]) -> None:
-        """Begin.
+        """Begin without parts.
 
         Args:
             heading: of every part.
@@ -98,7 +98,7 @@ class PartBudget:
         self._used = 0
 
     def add(self, ref: str, text: str, tokens: int) -> None:
-        """Put a record behind those before it.
+        """Append a record.
 
         Args:
             ref: letter and number.
@@ -106,16 +106,16 @@ class PartBudget:
             tokens: of the text.
         """
         mark = f"[{ref}]"
-        own = self._count(mark) + 1
-        if self._used and self._used + own + tokens > self._room:
+        mark_tokens = self._count(mark) + 1
+        if self._used and self._used + mark_tokens + tokens > self._room:
             self._end()
-        while own + tokens > self._room and len(text) > 1:
-            head, text = self._split(text, tokens, self._room - own)
-            self._put(ref, mark + head, own + self._count(head))
+        while mark_tokens + tokens > self._room and len(text) > 1:
+            head, text = self._split(text, tokens, self._room - mark_tokens)
+            self._put(ref, mark + head, mark_tokens + self._count(head))
             self._end()
             text = f" … {text}"
             tokens = self._count(text)
-        self._put(ref, mark + text, own + tokens)
+        self._put(ref, mark + text, mark_tokens + tokens)
 
     def finish(self) -> tuple[CorpusPart, ...]:
         """Return the parts."""
@@ -145,7 +145,7 @@ class PartBudget:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPoint:
-    """Something that helps to answer, with references as `[C1]` of the part it is from.
+    """A point of an answer, with references as `[C1]` to the records of its part.
 
     Attributes:
         helpfulness: 0 to 100.
@@ -159,12 +159,12 @@ class AnswerPoint:
 
 @dataclass(frozen=True, slots=True)
 class MappedPart:
-    """What a model found in a part.
+    """The points of one part.
 
     Attributes:
-        points: that help, in the model's order; none where nothing does.
-        uncited: how many points were left out because they rest on no record.
-        dropped: references that named nothing, and were removed.
+        points: helpful ones, in the model's order.
+        uncited: number of points without a reference, which are left out.
+        dropped: number of unknown references, which are removed.
     """
 
     points: tuple[AnswerPoint, ...] = ()
@@ -173,7 +173,7 @@ class MappedPart:
 
 
 def parse_points(reply: ChatReply, refs: Collection[str]) -> MappedPart:
-    """Return the points of a reply; those of no helpfulness are left out, as those are that cite nothing.
+    """Return the points of a reply, without those of helpfulness 0 and those without a reference.
 
     Args:
         refs: of the part's records.
@@ -225,7 +225,7 @@ class GatheredPoints:
         refs: reference in the context → reference in the parts, in the order of the context.
         helpfulness: by reference in the context, of the best point that cites it.
         cited_by: by reference in the context, how many points cite it.
-        left_out: points that there was no room for.
+        left_out: number of points that did not fit.
     """
 
     context: str
@@ -239,7 +239,7 @@ class GatheredPoints:
 def gather_points(points: Sequence[AnswerPoint], max_tokens: int, count_tokens: Callable[[str], int]) -> GatheredPoints:
     """Return the most helpful points as a context, until it is full; the best is cut where it alone is too long.
 
-    References are numbered anew, from 1 in the order of the context.
+    References are numbered from 1 in the order of the context.
 
     Args:
         points: of all parts, in their order, which decides between equally helpful ones.

@@ -1,13 +1,13 @@
-"""Which chunks hold what a question is about: a walk over the graph from what is known to be near it.
+"""Source ranking: the chunks that a question is about, by personalised PageRank from seeds near the question.
 
-The walk (`core.graph.pagerank`) starts, each as often as the others, from
+The random walk (`core.graph.pagerank`) has three groups of seeds, of equal weight:
 
-  what the question names        entities whose names stand in it
-  what was retrieved for it      the nearest entities, and the triples of the bridge
-  passages that are near it      the nearest chunks; left out where the ranking shall do without their vectors
+  named        entities whose names occur in the question
+  retrieved    the nearest entities, and the triples of the bridge
+  near         the nearest chunks; left out where the ranking does without their vectors
 
-Of each kind the few nearest are starting points, by how much nearer they are than the last of them. What many chunks
-mention says little of each of them, so an entity counts less the more there are.
+In each group the few nearest are seeds, weighted by how much nearer they are than the last of them. An entity that many
+chunks mention says little about each of them, so its weight is divided by their number.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.pagerank import WalkGraph, pagerank_steps
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
-NEAREST: Final = 5  # of each kind that a walk starts from
+NEAREST: Final = 5  # seeds of each kind
 
 Scored = Sequence[tuple[int, float]]
-_Group = tuple[IntVector, FloatVector]  # nodes, and how much each counts
+_Group = tuple[IntVector, FloatVector]  # nodes, and the weight of each
 
 
 class RelationProvenance(NamedTuple):
-    """Where relations come from.
+    """The chunks of relations.
 
     Attributes:
         relation_indptr, relation_chunks: CSR, relation → chunk rows.
@@ -41,80 +41,80 @@ class RelationProvenance(NamedTuple):
 
 
 class SeedSet:
-    """The starting points of a question's walk."""
+    """The seeds of a question's random walk."""
 
     def __init__(
         self,
-        ways: WalkGraph,
-        origins: RelationProvenance,
-        seen: NDArray[np.bool_] | None = None,
+        walk_graph: WalkGraph,
+        provenance: RelationProvenance,
+        visible_chunks: NDArray[np.bool_] | None = None,
         access: AccessFilter | None = None,
     ) -> None:
-        """Begin without any.
+        """Begin without seeds.
 
         Args:
-            ways: where the walk may go.
-            origins: of relations.
-            seen: (n_chunks,) whether the caller may see a chunk; None: every one.
+            walk_graph: of entities and chunks.
+            provenance: of relations.
+            visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
             access: which entities and relations the caller may see; None: every one.
         """
-        self._ways = ways
-        self._origins = origins
-        self._seen = seen
+        self._walk_graph = walk_graph
+        self._provenance = provenance
+        self._visible_chunks = visible_chunks
         self._access = access
         self._named: list[_Group] = []
         self._retrieved: list[_Group] = []
         self._near: list[_Group] = []
 
     def of_names(self, rows: Sequence[int]) -> None:
-        """Start from entities that the question names."""
+        """Add entities that the question names."""
         nodes = np.array(rows, np.int64)
         self._named.append((nodes, 1.0 / self._mentions(nodes)))
 
     def of_entities(self, scored: Scored) -> None:
-        """Start from entities that were retrieved, by their similarity to the question."""
+        """Add retrieved entities, weighted by their similarity to the question."""
         nodes, scores = _columns(scored)
         self._retrieved.append((nodes, excess(scores) / self._mentions(nodes)))
 
     def of_relations(self, scored: Scored) -> None:
-        """Start from the chunks that state relations that were retrieved, by the relations' scores."""
+        """Add the chunks that state retrieved relations, weighted by the relations' scores."""
         rows, scores = _columns(scored)
-        owner, chunks = self._chunks(self._origins.relation_indptr, self._origins.relation_chunks, rows)
+        owner, chunks = self._chunks(self._provenance.relation_indptr, self._provenance.relation_chunks, rows)
         stated = np.bincount(owner, minlength=len(rows))
-        self._retrieved.append((chunks + len(self._ways.layers), (excess(scores) / np.maximum(stated, 1))[owner]))
+        self._retrieved.append((chunks + len(self._walk_graph.layers), (excess(scores) / np.maximum(stated, 1))[owner]))
 
     def of_chunks(self, scored: Scored) -> None:
-        """Start from chunks that are near the question, by their similarity to it."""
+        """Add chunks near the question, weighted by their similarity to it."""
         rows, scores = _columns(scored)
-        self._near.append((rows + len(self._ways.layers), excess(scores)))
+        self._near.append((rows + len(self._walk_graph.layers), excess(scores)))
 
     def ranked_steps(self, limit: int) -> Steps[list[tuple[int, float]]]:
         """Return (chunk row, share of the walk), best first, ties by row, step by step."""
         nodes, shares = shared([shared(self._named), shared(self._retrieved), shared(self._near)])
-        rows, mass = yield from pagerank_steps(self._ways, nodes, shares, self._access, self._seen)
+        rows, mass = yield from pagerank_steps(self._walk_graph, nodes, shares, self._access, self._visible_chunks)
         best = np.lexsort((rows, -mass))[:limit]
         return list(zip(rows[best].tolist(), mass[best].tolist(), strict=True))
 
     def _mentions(self, rows: IntVector) -> FloatVector:
-        """Return how many chunks mention each entity, 1 for one that has none."""
-        owner, _ = self._chunks(self._ways.entity_indptr, self._ways.entity_chunks, rows)
+        """Return the number of chunks that mention each entity, at least 1."""
+        owner, _ = self._chunks(self._walk_graph.entity_indptr, self._walk_graph.entity_chunks, rows)
         return np.maximum(np.bincount(owner, minlength=len(rows)), 1).astype(np.float64)
 
     def _chunks(self, indptr: IntVector, chunks: NDArray[np.int32], rows: IntVector) -> tuple[IntVector, IntVector]:
-        """Return (owners, chunks) of some rows, of those that may be seen."""
+        """Return (owners, chunks) of some rows, without hidden chunks."""
         owner, entries = spans(indptr[rows], indptr[rows + 1])
-        found = chunks[entries].astype(np.int64)
-        if self._seen is None:
-            return owner, found
-        kept = self._seen[found]
-        return owner[kept], found[kept]
+        rows_of_chunks = chunks[entries].astype(np.int64)
+        if self._visible_chunks is None:
+            return owner, rows_of_chunks
+        kept = self._visible_chunks[rows_of_chunks]
+        return owner[kept], rows_of_chunks[kept]
 
 
 def excess(scores: FloatVector) -> FloatVector:
-    """Return how much some of the best count: the square of what they have more than the last of them.
+    """Return the weights of some of the best: the square of their excess over the last of them.
 
-    What nearly everything has tells nothing, and embedders differ in how much that is; the square keeps the ends of the
-    list from mattering. Where all are equal, so is what they count.
+    A similarity that nearly all rows have is no evidence, and its level differs between embedders; the square keeps the
+    end of the list from mattering. Equal scores have equal weights.
 
     Args:
         scores: (n,) of the best.
@@ -127,7 +127,7 @@ def excess(scores: FloatVector) -> FloatVector:
 
 
 def shared(groups: Sequence[_Group]) -> _Group:
-    """Return all nodes of some groups, each group with an equal share of 1; those that are empty have none.
+    """Return all nodes of some groups; the groups that are not empty have equal shares of 1.
 
     >>> shared([(np.array([3]), np.array([2.0])), (np.array([4, 5]), np.array([3.0, 1.0]))])
     (array([3, 4, 5]), array([0.5  , 0.375, 0.125]))

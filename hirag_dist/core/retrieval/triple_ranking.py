@@ -18,24 +18,24 @@ Ranked = list[tuple[int, float]]
 
 
 def nearest_chunks(
-    origins: RelationProvenance,
+    provenance: RelationProvenance,
     chunk_vectors: FloatMatrix,
     rows: IntVector,
     query: NDArray[np.float32],
-    seen: NDArray[np.bool_] | None = None,
+    visible_chunks: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.float32]:
     """Return, for each relation, the best similarity to the question among the chunks that state it; 0 without any.
 
     Args:
-        origins: whose relations have chunks.
+        provenance: of relations.
         chunk_vectors: (n_chunks, dim), read at the rows that are needed.
         rows: (n,) of relations.
         query: the question.
-        seen: (n_chunks,) whether the caller may see a chunk; None: every one.
+        visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
     """
-    mask = np.zeros(0, np.bool_) if seen is None else seen
+    mask = np.zeros(0, np.bool_) if visible_chunks is None else visible_chunks
     best: NDArray[np.float32] = _nearest_chunks(
-        origins.relation_indptr, origins.relation_chunks, chunk_vectors, rows, query.astype(np.float64), mask
+        provenance.relation_indptr, provenance.relation_chunks, chunk_vectors, rows, query.astype(np.float64), mask
     )
     return best
 
@@ -47,13 +47,13 @@ def _nearest_chunks(
     vectors: FloatMatrix,
     rows: IntVector,
     query: NDArray[np.float64],
-    seen: NDArray[np.bool_],
+    visible_chunks: NDArray[np.bool_],
 ) -> Any:
     best = np.zeros(len(rows), np.float32)
     for at in range(len(rows)):
         stated = False
         for entry in range(indptr[rows[at]], indptr[rows[at] + 1]):
-            if len(seen) == 0 or seen[chunks[entry]]:
+            if len(visible_chunks) == 0 or visible_chunks[chunks[entry]]:
                 score = np.float32(product(vectors[chunks[entry]], query))
                 best[at] = max(best[at], score) if stated else score
                 stated = True
@@ -63,10 +63,10 @@ def _nearest_chunks(
 def question_scores(
     ends: NDArray[Any], nodes: IntVector, closeness: NDArray[np.float32], chunk_scores: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Return how near each triple is to the question: the mean of its nearer end and of its nearest chunk.
+    """Return the similarity of each triple to the question: the mean of its nearer end and of its nearest chunk.
 
-    The nearer end, not both: of the triple that holds the answer the question names one end alone. The chunk says
-    what is said of the pair, which the ends' names don't.
+    The nearer end, not both: a question names only one end of the triple that answers it. The chunk has the statement
+    about the pair, which the names of the ends do not.
 
     Args:
         ends: (n, 2) entity rows of each relation.

@@ -1,11 +1,11 @@
-"""How near rows are to a question, and which are nearest (paper Eq. 12): the same numbers wherever a row lies.
+"""Similarity of rows to a question, and the nearest rows (paper Eq. 12), independent of a row's position.
 
-A matrix product gives a row other last bits by where it lies among the others, so ties, backends and what a caller may
-see would change scores. Here every row is multiplied by itself, in one fixed order of sums, in float64.
+In a matrix product the last bits of a row's score depend on its position, so scores would change with ties, backends
+and access filters. Here every row is multiplied alone, with one fixed order of sums, in float64.
 
-To find the nearest of all rows it is enough to read them coarsely: `QuantizedVectors` hold a byte for each number and a
-bound of the error that this makes. What may be among the nearest within the bounds is then scored exactly, so the
-result is that of scoring everything, from a quarter of the memory traffic.
+The scan for the nearest of all rows reads quantized vectors: `QuantizedVectors` have a byte for each number and a bound
+of the quantization error. Rows that may be among the nearest within the bounds are then scored exactly, so the result
+is that of scoring everything, with a quarter of the memory traffic.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.numba_jit import compiled, compiled_apart
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
-AT_ONCE = 50_000  # rows, which take a millisecond: more of them are read in a thread, and others get in
+AT_ONCE = 50_000  # rows, a millisecond's scan: a longer one runs in a thread
 SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
 _LEVELS = 127  # of a code, either way
 _FLOAT32 = 2.0**-21  # more than rounding to float32 changes, for its share
 
 
 class QuantizedVectors(NamedTuple):
-    """Rows of vectors, coarsely.
+    """Quantized vectors.
 
     Attributes:
         codes: (n, dim) int8; a row is about `scales` times its codes.

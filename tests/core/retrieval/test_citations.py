@@ -168,7 +168,7 @@ def test_white_space_without_end_is_let_go() -> None:
     assert not reader.stuck
     for _ in range(20_000):
         assert reader.feed("\n ") == ""
-        assert len(reader._held) <= 1000
+        assert len(reader._buffer) <= 1000
     assert reader.stuck
     assert reader.finish() == ""
 

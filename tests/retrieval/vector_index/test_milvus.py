@@ -313,7 +313,7 @@ def test_a_fill_that_was_killed_is_begun_anew(snapshot: Snapshot, caplog: pytest
     held.create_alias(killed, f"{name_of(snapshot)}_filling")
     filled.ensure()
     assert 60 < clock.seconds < 65
-    assert "has stopped: filling it anew" in caplog.text
+    assert "has stopped: filling it again" in caplog.text
     assert held.list_collections() == [name_of(snapshot)]
     assert held.list_aliases(name_of(snapshot))["aliases"] == []
     assert int(held.get_collection_stats(name_of(snapshot))["row_count"]) == len(snapshot.entity_vectors)
