@@ -44,7 +44,7 @@ from hirag_dist.testing.simulator.run import SimulatorThread
 from tests.bare_services import SERVICES
 from tests.ray_nodes import started
 
-CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
+CORPUS = Path(__file__).parents[3] / "hirag_dist" / "samples" / "corpus"
 FILES = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")
 SMALL = {
     "chunk_tokens": 100,

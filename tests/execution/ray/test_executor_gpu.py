@@ -50,7 +50,7 @@ from tests.indexing.test_layer_clustering import HOW, layer_tables
 from tests.ray_nodes import started
 from tests.standin_cupy import standin_gpu
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "hirag_dist" / "samples" / "corpus" / "newton-whiteness-from-colours.md"
 CONFIG = Config.model_validate(
     {
