@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from hirag_dist.readers.document_builder import LABEL_FIELDS, TEXT_FIELDS, DocumentBuilder, find_field, missing_text
 from hirag_dist.readers.model import Document, Unreadable
 
-_DELIMITERS = (",", ";", "\t", "|")
+DELIMITERS = (",", ";", "\t", "|")
 
 
 def read_delimited(
@@ -17,7 +17,6 @@ def read_delimited(
     """Yield a document, or the reason why there is none, for each row below the header.
 
     Quoting is as in RFC 4180; a quote that is never closed costs the row it is in, not the rest of the file.
-    csv's limit on the size of a field, one number for the process, is raised and stays so.
 
     Args:
         lines: without their ends.
@@ -25,21 +24,54 @@ def read_delimited(
         delimiter: one character; None takes the one of `, ; tab |` under which the header has a text field,
             else the most frequent in it.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), maker.options.max_document_bytes))
+    rows = read_table(
+        lines,
+        maker.options.max_document_bytes,
+        lambda header: delimiter or _delimiter_of(header, maker),
+        lambda header: _bad_header(header, maker),
+        "the file is empty",
+    )
+    for record, fields in enumerate(rows):
+        yield maker.unreadable(record, fields) if isinstance(fields, str) else maker.from_fields(fields, record)
+
+
+def read_table(
+    lines: Iterator[str],
+    max_field_bytes: int,
+    delimiter_of: Callable[[str], str],
+    check_header: Callable[[list[str]], str | None] = lambda header: None,
+    if_empty: str = "",
+) -> Iterator[dict[str, str] | str]:
+    """Yield the fields of each row below the header, empty where the row is shorter; for a broken row the reason.
+
+    csv's limit on the size of a field, one number for the process, is raised and stays so.
+
+    Args:
+        lines: without their ends.
+        max_field_bytes: the longest field.
+        delimiter_of: header → one character.
+        check_header: returns the reason why a header cannot be used; it is the only item then.
+        if_empty: the only item of a file without lines; no item if empty.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), max_field_bytes))
     first = next((line for line in lines if line and not line.isspace()), None)
     if first is None:
-        yield maker.unreadable(0, "the file is empty")
+        yield from [if_empty] if if_empty else []
         return
-    delimiter = delimiter or _delimiter_of(first, maker)
-    rows = split_rows(lines, first, delimiter)
+    rows = split_rows(lines, first, delimiter_of(first))
     names = next(rows, [])
     header = [] if isinstance(names, str) else [name.strip() for name in names]
-    reason = names if isinstance(names, str) else _bad_header(header, maker)
-    if isinstance(reason, str):
-        yield maker.unreadable(0, reason)
+    reason = names if isinstance(names, str) else check_header(header)
+    if reason is not None:
+        yield reason
         return
-    for record, row in enumerate(rows):
-        yield _from_row(header, row, record, maker)
+    for row in rows:
+        if isinstance(row, str):
+            yield row
+        elif any(cell.strip() for cell in row[len(header) :]):
+            yield f"the row has {len(row)} fields, the header {len(header)}: quote fields that hold the delimiter"
+        else:
+            yield dict.fromkeys(header, "") | dict(zip(header, row, strict=False))
 
 
 def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
@@ -52,25 +84,12 @@ def _bad_header(header: list[str], maker: DocumentBuilder) -> str | None:
     return None
 
 
-def _from_row(header: list[str], row: list[str] | str, record: int, maker: DocumentBuilder) -> Document | Unreadable:
-    if isinstance(row, str):
-        return maker.unreadable(record, row)
-    if any(cell.strip() for cell in row[len(header) :]):
-        return maker.unreadable(
-            record,
-            f"the row has {len(row)} fields, the header {len(header)}: quote fields that hold the delimiter",
-        )
-    fields: dict[str, object] = dict.fromkeys(header, "")
-    fields.update(zip(header, row, strict=False))
-    return maker.from_fields(fields, record)
-
-
 def _delimiter_of(header: str, maker: DocumentBuilder) -> str:
-    for delimiter in _DELIMITERS:
+    for delimiter in DELIMITERS:
         names = [name.strip() for name in next(csv.reader([header], delimiter=delimiter))]
         if find_field(names, maker.options.text_field, TEXT_FIELDS) is not None:
             return delimiter
-    return max(_DELIMITERS, key=header.count)
+    return max(DELIMITERS, key=header.count)
 
 
 class _Feed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hirag_dist.readers.clean import clean_text
-from hirag_dist.readers.delimited import split_rows
+from hirag_dist.readers.delimited import DELIMITERS, read_table
 from hirag_dist.readers.document_builder import kind_of
 from hirag_dist.readers.encoding import NotText, decode_text
 from hirag_dist.readers.json_records import parse_json
@@ -19,7 +18,6 @@ from hirag_dist.readers.lines import LineTooLong, text_lines
 from hirag_dist.readers.model import SourceFile, Unreadable
 from hirag_dist.readers.open import READ_ERRORS, SourceTooLarge, explain, open_random, open_source, read_all
 
-_DELIMITERS = (",", ";", "\t", "|")
 _BATCH_ROWS = 256
 
 
@@ -123,24 +121,9 @@ def _object(value: object) -> Mapping[str, object] | str:
 def _delimited(
     stream: io.BufferedReader, max_bytes: int, delimiter: str | None
 ) -> Iterator[Mapping[str, object] | str]:
-    csv.field_size_limit(max(csv.field_size_limit(), max_bytes))
     lines = text_lines(stream, max_bytes)
-    first = next((line for line in lines if line and not line.isspace()), None)
-    if first is None:
-        return
-    rows = split_rows(lines, first, delimiter or max(_DELIMITERS, key=first.count))
-    names = next(rows, [])
-    if isinstance(names, str):
-        yield names
-        return
-    header = [name.strip() for name in names]
-    for row in rows:
-        if isinstance(row, str):
-            yield row
-        elif any(cell.strip() for cell in row[len(header) :]):
-            yield f"the row has {len(row)} fields, the header {len(header)}: quote fields that hold the delimiter"
-        else:
-            yield dict.fromkeys(header) | {name: cell or None for name, cell in zip(header, row, strict=False)}
+    for fields in read_table(lines, max_bytes, lambda header: delimiter or max(DELIMITERS, key=header.count)):
+        yield fields if isinstance(fields, str) else {name: cell or None for name, cell in fields.items()}
 
 
 def _parquet(file: pa.NativeFile) -> Iterator[Mapping[str, object] | str]:

@@ -32,7 +32,7 @@ class AnswerPair(NamedTuple):
 def pair_titles(pairs: Sequence[AnswerPair]) -> dict[AnswerPair, str]:
     """Return how each pair is shown: by its methods, and with its name where other pairs have the same methods.
 
-    >>> list(pair_titles([Pair("a", "b", "x"), Pair("a", "c"), Pair("a", "c", "y")]).values())
+    >>> list(pair_titles([AnswerPair("a", "b", "x"), AnswerPair("a", "c"), AnswerPair("a", "c", "y")]).values())
     ['a – b', 'a – c', 'y: a – c']
     """
     times = Counter((pair.first, pair.second) for pair in pairs)
