@@ -24,14 +24,11 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.composition.build_records import last_build
-from hirag_dist.composition.drop import LetterSelection, drop_letters
+from hirag_dist.composition.drop import LetterSelection, run_drop
 from hirag_dist.composition.indexing import BuildOptions
-from hirag_dist.composition.retry import no_build, run_retry
+from hirag_dist.composition.retry import run_retry
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
-from hirag_dist.storage.lock import BuildLock
-from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
 
 
@@ -66,11 +63,8 @@ def retry(
     use_json(json)
     if not drop and (stage or unit or reason):
         raise ConfigError("--stage, --unit and --reason say what is dropped: give --drop with them")
-    store = Store(index)
-    if drop and last_build(store) is None and current_id(store) is None:
-        raise no_build(store)
     if drop:
-        _drop(store, LetterSelection(stage, tuple(unit or ()), reason), wait, json)
+        _drop(index, LetterSelection(stage, tuple(unit or ()), reason), wait, json)
         return
     loaded = configuration(config, settings, running(executor, workers, batch)).config
     options = BuildOptions(
@@ -85,18 +79,10 @@ def retry(
     conclude(result, json)
 
 
-def _drop(store: Store, choice: LetterSelection, wait_s: float, json: bool) -> None:
-    with BuildLock(store, wait_s) as lock:
-        dropped = drop_letters(store, lock, choice)
+def _drop(index: str, selection: LetterSelection, wait_s: float, json: bool) -> None:
+    dropped = run_drop(index, selection, wait_s)
     manifest = dropped.manifest
-    report = {
-        "index": store.uri,
-        "dropped": [{key: letter[key] for key in ("stage", "unit_id", "reason")} for letter in dropped.letters],
-        "dead_letters": dropped.n_open,
-        "snapshot": manifest and manifest.snapshot_id,
-        "current": dropped.current,
-        "complete": manifest is not None and manifest.complete,
-    }
+    report = {"index": Store(index).uri} | dropped.to_dict()
     if json:
         emit(report)
     else:

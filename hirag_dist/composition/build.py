@@ -38,7 +38,7 @@ from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.protocols import CPU, ChatPool, Embedder, Executor
+from hirag_dist.protocols import CPU, ChatPool, Closable, Embedder, Executor
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -127,10 +127,9 @@ def make_services(
 
     async def close() -> None:
         await chat.close()
-        for held in (embedder, ledger):
-            release = getattr(held, "close", None)
-            if release is not None:
-                await release()
+        if isinstance(embedder, Closable):
+            await embedder.close()
+        await ledger.close()
 
     made_kernels = cache(make_kernels)
     if kernels is not None:

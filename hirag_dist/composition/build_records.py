@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from hirag_dist.config.model import Config
-from hirag_dist.errors import BudgetReached, HiragError, StoreError
+from hirag_dist.errors import BudgetReached, HiragError, SnapshotNotFound, StoreError
 from hirag_dist.execution.dead_letters import Drops, letter_rows, split_letters, stage_letters
 from hirag_dist.execution.events import (
     KernelsResolved,
@@ -252,6 +252,13 @@ def last_build(store: Store) -> dict[str, Any] | None:
     if record["state"] == "running" and not BuildLock(store).is_held():
         record["state"] = "killed"
     return record
+
+
+def no_build(store: Store) -> SnapshotNotFound:
+    """Return the error for an index without a record of a build."""
+    return SnapshotNotFound(
+        f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.uri}` builds one"
+    )
 
 
 def earlier_builds(store: Store) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from hirag_dist.composition.build_records import IN_SHORT, dead_letters, last_build, published
+from hirag_dist.composition.build_records import IN_SHORT, dead_letters, last_build, no_build, published
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dead_letters import DroppedLetter, Drops, add_drops, load_drops
 from hirag_dist.indexing.publish import republish
@@ -58,8 +58,38 @@ class DropResult:
     manifest: Manifest | None
     current: str | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON-ready values, a part of the output of `hirag-dist retry --drop --json`."""
+        return {
+            "dropped": [{key: letter[key] for key in ("stage", "unit_id", "reason")} for letter in self.letters],
+            "dead_letters": self.n_open,
+            "snapshot": self.manifest and self.manifest.snapshot_id,
+            "current": self.current,
+            "complete": self.manifest is not None and self.manifest.complete,
+        }
 
-def drop_letters(store: Store, lock: BuildLock, choice: LetterSelection) -> DropResult:
+
+def run_drop(index_uri: str, selection: LetterSelection, wait_s: float = 0.0) -> DropResult:
+    """Accept the loss of dead letters of the last build, under the build lock; no model is called.
+
+    Args:
+        index_uri: folder or object-store URI of the index.
+        selection: the letters to drop.
+        wait_s: how long to wait for another build of the index to end.
+
+    Raises:
+        SnapshotNotFound: there is no build.
+        IndexBusy: another build holds the index.
+        InputError: see `drop_letters`.
+    """
+    store = Store(index_uri)
+    if last_build(store) is None and current_id(store) is None:
+        raise no_build(store)
+    with BuildLock(store, wait_s) as lock:
+        return drop_letters(store, lock, selection)
+
+
+def drop_letters(store: Store, lock: BuildLock, selection: LetterSelection) -> DropResult:
     """Accept the loss of the chosen letters of the last build, and publish its snapshot with all accepted losses.
 
     Where nothing is left to choose, but the snapshot lacks losses that were accepted, it is still published: a command
@@ -75,18 +105,18 @@ def drop_letters(store: Store, lock: BuildLock, choice: LetterSelection) -> Drop
     record = last_build(store)
     letters = dead_letters(store, record, load_drops(store), IN_SHORT)
     still_open = [letter for letter in letters if letter["dropped"] is None]
-    chosen = tuple(letter for letter in still_open if letter in choice)
-    unknown = set(choice.units) - {letter["unit_id"] for letter in letters if letter in choice}
+    chosen = tuple(letter for letter in still_open if letter in selection)
+    unknown = set(selection.units) - {letter["unit_id"] for letter in letters if letter in selection}
     if unknown:
-        raise InputError(_not_there(f"unit {', '.join(sorted(unknown))}", still_open, store.uri))
+        raise InputError(_no_match(f"unit {', '.join(sorted(unknown))}", still_open, store.uri))
     if chosen:
         by, at = f"{_user()}@{socket.gethostname()}", datetime.now(UTC).isoformat(timespec="seconds")
         with lock.fenced():
-            add_drops(store, (DroppedLetter(one["stage"], one["unit_id"], by, at, choice.why) for one in chosen))
+            add_drops(store, (DroppedLetter(one["stage"], one["unit_id"], by, at, selection.why) for one in chosen))
     manifest, changed = _publish(store, lock, record)
     if not chosen and not changed:
         if still_open:
-            raise InputError(_not_there(_said(choice), still_open, store.uri))
+            raise InputError(_no_match(_describe(selection), still_open, store.uri))
         raise InputError(f"{store.uri} has no dead letters to drop")
     return DropResult(chosen, len(still_open) - len(chosen), manifest, current_id(store))
 
@@ -140,14 +170,14 @@ def _keys(snapshot: Snapshot, name: str) -> Iterator[tuple[str, str]]:
     return zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True)
 
 
-def _said(choice: LetterSelection) -> str:
-    return f"unit {', '.join(sorted(choice.units))}" if choice.units else f"stage {choice.stage!r}"
+def _describe(selection: LetterSelection) -> str:
+    return f"unit {', '.join(sorted(selection.units))}" if selection.units else f"stage {selection.stage!r}"
 
 
-def _not_there(what: str, still_open: list[dict[str, Any]], uri: str) -> str:
+def _no_match(selected: str, still_open: list[dict[str, Any]], uri: str) -> str:
     stages = ", ".join(sorted({letter["stage"] for letter in still_open})) or "no stage"
     return (
-        f"no open dead letter is of {what}; there are {len(still_open)}, of: {stages}; "
+        f"no open dead letter is of {selected}; there are {len(still_open)}, of: {stages}; "
         f"`hirag-dist status --index {uri} --letters` shows them"
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hirag_dist.composition.build_records import BuildArguments, last_build
+from hirag_dist.composition.build_records import BuildArguments, last_build, no_build
 from hirag_dist.composition.indexing import BuildOptions, IndexResult, execute_build, read_import
 from hirag_dist.config.model import Config, ReadingConfig
-from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
+from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.protocols import EventListener
 from hirag_dist.storage.store import Store
@@ -49,13 +49,6 @@ def run_retry(
             check_same_configuration(previous, build.decisive(), store.uri)
 
     return execute_build(config, store, "retry", arguments, options, work, listeners, check)
-
-
-def no_build(store: Store) -> SnapshotNotFound:
-    """Return the error for an index without a record of a build."""
-    return SnapshotNotFound(
-        f"{store.uri} holds no record of a build to retry; `hirag-dist index INPUT --index {store.uri}` builds one"
-    )
 
 
 def check_same_configuration(before: Mapping[str, Any], now: Mapping[str, Any], uri: str) -> None:
