@@ -306,7 +306,7 @@ REFUSED: dict[str, tuple[Values, str]] = {
     "a page in the clear": ({"query": {"page": {"enabled": True}}}, "a page beyond loopback needs TLS"),
     "a page for everybody": (
         {"query": {"page": {"enabled": True}}, "tls": {"existingSecret": "t"}, "callers": {"existingSecret": ""}},
-        "require authentication",
+        "say who may call",
     ),
     "a page that is not let in": (
         {
