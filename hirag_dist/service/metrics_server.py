@@ -81,7 +81,7 @@ def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[],
                 readers.release()
 
         def handle_error(self, request: object, client_address: object) -> None:
-            """Say nothing of readers who went away."""
+            """Log nothing: clients may disconnect at any time."""
 
     try:
         server = Server((host, port), Page)

@@ -93,4 +93,4 @@ def test_a_token_for_people(cli: Any) -> None:
     assert re.search(r"hirag_[\w-]{43}\n", said)
     lines = yaml.safe_load(said[said.index("callers:\n") :])
     assert re.fullmatch(r"[0-9a-f]{64}", lines["callers"]["web"]["tokens"][0]["sha256"])
-    assert "is no name" in cli("token", "a b", code=2).stderr
+    assert "is not a valid caller name" in cli("token", "a b", code=2).stderr

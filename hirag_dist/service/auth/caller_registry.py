@@ -170,7 +170,7 @@ def _index(path: str, records: Mapping[str, _Record]) -> Callers:
     for name, record in records.items():
         if not is_name(name):
             raise ConfigError(
-                f"the callers file {path}: {name!r} is no name for a caller; a name has up to 64 letters, digits and "
+                f"the callers file {path}: {name!r} is not a valid caller name; a name has up to 64 letters, digits and "
                 f". _ @ -"
             )
         if not record.tokens and not record.certificates:

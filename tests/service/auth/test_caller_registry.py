@@ -85,7 +85,7 @@ def test_without_labels_a_caller_holds_none(path: Path) -> None:
         ("callers: {a: {certificates: [x], rate: {per_second: .inf}}}", "rate.per_second: .*finite"),
         ("callers: {a: {certificates: [x], quota_per_day: 0}}", "quota_per_day: .*greater than or equal to 1"),
         ("callers: {a: {certificates: [x]}, b: {certificates: [x]}}", "a and b both have certificate 'x'"),
-        ("callers: {'a b': {certificates: [x]}}", "'a b' is no name for a caller"),
+        ("callers: {'a b': {certificates: [x]}}", "'a b' is not a valid caller name"),
         ("a: [", "is not YAML: .* in line 1, column 5"),
         ("callers: &a {a: *a}", "unknown key callers.a.a"),
         (f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: 2027-01-01}}]}}}}", "give a time with its zone"),
