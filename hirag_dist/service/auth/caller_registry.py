@@ -170,8 +170,8 @@ def _index(path: str, records: Mapping[str, _Record]) -> Callers:
     for name, record in records.items():
         if not is_name(name):
             raise ConfigError(
-                f"the callers file {path}: {name!r} is not a valid caller name; a name has up to 64 letters, digits and "
-                f". _ @ -"
+                f"the callers file {path}: {name!r} is not a valid caller name; a name has up to 64 letters, digits "
+                f"and . _ @ -"
             )
         if not record.tokens and not record.certificates:
             raise ConfigError(
