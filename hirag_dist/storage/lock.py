@@ -130,7 +130,7 @@ class BuildLock:
             logger.warning("the lock of %s stays behind: %s", self._store.uri, failure)
 
     def is_held(self) -> bool:
-        """Whether a live build of another process holds the index. Takes nothing."""
+        """Return whether a live build of another process holds the index, without taking the lock."""
         holder, _ = self._read()
         return holder is not None and self._alive(holder, self._clock())
 

@@ -116,14 +116,14 @@ def patterns(rows: IntVector, sets: IntVector, n_rows: int, divisible: Flags | N
     heads: list[IntVector] = []  # a row of each pattern
     n_patterns = 0
     going = np.arange(n_rows)
-    for place in range(int(sizes.max(initial=0)) + 1):
-        done = going[sizes[going] == place]
+    for position in range(int(sizes.max(initial=0)) + 1):
+        done = going[sizes[going] == position]
         _, first, inverse = np.unique(number[done], return_index=True, return_inverse=True)
         found[done] = n_patterns + inverse
         heads.append(done[first])
         n_patterns += len(first)
-        going = going[sizes[going] > place]
-        keys = number[going] * width + value[starts[going] + place]
+        going = going[sizes[going] > position]
+        keys = number[going] * width + value[starts[going] + position]
         number[going] = np.unique(keys, return_inverse=True)[1]
     head = np.concatenate(heads) if heads else np.empty(0, np.int64)
     kept = np.zeros(n_patterns, np.bool_) if divisible is None else divisible[head]

@@ -29,7 +29,7 @@ class Parallel:
 
     Attributes:
         of: (n,) the relation rows that the graph has for those pairs, ascending.
-        indptr, rows: CSR, place in `of` → the pair's other relations.
+        indptr, rows: CSR, position in `of` → the pair's other relations.
     """
 
     of: NDArray[np.int32]
@@ -60,7 +60,7 @@ def key_entity_steps(
     """Return (row, similarity) of the top-m members of each community, in community order (Eq. 14), step by step.
 
     All visible members are scored, a block of them at a time. Ties go by row, which is by id within a layer. A row that
-    several communities give keeps its first place.
+    several communities give keeps its first position.
     """
     found: dict[int, float] = {}
     exact = query.astype(np.float64)
@@ -118,8 +118,8 @@ def further_relations(parallel: Parallel, heads: NDArray[np.integer[Any]]) -> ND
         return np.zeros(0, np.int32)
     at = np.minimum(np.searchsorted(parallel.of, heads), len(parallel.of) - 1)
     at = at[parallel.of[at] == heads]
-    _, places = spans(parallel.indptr[at], parallel.indptr[at + 1])
-    found: NDArray[np.int32] = parallel.rows[places]
+    _, positions = spans(parallel.indptr[at], parallel.indptr[at + 1])
+    found: NDArray[np.int32] = parallel.rows[positions]
     return found
 
 
@@ -129,10 +129,10 @@ def _joined(
 ) -> Any:
     """Return the relation row of every edge among `inside`, which ascends."""
     found = []
-    for place in range(len(inside)):
-        node = inside[place]
+    for position in range(len(inside)):
+        node = inside[position]
         first, last = indptr[node], indptr[node + 1]
-        others = inside[place + 1 :]
+        others = inside[position + 1 :]
         if last - first <= 4 * len(others):  # both lists ascend: walk along them
             at = 0
             for entry in range(first, last):

@@ -163,7 +163,7 @@ class CitationReader:
     """Reads an answer piece by piece, and gives back the pieces that may be shown.
 
     What may be the beginning of a citation is held back until it is one or is none, 160 characters at most, with the
-    spaces before it: a citation that is removed has then never been seen.
+    spaces before it: a citation that is removed is then never shown.
 
     Brackets like `(S1)` may be ordinary text, so they count only where they name a known record, or where an earlier
     one did.

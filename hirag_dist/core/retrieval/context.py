@@ -59,7 +59,7 @@ def render_context(
     """
     if record_text is None:
 
-        def record_text(level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+        def record_text(level: str, position: int, make: Callable[[], str]) -> tuple[str, int]:
             text = make()
             return text, count_tokens(text)
 
@@ -106,9 +106,9 @@ def _fit(
     lines = [f"## {title}"]
     cost = count_tokens(lines[0]) + 1
     refs: dict[str, str] = {}
-    for place, record in enumerate(records):
+    for position, record in enumerate(records):
         mark = f"[{record.ref}]"
-        text, size = record_text(place, record.make)
+        text, size = record_text(position, record.make)
         text = mark + text
         size += count_tokens(mark) + 1
         fits = cost + size <= room

@@ -109,8 +109,8 @@ def text_order(
             yield
             block = slice(first, first + _STEP_RELATIONS)
             own = rows[block][(ends[block] == entity).any(axis=1)]
-            _, places = spans(provenance.relation_indptr[own], provenance.relation_indptr[own + 1])
-            stating = provenance.relation_chunks[places]
+            _, positions = spans(provenance.relation_indptr[own], provenance.relation_indptr[own + 1])
+            stating = provenance.relation_chunks[positions]
             at = np.minimum(np.searchsorted(chunks, stating), len(chunks) - 1)
             np.add.at(stated, at[chunks[at] == stating], 1)
         found.update(dict.fromkeys(chunks[np.lexsort((chunks, -stated))].tolist()))

@@ -1,9 +1,9 @@
-"""Answers from all of a corpus: read in parts, each for itself, then drawn together (GraphRAG paper §3.1.6, §4.1.2).
+"""Map-reduce over a whole corpus: points from each part, gathered into one context (GraphRAG paper §3.1.6, §4.1.2).
 
-What is read are community reports of one level, or chunks. They are shuffled and cut into parts (`PartBudget`), a model
-says for each part what in it helps to answer, with a helpfulness of 0 to 100 (`parse_points`), and the most helpful
-points make the context of the final answer (`gather_points`). Where the paper scores a part's answer as a whole, each
-of its points has a score here, as in GraphRAG's code: what helps is not left out for what stands beside it.
+The input is the community reports of one level, or all chunks. They are shuffled and cut into parts (`PartBudget`); for
+each part a model returns points that help to answer, with a helpfulness of 0 to 100 (`parse_points`); the most helpful
+points are the context of the final answer (`gather_points`). The paper scores the answer of a part as a whole; here
+each point has a score, as in GraphRAG's code, so that a helpful point is not lost among others.
 """
 
 from __future__ import annotations

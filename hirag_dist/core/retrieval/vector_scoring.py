@@ -94,7 +94,7 @@ def nearest_of_all(
         query: (dim,).
         limit: rows at most.
         end: rows looked at.
-        access: which of them the caller may see, and how near those seen in part are; None: everything.
+        access: filter of visible rows and parts; None: all are visible.
     """
     step, coded, missed = _coded(query)
     if end <= limit or not np.isfinite(missed):
@@ -141,7 +141,7 @@ def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
 
 @compiled
 def filtered_product(access: AccessFilter | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
-    """Return whether a caller may see a row, and its product with the question: of what is seen in part, the best."""
+    """Return (visible, product with the question) of a row; the product of a partial row is that of its best part."""
     if access is None:
         return True, product(vectors[row], query)
     state = access.entity_states[access.entity_patterns[row]]
@@ -173,8 +173,8 @@ def keep_best(row: int, score: Any, rows: NDArray[np.int64], scores: NDArray[np.
     if at == len(rows) or np.isnan(score):
         return count
     count = min(count + 1, len(rows))
-    for place in range(count - 1, at, -1):
-        rows[place], scores[place] = rows[place - 1], scores[place - 1]
+    for position in range(count - 1, at, -1):
+        rows[position], scores[position] = rows[position - 1], scores[position - 1]
     rows[at], scores[at] = row, score
     return count
 
@@ -224,7 +224,7 @@ def _candidates(
 
     A row's similarity differs from that of its codes by at most `errors` times the question's length, and what the
     question's own codes miss times the length of the row's. Rows whose upper bound is below `limit` lower bounds cannot
-    be among the nearest. Those that a caller sees in part all may be: codes say nothing of their parts.
+    be among the nearest. Partially visible rows all may be: there are no codes of their parts.
 
     Args:
         query: codes of the question; `step` each.

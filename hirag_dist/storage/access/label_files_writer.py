@@ -192,10 +192,10 @@ def _communities(
     source, target = provenance.ends[usable].T
     for level in range(int(levels.max(initial=-1)) + 1):
         here = (levels[owner] == level) & known
-        place = np.full(len(entities.of), -1, np.int64)
-        place[listed[here]] = owner[here]
-        inside = (place[source] >= 0) & (place[source] == place[target])
-        found.append(pattern_of_sets(place[source[inside]], relations.of[usable][inside], relations))
+        position = np.full(len(entities.of), -1, np.int64)
+        position[listed[here]] = owner[here]
+        inside = (position[source] >= 0) & (position[source] == position[target])
+        found.append(pattern_of_sets(position[source[inside]], relations.of[usable][inside], relations))
     return patterns(*_together(found), len(levels))
 
 

@@ -294,7 +294,7 @@ class MappedIndex:
         )
 
     def sources(self, scored: Scored) -> tuple[SourceItem, ...]:
-        """Return chunks by (row, score), with their places in their documents."""
+        """Return chunks by (row, score), with their spans in their documents."""
         return tuple(self._source(row, score) for row, score in scored)
 
     def _source(self, row: int, score: float) -> SourceItem:
@@ -331,7 +331,7 @@ class MappedIndex:
         return 0 if counted is None else int(counted[row])
 
     def is_rebuilt(self, level: str, row: int) -> bool:
-        """Whether the text of a record differs from the stored one, since the caller sees only a part of it."""
+        """Return whether the text of a record differs from the stored one, since the caller sees only a part of it."""
         return False
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -161,9 +161,9 @@ def _save_names(batches: Batches, save: Save) -> None:
     first = 0
     for batch in batches("entities", ["name", "layer"]):
         extracted = np.flatnonzero(batch.column(1).to_numpy() == 0)
-        own, places = name_keys(batch.column(0).take(pa.array(extracted)).to_pylist())
+        own, positions = name_keys(batch.column(0).take(pa.array(extracted)).to_pylist())
         keys.append(own)
-        rows.append(first + extracted[places])
+        rows.append(first + extracted[positions])
         first += batch.num_rows
     names = sorted_names(np.concatenate(keys), np.concatenate(rows))
     save("entity_name_keys", names.keys)
@@ -176,10 +176,10 @@ def _save_aliases(batches: Batches, save: Save) -> None:
     if not len(rows):
         return
     columns = ["name", "canonical_name"]
-    keys, places = name_keys(
+    keys, positions = name_keys(
         name for batch in batches(ALIASES, columns) for row in batch.to_pylist() for name in row.values()
     )
-    own = rows[places // len(columns)].astype(np.int64)
+    own = rows[positions // len(columns)].astype(np.int64)
     names = sorted_names(keys[own >= 0], own[own >= 0])
     again = (np.diff(names.keys) == 0) & (
         np.diff(names.rows) == 0

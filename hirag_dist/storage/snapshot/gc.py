@@ -147,12 +147,14 @@ def collections_of(plan: GcPlan, collections: CollectionStore, *, shared: bool) 
     return collections.of(sorted(removed))
 
 
-def prune(store: Store, lock: BuildLock, plan: GcPlan, places: Sequence[tuple[CollectionStore, Sequence[str]]]) -> None:
+def prune(
+    store: Store, lock: BuildLock, plan: GcPlan, collections: Sequence[tuple[CollectionStore, Sequence[str]]]
+) -> None:
     """Remove the planned snapshots. Without its manifest a folder is no snapshot: the next run removes a partial one.
 
     Args:
         lock: held by the caller, since a build in progress looks like an incomplete folder.
-        places: stores of collections, and the names to drop in each.
+        collections: stores of collections, and the names to drop in each.
 
     Raises:
         BackendUnavailable: a collection cannot be dropped.
@@ -164,10 +166,10 @@ def prune(store: Store, lock: BuildLock, plan: GcPlan, places: Sequence[tuple[Co
             if snapshot.snapshot_id == current_id(store):
                 raise IndexBusy(f"{snapshot.snapshot_id} went live meanwhile; run the command again")
             store.delete(f"{snapshot_path(snapshot.snapshot_id)}/{MANIFEST}")
-    for collections, names in places:
+    for collection_store, names in collections:
         for name in names:
-            collections.drop(name)
-            logger.info("dropped collection %s at %s", name, collections.where)
+            collection_store.drop(name)
+            logger.info("dropped collection %s at %s", name, collection_store.where)
     for snapshot in plan.snapshots:
         lock.check()
         _remove_derived(store, snapshot.snapshot_id)
