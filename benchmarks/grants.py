@@ -47,9 +47,9 @@ class Worker:
         await asyncio.gather(*(work(n_calls // in_flight) for _ in range(in_flight)))
 
 
-async def take(lender: QuotaClient, holder: str, n_calls: int, in_flight: int) -> None:
+async def take(client: QuotaClient, holder: str, n_calls: int, in_flight: int) -> None:
     """Acquire and end so many calls."""
-    budget = RateLimiter(lender, holder)
+    budget = RateLimiter(client, holder)
 
     async def work(n: int) -> None:
         for _ in range(n):

@@ -202,7 +202,7 @@ def make_executor(workers: int) -> Executor:
     return RayExecutor(make_services, lambda: QuotaCoordinator({}), workers=workers)
 
 
-def make_services(lender: QuotaClient, holder: str) -> Services:
+def make_services(client: QuotaClient, holder: str) -> Services:
     """Return the services of a worker that clusters."""
     unused: Any = None
     return Services(unused, unused, lambda name: CpuKernels(), unused, len)

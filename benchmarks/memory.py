@@ -225,7 +225,7 @@ def make_coordinator() -> QuotaCoordinator:
     return QuotaCoordinator({"parrot": EndpointLimits(None, None, 64)})
 
 
-def make_services(store: Store, lender: QuotaClient, holder: str) -> Services:
+def make_services(store: Store, client: QuotaClient, holder: str) -> Services:
     """Return the services of a worker: a chat pool over the stand-in model, without embedder and kernels."""
     config = Config()
     ledger = Ledger(store)
@@ -233,7 +233,7 @@ def make_services(store: Store, lender: QuotaClient, holder: str) -> Services:
     pool = EndpointPool(
         {"extract": [PricedModel("parrot", Parrot())]},
         ledger,
-        RetriedCalls(RateLimiter(lender, holder), RetryPolicy()),
+        RetriedCalls(RateLimiter(client, holder), RetryPolicy()),
         count,
     )
 

@@ -172,7 +172,7 @@ def make_executor(workers: int) -> Executor:
     return RayExecutor(make_services, lambda: QuotaCoordinator({}), workers=workers)
 
 
-def make_services(lender: QuotaClient, holder: str) -> Services:
+def make_services(client: QuotaClient, holder: str) -> Services:
     """Return the services of a worker that merges: none are used."""
     unused: Any = None
     return Services(unused, unused, unused, unused, len)

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from hirag_dist.api.config import ConfigLike, as_config
 from hirag_dist.composition.build_records import sent_sums
-from hirag_dist.composition.models import make_treasury
+from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.errors import HiragError
 from hirag_dist.llm.prompt_files import load_prompts
@@ -82,7 +82,7 @@ async def open_index_async(
 
     def load() -> QueryEngine:
         opened = open_snapshot(store, snapshot)
-        limits = make_treasury(loaded, max_usd, max_tokens, advice=_LIMIT_ADVICE)
+        limits = make_coordinator(loaded, max_usd, max_tokens, advice=_LIMIT_ADVICE)
         spending = max_usd is not None or max_tokens is not None
         return make_engine(loaded, opened, load_prompts(loaded.prompts), limits, spending=spending, meter=meter)
 

@@ -15,8 +15,8 @@ from hirag_dist.composition.models import (
     answerers,
     has_structured_output,
     limited_embedder,
+    make_coordinator,
     make_pool,
-    make_treasury,
     retry_policy,
     role_endpoints,
 )
@@ -94,7 +94,7 @@ async def _probe(
     used = {name for role in BUILD_ROLES for name in role_endpoints(config, role)}
     spending = max_usd is not None or max_tokens is not None
     retried = RetriedCalls(
-        RateLimiter(make_treasury(config, max_usd, max_tokens), spending=spending), retry_policy(config)
+        RateLimiter(make_coordinator(config, max_usd, max_tokens), spending=spending), retry_policy(config)
     )
     found: dict[str, bool] = {}
     try:
@@ -108,20 +108,20 @@ async def _probe(
 
 
 def make_services(
-    config: Config, store: Store, spending: bool, lender: QuotaClient, holder: str, kernels: str | None = None
+    config: Config, store: Store, spending: bool, client: QuotaClient, worker: str, kernels: str | None = None
 ) -> Services:
     """Return the services of a worker. Call it inside the worker: clients do not pickle.
 
     Args:
         spending: whether the run has a spending limit.
-        lender: of permits to call.
-        holder: the worker's name there.
+        client: the quota coordinator, local or remote.
+        worker: the worker's unique name.
         kernels: name of the kernels that the build resolved to: a worker that cannot have them says so at once. None
             to find that out with the first stage that names some.
     """
     ledger = Ledger(store)
     count = counter(config.tokenizer)
-    retried = RetriedCalls(RateLimiter(lender, holder, spending), retry_policy(config))
+    retried = RetriedCalls(RateLimiter(client, worker, spending), retry_policy(config))
     chat = make_pool(config, ledger, retried)
     embedder = limited_embedder(config, ledger, retried)
 
@@ -151,21 +151,21 @@ def make_executor(
             for them; None to find that out with the first stage that names some.
     """
     execution = config.execution
-    treasury = partial(make_treasury, config, max_usd, max_tokens)
+    make_quota = partial(make_coordinator, config, max_usd, max_tokens)
     apart = has_gpu_workers(config) and kernels != CPU  # an index may have those of the CPU, and keep them
     kernels = None if apart else kernels
     services = partial(make_services, config, store, max_usd is not None or max_tokens is not None, kernels=kernels)
 
     def inline() -> Executor:
-        lender = treasury()
-        return InlineExecutor(lambda: services(lender, ""), _tasks_in_flight(config, 1), lender.charge)
+        coordinator = make_quota()
+        return InlineExecutor(lambda: services(coordinator, ""), _tasks_in_flight(config, 1), coordinator.charge)
 
     def ray() -> Executor:
         from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 
         return RayExecutor(
             services,
-            treasury,
+            make_quota,
             workers=execution.workers,
             address=execution.ray_address,
             in_flight=lambda n_workers: _tasks_in_flight(config, n_workers),

@@ -37,7 +37,7 @@ def role_endpoints(config: Config, role: str) -> list[str]:
 
 
 def shares(target: RoleTarget) -> list[tuple[str, float]]:
-    """Return who plays a role, each with its weight."""
+    """Return the endpoints of a role, each with its weight."""
     if isinstance(target, str):
         return [(target, 1.0)]
     return [(share.endpoint, share.weight) for share in target]
@@ -86,7 +86,7 @@ async def has_structured_output(
     return found
 
 
-def make_treasury(
+def make_coordinator(
     config: Config,
     max_usd: float | None = None,
     max_tokens: int | None = None,
@@ -94,13 +94,13 @@ def make_treasury(
     sharers: int = 1,
     advice: str = RAISE_LIMIT,
 ) -> QuotaCoordinator:
-    """Return what holds the limits of all endpoints and the run's money; on a cluster one actor has it.
+    """Return the coordinator of all endpoints' limits and of the run's spending limit; a cluster has it in one actor.
 
     Args:
-        sharers: processes that have a treasury each and divide the limits; each may have one call in flight at least.
-        advice: what to do at a spending limit, as its error says it.
+        sharers: processes that divide the limits and have a coordinator each, with at least one call in flight.
+        advice: advice of the error when a spending limit is reached.
     """
-    allowances = {
+    endpoints = {
         name: EndpointLimits(
             None if endpoint.rpm is None else endpoint.rpm / sharers,
             None if endpoint.tpm is None else endpoint.tpm / sharers,
@@ -109,7 +109,7 @@ def make_treasury(
         )
         for name, endpoint in config.llm.endpoints.items()
     }
-    return QuotaCoordinator(allowances, max_usd, max_tokens, advice=advice)
+    return QuotaCoordinator(endpoints, max_usd, max_tokens, advice=advice)
 
 
 def make_pool(

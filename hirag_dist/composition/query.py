@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from hirag_dist.composition.models import limited_embedder, make_pool, make_treasury, retry_policy
+from hirag_dist.composition.models import limited_embedder, make_coordinator, make_pool, retry_policy
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
@@ -21,19 +21,19 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 
 
 class _AnswerPool:
-    """Implements `protocols.AnswerModel` over the pool of one engine, whose leases end when it is closed."""
+    """The pool of one engine; closing it returns its permits. Implements `protocols.AnswerModel`."""
 
-    def __init__(self, pool: EndpointPool, coordinator: QuotaCoordinator, holder: str) -> None:
+    def __init__(self, pool: EndpointPool, coordinator: QuotaCoordinator, worker: str) -> None:
         self.ask = pool.ask
         self.stream = pool.stream
         self.model_name = pool.model_name
         self._pool = pool
         self._coordinator = coordinator
-        self._holder = holder
+        self._worker = worker
 
     async def close(self) -> None:
         await self._pool.close()
-        await self._coordinator.leave(self._holder)
+        await self._coordinator.leave(self._worker)
 
 
 def make_engine(
@@ -48,7 +48,7 @@ def make_engine(
     """Return a query engine over a snapshot. Replies to questions are not stored in the index's ledger.
 
     Args:
-        coordinator: of the endpoints' limits, shared with other engines of this process; None: limits of its own.
+        coordinator: the endpoints' limits, shared with other engines of this process; None for separate limits.
         spending: whether the coordinator has a spending limit.
         meter: counts the calls; None counts nothing.
 
@@ -57,14 +57,14 @@ def make_engine(
         InvalidQuery: the configured embedder is not the index's.
     """
     count = counter(config.tokenizer)
-    quotas = make_treasury(config) if coordinator is None else coordinator
-    holder = uuid.uuid4().hex
+    coordinator = make_coordinator(config) if coordinator is None else coordinator
+    worker = uuid.uuid4().hex
     context = None if meter is None else CallContext(meter)
-    retried = RetriedCalls(RateLimiter(quotas, holder, spending), retry_policy(config))
+    retried = RetriedCalls(RateLimiter(coordinator, worker, spending), retry_policy(config))
     pool = make_pool(config, None, retried, context=context)
     embedder = QuestionEmbedder(limited_embedder(config, None, retried, context))
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.access_rule
-    model = _AnswerPool(pool, quotas, holder)
+    model = _AnswerPool(pool, coordinator, worker)
     return open_engine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule, config.tokenizer)

@@ -16,7 +16,7 @@ from typing import Protocol
 import pyarrow.compute as pc
 
 from hirag_dist.composition.logs import log_messages_only
-from hirag_dist.composition.models import make_treasury
+from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
 from hirag_dist.config.model import Config
@@ -207,7 +207,7 @@ async def serve_index(
     store = Store(index)
     prompts = load_prompts(config.prompts)
     # One coordinator for all snapshots of this process: a new one would start with full rate limits.
-    coordinator = make_treasury(config, sharers=process_count(config))
+    coordinator = make_coordinator(config, sharers=process_count(config))
 
     anonymous = options.callers_file is None and options.anonymous_labels is not None
     first_process = state is None or state.process == 0

@@ -13,8 +13,8 @@ import numpy as np
 from hirag_dist.composition.models import (
     has_structured_output,
     limited_embedder,
+    make_coordinator,
     make_pool,
-    make_treasury,
     retry_policy,
     shares,
 )
@@ -83,9 +83,9 @@ class ModelAccess:
         self.count_tokens = counter(config.tokenizer)
         self._config = config
         self._ledger = Ledger(store)
-        lender = make_treasury(config, max_usd, max_tokens)
+        client = make_coordinator(config, max_usd, max_tokens)
         spending = max_usd is not None or max_tokens is not None
-        self._retried = RetriedCalls(RateLimiter(lender, "", spending), retry_policy(config))
+        self._retried = RetriedCalls(RateLimiter(client, "", spending), retry_policy(config))
         self.pool = UnitPool(make_pool(config, self._ledger, self._retried, more_roles))
         self.embedder = QuestionVectors(limited_embedder(config, self._ledger, self._retried))
 

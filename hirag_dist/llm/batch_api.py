@@ -1,4 +1,4 @@
-"""Calls that wait for a batch: how a task notes them, and what an endpoint that takes batches does.
+"""Calls that wait for a batch: their file in the store, and the port of endpoints that take batches.
 
 A task that may not send leaves the calls it lacks as a file in the store, a line each: what the driver has to know of
 the call, a tab, and the line as the endpoint takes it. So the driver passes lines on without reading prompts.
@@ -19,7 +19,7 @@ CHAT_URL: Final = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class BatchCall:
-    """What the driver has to know of a call.
+    """The properties of a call that the driver needs.
 
     Attributes:
         key: what its reply is stored under in the ledger.
@@ -76,7 +76,7 @@ def read_calls(content: bytes) -> Iterator[tuple[BatchCall, bytes]]:
 
 
 def parse_custom_id(custom_id: str) -> tuple[str, int]:
-    """Return the ledger key of a call and the tokens of its prompt; ("", 0) where the id is not ours.
+    """Return the ledger key of a call and the tokens of its prompt; ("", 0) if the id was not made by `Collector.add`.
 
     >>> parse_custom_id("00ff.120")
     ('00ff', 120)
@@ -103,7 +103,7 @@ class BatchState:
 
 @dataclass(frozen=True, slots=True)
 class BatchLine:
-    """What became of a call.
+    """The outcome of a call.
 
     Attributes:
         key: its ledger key; "" where the line cannot be read.
@@ -150,9 +150,9 @@ class BatchEndpoint(Protocol):
         ...
 
     def read(self, line: bytes) -> BatchLine:
-        """Return what a line of a batch's files says."""
+        """Return the outcome that a line of a batch's files reports."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...

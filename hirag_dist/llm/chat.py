@@ -300,21 +300,21 @@ class EndpointPool:
         return reply.input_tokens + reply.output_tokens, usd
 
 
-@lru_cache(maxsize=256)  # asked for several times while a request is under way
+@lru_cache(maxsize=256)  # used several times during a request
 def request_hash(request: ChatRequest) -> str:
-    """Return the SHA-256 (hex) of all that the model sees, and of which time it is asked that."""
+    """Return the SHA-256 (hex) of everything that the model sees, and of the replicate number."""
     seen: list[Any] = [
         [(message.role, message.content) for message in request.messages],
         request.form,
         request.max_tokens,
     ]
-    if request.replicate:  # a first asking keeps the hash that it always had
+    if request.replicate:  # the first replicate keeps the hash of requests without replicates
         seen.append(request.replicate)
     return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
 
 
 def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
-    """Return what a reply is stored under: the request, the model and its settings, and the attempt."""
+    """Return the ledger key of a reply: a hash of request, model, settings and attempt."""
     parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{attempt}"
     return hashlib.sha256(parts.encode()).hexdigest()[:40]
 

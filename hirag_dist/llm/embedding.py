@@ -1,4 +1,4 @@
-"""Embeddings through the same ledger and budget as chat: one permit a request, each stored as it comes."""
+"""Embeddings through the same ledger and rate limiter as chat: one permit per request, each stored on arrival."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SHOWN_CHARS = 80  # of a text that is refused
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """What one request brought.
+    """The reply to one embedding request.
 
     Attributes:
         vectors: (n_texts, dim) float32.
-        input_tokens: what the endpoint says that it used; None where it does not say.
+        input_tokens: tokens that the endpoint reports; None if it reports none.
         rate_limits: the limits that the endpoint's headers named.
     """
 
@@ -43,7 +43,7 @@ class Embedded:
 
 @runtime_checkable
 class PaidEmbedder(Protocol):
-    """An embedder that is paid by the token: it makes one request when told to, and cuts up nothing by itself.
+    """An embedder that is paid by the token. Each call of `request` is one request; it splits nothing itself.
 
     Attributes:
         batch_size, batch_tokens: texts, and tokens of all of them, that one request may hold.
@@ -63,7 +63,7 @@ class PaidEmbedder(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
@@ -107,7 +107,7 @@ EmbeddingCall = Call[Sequence[str], Embedded]
 
 
 def in_requests(tokens: Sequence[int], batch_size: int, batch_tokens: int) -> Iterator[slice]:
-    """Yield which texts, of so many tokens each, go into one request after the other.
+    """Yield the slice of texts of each request, for texts of so many tokens each.
 
     A text of more than `batch_tokens` has a request to itself.
 
@@ -150,7 +150,7 @@ class _OverCount:
     ratio: float = 1.0
 
 
-_Turn = asyncio.Future[_Vector | None]  # None: it was asked for, and failed; cancelled: whoever wanted it gave up
+_Turn = asyncio.Future[_Vector | None]  # None: the request failed; cancelled: its caller was cancelled
 
 
 class LedgerEmbedder:
@@ -184,7 +184,7 @@ class LedgerEmbedder:
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows of unit length. Equal texts are sent once, also of calls at a time.
 
-        When a request fails, those beside it have ended and are stored before the failure rises.
+        When a request fails, the other requests have ended and are stored before the failure rises.
 
         Raises:
             ModelError: the endpoint does not answer, or refuses a text; RequestRejected shows the text's beginning.
@@ -200,11 +200,11 @@ class LedgerEmbedder:
         return vectors
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._target.embedder.close()
 
     async def _found(self, wanted: Mapping[str, str]) -> dict[str, _Vector]:
-        """Return the vectors of texts, by key; what others are asking for is waited for."""
+        """Return the vectors of texts, by key; requests in flight for other callers are waited for."""
         found: dict[str, _Vector] = {}
         failed: set[str] = set()  # for another caller; asked for here without waiting again
         while missing := {key: text for key, text in wanted.items() if key not in found}:
@@ -223,7 +223,7 @@ class LedgerEmbedder:
         return found
 
     async def _taken(self, own: Mapping[str, str]) -> dict[str, _Vector]:
-        """Return the vectors of texts that nobody else is asking for. Whoever wants them meanwhile gets them too."""
+        """Return the vectors of texts without a request in flight. Callers that need them meanwhile wait for these."""
         loop = asyncio.get_running_loop()
         turns: dict[str, _Turn] = {key: loop.create_future() for key in own}
         self._turns |= turns  # before the ledger is looked at: what it does not have is asked for once
@@ -252,7 +252,7 @@ class LedgerEmbedder:
         return vectors
 
     def _count_paid(self, vectors: Mapping[str, _Vector]) -> None:
-        """Put vectors that were paid for earlier, or for another caller, on the bill."""
+        """Count vectors that were paid for earlier, or for another caller."""
         if not vectors:
             return
         tokens = sum(vector.tokens for vector in vectors.values())
@@ -264,7 +264,7 @@ class LedgerEmbedder:
         use.cost_usd += self._target.cost(tokens)
 
     def _parts(self, own: Mapping[str, str], turns: Mapping[str, _Turn]) -> Iterator[_Part]:
-        """Yield what is still to be asked for, cut into requests."""
+        """Yield the texts that are still missing, split into requests."""
         embedder = self._target.embedder
         keys = [key for key in own if not turns[key].done()]
         fitted = [embedder.fitted(own[key]) for key in keys]
@@ -272,7 +272,7 @@ class LedgerEmbedder:
         return (whole[part] for part in in_requests(whole.tokens, embedder.batch_size, embedder.batch_tokens))
 
     async def _ask(self, part: _Part, turns: Mapping[str, _Turn]) -> None:
-        """Send for a part; one that is refused is halved until the text at fault is found."""
+        """Request a part; a refused part is halved until the text at fault is found."""
         try:
             await self._call(part, turns)
             return
@@ -318,7 +318,7 @@ def with_context(embedder: Embedder, context: CallContext) -> Embedder:
 
 
 def _records(part: _Part, found: Embedded) -> dict[str, dict[str, Any]]:
-    """Return what the ledger keeps; what the endpoint says was used is split in proportion to our counts."""
+    """Return the ledger records; the reported use is split in proportion to the local token counts."""
     ends = list(accumulate(part.tokens, initial=0))
     used = ends[-1] if found.input_tokens is None else found.input_tokens
     upto = [used * end // max(ends[-1], 1) for end in ends]  # whole numbers that add up to what was used

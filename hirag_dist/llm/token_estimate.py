@@ -22,7 +22,7 @@ class _RoleStatistics:
     n: int = 0
     tokens_a_byte: float = _TOKENS_A_BYTE
     reply_tokens: float = _REPLY_TOKENS  # a unit: a request may hold several
-    max_over_count: float = 1.0  # by how much an endpoint's own count of a prompt passed ours, at most
+    max_over_count: float = 1.0  # the largest ratio of an endpoint's count of a prompt to the local one
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ def _inline() -> Executor:
 
 def _on_ray() -> Executor:
     return RayExecutor(
-        lambda lender, holder: SERVICES, lambda: QuotaCoordinator({}), workers=2, in_flight=lambda n_workers: 1
+        lambda client, holder: SERVICES, lambda: QuotaCoordinator({}), workers=2, in_flight=lambda n_workers: 1
     )
 
 

@@ -79,7 +79,7 @@ def inline(kernels: CpuKernels | None = None) -> Executor:
 
 def on_ray(workers: int, kernels: CpuKernels) -> Executor:
     return RayExecutor(
-        lambda lender, holder: services(kernels),
+        lambda client, holder: services(kernels),
         lambda: QuotaCoordinator({}),
         workers=workers,
         in_flight=lambda n_workers: 1,

@@ -171,11 +171,11 @@ async def test_what_batches_cost_is_taken_from_what_single_calls_may(store: Stor
         async def complete(self, request: ChatRequest) -> ChatReply:
             return REPLY
 
-    treasury = QuotaCoordinator({"e": EndpointLimits(None, None, 8)}, max_usd=200.0)
+    coordinator = QuotaCoordinator({"e": EndpointLimits(None, None, 8)}, max_usd=200.0)
     one = replace(target(), model=Talking())
-    caller = RetriedCalls(RateLimiter(treasury, spending=True), RetryPolicy(3, 0.5))
+    caller = RetriedCalls(RateLimiter(coordinator, spending=True), RetryPolicy(3, 0.5))
     asked = EndpointPool({"extract": [one]}, Ledger(store), caller, lambda text: len(text.split()))
     assert await asked.ask(question("the first"), lambda reply: reply.text) == "fine"  # it costs 20 and can cost 110
-    treasury.charge(1000, 100.0)
+    coordinator.charge(1000, 100.0)
     with pytest.raises(BudgetReached, match=r"\$120\.0000 spent"):
         await asked.ask(question("the second"), str)

@@ -62,10 +62,10 @@ async def test_a_probe_that_could_pass_the_spending_limit_is_not_sent(limits: di
     model = Probed(n_failures=0)
     target = PricedModel("e", model, price=(0.0, 0.0, 1000.0), max_reply_tokens=1000)  # type: ignore[arg-type]
     for share, n_asked in ((1.0, 0), (2.0, 1)):
-        treasury = QuotaCoordinator(
+        coordinator = QuotaCoordinator(
             {"e": EndpointLimits(None, None, 4)}, **{name: most * share for name, most in limits.items()}
         )
-        caller = RetriedCalls(RateLimiter(treasury, spending=True), RetryPolicy())
+        caller = RetriedCalls(RateLimiter(coordinator, spending=True), RetryPolicy())
         if n_asked:
             assert await probe_structured_output(target, None, caller, UsageMeter())
         else:

@@ -170,8 +170,8 @@ async def test_a_429_holds_up_every_call_to_its_endpoint(ledger: Ledger) -> None
 
 async def test_the_most_that_a_reply_can_have_is_its_endpoint_s_limit(ledger: Ledger) -> None:
     """A call of five words and a reply of at most 100 tokens fits a limit of 130; one of 8192 would not."""
-    treasury = QuotaCoordinator({"e": EndpointLimits(None, None, 100)}, max_tokens=130)
-    caller = RetriedCalls(RateLimiter(treasury, spending=True), RetryPolicy(2, 0.5))
+    coordinator = QuotaCoordinator({"e": EndpointLimits(None, None, 100)}, max_tokens=130)
+    caller = RetriedCalls(RateLimiter(coordinator, spending=True), RetryPolicy(2, 0.5))
     small = EndpointPool({"extract": [PricedModel("e", Named("m"), max_reply_tokens=100)]}, ledger, caller, len)
     assert await small.ask(question(), text_of) == "m"
     large = EndpointPool({"extract": [PricedModel("e", Named("n"))]}, ledger, caller, len)

@@ -83,8 +83,8 @@ def embedder(
     max_usd: float | None = None,
     at_a_time: int = 8,
 ) -> LedgerEmbedder:
-    treasury = QuotaCoordinator({"e": EndpointLimits(None, None, at_a_time)}, max_usd=max_usd)
-    caller = RetriedCalls(RateLimiter(treasury, spending=max_usd is not None), patience)
+    coordinator = QuotaCoordinator({"e": EndpointLimits(None, None, at_a_time)}, max_usd=max_usd)
+    caller = RetriedCalls(RateLimiter(coordinator, spending=max_usd is not None), patience)
     return LedgerEmbedder(PricedEmbedder("e", inner, 1e6), Ledger(store) if store else None, caller)
 
 

@@ -51,9 +51,9 @@ def question(text: str = "hello") -> ChatRequest:
 
 
 def pool(model: Model, store: Store, attempts: int = 3, **limits: float) -> EndpointPool:
-    treasury = QuotaCoordinator({"e": EndpointLimits(None, None, 8)}, **limits)  # type: ignore[arg-type]
+    coordinator = QuotaCoordinator({"e": EndpointLimits(None, None, 8)}, **limits)  # type: ignore[arg-type]
     priced = PricedModel("e", model, price=(1e6, 1e6, 1e6))
-    caller = RetriedCalls(RateLimiter(treasury, spending=bool(limits)), RetryPolicy(attempts, 0.5))
+    caller = RetriedCalls(RateLimiter(coordinator, spending=bool(limits)), RetryPolicy(attempts, 0.5))
     return EndpointPool({"extract": [priced]}, Ledger(store), caller, len)
 
 

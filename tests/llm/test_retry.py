@@ -42,10 +42,10 @@ class World:
         self.endpoints = [replace(each, world=self) for each in endpoints or (Endpoint("a"),)]
         self.meter = UsageMeter()
         self.answered = 0
-        treasury = QuotaCoordinator(
+        coordinator = QuotaCoordinator(
             {each.endpoint: EndpointLimits(None, None, 50) for each in self.endpoints}, clock=self.clock
         )
-        self.caller = RetriedCalls(RateLimiter(treasury, clock=self.clock), patience, self.clock, self.sleep)
+        self.caller = RetriedCalls(RateLimiter(coordinator, clock=self.clock), patience, self.clock, self.sleep)
         self.asked: list[str] = []
         self.stored: list[str] = []
         self.slept: list[float] = []
@@ -326,12 +326,12 @@ async def test_an_hour_of_silence_is_longer_than_the_outage_time_out() -> None:
 async def test_a_time_out_may_be_billed_and_counts_as_the_most_that_it_can_cost() -> None:
     failures = [TimedOut("no answer in time"), ModelUnavailable("503")]
     world = World(lambda endpoint, n: failures.pop(0) if failures else "yes", RetryPolicy())
-    treasury = QuotaCoordinator({"a": EndpointLimits(None, None, 5)}, max_tokens=100)
-    world.caller = RetriedCalls(RateLimiter(treasury), RetryPolicy())
+    coordinator = QuotaCoordinator({"a": EndpointLimits(None, None, 5)}, max_tokens=100)
+    world.caller = RetriedCalls(RateLimiter(coordinator), RetryPolicy())
     call = Call(None, [replace(world.endpoints[0], max_tokens=40)], "extract", 10, 40)
     await world.caller(call)
     async with asyncio.timeout(5):
-        while treasury.spent()[0] != 40 + 10:
+        while coordinator.spent()[0] != 40 + 10:
             await asyncio.sleep(0.01)
     await world.caller.close()
 

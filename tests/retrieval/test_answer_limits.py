@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hirag_dist.composition.models import make_pool, make_treasury
+from hirag_dist.composition.models import make_coordinator, make_pool
 from hirag_dist.composition.query import _AnswerPool
 from hirag_dist.config.model import Config
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
@@ -25,7 +25,7 @@ async def settle() -> None:
 
 @pytest.mark.parametrize(("sharers", "at_a_time"), [(1, 8), (4, 2), (16, 1)])
 async def test_processes_divide_an_endpoints_calls(sharers: int, at_a_time: int) -> None:
-    budget = RateLimiter(make_treasury(configured(8), sharers=sharers), "a")
+    budget = RateLimiter(make_coordinator(configured(8), sharers=sharers), "a")
     permits = [await budget.acquire("e", 1, 0.0) for _ in range(at_a_time)]
     one_more = asyncio.create_task(budget.acquire("e", 1, 0.0))
     await settle()
@@ -37,13 +37,13 @@ async def test_processes_divide_an_endpoints_calls(sharers: int, at_a_time: int)
 
 async def test_an_engine_that_closes_leaves_the_calls_to_the_next() -> None:
     config = configured(1)
-    treasury = make_treasury(config)
-    old, new = RateLimiter(treasury, "old"), RateLimiter(treasury, "new")
+    coordinator = make_coordinator(config)
+    old, new = RateLimiter(coordinator, "old"), RateLimiter(coordinator, "new")
     await old.acquire("e", 1, 0.0)
     waiting = asyncio.create_task(new.acquire("e", 1, 0.0))
     await settle()
     assert not waiting.done()
     pool = make_pool(config, None, RetriedCalls(old, RetryPolicy()))
-    await _AnswerPool(pool, treasury, "old").close()
+    await _AnswerPool(pool, coordinator, "old").close()
     assert await waiting
     new.close()

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from hirag_dist.composition.models import make_pool, make_treasury
+from hirag_dist.composition.models import make_coordinator, make_pool
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import render_context
@@ -199,7 +199,7 @@ async def test_the_endpoint_is_hung_up_on(way: str) -> None:
     async with Endpoint() as endpoint:
         own = {"base_url": endpoint.url, "model": "m", "max_concurrent": 1}
         config = Config.model_validate({"llm": {"endpoints": {"e": own}, "roles": {"answer": "e"}}})
-        pool = make_pool(config, None, RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy()))
+        pool = make_pool(config, None, RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy()))
         pieces = answer_pieces(found("a"), pool, Prompts(), COUNT, 0.3 if way == "deadline" else None)
         assert await anext(pieces) == "It is"
         if way == "closed":

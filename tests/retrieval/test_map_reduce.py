@@ -11,7 +11,7 @@ import pytest
 
 from hirag_dist.cli._output import out
 from hirag_dist.cli._render import show_retrieval
-from hirag_dist.composition.models import make_pool, make_treasury
+from hirag_dist.composition.models import make_coordinator, make_pool
 from hirag_dist.config.model import Config, MapReduceConfig
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.prompts.templates import Prompts
@@ -90,7 +90,7 @@ class Model:
 
 def pool_of(model: Model) -> EndpointPool:
     config = Config.model_validate({"llm": {"endpoints": {"e": {"kind": "extractive"}}}})
-    caller = RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy())
+    caller = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy())
     return EndpointPool({"answer": [PricedModel("e", model, paid=False)]}, None, caller, COUNT)
 
 
@@ -313,7 +313,7 @@ async def over_http(options: SimulatorOptions, question: str = "Who owns the har
     async with Simulator(options) as simulator:
         endpoint = {"base_url": simulator.base_url, "model": "m", "max_concurrent": 3} | more
         config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}, "attempts": 6}})
-        caller = RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy(attempts=6))
+        caller = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy(attempts=6))
         pool = make_pool(config, None, caller)
         try:
             return await map_parts(material(question), pool, Prompts(), COUNT)
@@ -354,7 +354,7 @@ async def test_calls_are_on_the_bill_the_streamed_one_too() -> None:
     async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:
         endpoint = {"base_url": simulator.base_url, "model": "m", "price": {"input": 1.0, "output": 2.0}}
         config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
-        retried = RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy())
+        retried = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy())
         pool = make_pool(config, None, retried, context=CallContext(meter))
         found = await map_parts(material(), pool, Prompts(), COUNT)
         answer = [part async for part in answer_pieces(found, pool, Prompts(), COUNT)][-1]
@@ -371,8 +371,8 @@ async def test_a_spending_limit_stops_before_it_is_passed() -> None:
     async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:
         endpoint = {"base_url": simulator.base_url, "model": "m", "max_concurrent": 1}
         config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
-        treasury = make_treasury(config, max_tokens=2500)
-        pool = make_pool(config, None, RetriedCalls(RateLimiter(treasury, spending=True), RetryPolicy()))
+        coordinator = make_coordinator(config, max_tokens=2500)
+        pool = make_pool(config, None, RetriedCalls(RateLimiter(coordinator, spending=True), RetryPolicy()))
         try:
             with pytest.raises(BudgetReached, match="max-tokens 2500"):
                 await map_parts(material(), pool, Prompts(), COUNT)
@@ -384,7 +384,7 @@ async def test_a_spending_limit_stops_before_it_is_passed() -> None:
 async def test_an_endpoint_out_of_reach_is_an_error() -> None:
     endpoint = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
     config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
-    caller = RetriedCalls(RateLimiter(make_treasury(config)), RetryPolicy(outage_timeout_s=0.0))
+    caller = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy(outage_timeout_s=0.0))
     pool = make_pool(config, None, caller)
     with pytest.raises(ModelError):
         await map_parts(material(), pool, Prompts(), COUNT)

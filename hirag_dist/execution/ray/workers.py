@@ -88,8 +88,8 @@ class Worker:
 
     def _made_services(self) -> Services:
         if self._services is None:  # built here: clients and device handles do not pickle
-            lender = RemoteQuotaCoordinator(ray.get_actor(self._coordinator_name))
-            self._services = self._make_services(lender, f"{self._number}/{uuid.uuid4().hex}")
+            client = RemoteQuotaCoordinator(ray.get_actor(self._coordinator_name))
+            self._services = self._make_services(client, f"{self._number}/{uuid.uuid4().hex}")
         return self._services
 
 

@@ -72,7 +72,7 @@ def make_embedder(config: Config) -> Embedder:
 
 
 def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spending: bool = False) -> EndpointSettings:
-    """Return what a client of an endpoint of kind openai is made with.
+    """Return the settings of a client for an endpoint of kind openai.
 
     Args:
         spending: limit each reply, so that what a call can cost is known.

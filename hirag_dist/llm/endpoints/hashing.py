@@ -56,7 +56,7 @@ class HashingEmbedder:
         return await asyncio.to_thread(self.embed_now, texts)
 
     def embed_now(self, texts: Sequence[str]) -> FloatMatrix:
-        """Return what `embed` returns, at once."""
+        """Return the vectors of `embed`, synchronously."""
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
         with self._lock:
             for start in range(0, len(texts), _BATCH):

@@ -12,10 +12,10 @@ from hirag_dist.llm.batch_api import CHAT_URL, BatchLine, BatchState, parse_cust
 from hirag_dist.llm.endpoints.openai_chat import FILTERED, OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused
 
-_OWN = "hirag_dist"  # the metadata key of our own id
+_OWN = "hirag_dist"  # the metadata key of the batch id that the driver chose
 _NOT_THERE = frozenset({404, 405})
 _LATER = frozenset({408, 409, 425, 429})  # of a line: it may be answered another time
-_SLACK_S = 3600.0  # by which the endpoint's clock may be behind ours
+_SLACK_S = 3600.0  # by which the endpoint's clock may be behind the local one
 _PIECE_BYTES = 1 << 20
 
 
@@ -96,7 +96,7 @@ class OpenAiBatches:
             await client.files.delete(file_id)
 
     def read(self, line: bytes) -> BatchLine:
-        """Return what a line of a batch's files says."""
+        """Return the outcome that a line of a batch's files reports."""
         try:
             data = json.loads(line)
         except ValueError:
@@ -117,7 +117,7 @@ class OpenAiBatches:
         return BatchLine(key, None, isinstance(status, int) and 400 <= status < 500 and status not in _LATER)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._client.close()
 
     def _state(self, batch: Batch) -> BatchState:

@@ -121,11 +121,11 @@ class OpenAiChat:
 
     @property
     def rate_limits(self) -> RateLimits | None:
-        """What the endpoint last said of its limits."""
+        """The limits that the endpoint's last answer named."""
         return self._client.rate_limits
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._client.close()
 
     async def _probe(self) -> bool:

@@ -63,7 +63,7 @@ class EndpointSettings:
         max_tokens_field: the name of the reply limit in the request.
         structured: whether `json_schema` is asked for; auto: `OpenAiChat.supports_forms` finds out.
         extra_body: sent with every request as it is; wins over our fields.
-        encoding: of the model's tokens, for whoever makes the counting function.
+        encoding: of the model's tokens, for the counting function.
         batch_size: texts in one embedding request.
         batch_tokens: tokens in one embedding request.
         text_tokens: tokens of one embedded text; a longer one is cut.
@@ -187,7 +187,7 @@ class EndpointClient:
 
     @property
     def rate_limits(self) -> RateLimits | None:
-        """What the last answer said of the endpoint's limits; None before the first, or if it said nothing."""
+        """The limits that the last answer named; None before the first, or if it named none."""
         found = {
             kind: _number(self._headers.get(f"x-ratelimit-{kind}"))
             for kind in ("limit-requests", "limit-tokens", "remaining-requests", "remaining-tokens")
@@ -195,7 +195,7 @@ class EndpointClient:
         return RateLimits(*found.values()) if any(value is not None for value in found.values()) else None
 
     async def close(self) -> None:
-        """Let go of connections; a later call opens new ones."""
+        """Close connections; a later call opens new ones."""
         client, self._client, self._loop = self._client, None, None
         if client is not None:
             await client.close()
@@ -301,7 +301,7 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _limited_kind(headers: Mapping[str, str], said: str) -> Literal["requests", "tokens", "concurrency", ""]:
-    """Return what a 429 says was too much: by its message, else by the header of what has none remaining."""
+    """Return the limit that a 429 names: by its message, else by the header without any remaining."""
     for kind, pattern in _KINDS:
         if pattern.search(said):
             return kind

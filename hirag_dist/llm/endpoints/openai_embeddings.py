@@ -92,7 +92,7 @@ class OpenAiEmbedder:
         return size
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self._client.close()
 
     async def _ask(self, texts: Sequence[str]) -> Embedded:

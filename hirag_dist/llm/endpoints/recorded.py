@@ -19,7 +19,7 @@ from hirag_dist.protocols import ChatModel
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _PIECE_CHARS = 16
 _NANO_KINDS = {"extract": "extract", "extract_glean": "extract"}
 _TEXT_KEYS = ("chunk_id", "passage_id")
@@ -35,9 +35,9 @@ class RecordedModel:
     - our own: `{"role", "unit", "round", "reply"}`, and `model`, `finish_reason`, `input_tokens`, `output_tokens`,
       `request` (from `request_hash`) where known;
     - a nano-graphrag response: `{"kind": "extract" | "extract_glean", "chunk_id", "round", "model", "response"}`,
-      with the chunks' texts in `{"chunk_id", "text"}` lines of a file beside it;
+      with the chunks' texts in `{"chunk_id", "text"}` lines of a file in the same folder;
     - OpenIE triples: `{"passage_id", "entities", "triples"}`, with `{"passage_id", "title", "text"}` lines in a file
-      beside it. They become delimited records: entities of type unknown, relations of strength 1.
+      in the same folder. They become delimited records: entities of type unknown, relations of strength 1.
 
     A reply is found by role, unit and round, then by the request's hash; of several for the same the first counts.
 
@@ -79,7 +79,7 @@ class RecordedModel:
             of_model = f" of the model {model}" if model else ""
             raise ConfigError(f"recorded: {', '.join(shown)} holds no reply{of_model} that can be replayed")
         if self.bad_triples:
-            log.warning("%s: %d triples are not three strings, and are left out", ", ".join(shown), self.bad_triples)
+            logger.warning("%s: %d triples are not three strings, and are left out", ", ".join(shown), self.bad_triples)
         items = sorted((*key[:2], str(key[2]), reply.text) for key, reply in self._replies.items())
         items += sorted((key, reply.text) for key, reply in self._by_request.items())  # type: ignore[misc]
         digest = content_id(*(part for item in items for part in item))[:12]
@@ -91,7 +91,7 @@ class RecordedModel:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many replies came from where: recorded, fallback."""
+        """The number of replies by source: recorded, fallback."""
         return {"recorded": self.recorded, "fallback": self.fallbacks}
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -188,7 +188,7 @@ class _Recorded:
 
 @dataclass(slots=True)
 class _Entry:
-    """A line that holds a reply: about a unit, or about a chunk that a file beside it gives the text of."""
+    """A line that holds a reply: about a unit, or about a chunk that a file in the same folder gives the text of."""
 
     reply: _Recorded
     role: str = "extract"

@@ -44,4 +44,4 @@ class ExtractiveModel:
             yield piece
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: no connection is open."""

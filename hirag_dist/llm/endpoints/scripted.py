@@ -10,7 +10,7 @@ _PIECE_CHARS = 16
 
 
 class ScriptedModel:
-    """Answers what a function says; an error that the function raises is the endpoint's.
+    """A model whose replies are those of a function; an error that the function raises is the endpoint's.
 
     Args:
         script: request → reply, or its text.
@@ -28,13 +28,13 @@ class ScriptedModel:
         self._script = script
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """Return what the script says."""
+        """Return the script's reply."""
         self.requests.append(request)
         reply = self._script(request)
         return ChatReply(reply, model=self.name) if isinstance(reply, str) else reply
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield what the script says, a few characters at a time."""
+        """Yield the script's reply, a few characters at a time."""
         text = (await self.complete(request)).text
         for start in range(0, len(text), _PIECE_CHARS):
             yield text[start : start + _PIECE_CHARS]

@@ -1,4 +1,4 @@
-"""What one endpoint may be asked, and how that is found out. The clock is passed in; nothing waits here.
+"""Adaptive limits of one endpoint: concurrency and rates. The clock is passed in; nothing waits here.
 
 A limit that is known is used evenly from the start. One that is not known is searched for: concurrency as TCP does
 (slow start, then one more at a time, less after a refusal or when replies take longer without more of them coming),
@@ -26,14 +26,14 @@ _LARGEST_WINDOW = 512.0
 _LESS_AT_ONCE = 0.9  # of the calls in flight when the endpoint refused one for their number
 _LESS_WHEN_SLOW = 0.7
 _LESS_RATE = 0.95  # of the rate that an endpoint answered, after it refused a call for its rate
-_LEAST_RATE = 0.5  # of a rate that was found before, at once: what was answered in a pause says little
+_MIN_RATE = 0.5  # of a rate that was found before, at once: what was answered in a pause says little
 _EVIDENCE = 10.0  # calls answered since a rate was found, before a refusal lowers it again
-_MORE_RATE, _FASTER, _MOST_MORE = 0.01, 1.5, 0.5  # a step's share more, growing while nothing is refused
+_MORE_RATE, _FASTER, _MAX_MORE = 0.01, 1.5, 0.5  # a step's share more, growing while nothing is refused
 _STEP_S, _STEP_CALLS = 1.0, 10.0
-_WINDOWS_A_STEP, _LEAST_STEP = 8.0, 50.0  # a slot more after so many windows of answers, and so many answers
+_WINDOWS_A_STEP, _MIN_STEP = 8.0, 50.0  # a slot more after so many windows of answers, and so many answers
 _COLLAPSE = 3.0  # times the usual time a reply
 _RATE_MEMORY_S = 5.0
-_MOST_REFUSALS = 4  # in a minute; after them a rate that was named is not believed any more
+_MAX_REFUSALS = 4  # in a minute; after them a rate that was named is not believed any more
 _ROUNDS = 10
 
 LimitKind = Literal["requests", "tokens", "concurrency", ""]
@@ -41,7 +41,7 @@ LimitKind = Literal["requests", "tokens", "concurrency", ""]
 
 @dataclass(slots=True)
 class _DecayingRate:
-    """What was answered lately, a second: an average that forgets."""
+    """Recent answers per second: an exponentially decaying average."""
 
     amount: float = 0.0
     at: float = -math.inf
@@ -64,7 +64,7 @@ class _DecayingRate:
 
 @dataclass(slots=True)
 class _Window:
-    """The answers of about one window: how many, how fast."""
+    """The answers of about one window: their number and their speed."""
 
     started: float = 0.0
     size: float = 0.0
@@ -74,7 +74,7 @@ class _Window:
 
 
 class EndpointLimits:
-    """How one endpoint may be called: a window of calls at a time, a pace of requests, a pace of tokens.
+    """The limits of one endpoint: a window of concurrent calls, a rate of requests, a rate of tokens.
 
     Attributes:
         window: calls that may be in flight.
@@ -114,7 +114,7 @@ class EndpointLimits:
         self._cut_at = -math.inf
         self._latency = 0.0
         self._round = _Window()
-        self._in_flight_then = 0  # when answers were last counted anew
+        self._in_flight_then = 0  # when the count of answers last began
         self._before: tuple[float, float, float] | None = None  # window, answers a second, seconds a reply
         self._usual: list[tuple[float, float]] = []  # of the last rounds: seconds a reply, seconds a token
 
@@ -180,7 +180,7 @@ class EndpointLimits:
         else:
             self._raise_rates(now, calls)
         if in_flight >= 0.8 * int(self.window):
-            more = calls if self._slow_start else calls / max(_WINDOWS_A_STEP * self.window, _LEAST_STEP)
+            more = calls if self._slow_start else calls / max(_WINDOWS_A_STEP * self.window, _MIN_STEP)
             self.window = min(self.window + more, self._ceiling)
         self._count_round(now, calls, tokens, latency_s)
 
@@ -227,7 +227,7 @@ class EndpointLimits:
                 pace.take(now, -min(pace.burst_s, 1.0) * (pace.per_s or 0.0))
 
     def _may_cut(self, now: float) -> bool:
-        """Whether the last cut is so long ago that this refusal is not its echo."""
+        """Return whether the last cut is so long ago that this refusal is not its echo."""
         if now - self._cut_at < max(self._latency, 0.2):
             return False
         self._cut_at = now
@@ -237,7 +237,7 @@ class EndpointLimits:
         pace = self._paces[name]
         known = pace.per_s is not None and not self._found[name]
         self._refusals = [at for at in self._refusals if now - at < _MINUTE_S]
-        if known and len(self._refusals) < _MOST_REFUSALS:  # what was kept from quieter times was too much
+        if known and len(self._refusals) < _MAX_REFUSALS:  # what was kept from quieter times was too much
             if self._may_cut(now):
                 self._refusals.append(now)
             pace.empty(again)
@@ -249,7 +249,7 @@ class EndpointLimits:
             if pace.per_s is None:
                 pace.per_s = _LESS_RATE * answered
             else:
-                pace.per_s *= max(_LESS_RATE * min(answered / pace.per_s, 1.0), _LEAST_RATE)
+                pace.per_s *= max(_LESS_RATE * min(answered / pace.per_s, 1.0), _MIN_RATE)
             self._since_cut[name] = 0.0
             pace.burst_s = min(pace.burst_s, max(_SHORT_BURST_S, 1.0 / pace.per_s if name == "requests" else 0.0))
             pace.begin(now)
@@ -262,7 +262,7 @@ class EndpointLimits:
         pace.empty(again)
 
     def _accepted_per_s(self, now: float, name: str, in_flight: int) -> float:
-        """Return what the endpoint took lately, a second: it answered that, or is still at it."""
+        """Return the calls or tokens per second that the endpoint accepted recently: answered, or still in progress."""
         recent = self._recent[name]
         begun = max(in_flight - self._in_flight_then, 0) * (self._tokens_each if name == "tokens" else 1.0)
         return recent.per_s(now) + begun / min(max(now - recent.since, 0.05), _RATE_MEMORY_S)
@@ -280,7 +280,7 @@ class EndpointLimits:
                 pace.per_s = min(pace.per_s * (1.0 + self._more), math.inf if most is None else most / _MINUTE_S)
                 raised = True
         if raised:
-            self._more = min(self._more * _FASTER, _MOST_MORE)
+            self._more = min(self._more * _FASTER, _MAX_MORE)
 
     def _count_round(self, now: float, calls: int, tokens: int, latency_s: float) -> None:
         """Compare rounds of about a window of answers: slower replies that bring no more of them are too many."""

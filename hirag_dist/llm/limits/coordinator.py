@@ -283,7 +283,7 @@ class QuotaCoordinator:
         return 0 if refusal is not None else 1
 
     def _is_idle(self) -> bool:
-        """Whether no call is in flight that could cost less than reserved."""
+        """Return whether no call is in flight that could cost less than reserved."""
         return not any(state.in_flight for state in self._endpoints.values())
 
     @staticmethod

@@ -40,7 +40,7 @@ class SpendingLimit:
 
     @property
     def is_set(self) -> bool:
-        """Whether the run has a limit."""
+        """True if the run has a limit."""
         return self.max_usd is not None or self.max_tokens is not None
 
     def left(self, tokens: int, usd: float) -> tuple[float, float]:

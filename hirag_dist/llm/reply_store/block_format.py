@@ -69,7 +69,7 @@ def pack_value(value: Mapping[str, Any]) -> bytes:
 
 
 def unpack_value(data: bytes) -> dict[str, Any]:
-    """Return what `pack_value` was given."""
+    """Return the value that `pack_value` packed."""
     at = _SIZE.size + _SIZE.unpack_from(data)[0]
     document = json.loads(data[_SIZE.size : at].decode("utf-8", "surrogatepass"))
     if isinstance(document, dict):
@@ -172,7 +172,7 @@ class Block:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes, about."""
+        """Approximate memory use."""
         return len(self._entries) + len(self._values) + 36 * len(self._starts)
 
     def find(self, key: bytes) -> Record | None:

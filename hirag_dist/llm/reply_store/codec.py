@@ -10,7 +10,7 @@ from hirag_dist.types import ChatReply
 
 
 def record_of(reply: ChatReply, endpoint: str) -> dict[str, Any]:
-    """Return what the ledger keeps of a reply."""
+    """Return the ledger record of a reply."""
     return {
         "text": reply.text,
         "finish_reason": reply.finish_reason,
@@ -21,7 +21,7 @@ def record_of(reply: ChatReply, endpoint: str) -> dict[str, Any]:
 
 
 def batch_record_of(reply: ChatReply, endpoint: str, run: str) -> dict[str, Any]:
-    """Return what the ledger keeps of a reply that a batch brought; `run` names the build that asked for it."""
+    """Return the ledger record of a reply from a batch; `run` names the build that submitted the call."""
     return record_of(reply, endpoint) | {"price": BATCH_PRICE, "run": run}
 
 

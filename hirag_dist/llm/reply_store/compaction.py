@@ -1,7 +1,7 @@
-"""Compaction: logs that nobody writes any more become segments, and many segments become few.
+"""Compaction: logs of writers that have ended become segments, and many segments become few.
 
 Segments form runs (sorted; the parts of a run hold ranges of keys one after another) and runs form tiers by size, each
-tier eight times the one below. Eight runs of a tier are merged into one, so that a record is written anew once a tier:
+tier eight times the one below. Eight runs of a tier are merged into one, so that a record is rewritten once per tier:
 O(n log n) in all, and a lookup meets at most seven runs a tier.
 
 A file is removed only when every record in it is durable in files written after it. Nothing else is relied on: no
@@ -30,10 +30,10 @@ from hirag_dist.storage.file_locks import FileLock
 from hirag_dist.storage.layout import LEDGER
 from hirag_dist.storage.store import Store, StoreEntry
 
-log = logging.getLogger(__name__)
-_MOST_LOGS = 128  # held open at a time
+logger = logging.getLogger(__name__)
+_MAX_LOGS = 128  # held open at a time
 _READ_AHEAD_BYTES = 64 << 20  # of all inputs of a merge together
-_IDLE_S = 60.0  # a log of another machine that nobody added to for so long is taken for finished
+_IDLE_S = 60.0  # a log of another machine without writes for so long counts as finished
 _LEFTOVER_S = 3600.0
 
 
@@ -44,25 +44,25 @@ class CompactionSizes:
     Attributes:
         segment_bytes: a segment is ended when it has passed this size, or `segment_records`.
         batch_bytes: values that are sorted in memory at a time when logs become segments.
-        least_logs: fewer finished logs than this are left as they are, unless they take more than `least_log_bytes`.
+        min_logs: fewer finished logs than this are left as they are, unless they take more than `min_log_bytes`.
         segment_records: what the writer of a segment keeps keys of in memory, 20 bytes each.
         fan_in: runs of a tier that are merged into one.
-        least_tier_bytes: runs smaller than this are the lowest tier.
+        min_tier_bytes: runs smaller than this are the lowest tier.
     """
 
     segment_bytes: int = 128 << 20
     batch_bytes: int = 32 << 20
     block_bytes: int = BLOCK_BYTES
-    least_logs: int = 8
-    least_log_bytes: int = 4 << 20
+    min_logs: int = 8
+    min_log_bytes: int = 4 << 20
     segment_records: int = 500_000
     fan_in: int = 8
-    least_tier_bytes: int = 1 << 20
+    min_tier_bytes: int = 1 << 20
 
 
 @dataclass(slots=True)
 class CompactionResult:
-    """What a compaction did."""
+    """The work of a compaction."""
 
     logs: int = 0
     merges: int = 0
@@ -85,7 +85,7 @@ def compact(
     sizes: CompactionSizes | None = None,
     clock: Callable[[], float] = time.time,
 ) -> CompactionResult:
-    """Tidy up a ledger; where there is little to do it lists the folder and returns.
+    """Compact a ledger; if there is little to do it lists the folder and returns.
 
     Logs of living writers are left alone. Readers and writers go on meanwhile.
 
@@ -118,9 +118,9 @@ def _seal_logs(
     finished = [(name, kind, entry.size) for name, kind, entry in logs if _may_be_finished(kind, entry, now)]
     n_bytes = sum(size for *_, size in finished)
     old_format = any(kind.lines for _, kind, _ in finished)
-    if len(finished) < sizes.least_logs and n_bytes < sizes.least_log_bytes and not old_format:
+    if len(finished) < sizes.min_logs and n_bytes < sizes.min_log_bytes and not old_format:
         return
-    log.info("the ledger: sealing up to %d logs, %.1f MB", len(finished), n_bytes / 1e6)
+    logger.info("the ledger: sealing up to %d logs, %.1f MB", len(finished), n_bytes / 1e6)
     batch = _Batch(store, check, sizes, done)
     with batch.holds:
         for name, kind, size in finished:
@@ -135,7 +135,7 @@ def _seal_logs(
 
 
 def _may_be_finished(kind: LogName, entry: StoreEntry, now: float) -> bool:
-    """Whether a log's writer may have ended; if it has not, it holds the file, and that decides."""
+    """Return whether a log's writer may have ended; a running writer holds the file's lock, and that decides."""
     if kind.whole:
         return True
     if kind.host != socket.gethostname():
@@ -177,7 +177,7 @@ class _Batch:
         self._read.append(name)
         self._done.logs += 1
         self._done.bytes_read += size
-        if len(self._read) >= _MOST_LOGS:
+        if len(self._read) >= _MAX_LOGS:
             self.write()
 
     def write(self) -> None:
@@ -221,7 +221,7 @@ def _runs_of(entries: dict[str, StoreEntry]) -> Iterator[_Run]:
 
 
 def _tier(n_bytes: int, sizes: CompactionSizes) -> int:
-    tier, limit = 0, sizes.least_tier_bytes
+    tier, limit = 0, sizes.min_tier_bytes
     while n_bytes >= limit:
         tier, limit = tier + 1, limit * sizes.fan_in
     return tier
@@ -231,7 +231,7 @@ def _merge(
     store: Store, runs: Sequence[_Run], check: Callable[[], None], sizes: CompactionSizes, done: CompactionResult
 ) -> None:
     total = sum(run.n_bytes for run in runs)
-    log.info("the ledger: merging %d runs, %.1f MB", len(runs), total / 1e6)
+    logger.info("the ledger: merging %d runs, %.1f MB", len(runs), total / 1e6)
     started = time.perf_counter()
     chunk_bytes = max(sizes.block_bytes, min(1 << 20, _READ_AHEAD_BYTES // len(runs)))
     records = _first_of_each(heapq.merge(*(_scan(store, run, chunk_bytes) for run in runs)))
@@ -254,7 +254,7 @@ def _merge(
             store.delete(path_of(name))
     done.merges += 1
     done.bytes_read += total
-    log.info("the ledger: merged %.1f MB into %d segments, %.1f s", total / 1e6, part, time.perf_counter() - started)
+    logger.info("the ledger: merged %.1f MB into %d segments, %.1f s", total / 1e6, part, time.perf_counter() - started)
 
 
 def _has_room(writer: SegmentWriter, sizes: CompactionSizes) -> bool:

@@ -23,11 +23,11 @@ _SEGMENT = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<part>\d{5})\.seg")
 
 @dataclass(frozen=True, slots=True)
 class LogName:
-    """What a log's name says.
+    """The parts of a log's name.
 
     Attributes:
         lines: whether it is of the first format.
-        whole: whether it is an object, which nobody appends to.
+        whole: whether it is an object, which is never appended to.
     """
 
     host: str
@@ -52,7 +52,7 @@ def segment_name(run: str, part: int) -> str:
 
 
 def log_name(name: str) -> LogName | None:
-    """Return what a file's name says of a log, None where it is none."""
+    """Return the parts of a log's file name; None for other files."""
     found = _LOG.fullmatch(name)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""The ledger as a process of a build uses it: look up, store, see what others stored."""
+"""The reply ledger (reply cache): lookup, durable writes, and refresh of the records of other processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hirag_dist.llm.reply_store.segment import write_segment
 from hirag_dist.storage.file_locks import FileLock
 from hirag_dist.storage.store import Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _GROUP_SIZE = 64
 _GROUP_S = 0.1  # on an object store, where each group is an object
 _LOCAL_GROUP_S = 0.01
@@ -28,7 +28,7 @@ _LOG_BYTES = 16 << 20
 
 @dataclass(slots=True)
 class _Group:
-    """Records that are written together, and who waits for them."""
+    """Records that are written together, and the future of their callers."""
 
     records: list[Record]
     done: asyncio.Future[None]
@@ -36,7 +36,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _OpenLog:
-    """A log that this process writes, and all that is in it."""
+    """A log that this process writes, with its records."""
 
     name: str = field(default_factory=new_log)
     files: set[str] = field(default_factory=set)  # one, or on an object store one a group
@@ -82,7 +82,7 @@ class Ledger:
 
     @property
     def memory_bytes(self) -> int:
-        """What is kept in order to find sealed replies, about; grows by some 2.2 bytes a reply of 1.5 KB."""
+        """Approximate memory of the index of sealed replies; it grows by some 2.2 bytes per reply of 1.5 KB."""
         return self._view.memory_bytes
 
     async def get(self, key: str) -> dict[str, Any] | None:
@@ -232,14 +232,14 @@ class Ledger:
         try:
             await asyncio.to_thread(self._sort, old)
         except StoreError as error:  # it is durable as it is, and others read it so
-            log.warning("a log of the ledger stays unsorted: %s", error)
+            logger.warning("a log of the ledger stays unsorted: %s", error)
         finally:
             if old.hold is not None:
                 old.hold.release()
         try:
             await asyncio.to_thread(self._view.refresh, [each.name for each in self._own() if each is not old])
         except StoreError as error:
-            log.warning("the ledger could not be looked at, %d replies stay in memory: %s", len(old.records), error)
+            logger.warning("the ledger could not be looked at, %d replies stay in memory: %s", len(old.records), error)
         else:
             self._full.remove(old)  # only now: they are found elsewhere
 

@@ -1,4 +1,4 @@
-"""What a reader knows of a ledger's files, and how it looks keys up in them. Everything here blocks.
+"""Reader of a ledger's files: the index of each file, and lookups of keys. Everything here blocks.
 
 Nothing in a ledger is ever changed or taken back: files are added, and a file goes only after all its records are
 durable in others. So the union of the files is the ledger at any moment, and a reader that finds a file gone looks at
@@ -63,7 +63,7 @@ class LedgerReader:
 
     @property
     def memory_bytes(self) -> int:
-        """What is kept of segments, about; blocks in the cache apart."""
+        """Approximate memory of the index of segments, without cached blocks."""
         return sum(segment.memory_bytes for segment in self._files.segments.values())
 
     def refresh(self, own: Collection[str] = ()) -> None:
@@ -113,7 +113,7 @@ class LedgerReader:
         raise StoreError(f"{self._store.uri}/{LEDGER} changes faster than it can be read; run again")
 
     def close(self) -> None:
-        """Let go of threads; lookups go on working."""
+        """Stop the threads; lookups continue to work."""
         if self._readers is not None:
             self._readers.shutdown()
             self._readers = None

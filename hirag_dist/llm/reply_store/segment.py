@@ -32,7 +32,7 @@ _FENCE = np.dtype("<u8")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What a reader keeps of a segment.
+    """The index of a segment that a reader keeps.
 
     Attributes:
         fences: (n_blocks,) first 8 bytes of each block's first key, as numbers.
@@ -50,7 +50,7 @@ class Segment:
 
     @property
     def memory_bytes(self) -> int:
-        """What it takes, about."""
+        """Approximate memory use."""
         return self.fences.nbytes + self.ends.nbytes + self.filter.nbytes
 
     def span(self, key: bytes) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""How much is in a ledger."""
+"""Size of a ledger."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hirag_dist.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class LedgerSize:
-    """What a ledger holds.
+    """The contents of a ledger.
 
     Attributes:
         records: stored replies; one that lies in two files, which the next compaction mends, counts twice.

@@ -20,13 +20,13 @@ from hirag_dist.llm.reply_store.block_format import (
 from hirag_dist.llm.reply_store.file_names import LogName, path_of
 from hirag_dist.storage.store import Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 _HEAD_GUESS = 4 << 10  # the head of a full group takes 2 KiB
 _PIECE = 8 << 20
 
 
 class LogIndex:
-    """Where the records of a log are: about 150 bytes a record, for the few thousand that are not sealed yet."""
+    """The offsets of a log's records: about 150 bytes per record, for the few thousand that are not sealed yet."""
 
     def __init__(self, name: str, kind: LogName) -> None:
         self.path = path_of(name)
@@ -49,7 +49,7 @@ class LogIndex:
         return [self._spans[number] for number in ((numbers,) if isinstance(numbers, int) else numbers)]
 
     def read_block(self, store: Store, offset: int, length: int) -> Block:
-        """Return what is at a span; nothing where a crash left it unfinished, since nobody was told that it is there.
+        """Return the bytes of a span; none if a crash left it unfinished, since it was never acknowledged.
 
         Raises:
             StoreError: it cannot be read.
@@ -61,7 +61,7 @@ class LogIndex:
         try:
             return Block.unpack(data)
         except DamagedBlock:
-            log.warning("%d bytes of %s/%s are damaged and are passed over", length, store.uri, self.path)
+            logger.warning("%d bytes of %s/%s are damaged and are passed over", length, store.uri, self.path)
             return Block.of([])
 
     def _advance_blocks(self, store: Store, size: int) -> None:
@@ -125,7 +125,7 @@ def scan_log(store: Store, name: str, kind: LogName, size: int) -> Iterator[Reco
         except DamagedBlock:
             beyond = _next_block(data, at + 1)
             if beyond is not None:  # else it is the end, cut off as a crash leaves it
-                log.warning("%d bytes of %s/%s are damaged and are passed over", beyond - at, store.uri, path)
+                logger.warning("%d bytes of %s/%s are damaged and are passed over", beyond - at, store.uri, path)
             at = beyond
 
 

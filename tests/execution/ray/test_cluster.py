@@ -33,7 +33,7 @@ class SlowNode:
 
 
 def start() -> RayExecutor:
-    return RayExecutor(lambda lender, holder: None, lambda: QuotaCoordinator({}), workers=1)  # type: ignore[arg-type, return-value]
+    return RayExecutor(lambda client, holder: None, lambda: QuotaCoordinator({}), workers=1)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.integration
@@ -51,7 +51,7 @@ def test_a_node_that_is_slow_to_start_is_started_again_and_nothing_of_it_stays(m
 def test_workers_with_a_gpu_on_a_machine_that_has_none_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(BackendUnavailable, match="gpu_workers: Ray sees no GPU on this machine"):
-        RayExecutor(lambda lender, holder: None, lambda: QuotaCoordinator({}), workers=1, gpu=GpuWorkers(1))  # type: ignore[arg-type, return-value]
+        RayExecutor(lambda client, holder: None, lambda: QuotaCoordinator({}), workers=1, gpu=GpuWorkers(1))  # type: ignore[arg-type, return-value]
     assert not ray.is_initialized()
 
 

@@ -20,7 +20,7 @@ from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
 from hirag_dist.composition.build import make_executor, make_services, resolve
-from hirag_dist.composition.models import make_treasury
+from hirag_dist.composition.models import make_coordinator
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BudgetReached, StageFailed
@@ -66,7 +66,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def over_ray(config: Config, store: Store, **options: Any) -> RayExecutor:
-    return RayExecutor(partial(make_services, config, store, False), partial(make_treasury, config), **options)
+    return RayExecutor(partial(make_services, config, store, False), partial(make_coordinator, config), **options)
 
 
 def build(
@@ -146,7 +146,7 @@ def places(executor: RayExecutor, store: Store, stage: Report, n: int) -> list[t
 
 @pytest.fixture(scope="module")
 def plain(ray_cluster: Cluster) -> Iterator[RayExecutor]:
-    executor = RayExecutor(lambda lender, holder: SERVICES, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 2)
+    executor = RayExecutor(lambda client, holder: SERVICES, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 2)
     yield executor
     executor.close()
 
@@ -286,7 +286,7 @@ def test_the_budget_holds_for_all_workers(ray_cluster: Cluster, corpus: Path, tm
 
         def capped(config: Config, store: Store) -> Executor:
             return RayExecutor(
-                partial(make_services, config, store, True), partial(make_treasury, config, None, 25_000), workers=2
+                partial(make_services, config, store, True), partial(make_coordinator, config, None, 25_000), workers=2
             )
 
         with pytest.raises(BudgetReached, match="--max-tokens 25000"):
@@ -299,34 +299,34 @@ def test_describes_the_cluster(ray_cluster: Cluster) -> None:
 
 
 async def test_the_quota_actor_counts_how_many_messages_came() -> None:
-    treasury = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 2)}))
-    await treasury.acquire("0/a", "x", WorkerReport(), (CALL,))
+    coordinator = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 2)}))
+    await coordinator.acquire("0/a", "x", WorkerReport(), (CALL,))
     for _ in range(2):
-        await treasury.acquire("0/a", "x", WorkerReport())
-    assert await treasury.handled() == (1, 2)
+        await coordinator.acquire("0/a", "x", WorkerReport())
+    assert await coordinator.handled() == (1, 2)
 
 
 async def test_permits_of_a_dead_worker_return() -> None:
-    treasury = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 2)}))
-    grant = await treasury.acquire("0/first life", "x", WorkerReport(), (CALL,) * 2)
+    coordinator = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 2)}))
+    grant = await coordinator.acquire("0/first life", "x", WorkerReport(), (CALL,) * 2)
     assert not isinstance(grant, Exception)
     assert grant.calls == 2
-    second = asyncio.ensure_future(treasury.acquire("1/another", "x", WorkerReport(), (CALL,) * 2))
+    second = asyncio.ensure_future(coordinator.acquire("1/another", "x", WorkerReport(), (CALL,) * 2))
     await asyncio.sleep(0)
     assert not second.done()
-    await treasury.forget(0)
+    await coordinator.forget(0)
     assert (await asyncio.wait_for(second, 5)).calls == 2  # type: ignore[union-attr]
-    third = asyncio.ensure_future(treasury.acquire("1/its next life", "x", WorkerReport(), (CALL,) * 2))
+    third = asyncio.ensure_future(coordinator.acquire("1/its next life", "x", WorkerReport(), (CALL,) * 2))
     assert (await asyncio.wait_for(third, 5)).calls == 2  # type: ignore[union-attr]
 
 
 async def test_a_worker_that_is_taken_for_dead_while_it_waits_is_told_so() -> None:
     """It asks under a new name then, and goes on: a network that was away for a moment ends no build."""
-    treasury = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 1)}))
-    await treasury.acquire("0/a", "x", WorkerReport(), (CALL,))
-    waits = asyncio.ensure_future(treasury.acquire("1/b", "x", WorkerReport(), (CALL,)))
+    coordinator = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 1)}))
+    await coordinator.acquire("0/a", "x", WorkerReport(), (CALL,))
+    waits = asyncio.ensure_future(coordinator.acquire("1/b", "x", WorkerReport(), (CALL,)))
     await asyncio.sleep(0)
-    await treasury.forget(1)
+    await coordinator.forget(1)
     assert isinstance(await asyncio.wait_for(waits, 5), DeclaredDead)
 
 
@@ -344,11 +344,11 @@ class _Hurried:
         return self._now
 
 
-def test_what_the_treasury_warns_of_reaches_the_log_of_the_driver(
+def test_what_the_coordinator_warns_of_reaches_the_log_of_the_driver(
     ray_cluster: Cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     executor = RayExecutor(
-        lambda lender, holder: SERVICES,
+        lambda client, holder: SERVICES,
         lambda: QuotaCoordinator({"big": EndpointLimits(None, None, 2)}, clock=_Hurried()),
     )
     try:

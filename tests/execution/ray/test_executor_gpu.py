@@ -25,7 +25,7 @@ from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
 from hirag_dist.composition.build import make_executor, make_services, resolve
-from hirag_dist.composition.models import make_treasury
+from hirag_dist.composition.models import make_coordinator
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
@@ -145,8 +145,8 @@ class Watch:
     def trace(self) -> Path:
         return self.folder / "trace"
 
-    def services(self, store: Store, lender: QuotaClient, holder: str) -> Services:
-        return watched(make_services(CONFIG, store, False, lender, holder), self.trace, self.fatal)
+    def services(self, store: Store, client: QuotaClient, holder: str) -> Services:
+        return watched(make_services(CONFIG, store, False, client, holder), self.trace, self.fatal)
 
     def nodes(self, kind: str) -> set[str]:
         return {line.split()[2] for line in self.lines() if line.startswith(kind)}
@@ -161,7 +161,7 @@ class Watch:
         self, gpu: GpuWorkers, listen: Callable[[object], None] = lambda event: None, known: str | None = None
     ) -> BuildResult:
         store = Store(str(self.folder / "index"))
-        executor = RayExecutor(partial(self.services, store), partial(make_treasury, CONFIG), gpu=gpu)
+        executor = RayExecutor(partial(self.services, store), partial(make_coordinator, CONFIG), gpu=gpu)
         assert len(executor._pool.workers) == 2  # of the first kind: the node with a GPU is not counted
         return indexed(store, executor, listen, known)
 
@@ -272,7 +272,7 @@ def test_nothing_to_compute_asks_for_no_gpu(ray_cluster: Cluster, expected: str,
 def test_without_workers_for_them_kernels_are_for_all(ray_cluster: Cluster, tmp_path: Path) -> None:
     """A cluster of one kind: every worker must have the named kernels."""
     services = SERVICES
-    executor = RayExecutor(lambda lender, holder: services, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 1)
+    executor = RayExecutor(lambda client, holder: services, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 1)
     try:
         (tmp_path / "meeting").mkdir()
         assert places(executor, tmp_path, Place("gpu", str(tmp_path / "meeting"), 2), 6) == node_ids(with_gpu=False)
@@ -427,7 +427,7 @@ def test_no_more_gpus_are_taken_than_there_are_tasks(
     gpu_node()
     services = SERVICES
     executor = RayExecutor(
-        lambda lender, holder: services, lambda: QuotaCoordinator({}), gpu=GpuWorkers(2, idle_s=3600.0)
+        lambda client, holder: services, lambda: QuotaCoordinator({}), gpu=GpuWorkers(2, idle_s=3600.0)
     )
     try:
         assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)

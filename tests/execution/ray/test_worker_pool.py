@@ -28,7 +28,7 @@ class Actors:
     def _kind(self, **resources: int) -> Any:
         return SimpleNamespace(remote=self._start)
 
-    def _start(self, make_services: Any, treasury: str, number: int) -> Any:
+    def _start(self, make_services: Any, coordinator: str, number: int) -> Any:
         assert number not in self.alive
         self.alive.add(number)
         ready = SimpleNamespace(remote=lambda: ("ready", number))
@@ -53,8 +53,8 @@ def actors(monkeypatch: pytest.MonkeyPatch) -> Actors:
 def pool_of(actors: Actors, gpus: int) -> WorkerPool:
     """One worker of the first kind, 0, and up to so many with a GPU, from 1 on."""
     return WorkerPool(
-        lambda lender, holder: None,  # type: ignore[arg-type, return-value]
-        "treasury",
+        lambda client, holder: None,  # type: ignore[arg-type, return-value]
+        "coordinator",
         1,
         lambda number: None,
         lambda: ("warning",),

@@ -33,10 +33,10 @@ TINY = CompactionSizes(
     segment_bytes=2000,
     batch_bytes=1500,
     block_bytes=300,
-    least_logs=2,
+    min_logs=2,
     segment_records=40,
     fan_in=3,
-    least_tier_bytes=2000,
+    min_tier_bytes=2000,
 )
 
 
@@ -123,7 +123,7 @@ class TestWhatItDoes:
         put_log(store, 1, [record(n, at=2.0) for n in range(30)])
         put_log(store, 2, [record(n, at=1.0) for n in range(0, 30, 2)])
         write_segment(store, f"{7:016x}-00000.seg", sorted(record(n, at=0.5) for n in range(0, 30, 3)))
-        compact(store, sizes=CompactionSizes(least_logs=1, fan_in=2))
+        compact(store, sizes=CompactionSizes(min_logs=1, fan_in=2))
         view = LedgerReader(store)
         view.refresh()
         found = view.find([record(n).key for n in range(30)])
@@ -194,9 +194,9 @@ asyncio.run(main())
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "stored\n"
-            assert compact(store, sizes=CompactionSizes(least_logs=1)).logs == 0
+            assert compact(store, sizes=CompactionSizes(min_logs=1)).logs == 0
             process.kill()
-        assert compact(store, sizes=CompactionSizes(least_logs=1)).logs == 1
+        assert compact(store, sizes=CompactionSizes(min_logs=1)).logs == 1
         assert ledger_size(store).records == 1
 
 
@@ -266,7 +266,7 @@ def test_killed_at_every_operation(tmp_path: Path, after: bool) -> None:
             deaths += 1
         whole = [n for n in range(200) if n < 90 or n >= 100]
         assert everything(store, range(200)) == whole
-        compact(store, sizes=replace(TINY, least_logs=1))
+        compact(store, sizes=replace(TINY, min_logs=1))
         assert everything(store, range(200)) == whole
         assert names(store, ".log") == names(store, "jsonl") == []
         assert ledger_size(store).n_bytes < 40_000
@@ -348,10 +348,10 @@ def test_a_ledger_is_a_dictionary_that_keeps_the_first(steps: list[tuple[str, li
         segment_bytes=400,
         batch_bytes=500,
         block_bytes=100,
-        least_logs=1,
+        min_logs=1,
         segment_records=9,
         fan_in=2,
-        least_tier_bytes=300,
+        min_tier_bytes=300,
     )
     expected: dict[bytes, Record] = {}
     with tempfile.TemporaryDirectory() as folder:
