@@ -78,7 +78,7 @@ imports:
 
 prose:
 	@$(BIN)/python tools/prose.py
-	@$(BIN)/python tools/find_test.py --floor 36 | tail -1
+	@$(BIN)/python tools/find_test.py --floor 38 | tail -1
 
 licences:
 	@$(BIN)/python tools/licences.py

@@ -33,7 +33,9 @@ CONCEPTS = (
     Concept("build lock", ("lock",), ("storage/lock", "storage/build_lock")),
     Concept("meta types", ("meta_?types",), ("indexing/stages/meta_types",)),
     Concept("community report prompt", ("prompt", "report"), ("core/prompts/", "core/reports/")),
-    Concept("win rate of an LLM judge", ("win_?rate", "judg"), ("evaluation/metrics/win_rates", "evaluation/judg")),
+    Concept(
+        "win rate of an LLM judge", ("win_?rate", "judg"), ("evaluation/metrics/win_rates", "evaluation/kinds/judg")
+    ),
     Concept("embeddings", ("embed",), ("llm/embedding", "indexing/stages/embed")),
     Concept("entity merge", ("merg",), ("core/entities/merging",)),
     Concept("entity resolution", ("resolution",), ("core/entities/resolution/", "indexing/entity_resolution")),
