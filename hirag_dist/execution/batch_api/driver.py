@@ -54,17 +54,17 @@ class BatchSettings:
     Attributes:
         wanted: whether stages use batches; batches of an earlier run are collected either way.
         poll_s: interval between status requests.
-        rounds: of a stage, without one reply, before what is left is asked directly.
+        max_fruitless_passes: passes of a stage without one reply, before the remaining calls are sent directly.
         lines: calls in a batch, at most.
-        patience_s: how long an endpoint may fail to answer about files and batches.
+        outage_timeout_s: how long an endpoint may fail to answer about files and batches.
         max_usd, max_tokens: what the run may spend.
     """
 
     wanted: bool = False
     poll_s: float = 30.0
-    rounds: int = 3
+    max_fruitless_passes: int = 3
     lines: int = 50_000
-    patience_s: float = 600.0
+    outage_timeout_s: float = 600.0
     max_usd: float | None = None
     max_tokens: int | None = None
 
@@ -317,7 +317,7 @@ class Batches:
             try:
                 return await call()
             except ModelError as error:
-                if not error.retryable or self._clock() - began > self.settings.patience_s:
+                if not error.retryable or self._clock() - began > self.settings.outage_timeout_s:
                     raise
                 asked_s = error.retry_after_s if isinstance(error, RateLimited) else None
                 logger.info("asked again in a while: %s", error)
@@ -359,7 +359,7 @@ class BatchAttempts:
         batches.store.delete(self._folder)
         self._number += 1
         self._fruitless = 0 if returned.replies else self._fruitless + 1
-        if self._fruitless >= batches.settings.rounds or not (returned.replies or returned.later):
+        if self._fruitless >= batches.settings.max_fruitless_passes or not (returned.replies or returned.later):
             logger.info("%s: what batches did not bring is asked directly", self._label)
             self._batches = None
 

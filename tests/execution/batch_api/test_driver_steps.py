@@ -160,7 +160,7 @@ class Driver:
         self._now = 0.0
         self.store = store
         target = BatchTarget(PricedModel("e", ScriptedModel(lambda request: ""), price=PRICE), api)
-        settings = {"wanted": True, "poll_s": 5.0, "patience_s": 100.0} | settings
+        settings = {"wanted": True, "poll_s": 5.0, "outage_timeout_s": 100.0} | settings
         self.batches = Batches(
             store, lambda name: target, BatchSettings(**settings), clock=lambda: self._now, sleep=self._sleep
         )
