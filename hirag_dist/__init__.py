@@ -12,7 +12,8 @@ The names of `__all__` are the public API; they are imported when they are first
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only once the command line has begun
 
 __version__ = "0.1.0"
 
