@@ -42,7 +42,7 @@ def index(
     text_field: Annotated[str | None, typer.Option(help="Field of JSON, CSV and Parquet records that is read.")] = None,
     title_field: Annotated[str | None, typer.Option(help="Field with the title.")] = None,
     label_field: Annotated[str | None, typer.Option(help="Field with the labels.")] = None,
-    id_field: Annotated[str | None, typer.Option(help="Field with your own id of a record, as `eval` has it.")] = None,
+    id_field: Annotated[str | None, typer.Option(help="Field with the user's id of a record, for `eval`.")] = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     batch: BatchOption = False,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL
+from hirag_dist.core.graph.bitset import clear_bit, has_bit, set_bit
 from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import AccessFilter
 
@@ -111,14 +112,14 @@ def _search(graph: KernelGraph, access: AccessFilter | None, source: int, target
             end_good = _trace(graph, access, work, radius, n_good, best)
             _walk(graph, access, work, radius, end, source, target, best)
             for at in range(end_good):
-                _unset(work.seen, _GOOD, work.queue[_GOOD, at])
+                clear_bit(work.seen, _GOOD, work.queue[_GOOD, at])
             break
         side = _SOURCE if cost[0] <= cost[1] else _TARGET
         radius[side] += 1
         end[side], cost[side] = _expand(graph, access, work, side, radius[side], end[side])
     for side in range(2):
         for at in range(end[side]):
-            _unset(work.seen, side, work.queue[side, at])
+            clear_bit(work.seen, side, work.queue[side, at])
     return length
 
 
@@ -153,7 +154,7 @@ def _meet(
             continue
         if work.degrees[side, at] <= _HALVINGS * sizes[other]:
             for entry in range(graph.indptr[node], graph.indptr[node + 1]):
-                if _has(work.seen, other, graph.indices[entry]):
+                if has_bit(work.seen, other, graph.indices[entry]):
                     best, n_good = _join(graph, access, work, side, node, entry, best, n_good)
         else:  # a hub: binary search of each frontier node among its neighbours
             for place in range(begin[other], end[other]):
@@ -184,11 +185,11 @@ def _join(
         return best, n_good
     if width > best:
         for at in range(n_good):
-            _unset(work.seen, _GOOD, work.queue[_GOOD, at])
+            clear_bit(work.seen, _GOOD, work.queue[_GOOD, at])
         n_good = 0
     near = node if side == _SOURCE else neighbour
-    if not _has(work.seen, _GOOD, near):
-        _set(work.seen, _GOOD, near)
+    if not has_bit(work.seen, _GOOD, near):
+        set_bit(work.seen, _GOOD, near)
         work.queue[_GOOD, n_good] = near
         n_good += 1
     return width, n_good
@@ -208,7 +209,7 @@ def _expand(
         work.read[0] += graph.indptr[node + 1] - graph.indptr[node]
         for entry in range(graph.indptr[node], graph.indptr[node + 1]):
             neighbour = graph.indices[entry]
-            known = _has(work.seen, side, neighbour)
+            known = has_bit(work.seen, side, neighbour)
             if known and work.depth[side, neighbour] < radius:
                 continue
             if not _admits(access, graph.relation_rows, entry, neighbour):
@@ -227,7 +228,7 @@ def _expand(
 def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: int, at: int) -> Any:
     """Mark a node as reached and queue it; return its degree."""
     degree = graph.indptr[node + 1] - graph.indptr[node]
-    _set(work.seen, side, node)
+    set_bit(work.seen, side, node)
     work.depth[side, node] = depth
     work.queue[side, at] = node
     work.degrees[side, at] = degree
@@ -254,14 +255,14 @@ def _trace(
             for entry in range(graph.indptr[node], graph.indptr[node + 1]):
                 neighbour = graph.indices[entry]
                 if (
-                    _has(work.seen, _SOURCE, neighbour)
+                    has_bit(work.seen, _SOURCE, neighbour)
                     and work.depth[_SOURCE, neighbour] == depth
                     and work.width[_SOURCE, neighbour] >= best
-                    and not _has(work.seen, _GOOD, neighbour)
+                    and not has_bit(work.seen, _GOOD, neighbour)
                     and _admits(access, graph.relation_rows, entry, neighbour)
                     and _weight(access, graph.weights, graph.relation_rows, entry) >= best
                 ):
-                    _set(work.seen, _GOOD, neighbour)
+                    set_bit(work.seen, _GOOD, neighbour)
                     work.queue[_GOOD, end] = neighbour
                     end += 1
         first, last = last, end
@@ -322,7 +323,7 @@ def _lowest(
         for entry in range(begin, end):  # neighbours ascend, so the first that fits is lowest
             neighbour = graph.indices[entry]
             if (
-                _has(work.seen, marked, neighbour)
+                has_bit(work.seen, marked, neighbour)
                 and work.depth[side, neighbour] == depth
                 and _allows(graph, access, work, side, entry, best)
             ):
@@ -390,18 +391,3 @@ def _weight(
         if access.sets[access.statement_sets[at]]:
             total += access.statement_strengths[at]
     return np.float32(total)
-
-
-@compiled
-def _has(bits: NDArray[np.uint64], which: int, node: int) -> Any:
-    return (bits[which, node >> 6] >> np.uint64(node & 63)) & np.uint64(1) != 0
-
-
-@compiled
-def _set(bits: NDArray[np.uint64], which: int, node: int) -> None:
-    bits[which, node >> 6] |= np.uint64(1) << np.uint64(node & 63)
-
-
-@compiled
-def _unset(bits: NDArray[np.uint64], which: int, node: int) -> None:
-    bits[which, node >> 6] &= ~(np.uint64(1) << np.uint64(node & 63))
