@@ -109,7 +109,7 @@ async def test_a_grant_that_nobody_waits_for_goes_back() -> None:
 
 @virtual_time
 async def test_all_workers_together_keep_to_the_limit_and_share_it() -> None:
-    """Three workers with endless calls: never more than the window in flight, and nobody left without."""
+    """Three workers with endless calls: never more than the window in flight, and no worker left without a slot."""
     quota = coordinator(6)
     in_flight, most, done = 0, 0, [0, 0, 0]
 
