@@ -28,6 +28,7 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "prometheus_client": ("service/",),
     "opentelemetry": ("service/tracing.py",),
     "pymilvus": ("retrieval/vector_index/milvus/",),
+    "obstore": ("storage/conditional_put.py",),
     "milvus_lite": ("retrieval/vector_index/milvus/",),
     "cuml": _GPU,
     "cugraph": _GPU,

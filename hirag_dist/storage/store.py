@@ -344,7 +344,7 @@ class Store:
             yield
         except (OSError, pa.ArrowException) as error:
             where = f"{self.uri}/{path}".rstrip("/")
-            number = getattr(error, "errno", None)
+            number = error.errno if isinstance(error, OSError) else None
             text = str(error)
             if number == errno.ENOSPC or "No space left" in text:
                 message = f"cannot {verb} {where}: the disk is full; free space and run again, finished work is kept"

@@ -14,7 +14,7 @@ from hirag_dist.types import AccessFilter, FloatMatrix
 
 
 class MemoryVectors:
-    """Implements `ports.VectorIndex`. Rows are sorted by layer, so a layer limit is a shorter matrix."""
+    """Implements `protocols.VectorIndex`. Rows are sorted by layer, so a layer limit is a shorter matrix."""
 
     name = "memory"
 

@@ -52,7 +52,7 @@ _Found = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 class MilvusVectors:
-    """Implements `ports.VectorIndex` over an open client.
+    """Implements `protocols.VectorIndex` over an open client.
 
     Hits are scored again with the snapshot's vectors, so that every backend gives the same numbers in the same order.
     Searches that arrive while others are in progress are sent as one batch.
