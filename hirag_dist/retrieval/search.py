@@ -23,9 +23,9 @@ from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entity_steps
 from hirag_dist.core.retrieval.context import render_context
 from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
+from hirag_dist.core.retrieval.quantized_scan import AT_ONCE
 from hirag_dist.core.retrieval.source_ranking import NEAREST, SeedSet
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order, question_order, question_scores
-from hirag_dist.core.retrieval.vector_scoring import AT_ONCE
 from hirag_dist.protocols import Embedder, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
 from hirag_dist.retrieval.record_text_cache import RecordTextCache

@@ -137,7 +137,7 @@ async def test_finds_nothing_where_nothing_is_in_reach(index: VectorIndex, snaps
 async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snapshot) -> None:
     access = admission_of(snapshot, frozenset({"tenant:north"}))
     assert LabelledRows(snapshot).filter(access)
-    short = LabelledRows(snapshot, most_listed=0)
+    short = LabelledRows(snapshot, max_listed=0)
     assert short.filter(access) is None
     config = VectorsConfig.model_validate({"index": "flat"})
     open_milvus_lite(snapshot, config).close()

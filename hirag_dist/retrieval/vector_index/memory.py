@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval.vector_scoring import AT_ONCE, QuantizedVectors, nearest_of_all
+from hirag_dist.core.retrieval.quantized_scan import AT_ONCE, QuantizedVectors, nearest_of_all
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, FloatMatrix
 

@@ -20,8 +20,9 @@ from hirag_dist.core.graph.pagerank import WalkGraph
 from hirag_dist.core.retrieval.bridge import Parallel
 from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, longest_names, words
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity
+from hirag_dist.core.retrieval.quantized_scan import QuantizedVectors, nearest_of_all
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
-from hirag_dist.core.retrieval.vector_scoring import QuantizedVectors, exact_scores, nearest_of_all
+from hirag_dist.core.retrieval.vector_scoring import exact_scores
 from hirag_dist.storage import layout
 from hirag_dist.storage.serving import writer
 from hirag_dist.storage.serving.claims import MappedClaims

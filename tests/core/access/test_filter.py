@@ -11,7 +11,8 @@ from hirag_dist.core.access.filter import visible_relations, visible_rows, visib
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import key_entities
 from hirag_dist.core.retrieval.levels import CommunityIndex
-from hirag_dist.core.retrieval.vector_scoring import encode, exact_scores, nearest, nearest_of_all
+from hirag_dist.core.retrieval.quantized_scan import encode, nearest_of_all
+from hirag_dist.core.retrieval.vector_scoring import exact_scores, nearest
 from tests.core.labelled_graphs import N_SETS, labelled_graph, unit
 
 _SEEDS = st.integers(0, 10_000)

@@ -1,77 +1,12 @@
-"""Coarse reading finds what exact scoring of everything finds, whatever the vectors are like."""
+"""Exact scores and the nearest of some rows (Eq. 12) against slower versions."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval.vector_scoring import encode, exact_scores, nearest, nearest_of_all
-
-
-def made(kind: str, n: int, dim: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    plain = rng.normal(size=(n, dim))
-    match kind:
-        case "unit":
-            plain /= np.linalg.norm(plain, axis=1, keepdims=True)
-        case "close":  # all nearly the same, some twice
-            plain = plain[:1] + rng.integers(0, 2, (n, dim)) * 1e-7
-        case "sparse":
-            plain *= rng.random((n, dim)) < 0.1
-        case "whole":  # many ties
-            plain = rng.integers(-1, 2, (n, dim)).astype(np.float64)
-        case "large":
-            plain *= 10.0 ** rng.integers(-6, 7, (n, 1))
-    return plain.astype(np.float32)
-
-
-@settings(deadline=None, max_examples=300, derandomize=True)
-@given(
-    st.sampled_from(["unit", "close", "sparse", "whole", "large"]),
-    st.integers(1, 300),
-    st.integers(1, 40),
-    st.integers(1, 40),
-    st.integers(0, 2**32),
-)
-def test_the_nearest_of_all_are_those_of_scoring_all(kind: str, n: int, dim: int, limit: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    vectors = made(kind, n, dim, rng)
-    query = made(kind, 1, dim, rng)[0]
-    end = int(rng.integers(0, n + 1))
-    rows, scores = nearest_of_all(vectors, encode(vectors), query, limit, end)
-    wanted, wanted_scores = nearest(vectors, np.arange(end), query, limit)
-    assert rows.tolist() == wanted.tolist()
-    assert scores.tolist() == wanted_scores.tolist()
-
-
-def test_few_rows_are_scored_exactly() -> None:
-    rng = np.random.default_rng(2)
-    vectors = made("unit", 20_000, 64, rng)
-    codes = encode(vectors)
-    error = np.linalg.norm(vectors - codes.codes * codes.scales[:, None].astype(np.float64), axis=1)
-    assert (error <= codes.errors).all()
-    assert (codes.errors < 0.02).all()
-
-
-@pytest.mark.parametrize("broken", [np.nan, np.inf, -np.inf])
-def test_a_vector_that_is_not_finite_disturbs_no_other(broken: float) -> None:
-    rng = np.random.default_rng(3)
-    vectors = made("unit", 200, 16, rng)
-    query = vectors[5].copy()
-    whole, _ = nearest(vectors, np.arange(200), query, 200)
-    vectors[77, 3] = broken
-    rows, _ = nearest_of_all(vectors, encode(vectors), query, 10, 200)
-    assert [row for row in rows.tolist() if row != 77] == [row for row in whole.tolist() if row != 77][
-        : len(rows) - (77 in rows)
-    ]
-
-
-def test_a_question_without_direction_takes_the_first_rows() -> None:
-    vectors = made("unit", 50, 8, np.random.default_rng(4))
-    rows, scores = nearest_of_all(vectors, encode(vectors), np.zeros(8, np.float32), 5, 50)
-    assert (rows.tolist(), scores.tolist()) == ([0, 1, 2, 3, 4], [0.0] * 5)
+from hirag_dist.core.retrieval.vector_scoring import exact_scores, nearest
+from tests.core.retrieval.toy_levels import slow_top
 
 
 @pytest.mark.parametrize("dim", [1, 7, 8, 9, 384])
@@ -84,6 +19,31 @@ def test_scores_are_products_in_float64(dim: int) -> None:
     np.testing.assert_allclose(exact_scores(vectors, rows, query), wanted, rtol=1e-6, atol=1e-7)
 
 
-def test_no_rows_have_no_scores() -> None:
-    vectors = np.zeros((0, 4), np.float32)
-    assert nearest_of_all(vectors, encode(vectors), np.ones(4, np.float32), 5, 0)[0].tolist() == []
+@pytest.mark.parametrize("limit", [1, 3, 10, 1000])
+def test_the_best_rows_come_first_and_ties_go_by_row(limit: int) -> None:
+    """Eq. 12."""
+    rng = np.random.default_rng(limit)
+    for _ in range(50):
+        n_scores = int(rng.integers(1, 60))
+        rows = rng.permutation(200)[:n_scores].astype(np.int64)
+        scores = rng.integers(0, 5, n_scores).astype(np.float32)
+        vectors = np.zeros((200, 1), np.float32)
+        vectors[rows, 0] = scores
+        found = nearest(vectors, rows, np.ones(1, np.float32), limit)[0].tolist()
+        assert found == slow_top(dict(zip(rows.tolist(), scores.tolist(), strict=True)), limit)
+
+
+def test_no_candidates_give_no_rows() -> None:
+    assert len(nearest(np.ones((3, 1), np.float32), np.array([], np.int64), np.ones(1, np.float32), 5)[0]) == 0
+
+
+def test_equal_vectors_have_equal_scores_wherever_they_lie() -> None:
+    rng = np.random.default_rng(5)
+    vectors = rng.standard_normal((5003, 384)).astype(np.float32)
+    vectors[[7, 2500, 5002]] = vectors[0]
+    query = rng.standard_normal(384).astype(np.float32)
+    rows = np.array([5002, 7, 0, 2500])
+    assert len(set(exact_scores(vectors, rows, query).tolist())) == 1
+    found, scores = nearest(vectors, rows, query, 3)
+    assert found.tolist() == [0, 7, 2500]
+    assert np.array_equal(scores, exact_scores(vectors, found, query))

@@ -19,7 +19,7 @@ from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.context import community_text, entity_text, relation_text, source_text
 from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, words
-from hirag_dist.core.retrieval.vector_scoring import encode
+from hirag_dist.core.retrieval.quantized_scan import encode
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.storage.serving import writer
 from hirag_dist.storage.serving.mmap_files import ServingFiles
