@@ -21,7 +21,6 @@ class Store:
     """The current snapshot, and the engines opened from it."""
 
     def __init__(self) -> None:
-        self._fakes = fakes
         self.current: str | None = "s1"
         self.broken: dict[str, Exception] = {}
         self.unreadable: Exception | None = None
@@ -34,7 +33,7 @@ class Store:
             raise SnapshotNotFound("nothing is published")
         if self.current in self.broken:
             raise self.broken[self.current]
-        self.opened.append(self._fakes.FakeEngine(self.current))
+        self.opened.append(fakes.FakeEngine(self.current))
         return self.opened[-1]
 
     def current_id(self) -> str | None:
@@ -45,7 +44,7 @@ class Store:
 
 @pytest.fixture
 def store() -> Store:
-    return Store(fakes)
+    return Store()
 
 
 @pytest.fixture
