@@ -74,7 +74,7 @@ def main() -> None:
     n, in_flight = arguments.grants, arguments.in_flight
     started = time.perf_counter()
     asyncio.run(take(make_coordinator(), "", n, in_flight))
-    report("inline", "leased", n, time.perf_counter() - started)
+    report("inline", "granted in blocks", n, time.perf_counter() - started)
     ray.init(address="local", num_cpus=4, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     for n_workers in (1, 2, 4):
         name = uuid.uuid4().hex
@@ -86,7 +86,7 @@ def main() -> None:
         for way, each_n in (("grants", n // n_workers), ("calls", n // n_workers // 10)):
             started = time.perf_counter()
             ray.get([getattr(each, way).remote(each_n, in_flight) for each in workers])
-            label = "leased" if way == "grants" else "a call each"
+            label = "granted in blocks" if way == "grants" else "a call each"
             report(f"ray{n_workers}", label, each_n * n_workers, time.perf_counter() - started)
         for each in (*workers, held):
             ray.kill(each)
