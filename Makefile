@@ -13,7 +13,7 @@ IMAGE := --extra cluster --extra otel
 # keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-rest check bench proto chart docs docs-check lock clean run-env dev-env
+.PHONY: help demo test test-all test-rest coverage check bench proto chart docs docs-check lock clean run-env dev-env
 .PHONY: lint types imports prose licences wire charts
 
 help: ## this list
@@ -29,6 +29,15 @@ test-all: test test-rest ## every test but those marked slow (ARGS="-m slow") an
 
 test-rest: dev-env
 	@$(PYTEST) -m "(integration or deploy or browser or research) and not (smoke or slow or gpu)" $(ARGS)
+
+coverage: dev-env ## share of lines and branches that the unit tests of core, llm and storage reach, with floors
+	@$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder --cov --cov-report= $(ARGS) \
+		tests/core tests/llm tests/storage -m "not (integration or slow or gpu)"
+	@for floor in core=98 llm=93 storage=93; do \
+		printf '%s %%: ' $$floor; \
+		$(BIN)/coverage report --format=total --precision=1 --include="hirag_dist/$${floor%=*}/*" \
+			--fail-under=$${floor#*=} || exit 1; \
+	done
 
 check: dev-env ## ruff, mypy, import rules, names, prose, licences, buf lint, generated code, docs; reports every failure
 	@$(MAKE) -k lint types imports prose licences wire charts docs-check

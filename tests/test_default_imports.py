@@ -18,6 +18,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.integration
 def test_tools_stay_out_of_the_default_imports(program: str) -> None:
     code = f"import sys\n{PROGRAMS[program]}\nprint(*(name for name in sys.modules if name.startswith({TOOLS})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)

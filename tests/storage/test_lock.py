@@ -302,6 +302,7 @@ def server() -> Iterator[tuple[S3Server, str]]:
 
 class TestOnS3:
     @pytest.mark.integration
+    @pytest.mark.integration
     def test_one_of_two_processes_that_start_together_wins(self, server: tuple[S3Server, str]) -> None:
         app, uri = server
         command = [sys.executable, "-c", CONTENDER]
