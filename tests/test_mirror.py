@@ -16,6 +16,7 @@ ACROSS = ("contracts", "e2e", "deploy", "examples", "benchmarks", "tools")
 SEVERAL = (
     "api/*",  # names and calls of the whole public interface
     "client/*",  # the synchronous and the asynchronous client together
+    "config/test_template.py",  # the configuration file that init writes
     "core/entities/resolution/test_any_text.py",
     "core/retrieval/test_equations.py",  # equations 12 to 16, one after the other
     "interop/importers/test_recorded.py",
