@@ -122,11 +122,17 @@ def _strings(inputs: Inputs) -> list[str]:
     return [str(inputs)] if isinstance(inputs, str | Path) else [str(item) for item in inputs]
 
 
-def _outside_event_loops(work: Callable[[], T]) -> T:
-    """Return the result of work that runs event loops of its own; in a thread where one is running, as in notebooks."""
+def _in_event_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
+        return False
+    return True
+
+
+def _outside_event_loops(work: Callable[[], T]) -> T:
+    """Return the result of work that runs event loops of its own; in a thread where one is running, as in notebooks."""
+    if not _in_event_loop():
         return work()
     with ThreadPoolExecutor(1, thread_name_prefix="hirag-dist-build") as thread:
         return thread.submit(work).result()

@@ -33,7 +33,7 @@ def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
         entity_types=config.entity_types,
         split_homonyms=config.homonyms == "split",
         same_language=context.same_language,
-        prompts=context.prompts,
+        prompts=context.prompts.of("extract-graph", "extract-entities", "extract-relations"),
         models=context.models.models["extract"],
     )
     extracted = context.runner.run(extract, "extract", chunks=chunks)
@@ -61,7 +61,7 @@ def describe_base_layer(context: BuildContext, entities: Dataset, relations: Dat
         context.config.description_tokens,
         _PROMPT_TOKENS,
         context.config.tokenizer,
-        context.prompts,
+        context.prompts.of("describe"),
         context.models.models["summarise"],
     )
     described = context.runner.run(describe, f"describe{label}", entities=entities)
@@ -103,7 +103,7 @@ def _with_claims(context: BuildContext, layer: BaseLayer, chunks: Dataset, menti
     extract = ExtractClaims(
         structured=context.models.structured["extract"],
         same_language=context.same_language,
-        prompts=context.prompts,
+        prompts=context.prompts.of("extract-claims"),
         models=context.models.models["extract"],
     )
     extracted = context.runner.run(extract, "claims", chunks=chunks, mentions=mentions.entities, aliases=layer.aliases)

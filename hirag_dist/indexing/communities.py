@@ -83,7 +83,7 @@ def _report(context: BuildContext, hierarchy: Hierarchy, communities: Dataset) -
         tokenizer=context.config.tokenizer,
         packing=PackingOptions(config.report_pack_tokens, context.config.pack_units),
         same_language=context.same_language,
-        prompts=context.prompts,
+        prompts=context.prompts.of("report"),
         models=context.models.models["report"],
     )
 

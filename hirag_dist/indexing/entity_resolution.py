@@ -61,7 +61,7 @@ def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMention
     answers, rejects = Dataset(ANSWERS), Dataset(REJECTS)
     if LLM in config.tiers and proposed.questions.rows:
         structured, answering = models.structured["summarise"], models.models["summarise"]
-        ask = AskPairs(structured, config.pairs_per_call, context.prompts, answering)
+        ask = AskPairs(structured, config.pairs_per_call, context.prompts.of("same-entity"), answering)
         asked = runner.run(ask, "resolve", questions=proposed.questions)
         answers, rejects = asked.answers, asked.rejects
     grouped = runner.run(

@@ -112,7 +112,7 @@ def _summarise(
         meta_types=meta_types,
         packing=PackingOptions(config.clustering.summary_pack_tokens, config.pack_units),
         same_language=context.same_language,
-        prompts=context.prompts,
+        prompts=context.prompts.of("summarise"),
         models=context.models.models["summarise"],
     )
     summarised = run(summarise, f"summarise layer {layer - 1}", members=clusters.members)

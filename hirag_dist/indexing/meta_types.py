@@ -25,7 +25,7 @@ def resolve_meta_types(context: BuildContext, chunks: Dataset) -> MetaTypes:
     if config.meta_types != "generate":
         return MetaTypes(config.meta_types)
     sample = runner.run(SampleChunks(N_EXCERPTS, EXCERPT_CHARS), "meta types: sample", chunks=chunks)
-    propose = ProposeMetaTypes(N_EXCERPTS, context.prompts, context.models.models["summarise"])
+    propose = ProposeMetaTypes(N_EXCERPTS, context.prompts.of("meta-types"), context.models.models["summarise"])
     proposed = runner.run_tolerant(propose, "meta types", excerpts=sample.excerpts)
     names = context.datasets.read(proposed.meta_types)["meta_type"].to_pylist()
     return MetaTypes(tuple(names) or META_TYPES, proposed.rejects)

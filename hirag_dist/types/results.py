@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from textwrap import shorten
 from typing import Any, Final, TypedDict
 
 import numpy as np
@@ -159,6 +161,11 @@ def as_query(query: Query | str, options: QueryOptions) -> Query:
     Raises:
         TypeError: an option has no such name.
     """
+    for name in options:
+        if name not in QueryOptions.__annotations__:
+            near = get_close_matches(name, QueryOptions.__annotations__, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(QueryOptions.__annotations__)}"
+            raise TypeError(f"a query has no option {name!r}; {hint}")
     return Query(query, **options) if isinstance(query, str) else replace(query, **options)
 
 
@@ -196,7 +203,7 @@ class MapWork:
     unreported: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Retrieval:
     """Retrieval result of a question: each level, and the context rendered from them.
 
@@ -229,6 +236,18 @@ class Retrieval:
     map_work: MapWork | None = None
     claims: tuple[ClaimItem, ...] = ()
 
+    def __repr__(self) -> str:
+        counts = {
+            "entities": self.local,
+            "communities": self.communities,
+            "paths": [path for path in self.paths if path.connected],
+            "triples": self.triples,
+            "sources": self.sources,
+        }
+        found = ", ".join(f"{len(items)} {name}" for name, items in counts.items() if items) or "nothing"
+        partial = f", without {', '.join(self.partial)}" if self.partial else ""
+        return f"<Retrieval {self.mode} of {self.question!r}: {found}{partial}>"
+
     def _repr_html_(self) -> str:
         return retrieval_html(self)
 
@@ -243,7 +262,7 @@ class Citation:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Answer:
     """An answer with the items it cites. `dropped_citations` counts references that named nothing.
 
@@ -257,6 +276,10 @@ class Answer:
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
+
+    def __repr__(self) -> str:
+        text = shorten(self.text, 200, placeholder="…")
+        return f"<Answer {text!r}, {len(self.citations)} citations, {self.retrieval!r}>"
 
     def __str__(self) -> str:
         return self.text

@@ -15,7 +15,7 @@ from typing import Any
 from hirag_dist.core.prompts import answer_templates, evaluation_templates
 from hirag_dist.core.prompts.schemas import PROPERTIES, array_schema, object_schema
 from hirag_dist.core.retrieval.citations import unmarked
-from hirag_dist.core.text.ids import unit_id
+from hirag_dist.core.text.ids import content_id, unit_id
 from hirag_dist.core.text.normalize import one_line
 from hirag_dist.errors import ConfigError
 from hirag_dist.types import ChatRequest, Message
@@ -175,10 +175,13 @@ class Prompts:
     Attributes:
         instructions: task → text that replaces the built-in one.
         examples: task → text that is put behind the instructions.
+        built_in: task → hash of the built-in instructions and reply forms. A stage has those of its own tasks in its
+            key, so that an edited prompt runs the stage again.
     """
 
     instructions: Mapping[str, str] = field(default_factory=dict)
     examples: Mapping[str, str] = field(default_factory=dict)
+    built_in: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in [*self.instructions, *self.examples]:
@@ -188,6 +191,16 @@ class Prompts:
             for placeholder in _PLACEHOLDERS[name]:
                 if f"{{{placeholder}}}" not in text:
                     raise ConfigError(f"the prompt {name!r} must hold the placeholder {{{placeholder}}}")
+
+    def of(self, *tasks: str) -> Prompts:
+        """Return the prompts of some tasks, for a stage that asks them and no others."""
+
+        def chosen(texts: Mapping[str, str]) -> dict[str, str]:
+            return {task: texts[task] for task in tasks if task in texts}
+
+        forms = {task: (FORMATS.get(task, ""), FORMATS.get(PACKED.get(task, ""), "")) for task in tasks}
+        hashes = {task: content_id(INSTRUCTIONS[task], *forms[task], _PACK) for task in tasks}
+        return Prompts(chosen(self.instructions), chosen(self.examples), hashes)
 
     def system(self, task: str, form: str | None, **values: str) -> Message:
         """Return the system message of a task: its name, instructions, examples, and form of reply.

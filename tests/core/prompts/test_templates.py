@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hirag_dist.core.entities.claims import claims_request
+from hirag_dist.core.prompts import templates
 from hirag_dist.core.prompts.answer_requests import answer_request, map_request, reduce_request, short_answer_request
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, judge_request, listing_request
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
@@ -210,3 +211,19 @@ def test_prompts_that_cannot_be_used_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         Prompts(instructions, examples)
+
+
+def test_prompts_of_a_stage_depend_on_its_own_tasks_alone() -> None:
+    replaced = Prompts({"describe": "Describe it in {max_words} words."}, {"report": "An example."})
+    assert replaced.of("summarise") == Prompts().of("summarise")
+    assert replaced.of("describe") != Prompts().of("describe")
+    assert replaced.of("report").examples == {"report": "An example."}
+    request = replaced.of("describe").system("describe", None, max_words="9")
+    assert request == replaced.system("describe", None, max_words="9")
+
+
+def test_an_edited_built_in_prompt_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = Prompts().of("summarise"), Prompts().of("report")
+    monkeypatch.setattr(templates, "INSTRUCTIONS", templates.INSTRUCTIONS | {"summarise": "Other {meta_types}."})
+    assert Prompts().of("summarise") != before[0]
+    assert Prompts().of("report") == before[1]
