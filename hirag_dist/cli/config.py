@@ -1,27 +1,30 @@
-"""`hirag-dist config show|validate|schema`."""
+"""`hirag-dist config show|validate|schema|prompt`."""
 
 from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import INSTRUCTIONS
+from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(
-        help="Show or validate the effective configuration, or print its JSON Schema.", no_args_is_help=True
+        help="Show or validate the effective configuration, or print its JSON Schema or a prompt.", no_args_is_help=True
     )
     group.command("show")(show)
     group.command("validate")(validate)
     group.command("schema")(schema)
+    group.command("prompt")(prompt)
     app.add_typer(group, name="config")
 
 
@@ -51,6 +54,21 @@ def validate(config: ConfigOption = None, settings: SetOption = None, json: Json
 def schema() -> None:
     """Print the JSON Schema of the configuration."""
     print(jsonlib.dumps(Config.model_json_schema(), indent=1, ensure_ascii=False))
+
+
+def prompt(
+    name: Annotated[str, typer.Argument(help="Name of the prompt; without one the names are printed.")] = "",
+    config: ConfigOption = None,
+    settings: SetOption = None,
+) -> None:
+    """Print a prompt in force: the built-in text, or that of the folder that `prompts` names."""
+    prompts = load_prompts(configuration(config, settings).config.prompts)
+    if not name:
+        print("\n".join(INSTRUCTIONS))
+        return
+    if name not in INSTRUCTIONS:
+        raise ConfigError(f"no prompt is called {name!r}; there are: {', '.join(INSTRUCTIONS)}")
+    print(prompts.instructions.get(name, INSTRUCTIONS[name]))
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -176,8 +176,9 @@ def _check_complete(context: BuildContext, contents: SnapshotContents) -> None:
     n_open = split_letters(context.datasets.read(contents.rejects), context.runner.drops)[0].num_rows
     if n_open:
         raise StageFailed(
-            f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters` "
-            "shows all, `hirag-dist retry` asks them again, `retry --drop` accepts the loss"
+            f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters "
+            f"--index {context.runner.store.uri}` shows all, `hirag-dist retry` asks them again, and `retry --drop` "
+            "accepts the loss"
         )
 
 
