@@ -115,4 +115,7 @@ def _os_errors() -> Iterator[None]:
     try:
         yield
     except BaseError as error:
-        raise OSError(str(error).partition("\n")[0]) from error
+        message = str(error).partition("\n")[0]
+        if "credential" in message.lower() or "169.254." in message:
+            message += "; with an SSO or assume-role profile run `aws configure export-credentials --format env` first"
+        raise OSError(message) from error
