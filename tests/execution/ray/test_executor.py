@@ -144,8 +144,9 @@ def places(executor: RayExecutor, store: Store, stage: Report, n: int) -> list[t
     return [(table["node"][0].as_py(), table["pid"][0].as_py()) for table in tables]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def plain(ray_cluster: Cluster) -> Iterator[RayExecutor]:
+    """An executor that holds the CPUs of the cluster only during its test: others build on the same two."""
     executor = RayExecutor(lambda client, holder: SERVICES, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 2)
     yield executor
     executor.close()
