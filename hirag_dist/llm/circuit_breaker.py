@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import dataclass
 
 from hirag_dist.errors import RequestRejected
+from hirag_dist.llm.backoff import backoff_s
 
-_MAX_BACKOFF_S = 60.0
 MAX_FAILURES = 3  # in a row, after which an endpoint is left alone
 
 
@@ -42,12 +41,3 @@ class CircuitBreaker:
         if self.failures >= MAX_FAILURES:
             self.down_since = now
             self.down_until = now + backoff_s(self.failures - MAX_FAILURES)
-
-
-def backoff_s(failures: int) -> float:
-    """Return the pause after so many failures, with jitter.
-
-    >>> 0.25 <= backoff_s(0) <= 0.75 and backoff_s(100) <= 90.0
-    True
-    """
-    return float(min(0.5 * 2.0 ** min(failures, 10), _MAX_BACKOFF_S) * (0.5 + random.random()))

@@ -12,8 +12,9 @@ from typing import Any, Protocol, TypeVar
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
+from hirag_dist.llm.backoff import backoff_s
 from hirag_dist.llm.call import Call, CallReply, CallTarget
-from hirag_dist.llm.circuit_breaker import MAX_FAILURES, CircuitBreaker, backoff_s
+from hirag_dist.llm.circuit_breaker import MAX_FAILURES, CircuitBreaker
 from hirag_dist.llm.limits.rate_limiter import EndpointPaused, RateLimiter
 
 logger = logging.getLogger(__name__)
