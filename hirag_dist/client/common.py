@@ -131,6 +131,8 @@ class ClientOptions:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 5_000),
+            # a new client does not inherit the connections of others, which may be waiting to reconnect
+            ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", int(self.retries)),
             ("grpc.service_config", _SERVICE_CONFIG),
         ]
