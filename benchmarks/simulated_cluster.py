@@ -66,7 +66,7 @@ class Cluster:
     fate: Fate
     endpoint: Endpoint
     line: Line
-    crew: SimulatedWorkerPool
+    pool: SimulatedWorkerPool
     stored: set[tuple[int, int]] = field(default_factory=set)
     given: Counter[int] = field(default_factory=Counter)
     died: set[int] = field(default_factory=set)
@@ -82,10 +82,10 @@ class Cluster:
         while True:
             while True:
                 following = following or (lost.pop() if lost else next(waiting, None))
-                chosen = None if following is None else self.crew.least_busy(load, self.setup.room())
+                chosen = None if following is None else self.pool.least_busy(load, self.setup.room())
                 if following is None or chosen is None:
                     break
-                life = self.crew.lives[chosen]
+                life = self.pool.lives[chosen]
                 work = asyncio.ensure_future(self._run(chosen, life, following))
                 running[chosen, life, following.number] = following, work
                 load[chosen] += 1
@@ -98,7 +98,7 @@ class Cluster:
                 _, work = running.pop((number, life, task.number))
                 work.result()
                 load[number] -= 1
-            for key in [key for key in running if key[1].dead and key[0] in self.crew.gone]:
+            for key in [key for key in running if key[1].dead and key[0] in self.pool.gone]:
                 lost.append(running.pop(key)[0])
                 load[key[0]] -= 1
 
@@ -127,18 +127,18 @@ class Cluster:
     async def kill(self, at_s: float, number: int) -> None:
         """Let a worker die, be missed, and come back."""
         await asyncio.sleep(at_s)
-        if number in self.crew.gone:
+        if number in self.pool.gone:
             return
-        life = self.crew.lives[number]
+        life = self.pool.lives[number]
         life.dead = True
         self.died.add(number)
         await asyncio.sleep(self.setup.noticed_s)
-        self.crew.gone.add(number)
+        self.pool.gone.add(number)
         await self.line.actor.forget(number)
         self.ended.put_nowait(None)
         await asyncio.sleep(self.setup.away_s)
-        self.crew.lives[number] = Life(number, int(life.name.partition("/")[2]) + 1, self.line)
-        self.crew.gone.discard(number)
+        self.pool.lives[number] = Life(number, int(life.name.partition("/")[2]) + 1, self.line)
+        self.pool.gone.discard(number)
         self.ended.put_nowait(None)
 
 

@@ -46,7 +46,7 @@ def show(report: dict[str, Any]) -> None:
     where = report["index"]
     if report["stays_current"]:
         out.print(
-            f"[yellow]{report['stays_current']} stays current:[/yellow] somebody went back to it from "
+            f"[yellow]{report['stays_current']} stays current:[/yellow] `current` was set back to it from "
             f"{report['snapshot']}. To go forward again add --make-current, or write that id into {where}/current."
         )
     if report["dropped"]:

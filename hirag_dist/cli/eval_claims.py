@@ -60,7 +60,7 @@ def claims(
     if recorded:
         refuse_idle(
             {"--index": index, "--answers": answers, "--questions": questions, "--modes": modes, "--judge": judge},
-            "--claims: it asks nobody, and reads no answers",
+            "--claims: it calls no model and reads no answers",
         )
         work = partial(recount_claims, paths=recorded, judgements=verdicts)
         evaluate(SessionOptions("claims", options.out, fresh=options.fresh), loaded, work, options.json)

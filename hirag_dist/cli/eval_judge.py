@@ -72,7 +72,7 @@ def judge(
     loaded = options.load()
     material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
     if judgements:
-        refuse_idle({"--index": index, "--judge": judges, "--against": against}, "--judgements: it asks nobody")
+        refuse_idle({"--index": index, "--judge": judges, "--against": against}, "--judgements: it calls no model")
         order = SessionOptions("judge", options.out, fresh=options.fresh)
         evaluate(order, loaded, partial(recount, paths=judgements, material=material), options.json)
         return

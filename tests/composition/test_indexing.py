@@ -108,7 +108,7 @@ def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
     assert (report["snapshot"], report["changed"], report["stays_current"]) == (later, False, earlier)
     show(report)
     said = " ".join(capsys.readouterr().out.split())
-    assert f"{earlier} stays current: somebody went back to it from {later}." in said
+    assert f"{earlier} stays current: `current` was set back to it from {later}." in said
     assert "--make-current" in said
     report = run(store, corpus, made, force_current=True).to_dict()
     assert (report["changed"], report["stays_current"], current_id(store)) == (True, None, later)

@@ -87,14 +87,14 @@ def read_graphrag(folder: Path, files: tuple[str, ...], communities: bool = Fals
                 "entities",
                 count,
                 f"{count_noun(count, 'entity', 'entities')} of layer {layer}",
-                "layers above 0 are built anew",
+                "layers above 0 are built again",
             )
     source.entities = [_entity(row) for row in entities if not row.get("layer")]
     kinds = Counter(row.get("kind") or "extracted" for row in relations)
     for sort, count in sorted(kinds.items()):
         if sort != "extracted":
             source.skip(
-                "relations", count, f"{count_noun(count, 'relation')} of kind {sort}", "layers above 0 are built anew"
+                "relations", count, f"{count_noun(count, 'relation')} of kind {sort}", "layers above 0 are built again"
             )
     source.relations = [_relation(row) for row in relations if (row.get("kind") or "extracted") == "extracted"]
     prefix = "" if files == FILES else "create_final_"
