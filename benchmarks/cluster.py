@@ -45,7 +45,7 @@ from benchmarks.simulated_setup import Setup
 from hirag_dist.composition.build import make_executor
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.text.ids import chunk_id
+from hirag_dist.core.text.ids import chunk_id, content_id
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.runner import StageRunner
@@ -277,7 +277,7 @@ def extraction(where: str, config: Config, n_chunks: int, url: str, watch: Watch
     finally:
         executor.close()
     result = " ".join(part.digest for _, dataset in sorted(found.datasets().items()) for part in dataset.parts)
-    return before, Done(wall_s, cpu_s, chunk_id(result, 0, 0), n_chunks)
+    return before, Done(wall_s, cpu_s, content_id(result), n_chunks)
 
 
 def put(runner: StageRunner, table: pa.Table) -> Dataset:
@@ -291,7 +291,7 @@ def chunks(config: Config, count: int, prefix: str) -> pa.Table:
     pieces = [text[at : at + 2000] for text in texts for at in range(0, len(text) - 2000, 2000)]
     rows = [
         {
-            "chunk_id": chunk_id(f"{prefix}{number}", 0, 2000),
+            "chunk_id": chunk_id(f"{prefix}{number}", 0, 2000, f"{prefix}{number}"),
             "document_id": "synthetic",
             "position": number,
             "start": 0,

@@ -60,7 +60,7 @@ class Chunks:
         start = (bounds[:-1] - whole[document]).astype(np.int64)
         end = (bounds[1:] - whole[document]).astype(np.int64)
         spans = zip(document.tolist(), start.tolist(), end.tolist(), strict=True)
-        self.ids = pa.array([chunk_id(own[at], first, last) for at, first, last in spans])
+        self.ids = pa.array([chunk_id(own[at], first, last, f"{at} {first}") for at, first, last in spans])
         rank = np.empty(len(own), np.int64)
         rank[np.argsort(np.array(own))] = np.arange(len(own))
         order = np.lexsort((np.arange(n_chunks), rank[document]))

@@ -30,7 +30,7 @@ DOCUMENTS = pa.schema(
 
 CHUNKS = pa.schema(
     [
-        _column("chunk_id", _STRING),  # hash of document and span
+        _column("chunk_id", _STRING),  # hash of the text (12 hex digits), then of document and span (12)
         _column("document_id", _STRING),
         _column("position", pa.int32()),  # 0, 1, … within the document
         _column("start", pa.int64()),  # characters of the document's text, half open
@@ -196,7 +196,7 @@ REPORTS = pa.schema(
         _column("rating", pa.float64()),  # 0 to 10
         _column("rating_explanation", _STRING),
         _column("findings", pa.list_(pa.field("item", _FINDING, nullable=False))),
-        _column("origin", _STRING),  # model; members: too small to be worth a call; or imported
+        _column("origin", _STRING),  # model; members: too small to be worth a call; imported; or stand-in
         _column("n_dropped_references", pa.int32()),  # ids in the reply that named nothing
     ]
 )
@@ -239,6 +239,56 @@ SUMMARY_SOURCES = pa.schema(  # which clusters a model was shown when it named a
         _column("cluster_id", _STRING),
     ]
 )
+
+_INPUT = pa.struct([_column("id", _STRING), _column("digest", pa.int64())])
+_INPUTS = pa.list_(pa.field("item", _INPUT, nullable=False))
+_TEXT_KEYS = pa.list_(pa.field("item", pa.int64(), nullable=False))
+_WRITTEN = [  # of a text that a model wrote, or a stand-in
+    _column("inputs", _INPUTS),  # what it was written from: ids, and digests of the text shown of each
+    _column("sources", _TEXT_KEYS),  # `text_key` of all chunks that it derives from, transitively, ascending
+    _column("stale_share", pa.float32()),  # share of the inputs that have changed since; 1 for a stand-in
+    _column("stale_since", pa.int32()),  # number of the update in which it became due; 0: it is not due
+]
+
+SUMMARIES = pa.schema(  # the reply about each cluster
+    [
+        _column("layer", pa.int32()),  # the layer whose entities are grouped
+        _column("cluster_id", _STRING),
+        _column(
+            "entities",
+            pa.list_(
+                pa.field(
+                    "item",
+                    pa.struct([_column(name, _STRING) for name in ("name", "type", "description")]),
+                    nullable=False,
+                )
+            ),
+        ),
+        _column(
+            "covers",
+            pa.list_(
+                pa.field(
+                    "item",
+                    pa.struct(
+                        [
+                            _column("member_id", _STRING),
+                            _column("entity", pa.int32()),  # position in `entities`
+                            _column("description", _STRING),
+                            _column("strength", pa.float64()),
+                        ]
+                    ),
+                    nullable=False,
+                )
+            ),
+        ),
+        _column("origin", _STRING),  # model | stand-in: by rules, without a call
+        _column("n_founded", pa.int32()),  # members when the cluster was founded
+        _column("n_turned", pa.int32()),  # members that joined or left since
+        *_WRITTEN,
+    ]
+)
+
+REPORT_INPUTS = pa.schema([_column("community_id", _STRING), *_WRITTEN])  # of each report that is not its members
 
 VECTORS = pa.schema(
     [

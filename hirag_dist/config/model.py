@@ -204,6 +204,20 @@ class CommunitiesConfig(ConfigSection):
     report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
 
 
+class UpdateConfig(ConfigSection):
+    """Updates of an index: what they may cost, and how stale a text may get. It decides no text by itself."""
+
+    max_ratio: float = Field(
+        3.0, ge=0, description="an update pays at most so many times the extraction of the changed documents"
+    )
+    staleness: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="share of the material of a summary or report that may change before it is written again; 0: none",
+    )
+
+
 class MapReduceConfig(ConfigSection):
     """Answers in the modes graphrag-global and text-map-reduce, which ask about every part of the corpus."""
 
@@ -342,6 +356,7 @@ class Config(ConfigSection):
     resolution: ResolutionConfig = ResolutionConfig()
     clustering: ClusteringConfig = ClusteringConfig()
     communities: CommunitiesConfig = CommunitiesConfig()
+    update: UpdateConfig = UpdateConfig()
     kernels: Literal["auto", "cpu", "gpu", "cupy"] = Field(
         "auto",
         description="gpu, or cupy for communities on the CPU: an error where none can be used; auto: a GPU where there "

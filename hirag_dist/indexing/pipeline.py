@@ -190,6 +190,6 @@ def _provenance(context: BuildContext) -> dict[str, Any]:
         "kernels": context.models.kernels,
         "config": config.model_dump(
             mode="json",
-            exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading"} | unused,
+            exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "update"} | unused,
         ),
     }

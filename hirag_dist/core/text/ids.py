@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 _HEX = 24  # 96 bits: a collision among 10⁹ ids has a chance of 10⁻¹¹
 
@@ -68,9 +69,31 @@ def document_id(text: str, labels: Collection[str] = ()) -> str:
     return content_id("document", text, *sorted(set(labels)))
 
 
-def chunk_id(document: str, start: int, end: int) -> str:
-    """Return a chunk's id: of its document and character span."""
-    return content_id("chunk", document, str(start), str(end))
+def chunk_id(document: str, start: int, end: int, text: str) -> str:
+    """Return a chunk's id: half of it a hash of the text, half of its document and character span.
+
+    Sorted by id, the chunks of an edited document that did not change keep their places.
+    """
+    half = _HEX // 2
+    return content_id("chunk text", text)[:half] + content_id("chunk", document, str(start), str(end))[:half]
+
+
+def text_key(chunk: str) -> int:
+    """Return the number that stands for a chunk's text, from the chunk's id: 48 bits.
+
+    >>> text_key(chunk_id("a", 0, 4, "text")) == text_key(chunk_id("b", 7, 11, "text"))
+    True
+    """
+    return int(chunk[: _HEX // 2], 16)
+
+
+def text_keys(chunks: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
+    """Return `text_key` of each chunk id. (n,) int64.
+
+    >>> text_keys(pa.array(["0a" * 12])).tolist() == [text_key("0a" * 12)]
+    True
+    """
+    return np.array([int(chunk[: _HEX // 2], 16) for chunk in chunks.to_pylist()], np.int64)
 
 
 def entity_id(layer: int, key: str) -> str:

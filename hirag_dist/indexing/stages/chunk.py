@@ -46,7 +46,9 @@ class ChunkDocuments:
             for position, span in enumerate(spans):
                 rows.append(
                     {
-                        "chunk_id": chunk_id(document["document_id"], span.start, span.end),
+                        "chunk_id": chunk_id(
+                            document["document_id"], span.start, span.end, text[span.start : span.end]
+                        ),
                         "document_id": document["document_id"],
                         "position": position,
                         "start": span.start,

@@ -140,7 +140,8 @@ def _chunk_row(
 ) -> dict[str, Any]:
     document = home["document_id"]
     if span.exact:
-        own, text = chunk_id(document, span.start, span.end), home["text"][span.start : span.end] or chunk.text or ""
+        text = home["text"][span.start : span.end] or chunk.text or ""
+        own = chunk_id(document, span.start, span.end, text)
     else:
         text = chunk.text or ""
         own = content_id("chunk", document, str(span.start), str(span.end), text or chunk.key)

@@ -26,8 +26,9 @@ def test_parts_do_not_run_into_each_other() -> None:
 def test_kinds_do_not_collide() -> None:
     ids = [
         document_id("x"),
-        chunk_id("x", 0, 1),
-        chunk_id("x", 0, 11),
+        chunk_id("x", 0, 1, "a"),
+        chunk_id("y", 0, 1, "a"),
+        chunk_id("x", 0, 11, "a"),
         entity_id(0, "x"),
         entity_id(1, "x"),
         unit_id("x"),

@@ -31,7 +31,7 @@ def test_a_text_that_occurs_twice_is_placed_after_the_chunk_before() -> None:
     )
     assert spans(places) == [(0, 3, "yes"), (4, 6, "no"), (7, 10, "yes"), (11, 13, "no"), (14, 17, "yes")]
     assert left_out == []
-    assert places.chunk_ids["4"] == chunk_id(document_id(text), 14, 17)
+    assert places.chunk_ids["4"] == chunk_id(document_id(text), 14, 17, "yes")
 
 
 def test_chunks_out_of_order_are_found_and_numbered_by_place() -> None:

@@ -13,7 +13,7 @@ from hirag_dist.core.text.ids import chunk_id, document_id, entity_id
 from hirag_dist.interop.importers import read_working_folder
 from tests.interop.importers.conftest import FIRST, TEXT, write_lines, write_parquet
 
-CHUNKS = [chunk_id(document_id(TEXT), 0, 42), chunk_id(document_id(TEXT), 29, 66)]
+CHUNKS = [chunk_id(document_id(TEXT), 0, 42, TEXT[0:42]), chunk_id(document_id(TEXT), 29, 66, TEXT[29:66])]
 
 
 @pytest.mark.parametrize("old", [False, True])

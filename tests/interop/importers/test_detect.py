@@ -21,7 +21,7 @@ FIRST = "Alice met Bob in Wonderland. They had tea."
 SECOND = "They had tea. Bob thanked the Hatter."
 TEXT = "Alice met Bob in Wonderland. They had tea. Bob thanked the Hatter."
 DOCUMENT = document_id(TEXT)
-CHUNKS = [chunk_id(DOCUMENT, 0, 42), chunk_id(DOCUMENT, 29, 66)]
+CHUNKS = [chunk_id(DOCUMENT, 0, 42, TEXT[0:42]), chunk_id(DOCUMENT, 29, 66, TEXT[29:66])]
 GRAPH = "graph_chunk_entity_relation.graphml"
 
 

@@ -29,7 +29,7 @@ def snapshot() -> dict[str, pa.Table]:
     spans = [(0, 15), (16, 31), (32, len(TEXT))]
     chunks = [
         {
-            "chunk_id": chunk_id(document, start, end),
+            "chunk_id": chunk_id(document, start, end, TEXT[start:end]),
             "document_id": document,
             "position": at,
             "start": start,
