@@ -21,8 +21,12 @@ from hirag_dist.storage.layout import (
     DROPPED,
     ENTITY_MENTIONS,
     MANIFEST,
+    MENTIONS,
     OPTIONAL_TABLES,
+    RELATION_MENTIONS,
+    REPORT_INPUTS,
     STATEMENTS,
+    SUMMARIES,
     SUMMARY_SOURCES,
     snapshot_path,
 )
@@ -49,6 +53,10 @@ _SCHEMAS: dict[str, pa.Schema] = {
     ENTITY_MENTIONS: schemas.ENTITY_MENTIONS,
     STATEMENTS: schemas.STATEMENTS,
     SUMMARY_SOURCES: schemas.SUMMARY_SOURCES,
+    MENTIONS: schemas.MENTIONS,
+    RELATION_MENTIONS: schemas.RELATION_MENTIONS,
+    SUMMARIES: schemas.SUMMARIES,
+    REPORT_INPUTS: schemas.REPORT_INPUTS,
 }
 _ADDED = {"documents": ("source_ids",)}  # list columns that the first snapshots lack: empty there
 
