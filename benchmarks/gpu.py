@@ -19,10 +19,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from scipy.sparse import csr_array
 
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.clustering.gaussian_mixture import BLOCK_ROWS, standardise, statistics_of
+from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import Covariance, CsrGraph, FloatMatrix, Mixture
@@ -91,7 +93,8 @@ def measure(
     timed("assign", lambda: kernels.assign(rows, fitted, 0.1))
     sources = np.random.default_rng(0).integers(n_rows, size=SOURCES)
     timed("bfs", lambda: kernels.bfs(graph, sources))
-    timed("leiden", lambda: kernels.leiden(graph, n_rows, 1.0, 0))
+    keys = visiting_keys(pa.chunked_array([pa.array(np.arange(graph.n_nodes))]), 0)
+    timed("leiden", lambda: kernels.leiden(graph, n_rows, 1.0, keys))
     return seconds, fitted
 
 

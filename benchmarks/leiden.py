@@ -4,6 +4,9 @@ Makes weighted graphs with planted communities, degrees and community sizes heav
 this project's Leiden takes flat and hierarchical, and what the stages around it take (graph from tables, the community
 table, outlines of reports, lineage), each size in a process of its own so that its peak memory is its own; whether
 every community is connected; whether labels are equal when done again, in another process and with another hash seed.
+`warm` is an update: of 0.1 % of the nodes (`changed`) one edge each goes and one comes, and communities are found from
+those before. Of them and of a cold detection on the same graph it prints seconds, modularity, and the share of the
+communities before whose members did not change.
 With --oracles PYTHON, an interpreter that has some of igraph, leidenalg, networkit and graspologic-native, the same
 graph by each of them, with their usual two rounds.
 
@@ -30,9 +33,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.core.graph.communities import community_table, lineage
-from hirag_dist.core.graph.csr import build_graph, components, heads, within
-from hirag_dist.core.graph.leiden import leiden
+from hirag_dist.core.graph.communities import community_table, lineage, modularity
+from hirag_dist.core.graph.csr import build_graph, components, within
+from hirag_dist.core.graph.leiden import leiden, visiting_keys
+from hirag_dist.core.graph.warm_start import warm_start
 from hirag_dist.core.reports.selection import report_outlines
 from hirag_dist.types import CsrGraph
 
@@ -126,32 +130,26 @@ def measure(file: Path, only_digest: bool) -> dict[str, Any]:
     seconds: dict[str, float] = {}
     compiled = time.perf_counter()
     pair = CsrGraph(np.arange(3), np.array([1, 0], np.int32), np.ones(2, np.float32), np.zeros(2, np.int32))
-    leiden(pair, np.zeros(2, np.int64), 1.0, 0)
+    leiden(pair, np.zeros(2, np.int64), 1.0, np.zeros(2, np.uint64))
     seconds["first_use"] = time.perf_counter() - compiled
     ids = pa.chunked_array([pa.array(np.char.mod("%024x", np.arange(n_nodes)))])
-    relations = pa.table(
-        {
-            "relation_id": np.char.mod("%024x", np.arange(len(data["source"]))),
-            "source_id": ids.combine_chunks().take(pa.array(data["source"])),
-            "target_id": ids.combine_chunks().take(pa.array(data["target"])),
-            "weight": data["weight"],
-        }
-    )
+    keys = visiting_keys(ids, 0)
+    relations = relation_table(ids, data["source"], data["target"], data["weight"])
     graph = timed(seconds, "graph", lambda: build_graph(ids, relations))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    flat = timed(seconds, "flat", lambda: leiden(graph, np.zeros(n_nodes, np.int64), 1.0, 0))
+    flat = timed(seconds, "flat", lambda: leiden(graph, np.zeros(n_nodes, np.int64), 1.0, keys))
     peak_flat = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    levels = timed(seconds, "hierarchical", lambda: CpuKernels().leiden(graph, MAX_SIZE, 1.0, 0))
+    levels = timed(seconds, "hierarchical", lambda: CpuKernels().leiden(graph, MAX_SIZE, 1.0, keys))
     digest = hashlib.sha256(b"".join(labels.tobytes() for labels in [flat, *levels])).hexdigest()[:16]
     if only_digest:
         return {"digest": digest}
     table = timed(seconds, "table", lambda: community_table(levels, graph, ids))
-    other = CpuKernels().leiden(graph, MAX_SIZE, 1.0, 1)
+    other = CpuKernels().leiden(graph, MAX_SIZE, 1.0, visiting_keys(ids, 1))
     new = community_table(other, graph, ids)
     continued = timed(seconds, "lineage", lambda: lineage(table, new))
     degree = np.diff(graph.indptr)
     outlines = timed(seconds, "outlines", lambda: report_outlines(table, ids, relations, degree, 666, 256))
-    again = leiden(graph, np.zeros(n_nodes, np.int64), 1.0, 0)
+    again = leiden(graph, np.zeros(n_nodes, np.int64), 1.0, keys)
     return {
         "nodes": n_nodes,
         "edges": len(data["source"]),
@@ -161,8 +159,8 @@ def measure(file: Path, only_digest: bool) -> dict[str, Any]:
             "flat": round(peak_flat / 1024),
             "all": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
         },
-        "modularity": round(modularity(graph, flat), 5),
-        "planted_modularity": round(modularity(graph, planted), 5),
+        "modularity": round(modularity(graph, flat, 1.0), 5),
+        "planted_modularity": round(modularity(graph, planted, 1.0), 5),
         "communities": int(flat.max()) + 1,
         "levels": [int(labels.max()) + 1 for labels in levels],
         "largest_leaf": int(table.filter(table["is_leaf"])["n_entities"].to_numpy().max()),
@@ -170,8 +168,52 @@ def measure(file: Path, only_digest: bool) -> dict[str, Any]:
         "equal_twice": bool(np.array_equal(flat, again)),
         "continued_from_another_seed": len(continued),
         "reports_above_trees": outlines.above.num_rows,
+        "warm": updated(data, ids, table),
         "digest": digest,
     }
+
+
+def relation_table(
+    ids: pa.ChunkedArray, source: NDArray[np.int64], target: NDArray[np.int64], weight: NDArray[np.float64]
+) -> pa.Table:
+    """Return the columns of RELATIONS that the stages of communities read."""
+    return pa.table(
+        {
+            "relation_id": np.char.mod("%024x", np.arange(len(source))),
+            "source_id": ids.combine_chunks().take(pa.array(source)),
+            "target_id": ids.combine_chunks().take(pa.array(target)),
+            "weight": weight,
+        }
+    )
+
+
+def updated(data: Any, ids: pa.ChunkedArray, table: pa.Table) -> dict[str, Any]:
+    """Return the figures of an update that replaces edges of few nodes, from a warm start and without one."""
+    random = np.random.default_rng(5)
+    source, target, weight = data["source"], data["target"].copy(), data["weight"]
+    moved = random.choice(len(source), len(ids) // 2000, replace=False)  # both ends of an edge change
+    old_ends = target[moved]
+    near = target[random.integers(len(target), size=len(moved))]
+    target[moved] = np.where(near == source[moved], old_ends, near)
+    changed = np.unique(np.concatenate([source[moved], old_ends, target[moved]]))
+    graph = build_graph(ids, relation_table(ids, source, target, weight))
+    start = warm_start(table, pa.chunked_array([ids.combine_chunks().take(pa.array(changed))]), ids)
+    seconds: dict[str, float] = {}
+    keys = visiting_keys(ids, 0)
+    found: dict[str, Any] = {"changed": len(changed)}
+    for name, warm in (("warm", start), ("cold", None)):
+        levels = timed(seconds, name, lambda warm=warm: CpuKernels().leiden(graph, MAX_SIZE, 1.0, keys, warm))
+        new = community_table(levels, graph, ids)
+        same = np.isin(table["community_id"].to_numpy(), new["community_id"].to_numpy())  # level and members
+        kept_ids = community_table(levels, graph, ids, table)["community_id"].to_numpy()
+        found[name] = {
+            "seconds": round(seconds[name], 2),
+            "modularity": round(modularity(graph, levels[0], 1.0), 5),
+            "same_members": round(float(same.mean()), 4),
+            "same_id": round(float(np.isin(table["community_id"].to_numpy(), kept_ids).mean()), 4),
+            "connected": all(connected(graph, labels) for labels in levels),
+        }
+    return found
 
 
 def timed(seconds: dict[str, float], name: str, work: Any) -> Any:
@@ -180,15 +222,6 @@ def timed(seconds: dict[str, float], name: str, work: Any) -> Any:
     found = work()
     seconds[name] = time.perf_counter() - started
     return found
-
-
-def modularity(graph: CsrGraph, labels: NDArray[np.int64]) -> float:
-    """Return the weighted modularity of a partition."""
-    start, weights = heads(graph), graph.weights.astype(np.float64)
-    total = weights.sum()
-    strength = np.bincount(labels, weights=np.bincount(start, weights=weights, minlength=graph.n_nodes))
-    inside = weights[labels[start] == labels[graph.indices]].sum()
-    return float(inside / total - ((strength / total) ** 2).sum())
 
 
 def connected(graph: CsrGraph, labels: NDArray[np.int64]) -> bool:

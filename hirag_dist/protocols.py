@@ -24,6 +24,7 @@ from hirag_dist.types import (
     Projection,
     RateLimits,
     Rejected,
+    WarmStart,
 )
 
 T = TypeVar("T")
@@ -182,10 +183,23 @@ class Kernels(Protocol):
         """
         ...
 
-    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+    def leiden(
+        self,
+        graph: CsrGraph,
+        max_size: int,
+        resolution: float,
+        order_keys: NDArray[np.uint64],
+        warm: WarmStart | None = None,
+    ) -> list[NDArray[np.int64]]:
         """Return hierarchical communities: for each level, coarsest first, (n_nodes,) labels.
 
         A label is −1 where the community of a node is not split further.
+
+        Args:
+            max_size: a larger community is partitioned again by itself.
+            resolution: of modularity; larger, more and smaller communities.
+            order_keys: (n_nodes,) nodes are visited by ascending key, where the library lets the caller choose.
+            warm: communities of an earlier graph to start from; those without a change near them are kept.
         """
         ...
 

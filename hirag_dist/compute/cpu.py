@@ -10,6 +10,7 @@ from hirag_dist.core.clustering import gaussian_mixture, pca
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.communities import nested_labels
 from hirag_dist.core.graph.leiden import leiden
+from hirag_dist.core.graph.warm_start import warm_partition
 from hirag_dist.types import (
     Assignment,
     Covariance,
@@ -20,6 +21,7 @@ from hirag_dist.types import (
     MixtureStatistics,
     Moments,
     Projection,
+    WarmStart,
 )
 
 
@@ -56,9 +58,18 @@ class CpuKernels:
         """Return the components of each row that pass the threshold, and its best one."""
         return gaussian_mixture.assign(np, rows, fitted, threshold)
 
-    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+    def leiden(
+        self,
+        graph: CsrGraph,
+        max_size: int,
+        resolution: float,
+        order_keys: NDArray[np.uint64],
+        warm: WarmStart | None = None,
+    ) -> list[NDArray[np.int64]]:
         """Return hierarchical communities, coarsest level first."""
-        return nested_labels(graph, lambda part, groups: leiden(part, groups, resolution, seed), max_size)
+        if warm is not None:
+            return nested_labels(graph, warm_partition(graph, resolution, order_keys, warm), max_size)
+        return nested_labels(graph, lambda part, groups, _: leiden(part, groups, resolution, order_keys), max_size)
 
     def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
         """Return (n_sources, n_nodes) hops, 64 sources in one walk."""

@@ -14,6 +14,7 @@ import cupy
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.compute.umap import umap_scores
 from hirag_dist.core.clustering import gaussian_mixture, pca
 from hirag_dist.core.graph.bfs import frontier_hops
@@ -30,6 +31,7 @@ from hirag_dist.types import (
     MixtureStatistics,
     Moments,
     Projection,
+    WarmStart,
 )
 
 _BFS_SHARE = 0.25  # of the memory that is free, for a block of sources
@@ -134,9 +136,16 @@ class CupyKernels(_OnCupy):
         super().__init__()
         self._communities = communities
 
-    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+    def leiden(
+        self,
+        graph: CsrGraph,
+        max_size: int,
+        resolution: float,
+        order_keys: NDArray[np.uint64],
+        warm: WarmStart | None = None,
+    ) -> list[NDArray[np.int64]]:
         """Return hierarchical communities, coarsest level first, as the other kernels find them."""
-        return self._communities.leiden(graph, max_size, resolution, seed)
+        return self._communities.leiden(graph, max_size, resolution, order_keys, warm)
 
 
 class GpuKernels(_OnCupy):
@@ -156,11 +165,23 @@ class GpuKernels(_OnCupy):
                 "communities on a GPU need cuGraph: pip install 'hirag-dist[gpu-cu12]' (or gpu-cu13)"
             )
 
-    def leiden(self, graph: CsrGraph, max_size: int, resolution: float, seed: int) -> list[NDArray[np.int64]]:
+    def leiden(
+        self,
+        graph: CsrGraph,
+        max_size: int,
+        resolution: float,
+        order_keys: NDArray[np.uint64],
+        warm: WarmStart | None = None,
+    ) -> list[NDArray[np.int64]]:
         """Return hierarchical communities, coarsest level first.
 
-        cuGraph's partition is flat; the levels come from partitioning large communities again, as on the CPU.
+        cuGraph's partition is flat; the levels come from partitioning large communities again, as on the CPU. It
+        cannot start from given communities: a warm start runs on the CPU. It takes no order of nodes either: its seed
+        is the lowest key, which few changes of the nodes replace.
         """
+        if warm is not None:
+            return CpuKernels().leiden(graph, max_size, resolution, order_keys, warm)
+        seed = int(order_keys.min(initial=np.iinfo(np.uint64).max))
         with _on_device():
             return hierarchical_labels(graph, cugraph_partition(resolution, seed), max_size)
 

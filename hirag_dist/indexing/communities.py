@@ -26,14 +26,27 @@ class CommunityReports:
     rejects: Dataset = Dataset(REJECTS)
 
 
-def build_communities(context: BuildContext, hierarchy: Hierarchy) -> CommunityReports:
-    """Return the communities of all layers with their reports; imported ones are kept."""
+def build_communities(
+    context: BuildContext, hierarchy: Hierarchy, previous: Dataset | None = None, changed: Dataset | None = None
+) -> CommunityReports:
+    """Return the communities of all layers with their reports; imported ones are kept.
+
+    Args:
+        previous: COMMUNITIES of the base of an update.
+        changed: CHANGED_ENTITIES since the base: new ones, those whose relations changed, and those that were related
+            to removed ones.
+    """
     if hierarchy.base.imported is not None:
         return _keep(context, hierarchy, hierarchy.base.imported)
     config = context.config.communities
     stage = DetectCommunities(config.max_size, config.resolution, context.config.seed, context.models.kernels)
     communities = context.runner.run(
-        stage, "communities", entities=hierarchy.entities, relations=hierarchy.relations
+        stage,
+        "communities",
+        entities=hierarchy.entities,
+        relations=hierarchy.relations,
+        previous=previous,
+        changed=changed,
     ).communities
     return _report(context, hierarchy, communities)
 

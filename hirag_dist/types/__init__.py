@@ -12,6 +12,7 @@ from hirag_dist.types.arrays import (
     MixtureStatistics,
     Moments,
     Projection,
+    WarmStart,
 )
 from hirag_dist.types.messages import (
     ChatReply,
@@ -69,5 +70,6 @@ __all__ = [
     "Retrieval",
     "SourceItem",
     "TripleItem",
+    "WarmStart",
     "as_query",
 ]

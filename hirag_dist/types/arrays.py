@@ -36,6 +36,19 @@ class CsrGraph:
         return len(self.indptr) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """Communities of an earlier graph, from which those of a changed one are found.
+
+    Attributes:
+        levels: (n_nodes,) int64 labels of each level, coarsest first; −1 where a node was in no community of it.
+        changed: (n_nodes,) bool: nodes that are new, whose edges changed, or that lost a neighbour.
+    """
+
+    levels: tuple[NDArray[np.int64], ...]
+    changed: NDArray[np.bool_]
+
+
 class AccessFilter(NamedTuple):
     """Visibility of an index with labelled documents for one caller.
 

@@ -32,6 +32,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph
 from tests.core.planted_rows import blobs
+from tests.core.visiting_orders import order_keys
 from tests.standin_cupy import FUNCTIONS, TYPES, Graph, OutOfMemoryError, StandInCupy, leiden, standin_gpu
 
 
@@ -56,7 +57,7 @@ def test_without_cugraph_communities_come_from_elsewhere_or_not_at_all() -> None
         with pytest.raises(BackendUnavailable, match="gpu-cu12"):
             gpu.GpuKernels()
         cpu = CpuKernels()
-        ours, cpus = (kernels.leiden(ring(60), 10, 1.0, 3) for kernels in (gpu.CupyKernels(cpu), cpu))
+        ours, cpus = (kernels.leiden(ring(60), 10, 1.0, order_keys(60, 3)) for kernels in (gpu.CupyKernels(cpu), cpu))
         assert [labels.tolist() for labels in ours] == [labels.tolist() for labels in cpus]
 
 

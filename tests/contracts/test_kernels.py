@@ -24,6 +24,7 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import Covariance, CsrGraph
 from tests.core.planted_rows import blobs, densities
+from tests.core.visiting_orders import order_keys
 from tests.standin_cupy import standin_gpu
 
 LIKELIHOOD_TOLERANCE = 1e-3  # of the log-likelihood: float32 products are summed in another order
@@ -110,7 +111,7 @@ GRAPHS = {
 @pytest.mark.parametrize("max_size", [2, 15, 1000])
 def test_communities_cover_connect_and_nest(kernels: Kernels, name: str, max_size: int) -> None:
     graph = GRAPHS[name]
-    levels = kernels.leiden(csr(graph), max_size, 1.0, 7)
+    levels = kernels.leiden(csr(graph), max_size, 1.0, order_keys(len(graph), 7))
     assert (levels[0] >= 0).all()  # every node is in one
     for level, labels in enumerate(levels):
         assert labels.shape == (len(graph),)
@@ -128,7 +129,7 @@ def test_communities_cover_connect_and_nest(kernels: Kernels, name: str, max_siz
 @pytest.mark.parametrize("max_size", [15, 60])
 def test_is_the_same_for_the_same_seed(kernels: Kernels, max_size: int) -> None:
     graph = csr(planted(6, 40))
-    first, second = (kernels.leiden(graph, max_size, 1.0, 3) for _ in range(2))
+    first, second = (kernels.leiden(graph, max_size, 1.0, order_keys(graph.n_nodes, 3)) for _ in range(2))
     assert len(first) == len(second)
     for one, other in zip(first, second, strict=True):
         assert np.array_equal(one, other)
@@ -136,12 +137,12 @@ def test_is_the_same_for_the_same_seed(kernels: Kernels, max_size: int) -> None:
 
 def test_finds_planted_groups_and_splits_them_to_size(kernels: Kernels) -> None:
     graph = planted(6, 40)
-    levels = kernels.leiden(csr(graph), 1000, 1.0, 0)
+    levels = kernels.leiden(csr(graph), 1000, 1.0, order_keys(240, 0))
     assert len(levels) == 1
     planted_sets = [set(range(first, first + 40)) for first in range(0, 240, 40)]
     quality = nx.community.modularity(graph, as_sets(levels[0]))
     assert quality > nx.community.modularity(graph, planted_sets) - 0.03
-    smaller = kernels.leiden(csr(graph), 12, 1.0, 0)
+    smaller = kernels.leiden(csr(graph), 12, 1.0, order_keys(240, 0))
     deepest = np.stack(smaller)
     last = [tuple(column[column >= 0]) for column in deepest.T]
     sizes = {key: last.count(key) for key in set(last)}
@@ -153,14 +154,14 @@ def test_weights_count(kernels: Kernels) -> None:
     graph = nx.Graph()
     for node in range(8):
         graph.add_edge(node, (node + 1) % 8, weight=50.0 if node % 2 == 0 else 1.0)
-    (labels,) = kernels.leiden(csr(graph), 1000, 4.0, 0)
+    (labels,) = kernels.leiden(csr(graph), 1000, 4.0, order_keys(8, 0))
     assert sorted(map(sorted, as_sets(labels))) == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
 def test_communities_are_as_good_as_the_cpus(kernels: Kernels) -> None:
     graph = planted(12, 50, seed=4)
     ours, cpus = (
-        nx.community.modularity(graph, as_sets(each.leiden(csr(graph), 1000, 1.0, 5)[0]))
+        nx.community.modularity(graph, as_sets(each.leiden(csr(graph), 1000, 1.0, order_keys(600, 5))[0]))
         for each in (kernels, CpuKernels())
     )
     assert ours >= cpus - MODULARITY_MARGIN

@@ -143,7 +143,7 @@ def main() -> None:
         import_module(f"hirag_dist.cli.{module}").register(typer.Typer())  # imports all that the commands need
     counter(Config().tokenizer)("read once, by the parent of all builds")
     pair = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.ones(2, np.float32), np.zeros(2, np.int32))
-    CpuKernels().leiden(pair, 2, 1.0, 0)  # compiled once too
+    CpuKernels().leiden(pair, 2, 1.0, np.zeros(2, np.uint64))  # compiled once too
     gc.collect()
     gc.freeze()  # else every child goes through all of it, and copies its pages, when it ends
     for line in sys.stdin:

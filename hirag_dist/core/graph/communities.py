@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count, pairwise
 
 import numpy as np
@@ -11,12 +11,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import by_lowest_node, components, heads, rows_of, subgraph, within
-from hirag_dist.core.text.ids import content_ids
+from hirag_dist.core.text.ids import content_id, content_ids
 from hirag_dist.schemas import COMMUNITIES
 from hirag_dist.types import CsrGraph, IntVector
 
 Partition = Callable[[CsrGraph, int], NDArray[np.int64]]
-GroupedPartition = Callable[[CsrGraph, IntVector], NDArray[np.int64]]
+GroupedPartition = Callable[[CsrGraph, IntVector, int], NDArray[np.int64]]
 _MIN_JACCARD = 0.5
 
 
@@ -28,12 +28,12 @@ def nested_labels(graph: CsrGraph, partition: GroupedPartition, max_size: int) -
 
     Args:
         partition: gives each node of a group a label within that group; −1 stands for no group, and stays. The graph
-            it is given has all edges inside groups, and none of others is to count.
+            it is given has all edges inside groups, and none of others is to count. Its third argument is the level.
     """
     groups = np.zeros(graph.n_nodes, np.int64)
     levels: list[NDArray[np.int64]] = []
     while True:
-        parts = partition(graph, groups)
+        parts = partition(graph, groups, len(levels))
         graph = within(graph, parts)
         labels = by_lowest_node(np.where(groups >= 0, components(graph), -1))
         if levels:
@@ -55,7 +55,7 @@ def hierarchical_labels(graph: CsrGraph, partition: Partition, max_size: int) ->
     """
     calls = count()
 
-    def each_by_itself(graph: CsrGraph, groups: IntVector) -> NDArray[np.int64]:
+    def each_by_itself(graph: CsrGraph, groups: IntVector, _level: int) -> NDArray[np.int64]:
         labels = np.full(graph.n_nodes, -1, np.int64)
         chosen = np.flatnonzero(groups >= 0)
         order = chosen[np.argsort(groups[chosen], kind="stable")]
@@ -89,8 +89,24 @@ def _divided(groups: IntVector, labels: IntVector) -> NDArray[np.int64]:
     return by_lowest_node(np.where((groups >= 0) & (n_parts[groups] > 1), labels, -1))
 
 
-def community_table(levels: list[NDArray[np.int64]], graph: CsrGraph, entity_ids: pa.ChunkedArray) -> pa.Table:
-    """Return COMMUNITIES, sorted by (level, id); ids hash the level and the sorted members."""
+def community_table(
+    levels: Sequence[NDArray[np.int64]],
+    graph: CsrGraph,
+    entity_ids: pa.ChunkedArray,
+    previous: pa.Table | None = None,
+) -> pa.Table:
+    """Return COMMUNITIES, sorted by (level, id).
+
+    An id is the hash of the level and the sorted members, unless the community continues one of `previous`.
+
+    Args:
+        levels: labels of each level as of `nested_labels`.
+        entity_ids: (n_nodes,) ids in row order.
+        previous: COMMUNITIES of an earlier graph. A community has the id of the one of the same level with which it
+            shares more than half of the members of the larger of the two. No two can continue the same one.
+    """
+    previous = COMMUNITIES.empty_table() if previous is None else previous
+    continued = _continued(levels, entity_ids, previous)
     ids = entity_ids.combine_chunks()
     by_name = pc.sort_indices(ids).to_numpy()
     start = heads(graph)
@@ -107,7 +123,7 @@ def community_table(levels: list[NDArray[np.int64]], graph: CsrGraph, entity_ids
         one = named[bounds[:-1]]  # a member of each
         inner = (labels[start] >= 0) & (labels[start] == labels[graph.indices])
         deeper = levels[level + 1][one] >= 0 if level + 1 < len(levels) else np.zeros(len(one), bool)
-        own = pa.array(content_ids(["community", str(level)], members), pa.string())
+        own = _ids(level, members, continued[level], previous)
         parents = above.take(pa.array(levels[level - 1][one])) if level else pa.nulls(len(one), pa.string())
         columns = [
             own,
@@ -121,6 +137,81 @@ def community_table(levels: list[NDArray[np.int64]], graph: CsrGraph, entity_ids
         tables.append(pa.table(columns, names=COMMUNITIES.names).cast(COMMUNITIES).sort_by("community_id"))
         above = own
     return pa.concat_tables(tables).combine_chunks()
+
+
+def level_labels(communities: pa.Table, entity_ids: pa.ChunkedArray) -> list[NDArray[np.int64]]:
+    """Return one array of labels a level, coarsest first: the row in COMMUNITIES of each entity's community.
+
+    Returns:
+        (n_entities,) int64 for each level; −1 where an entity is in no community of it.
+    """
+    lists = communities["entity_ids"].combine_chunks()
+    rows = rows_of(pa.chunked_array([lists.flatten()]), entity_ids)
+    owner = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy(zero_copy_only=False))
+    owner, rows = owner[rows >= 0], rows[rows >= 0]
+    level_of = communities["level"].to_numpy()
+    found = []
+    for level in range(int(level_of.max(initial=-1)) + 1):
+        here = level_of[owner] == level
+        labels = np.full(len(entity_ids), -1, np.int64)
+        labels[rows[here]] = owner[here]
+        found.append(labels)
+    return found
+
+
+def _continued(
+    levels: Sequence[NDArray[np.int64]], entity_ids: pa.ChunkedArray, previous: pa.Table
+) -> list[NDArray[np.int64]]:
+    """Return the row in `previous` of the community that each community of each level continues, −1 for none."""
+    known = level_labels(previous, entity_ids)
+    sizes_before = previous["n_entities"].to_numpy()
+    found = []
+    for level, labels in enumerate(levels):
+        sizes = np.bincount(labels[labels >= 0])
+        rows = np.full(len(sizes), -1, np.int64)
+        if level < len(known):
+            in_both = (labels >= 0) & (known[level] >= 0)
+            pairs, shared = np.unique(labels[in_both] * len(sizes_before) + known[level][in_both], return_counts=True)
+            own, before = np.divmod(pairs, len(sizes_before))
+            same = 2 * shared > np.maximum(sizes[own], sizes_before[before])
+            rows[own[same]] = before[same]
+        found.append(rows)
+    return found
+
+
+def _ids(level: int, members: pa.ListArray, continued: IntVector, previous: pa.Table) -> pa.Array:
+    """Return the ids of a level's communities: that of the continued one, else a hash that is no earlier id."""
+    earlier, continues = previous["community_id"].combine_chunks(), pa.array(continued >= 0)
+    hashed = pa.array(content_ids(["community", str(level)], members), pa.string())
+    ids = pc.if_else(continues, earlier.take(pa.array(continued, mask=continued < 0)), hashed)
+    equal = pc.and_(pc.invert(continues), pc.is_in(hashed, value_set=earlier)).to_numpy(zero_copy_only=False)
+    if not equal.any():
+        return ids
+    names, taken = ids.to_pylist(), set(earlier.to_pylist())
+    for at in np.flatnonzero(equal).tolist():
+        salt = 0
+        while names[at] in taken:
+            salt += 1
+            names[at] = content_id("community", str(level), f"salt {salt}", *members[at].as_py())
+        taken.add(names[at])
+    return pa.array(names, pa.string())
+
+
+def modularity(graph: CsrGraph, labels: IntVector, resolution: float) -> float:
+    """Return the weighted modularity of a partition; 0.0 for a graph without edges.
+
+    Args:
+        labels: (n_nodes,) from 0 on.
+        resolution: factor of the weight that is expected inside communities.
+    """
+    weights = np.maximum(graph.weights.astype(np.float64), 0.0)
+    total = float(weights.sum())
+    if total <= 0.0:
+        return 0.0
+    start = heads(graph)
+    strength = np.bincount(labels, weights=np.bincount(start, weights=weights, minlength=graph.n_nodes))
+    inside = float(weights[labels[start] == labels[graph.indices]].sum())
+    return inside / total - resolution * float(((strength / total) ** 2).sum())
 
 
 def membership(communities: pa.Table, entity_ids: pa.ChunkedArray) -> tuple[IntVector, NDArray[np.int32]]:

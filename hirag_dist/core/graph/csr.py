@@ -59,11 +59,7 @@ def subgraph(graph: CsrGraph, nodes: IntVector) -> CsrGraph:
     """Return the graph among some nodes, renumbered by their order in `nodes`; neighbours ascend where `nodes` do."""
     place = np.full(graph.n_nodes, -1, np.int32)
     place[nodes] = np.arange(len(nodes), dtype=np.int32)
-    counts = graph.indptr[nodes + 1] - graph.indptr[nodes]
-    at = np.repeat(graph.indptr[nodes] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(
-        counts.sum()
-    )
-    start = np.repeat(np.arange(len(nodes)), counts)
+    start, at = entries_of(graph, nodes)
     tails = place[graph.indices[at]]
     inside = tails >= 0
     kept = np.bincount(start[inside], minlength=len(nodes))
@@ -73,6 +69,19 @@ def subgraph(graph: CsrGraph, nodes: IntVector) -> CsrGraph:
         weights=graph.weights[at][inside],
         relation_rows=graph.relation_rows[at][inside],
     )
+
+
+def entries_of(graph: CsrGraph, nodes: IntVector) -> tuple[IntVector, IntVector]:
+    """Return the places in `graph.indices` of the entries of some nodes, and the place in `nodes` of each entry's node.
+
+    Returns:
+        (place in `nodes`, place in `graph.indices`), both (n_entries,).
+    """
+    counts = graph.indptr[nodes + 1] - graph.indptr[nodes]
+    at = np.repeat(graph.indptr[nodes] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(
+        counts.sum()
+    )
+    return np.repeat(np.arange(len(nodes)), counts), at
 
 
 def components(graph: CsrGraph) -> NDArray[np.int64]:

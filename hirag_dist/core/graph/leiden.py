@@ -3,8 +3,13 @@
 Each round has three phases: local moving of nodes between communities while modularity rises, from a queue; refinement
 of every community, from single nodes, into well-connected parts; aggregation of each part into one node of a smaller
 graph, which starts from the communities found. Refinement merges with the best neighbour, as leidenalg does by default,
-not with a random one. Compiled by numba, one thread, sums in float64; nodes come in an order shuffled by our own
-generator and ties go to the lowest label, so that nothing depends on a library's version or on a hash seed.
+not with a random one. Compiled by numba, one thread, sums in float64; nodes are visited in the order of keys that the
+caller gives and ties go to the lowest label, so that nothing depends on a library's version or on a hash seed.
+
+A warm start (as in dynamic Leiden, arXiv 2405.11658) begins with given communities, and with a queue of the nodes near
+a change. A community is *marked* when it has a changed node or when a node has joined or left it. Only marked
+communities are refined and divided; the others remain one node of the aggregated graph, which moves only if a
+neighbour's move queues it.
 """
 
 from __future__ import annotations
@@ -12,17 +17,35 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from hirag_dist.core.graph.leiden_refinement import aggregated, refined
+from hirag_dist.core.hash_partition import hashes_of, mixed
 from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import CsrGraph, IntVector
 
 _MAX_ROUNDS = 10
-_MIN_ROUND = 1e-4  # gain in modularity; a round that gains less is the last
+_MIN_ROUND = 1e-4  # gain in modularity, relative to the share of the marked nodes; a round that gains less is the last
 _MIN_GAIN = 1e-9  # relative to the weight of a node; a smaller gain is rounding and could repeat for ever
 
 
-def leiden(graph: CsrGraph, groups: IntVector, resolution: float, seed: int) -> IntVector:
+def visiting_keys(entity_ids: pa.ChunkedArray, seed: int) -> NDArray[np.uint64]:
+    """Return keys that order nodes by a hash of their id and a seed.
+
+    A node more or less leaves the order of the others as it is, so communities without a change tend to be found again.
+    """
+    return mixed(hashes_of(entity_ids) ^ mixed(np.array([seed % (1 << 64)], np.uint64)))
+
+
+def leiden(
+    graph: CsrGraph,
+    groups: IntVector,
+    resolution: float,
+    order_keys: NDArray[np.uint64],
+    initial: IntVector | None = None,
+    changed: NDArray[np.bool_] | None = None,
+) -> IntVector:
     """Return communities of each group of nodes, found as if the group were the whole graph.
 
     A group's communities depend on its own nodes, their order and the edges among them, and on nothing outside it.
@@ -33,15 +56,22 @@ def leiden(graph: CsrGraph, groups: IntVector, resolution: float, seed: int) -> 
         graph: undirected, each edge both ways, no loops; weights that are not positive count as none.
         groups: (n_nodes,) group of each node, −1 where it is in none.
         resolution: of modularity; larger, more and smaller communities.
-        seed: of the order in which nodes are visited.
+        order_keys: (n_nodes,) nodes are visited by ascending key, equal keys by row.
+        initial: (n_nodes,) labels to start from, −1 for a node that starts alone; None: every node does.
+        changed: (n_nodes,) nodes whose edges in the group differ from those that `initial` was found with. They and
+            their neighbours are visited first, other nodes when a neighbour moves. Nodes without an initial label
+            count as changed. None: all nodes.
 
     Returns:
         (n_nodes,) labels from 0 on, each within one group; −1 where `groups` is.
     """
-    chosen = np.flatnonzero(groups >= 0)
-    order = chosen[np.argsort(groups[chosen], kind="stable")]
+    order = np.argsort(order_keys, kind="stable")
+    order = order[groups[order] >= 0]
+    order = order[np.argsort(groups[order], kind="stable")]
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
-    labels = np.full(graph.n_nodes, -1, np.int64)
+    unknown = np.full(graph.n_nodes, -1, np.int64)
+    before = unknown if initial is None else initial.astype(np.int64)
+    labels = unknown.copy()
     _part_all(
         graph.indptr,
         graph.indices,
@@ -49,7 +79,8 @@ def leiden(graph: CsrGraph, groups: IntVector, resolution: float, seed: int) -> 
         order.astype(np.int64),
         np.append(starts, len(order)).astype(np.int64),
         float(resolution),
-        np.uint64(seed % (1 << 64)),
+        before,
+        np.ones(graph.n_nodes, np.bool_) if changed is None else changed | (before < 0),
         labels,
     )
     return labels
@@ -63,20 +94,35 @@ def _part_all(
     order: NDArray[np.int64],
     starts: NDArray[np.int64],
     resolution: float,
-    seed: np.uint64,
+    initial: NDArray[np.int64],
+    changed: NDArray[np.bool_],
     labels: NDArray[np.int64],
 ) -> None:
-    """Partition each run of nodes in `order` separately and write to `labels`; shuffles `order` within the runs.
+    """Partition each run of nodes in `order` separately and write to `labels`.
 
-    Nodes are shuffled here, once, and from then on visited by number: memory is read in order.
+    Nodes are numbered by their place in the run and visited by number: memory is read in order.
     """
     place = np.full(len(indptr) - 1, -1, np.int32)
+    number = np.full(initial.max() + 1 if len(initial) else 0, -1, np.int32)  # of each initial label in its group
     following = 0
     for group in range(len(starts) - 1):
         nodes = order[starts[group] : starts[group + 1]]
-        _shuffle(nodes, seed)
+        found = np.empty(len(nodes), np.int32)
+        n_found = 0
+        for at in range(len(nodes)):
+            label = initial[nodes[at]]
+            if label >= 0 and number[label] >= 0:
+                found[at] = number[label]
+                continue
+            found[at] = n_found
+            if label >= 0:
+                number[label] = n_found
+            n_found += 1
+        for node in nodes:
+            if initial[node] >= 0:
+                number[initial[node]] = -1
         own_indptr, own_indices, own_weights = _inside(indptr, indices, weights, nodes, place)
-        found, n_found = _part(own_indptr, own_indices, own_weights, resolution)
+        n_found = _part(own_indptr, own_indices, own_weights, resolution, found, changed[nodes])
         for at in range(len(nodes)):
             labels[nodes[at]] = found[at] + following
         following += n_found
@@ -120,62 +166,63 @@ def _part(
     indices: NDArray[np.int32],
     weights: NDArray[np.float64],
     resolution: float,
+    labels: NDArray[np.int32],
+    changed: NDArray[np.bool_],
 ) -> Any:
-    """Return (labels from 0 on, their number) of a whole graph."""
+    """Partition a whole graph, starting from `labels` and writing to them; return their number, from 0 on."""
     n_nodes = len(indptr) - 1
     strength = np.zeros(n_nodes, np.float64)
+    waiting = changed.copy()
+    marked_label = np.zeros(n_nodes, np.bool_)
     for node in range(n_nodes):
+        marked_label[labels[node]] |= changed[node]
         for entry in range(indptr[node], indptr[node + 1]):
             strength[node] += weights[entry]
+            waiting[indices[entry]] |= changed[node]
+    marked = marked_label[labels]
     total = strength.sum()
-    labels = np.arange(n_nodes).astype(np.int32)
     if total <= 0.0:
-        return labels, n_nodes
+        labels[:] = np.arange(n_nodes).astype(np.int32)
+        return n_nodes
     scale = resolution / total
-    n_labels = n_nodes
     for _ in range(_MAX_ROUNDS):
         # of the graph as it shrinks: where each original node went, and the community of each node
         here_indptr, here_indices, here_weights, here_strength = indptr, indices, weights, strength
         went = np.arange(n_nodes).astype(np.int32)
-        community = labels.copy()
+        community, here_marked = labels.copy(), marked.copy()
         gained = 0.0
         while True:
-            gained += _move(here_indptr, here_indices, here_weights, here_strength, scale, community)
+            gained += _move(
+                here_indptr, here_indices, here_weights, here_strength, scale, community, waiting, here_marked
+            )
             n_labels = _renumber(community)
             if n_labels == len(community):
                 break
-            pieces = _refine(here_indptr, here_indices, here_weights, here_strength, scale, community)
+            pieces = refined(here_indptr, here_indices, here_weights, here_strength, scale, community, here_marked)
             n_pieces = _renumber(pieces)
             if n_pieces == len(pieces):
                 break
             above = np.empty(n_pieces, np.int32)
+            waiting = np.empty(n_pieces, np.bool_)
             for node in range(len(pieces)):
                 above[pieces[node]] = community[node]
+                waiting[pieces[node]] = here_marked[node]
             for node in range(n_nodes):
                 went[node] = pieces[went[node]]
-            here_indptr, here_indices, here_weights, here_strength = _joined(
+            here_indptr, here_indices, here_weights, here_strength = aggregated(
                 here_indptr, here_indices, here_weights, here_strength, pieces, n_pieces
             )
-            community = above
+            community, here_marked = above, waiting.copy()
+        at_stake = 0.0
         for node in range(n_nodes):
             labels[node] = community[went[node]]
-        if 2.0 * gained / total < _MIN_ROUND:
+            marked[node] = here_marked[went[node]]
+            if marked[node]:
+                at_stake += strength[node]
+        if 2.0 * gained <= _MIN_ROUND * at_stake:
             break
-    return labels, _renumber(labels)
-
-
-@compiled
-def _shuffle(nodes: NDArray[np.int64], seed: np.uint64) -> None:
-    """Shuffle nodes by the seed: Fisher-Yates with SplitMix64."""
-    state = seed
-    for last in range(len(nodes) - 1, 0, -1):
-        state += np.uint64(0x9E3779B97F4A7C15)
-        mixed = state
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed = mixed ^ (mixed >> np.uint64(31))
-        other = np.int64(mixed % np.uint64(last + 1))
-        nodes[last], nodes[other] = nodes[other], nodes[last]
+        waiting = marked.copy()
+    return _renumber(labels)
 
 
 @compiled
@@ -199,10 +246,17 @@ def _move(
     strength: NDArray[np.float64],
     scale: float,
     community: NDArray[np.int32],
+    waiting: NDArray[np.bool_],
+    marked: NDArray[np.bool_],
 ) -> Any:
     """Move nodes to the community where modularity gains most, until none gains; return the gain, in weight.
 
     A node is visited again when a neighbour has moved to another community than its own.
+
+    Args:
+        community: (n_nodes,) label of each node, below `n_nodes`; changed.
+        waiting: (n_nodes,) nodes that are visited; all False afterwards.
+        marked: (n_nodes,) whether the community of each node is marked; changed.
     """
     n_nodes = len(strength)
     weight_of = np.zeros(n_nodes, np.float64)  # of each community's nodes
@@ -218,9 +272,14 @@ def _move(
             n_empty += 1
     shared = np.zeros(n_nodes, np.float64)  # weight between the node and each adjacent community
     beside = np.empty(n_nodes, np.int32)
-    queue = np.arange(n_nodes).astype(np.int32)
-    waiting = np.ones(n_nodes, np.bool_)
-    first, n_queued = 0, n_nodes
+    marked_label = np.zeros(n_nodes, np.bool_)
+    queue = np.empty(n_nodes, np.int32)
+    first, n_queued = 0, 0
+    for node in range(n_nodes):
+        marked_label[community[node]] |= marked[node]
+        if waiting[node]:
+            queue[n_queued] = node
+            n_queued += 1
     gained = 0.0
     while n_queued:
         node = queue[first]
@@ -252,6 +311,7 @@ def _move(
             continue
         gained += best_gain - here
         community[node] = best
+        marked_label[own] = marked_label[best] = True
         weight_of[own] -= strength[node]
         weight_of[best] += strength[node]
         size[own] -= 1
@@ -267,114 +327,5 @@ def _move(
                 end = first + n_queued
                 queue[end if end < n_nodes else end - n_nodes] = neighbour
                 n_queued += 1
+    marked[:] = marked_label[community]
     return gained
-
-
-@compiled
-def _refine(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    weights: NDArray[np.float64],
-    strength: NDArray[np.float64],
-    scale: float,
-    community: NDArray[np.int32],
-) -> Any:
-    """Return the refinement of each community: its nodes merged again, one by one, into well-connected parts.
-
-    A node joins a part while it is a singleton, and only if both are well connected to the rest of the community; so
-    every part is connected, and a community that became disconnected can split.
-    """
-    n_nodes = len(strength)
-    piece = np.arange(n_nodes).astype(np.int32)
-    whole = np.zeros(n_nodes, np.float64)  # weight of each community's nodes
-    weight_of = strength.copy()  # of each piece's
-    outside = np.zeros(n_nodes, np.float64)  # weight between each piece and the rest of its community
-    alone = np.ones(n_nodes, np.bool_)
-    for node in range(n_nodes):
-        whole[community[node]] += strength[node]
-        for entry in range(indptr[node], indptr[node + 1]):
-            if community[indices[entry]] == community[node]:
-                outside[node] += weights[entry]
-    shared = np.zeros(n_nodes, np.float64)
-    beside = np.empty(n_nodes, np.int32)
-    for node in range(n_nodes):
-        if not alone[node]:
-            continue
-        own = community[node]
-        pull = scale * strength[node]
-        if outside[node] < pull * (whole[own] - strength[node]):
-            continue
-        n_beside = 0
-        for entry in range(indptr[node], indptr[node + 1]):
-            neighbour = indices[entry]
-            if community[neighbour] == own:
-                label = piece[neighbour]
-                if shared[label] == 0.0:
-                    beside[n_beside] = label
-                    n_beside += 1
-                shared[label] += weights[entry]
-        best, best_gain, best_shared = node, 0.0, 0.0
-        for at in range(n_beside):
-            label = beside[at]
-            weight = weight_of[label]
-            if outside[label] >= scale * weight * (whole[own] - weight):
-                gain = shared[label] - pull * weight
-                if gain > best_gain or (gain == best_gain and best != node and label < best):
-                    best, best_gain, best_shared = label, gain, shared[label]
-            shared[label] = 0.0
-        if best != node:
-            piece[node] = best
-            alone[best] = False
-            weight_of[best] += strength[node]
-            outside[best] += outside[node] - 2.0 * best_shared
-    return piece
-
-
-@compiled
-def _joined(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    weights: NDArray[np.float64],
-    strength: NDArray[np.float64],
-    piece: NDArray[np.int32],
-    n_pieces: int,
-) -> Any:
-    """Return CSR and strengths of the graph whose nodes are the pieces; edges inside one count in its strength only."""
-    n_nodes = len(strength)
-    first = np.zeros(n_pieces + 1, np.int64)
-    for node in range(n_nodes):
-        first[piece[node] + 1] += 1
-    for label in range(n_pieces):
-        first[label + 1] += first[label]
-    by_piece = np.empty(n_nodes, np.int32)
-    following = first[:-1].copy()
-    n_between = 0
-    for node in range(n_nodes):
-        by_piece[following[piece[node]]] = node
-        following[piece[node]] += 1
-        for entry in range(indptr[node], indptr[node + 1]):
-            if piece[indices[entry]] != piece[node]:
-                n_between += 1
-    new_indptr = np.zeros(n_pieces + 1, np.int64)
-    new_indices = np.empty(n_between, np.int32)
-    new_weights = np.empty(n_between, np.float64)
-    new_strength = np.zeros(n_pieces, np.float64)
-    position = np.full(n_pieces, -1, np.int64)  # of a neighbour's entry in this row
-    to = 0
-    for label in range(n_pieces):
-        start = to
-        for at in range(first[label], first[label + 1]):
-            node = by_piece[at]
-            new_strength[label] += strength[node]
-            for entry in range(indptr[node], indptr[node + 1]):
-                other = piece[indices[entry]]
-                if other == label:
-                    continue
-                if position[other] < start:
-                    position[other] = to
-                    new_indices[to] = other
-                    new_weights[to] = 0.0
-                    to += 1
-                new_weights[position[other]] += weights[entry]
-        new_indptr[label + 1] = to
-    return new_indptr, new_indices[:to].copy(), new_weights[:to].copy(), new_strength

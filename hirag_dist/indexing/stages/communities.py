@@ -7,49 +7,107 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from hirag_dist.core.graph.communities import community_table
+from hirag_dist.core.graph.communities import community_table, modularity
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.imported_communities import renamed_reports, with_summaries
+from hirag_dist.core.graph.leiden import visiting_keys
+from hirag_dist.core.graph.warm_start import warm_start
 from hirag_dist.core.reports.selection import ENTITY_PLACES, OUTLINES, RELATION_PLACES, report_outlines
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import Services, Split, Tables, Whole, output_schemas
+from hirag_dist.protocols import Kernels
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS, REPORTS
+from hirag_dist.types import CsrGraph
 
 ENTITY_ORDER = pa.schema([ENTITIES.field(name) for name in ("entity_id", "layer")])
 RELATION_ENDS = pa.schema([RELATIONS.field(name) for name in ("relation_id", "source_id", "target_id", "weight")])
 RELATION_KINDS = pa.schema([RELATIONS.field(name) for name in ("source_id", "target_id", "kind")])
+CHANGED_ENTITIES = pa.schema([ENTITIES.field("entity_id")])
+DETECTION_STATS = pa.schema(
+    [
+        pa.field("modularity_warm", pa.float64()),  # of level 0; null without earlier communities
+        pa.field("modularity_cold", pa.float64()),  # null if no cold detection was made
+        pa.field("cold_adopted", pa.bool_(), nullable=False),
+        pa.field("n_kept", pa.int64(), nullable=False),  # communities with the id of an earlier one
+        pa.field("n_new", pa.int64(), nullable=False),
+    ]
+)
+Levels = list[NDArray[np.int64]]
+_MAX_CHECKED_NODES = 200_000  # of a graph that every update also partitions without earlier communities
+_MAX_UNCHECKED_SHARE = 0.01  # of the entities that may change before a larger graph is checked
+_MAX_LOSS = 0.01  # of the modularity of the cold detection, else its communities are adopted
 _LIMIT = "one process, ids and numbers only: about 1 million entities and 5 million relations in 4 GiB"
 
 
 @dataclass(frozen=True)
 class DetectCommunities:
-    """Entities and relations of all layers → hierarchical Leiden communities. Paper: §4.1, end."""
+    """Entities and relations of all layers → hierarchical Leiden communities. Paper: §4.1, end.
+
+    With the communities of the index before, detection starts from those (a warm start) and they keep their ids. A
+    detection without them (a cold one) checks the result where it is cheap or where much has changed.
+
+    Attributes:
+        changed_before: entities that earlier updates changed since the last cold detection.
+    """
 
     name: ClassVar[str] = "communities"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     split: ClassVar[Split] = Whole(_LIMIT)
 
     class Inputs(TableSet):
         entities: Annotated[Dataset, ENTITY_ORDER]
         relations: Annotated[Dataset, RELATION_ENDS]
+        previous: Annotated[Dataset | None, COMMUNITIES] = None
+        changed: Annotated[Dataset | None, CHANGED_ENTITIES] = None  # None with `previous`: all count as changed
 
     class Outputs(TableSet):
         communities: Annotated[Dataset, COMMUNITIES]
+        stats: Annotated[Dataset, DETECTION_STATS]
 
     max_size: int
     resolution: float
     seed: int
     kernels: str
+    changed_before: int = 0
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the communities; an entity without relations is one by itself."""
-        if tables["entities"].num_rows == 0:
-            return {"communities": COMMUNITIES.empty_table()}
         entities, relations = _in_order(tables)
-        graph = build_graph(entities["entity_id"], relations)
-        levels = services.kernels(self.kernels).leiden(graph, self.max_size, self.resolution, self.seed)
-        return {"communities": community_table(levels, graph, entities["entity_id"])}
+        ids = entities["entity_id"]
+        graph = build_graph(ids, relations)
+        previous = tables.get("previous", COMMUNITIES.empty_table())
+        warm_levels, cold_levels = self._levels(graph, ids, tables, services.kernels(self.kernels))
+        warm, cold = (
+            None if levels is None else modularity(graph, levels[0], self.resolution)
+            for levels in (warm_levels, cold_levels)
+        )
+        adopted = warm is None or (cold is not None and warm < cold - _MAX_LOSS * abs(cold))
+        levels = cold_levels if adopted else warm_levels
+        communities = community_table(levels or [], graph, ids, previous)
+        n_kept = pc.sum(pc.is_in(communities["community_id"], value_set=previous["community_id"].combine_chunks()))
+        kept = n_kept.as_py() or 0
+        stats = [warm, cold, adopted, kept, communities.num_rows - kept]
+        row = dict(zip(DETECTION_STATS.names, stats, strict=True))
+        return {"communities": communities, "stats": pa.Table.from_pylist([row], DETECTION_STATS)}
+
+    def _levels(
+        self, graph: CsrGraph, ids: pa.ChunkedArray, tables: Tables, kernels: Kernels
+    ) -> tuple[Levels | None, Levels | None]:
+        """Return the labels of a warm start, and those of a cold one, each None if it was not made."""
+        keys = visiting_keys(ids, self.seed)
+        previous = tables.get("previous")
+        if previous is None:
+            return None, kernels.leiden(graph, self.max_size, self.resolution, keys)
+        changed = tables["changed"]["entity_id"] if "changed" in tables else None
+        start = warm_start(previous, changed, ids)
+        found = kernels.leiden(graph, self.max_size, self.resolution, keys, start)
+        n_changed = self.changed_before + int(start.changed.sum())
+        if graph.n_nodes > _MAX_CHECKED_NODES and n_changed <= _MAX_UNCHECKED_SHARE * graph.n_nodes:
+            return found, None
+        return found, kernels.leiden(graph, self.max_size, self.resolution, keys)
 
 
 @dataclass(frozen=True)

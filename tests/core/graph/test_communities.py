@@ -11,6 +11,7 @@ from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.entities.merging import inter_layer_relation
 from hirag_dist.core.graph.communities import community_table, lineage, membership
 from hirag_dist.core.graph.csr import build_graph, components, subgraph
+from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.schemas import RELATIONS
 from hirag_dist.types import CsrGraph
@@ -83,7 +84,7 @@ GRAPHS = {
 def test_communities_cover_are_connected_and_nest(name: str) -> None:
     graph = GRAPHS[name]
     csr, ids = built(graph)
-    levels = CpuKernels().leiden(csr, 25, 1.0, seed=7)
+    levels = CpuKernels().leiden(csr, 25, 1.0, visiting_keys(ids, 7))
     assert (levels[0] >= 0).all()
     for above, labels in zip([None, *levels], levels, strict=False):
         for community in range(int(labels.max()) + 1):
@@ -113,13 +114,14 @@ def test_modularity_is_near_leidenalgs_best(name: str) -> None:
         for seed in range(3)
     ]
     best = max(oracle.modularity(membership, weights=weights) for membership in found)
-    ours = oracle.modularity(CpuKernels().leiden(built(graph)[0], 10**6, 1.0, seed=7)[0].tolist(), weights=weights)
+    csr, ids = built(graph)
+    ours = oracle.modularity(CpuKernels().leiden(csr, 10**6, 1.0, visiting_keys(ids, 7))[0].tolist(), weights=weights)
     assert ours >= best - 0.002
 
 
 def test_the_same_seed_gives_the_same_communities() -> None:
-    csr, _ = built(GRAPHS["heavy-tailed"])
-    first, second = (CpuKernels().leiden(csr, 50, 1.0, seed=11) for _ in range(2))
+    csr, ids = built(GRAPHS["heavy-tailed"])
+    first, second = (CpuKernels().leiden(csr, 50, 1.0, visiting_keys(ids, 11)) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
 
@@ -127,7 +129,7 @@ def test_nodes_without_edges_are_communities_of_one() -> None:
     graph = nx.Graph([(0, 1)])
     graph.add_nodes_from(range(4))
     csr, ids = built(graph)
-    table = community_table(CpuKernels().leiden(csr, 10, 1.0, 0), csr, ids)
+    table = community_table(CpuKernels().leiden(csr, 10, 1.0, visiting_keys(ids, 0)), csr, ids)
     assert sorted(table["n_entities"].to_pylist()) == [1, 1, 2]
     indptr, members = membership(table, ids)
     assert indptr[-1] == 4
@@ -173,7 +175,7 @@ def test_lineage_is_that_of_every_pair_compared(seed: int) -> None:
 def test_ids_and_counts_are_those_of_the_rows_one_by_one(name: str) -> None:
     graph = GRAPHS[name]
     csr, ids = built(graph)
-    levels = CpuKernels().leiden(csr, 10, 1.0, seed=7)
+    levels = CpuKernels().leiden(csr, 10, 1.0, visiting_keys(ids, 7))
     assert len(levels) > 1
     names = ids.to_pylist()
     expected = {}

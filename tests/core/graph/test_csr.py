@@ -14,6 +14,7 @@ from hirag_dist.core.graph.communities import community_table, hierarchical_labe
 from hirag_dist.core.graph.csr import build_graph, components, rows_of, subgraph
 from hirag_dist.schemas import COMMUNITIES, RELATIONS
 from hirag_dist.types import CsrGraph
+from tests.core.visiting_orders import order_keys
 
 
 def relations(triples: list[tuple[str, str, float]]) -> pa.Table:
@@ -88,7 +89,7 @@ def test_a_graph_without_relations_has_isolated_nodes() -> None:
     graph = build_graph(ids(3), relations([]))
     assert graph.n_nodes == 3
     assert edges(graph) == {}
-    levels = CpuKernels().leiden(graph, max_size=10, resolution=1.0, seed=0)
+    levels = CpuKernels().leiden(graph, 10, 1.0, order_keys(graph.n_nodes, 0))
     assert [level.tolist() for level in levels] == [[0, 1, 2]]
     table = community_table(levels, graph, ids(3))
     assert table["n_entities"].to_pylist() == [1, 1, 1]
@@ -99,7 +100,7 @@ def test_an_empty_graph_has_no_community() -> None:
     graph = build_graph(empty, relations([("a", "b", 1.0)]))
     assert graph.n_nodes == 0
     assert len(components(graph)) == 0
-    levels = CpuKernels().leiden(graph, max_size=10, resolution=1.0, seed=0)
+    levels = CpuKernels().leiden(graph, 10, 1.0, order_keys(graph.n_nodes, 0))
     assert [level.tolist() for level in levels] == [[]]
     table = community_table(levels, graph, empty)
     assert table.num_rows == 0

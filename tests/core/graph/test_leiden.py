@@ -13,6 +13,7 @@ import pytest
 
 from hirag_dist.core.graph.leiden import leiden
 from hirag_dist.types import CsrGraph
+from tests.core.visiting_orders import order_keys
 
 
 def csr(graph: nx.Graph) -> CsrGraph:
@@ -45,7 +46,7 @@ def sets(labels: np.ndarray) -> list[set[int]]:
 @pytest.mark.parametrize("seed", range(4))
 def test_no_move_of_one_node_would_help(seed: int, resolution: float) -> None:
     graph = weighted(seed)
-    labels = leiden(csr(graph), whole(graph), resolution, seed)
+    labels = leiden(csr(graph), whole(graph), resolution, order_keys(len(graph), seed))
     assert sorted(set(labels.tolist())) == list(range(int(labels.max()) + 1))
 
     def quality(labels: np.ndarray) -> float:
@@ -63,20 +64,23 @@ def test_no_move_of_one_node_would_help(seed: int, resolution: float) -> None:
 
 def test_larger_resolutions_give_smaller_communities() -> None:
     graph = weighted(1, 200)
-    counts = [int(leiden(csr(graph), whole(graph), resolution, 0).max()) for resolution in (0.3, 1.0, 4.0)]
+    counts = [
+        int(leiden(csr(graph), whole(graph), resolution, order_keys(200, 0)).max()) for resolution in (0.3, 1.0, 4.0)
+    ]
     assert counts == sorted(set(counts))
 
 
 def test_each_group_is_parted_as_if_it_were_alone() -> None:
     graph = weighted(2, 120)
     groups = np.arange(120) % 3 - 1
-    labels = leiden(csr(graph), groups, 1.0, 5)
+    keys = order_keys(120, 5)
+    labels = leiden(csr(graph), groups, 1.0, keys)
     assert (labels[groups == -1] == -1).all()
     seen: set[int] = set()
     for group in (0, 1):
         nodes = np.flatnonzero(groups == group)
         part = nx.convert_node_labels_to_integers(graph.subgraph(nodes.tolist()), ordering="sorted")
-        alone = leiden(csr(part), whole(part), 1.0, 5)
+        alone = leiden(csr(part), whole(part), 1.0, keys[nodes])
         here = labels[nodes]
         assert {frozenset(nodes[list(members)].tolist()) for members in sets(alone)} == {
             frozenset(nodes[here == label].tolist()) for label in np.unique(here)
@@ -89,10 +93,10 @@ def test_weights_that_are_not_positive_join_nothing() -> None:
     graph = nx.path_graph(6)
     for a, b, data in graph.edges(data=True):
         data["weight"] = -3.0 if (a, b) == (2, 3) else 2.0
-    labels = leiden(csr(graph), whole(graph), 0.1, 0)
+    labels = leiden(csr(graph), whole(graph), 0.1, order_keys(6, 0))
     assert sets(labels) in ([{0, 1, 2}, {3, 4, 5}], [{3, 4, 5}, {0, 1, 2}])
     lone = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.zeros(2, np.float32), np.zeros(2, np.int32))
-    assert sorted(leiden(lone, np.zeros(2, np.int64), 1.0, 0).tolist()) == [0, 1]
+    assert sorted(leiden(lone, np.zeros(2, np.int64), 1.0, order_keys(2, 0)).tolist()) == [0, 1]
 
 
 def test_a_bridge_that_leaves_does_not_keep_its_community_together() -> None:
@@ -100,7 +104,7 @@ def test_a_bridge_that_leaves_does_not_keep_its_community_together() -> None:
     graph = nx.disjoint_union(nx.complete_graph(6), nx.complete_graph(6))
     graph.add_edges_from([(12, 0), (12, 6)])
     for seed in range(8):
-        labels = leiden(csr(graph), whole(graph), 1.0, seed)
+        labels = leiden(csr(graph), whole(graph), 1.0, order_keys(len(graph), seed))
         assert len(set(labels[:6].tolist())) == len(set(labels[6:12].tolist())) == 1
         assert labels[0] != labels[6]
 
@@ -109,15 +113,16 @@ SCRIPT = """
 import hashlib
 from tests.core.graph.test_leiden import csr, weighted, whole
 from hirag_dist.core.graph.leiden import leiden
+from tests.core.visiting_orders import order_keys
 graph = weighted(3, 400)
-print(hashlib.sha256(leiden(csr(graph), whole(graph), 1.0, 9).tobytes()).hexdigest())
+print(hashlib.sha256(leiden(csr(graph), whole(graph), 1.0, order_keys(400, 9)).tobytes()).hexdigest())
 """
 
 
 @pytest.mark.integration
 def test_another_process_with_another_hash_seed_gives_the_same() -> None:
     graph = weighted(3, 400)
-    labels = leiden(csr(graph), whole(graph), 1.0, 9)
+    labels = leiden(csr(graph), whole(graph), 1.0, order_keys(400, 9))
     found = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         env=os.environ | {"PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -126,4 +131,4 @@ def test_another_process_with_another_hash_seed_gives_the_same() -> None:
         check=True,
     )
     assert found.stdout.strip() == hashlib.sha256(labels.tobytes()).hexdigest()
-    assert not np.array_equal(labels, leiden(csr(graph), whole(graph), 1.0, 10))
+    assert not np.array_equal(labels, leiden(csr(graph), whole(graph), 1.0, order_keys(400, 10)))

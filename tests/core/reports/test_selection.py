@@ -11,6 +11,7 @@ import pytest
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
 
 
@@ -37,7 +38,7 @@ class Case:
             }
         )
         self.graph = build_graph(self.ids, self.relations)
-        levels = CpuKernels().leiden(self.graph, 6, 1.0, seed)
+        levels = CpuKernels().leiden(self.graph, 6, 1.0, visiting_keys(self.ids, seed))
         self.communities = community_table(levels, self.graph, self.ids)
         self.degree = np.diff(self.graph.indptr)
 
