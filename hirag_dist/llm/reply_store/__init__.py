@@ -2,6 +2,17 @@
 
 from hirag_dist.llm.reply_store.compaction import CompactionResult, CompactionSizes, compact
 from hirag_dist.llm.reply_store.ledger import Ledger
+from hirag_dist.llm.reply_store.purge import PurgeResult, purge, scan_records
 from hirag_dist.llm.reply_store.stats import LedgerSize, ledger_size
 
-__all__ = ["CompactionResult", "CompactionSizes", "Ledger", "LedgerSize", "compact", "ledger_size"]
+__all__ = [
+    "CompactionResult",
+    "CompactionSizes",
+    "Ledger",
+    "LedgerSize",
+    "PurgeResult",
+    "compact",
+    "ledger_size",
+    "purge",
+    "scan_records",
+]

@@ -115,7 +115,7 @@ def _seal_logs(
 ) -> None:
     entries = store.entries(LEDGER)
     logs = [(name, kind, entry) for name, entry in entries.items() if (kind := log_name(name)) is not None]
-    finished = [(name, kind, entry.size) for name, kind, entry in logs if _may_be_finished(kind, entry, now)]
+    finished = [(name, kind, entry.size) for name, kind, entry in logs if may_be_finished(kind, entry, now)]
     n_bytes = sum(size for *_, size in finished)
     old_format = any(kind.lines for _, kind, _ in finished)
     if len(finished) < sizes.min_logs and n_bytes < sizes.min_log_bytes and not old_format:
@@ -134,7 +134,7 @@ def _seal_logs(
         batch.write()
 
 
-def _may_be_finished(kind: LogName, entry: StoreEntry, now: float) -> bool:
+def may_be_finished(kind: LogName, entry: StoreEntry, now: float) -> bool:
     """Return whether a log's writer may have ended; a running writer holds the file's lock, and that decides."""
     if kind.whole:
         return True

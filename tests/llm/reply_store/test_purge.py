@@ -1,0 +1,138 @@
+"""A purge removes what it has to and nothing else, wherever it is stopped and with readers and writers at work."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.llm.reply_store import Ledger, compact, ledger_size, purge, scan_records
+from hirag_dist.llm.reply_store.block_format import Record
+from hirag_dist.llm.reply_store.reader import LedgerReader
+from hirag_dist.llm.reply_store.segment import write_segment
+from hirag_dist.storage.store import Store
+from tests.llm.reply_store.test_compaction import TINY, key, names, put_log, record
+
+
+class Killed(BaseException):
+    pass
+
+
+GONE = {record(n).key for n in range(0, 300, 7)}
+LEFT = [n for n in range(300) if n % 7]
+
+
+def keep(one: Record) -> bool:
+    return one.key not in GONE
+
+
+def found(store: Store) -> list[int]:
+    view = LedgerReader(store)
+    view.refresh()
+    records = view.find([record(n).key for n in range(300)])
+    return [n for n in range(300) if records.get(record(n).key) == record(n)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Segments, and logs of killed writers; many records are in two of them."""
+    store = Store(str(tmp_path))
+    for number in range(3):
+        write_segment(store, f"{number:016x}-00000.seg", sorted(record(n) for n in range(number, 200, 3)))
+    for number in range(5):
+        put_log(store, number, [record(n) for n in range(150 + number * 30, 150 + number * 30 + 30)])
+    return store
+
+
+def test_the_records_go_from_every_file(store: Store) -> None:
+    done = purge(store, keep)
+    assert found(store) == LEFT
+    assert not any(one.key in GONE for one in scan_records(store))
+    assert names(store, ".log") == []
+    assert (done.files, done.held) == (8, [])
+    assert done.dropped == len(range(0, 200, 7)) + len(range(154, 300, 7))
+    assert done.kept == ledger_size(store).records
+
+
+def test_a_second_purge_changes_nothing(store: Store) -> None:
+    purge(store, keep)
+    before = store.entries("ledger")
+    done = purge(store, keep)
+    assert (done.dropped, done.files, store.entries("ledger")) == (0, 0, before)
+
+
+def test_a_file_without_a_record_that_stays_is_deleted(store: Store) -> None:
+    done = purge(store, lambda one: False)
+    assert (store.names("ledger"), done.kept) == ([], 0)
+
+
+def test_stopped_anywhere_it_loses_no_record_and_continues(store: Store) -> None:
+    stops = 0
+    while True:
+        left = [stops + 1]
+
+        def check(left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+
+        try:
+            purge(store, keep, check)
+            break
+        except Killed:
+            stops += 1
+            assert set(found(store)) >= set(LEFT)
+    assert stops > 2
+    assert found(store) == LEFT
+    assert not any(one.key in GONE for one in scan_records(store))
+    compact(store, sizes=TINY)
+    assert found(store) == LEFT
+
+
+def test_killed_between_writing_and_deleting_it_leaves_a_copy_that_the_next_purge_removes(store: Store) -> None:
+    class NoDelete(Store):
+        def delete(self, path: str) -> None:
+            raise Killed(path)
+
+    with pytest.raises(Killed):
+        purge(NoDelete(store.root), keep)
+    assert len(names(store, ".seg")) == 4
+    purge(store, keep)
+    assert found(store) == LEFT
+    assert not any(one.key in GONE for one in scan_records(store))
+
+
+def test_a_reader_that_is_open_finds_what_stays(store: Store) -> None:
+    view = LedgerReader(store, cache_bytes=1)
+    view.refresh()
+    purge(store, keep)
+    records = view.find([record(n).key for n in range(300)])
+    assert sorted(records) == sorted(record(n).key for n in LEFT)
+
+
+def test_the_log_of_a_running_writer_is_left_and_reported(store: Store) -> None:
+    async def scenario() -> None:
+        ledger = Ledger(store)
+        await ledger.put(key(7), {"text": "new"})
+        (log,) = [name for name in names(store, ".log") if "-1-" not in name]
+        done = purge(store, keep)
+        assert done.held == [log]
+        assert await ledger.get(key(8)) is not None
+        await ledger.close()
+
+    asyncio.run(scenario())
+    assert [one for one in scan_records(store) if one.key in GONE], "it was sealed after the purge"
+    done = purge(store, keep)
+    assert (done.held, done.dropped) == ([], 1)
+    assert found(store) == LEFT
+
+
+def test_the_first_format_is_purged_too(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    lines = [f'{{"key": "{key(n)}", "at": 1.0, "value": {{"text": "{n}"}}}}\n' for n in range(10)]
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "ledger" / "other-host-99-0123abcd.jsonl").write_text("".join(lines))
+    later = (tmp_path / "ledger" / "other-host-99-0123abcd.jsonl").stat().st_mtime + 100
+    done = purge(store, keep, clock=lambda: later)
+    assert (done.kept, done.dropped, len(list(scan_records(store)))) == (8, 2, 8)
