@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 from hirag_dist.config.model import Config, EndpointConfig, RoleTarget
 from hirag_dist.core.text.tokens import counter
@@ -17,6 +18,7 @@ from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.spending import RAISE_LIMIT
 from hirag_dist.llm.priced_model import PricedModel
+from hirag_dist.llm.replay import UnavailableModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
@@ -68,6 +70,21 @@ def _priced(name: str, weight: float, model: ChatModel, config: Config) -> Price
     paid = endpoint.kind == "openai"
     prices = price.input, cached, price.output
     return PricedModel(name, model, _reply_settings(endpoint), prices, paid, weight, endpoint.max_reply_tokens)
+
+
+def priced_models(config: Config, role: str, *, without_calls: bool = False) -> list[PricedModel]:
+    """Return the models of a role with their prices and settings.
+
+    Args:
+        without_calls: each paid model refuses every request, so that only its stored replies count.
+    """
+    found = []
+    for name, weight in shares(getattr(config.llm.roles, role)):
+        priced = _priced(name, weight, make_chat_model(name, config), config)
+        if without_calls and priced.paid:
+            priced = replace(priced, model=UnavailableModel(priced.name))
+        found.append(priced)
+    return found
 
 
 async def has_structured_output(

@@ -57,6 +57,16 @@ def check_same_configuration(before: Mapping[str, Any], now: Mapping[str, Any], 
     Raises:
         ConfigError: they differ; the message lists the differences.
     """
+    if changes := configuration_changes(before, now):
+        raise ConfigError(
+            f"this is not the configuration of the last build of {uri}: {changes}. `hirag-dist retry` asks again what "
+            "that build asked: give the --config and --set of that build; `hirag-dist index` builds with another "
+            "configuration"
+        )
+
+
+def configuration_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Return the differences of what decides the content of two builds, the first few, for a message; "" for none."""
     old, new = _flatten(before), _flatten(now)
     if not (old.get("kernels") and new.get("kernels")):  # unknown until a worker with a GPU names them
         new["kernels"] = old.get("kernels", "")
@@ -65,14 +75,9 @@ def check_same_configuration(before: Mapping[str, Any], now: Mapping[str, Any], 
         for key in sorted(old | new)
         if old.get(key) != new.get(key) and key != "config.max_reject_ratio"
     ]
-    if changes:
-        n_hidden = len(changes) - _MAX_CHANGES_SHOWN
-        more = f" and {n_hidden} more" if n_hidden > 0 else ""
-        raise ConfigError(
-            f"this is not the configuration of the last build of {uri}: {'; '.join(changes[:_MAX_CHANGES_SHOWN])}"
-            f"{more}. `hirag-dist retry` asks again what that build asked: give the --config and --set of that build; "
-            "`hirag-dist index` builds with another configuration"
-        )
+    n_hidden = len(changes) - _MAX_CHANGES_SHOWN
+    more = f" and {n_hidden} more" if n_hidden > 0 else ""
+    return "; ".join(changes[:_MAX_CHANGES_SHOWN]) + more
 
 
 def _arguments(record: Mapping[str, Any], store: Store) -> BuildArguments:

@@ -191,7 +191,7 @@ class LedgerEmbedder:
             BudgetReached: a request would pass a spending limit.
             StoreError: vectors could not be made durable.
         """
-        keys = [self._key(text) for text in texts]
+        keys = [vector_key(self.name, self.dim, text) for text in texts]
         found = await self._found({key: text for key, text in zip(keys, texts, strict=True) if text.strip()})
         vectors = np.zeros((len(texts), self.dim), np.float32)
         for at, key in enumerate(keys):
@@ -308,8 +308,15 @@ class LedgerEmbedder:
                 turns[key].set_result(_vector(record))
         return answered
 
-    def _key(self, text: str) -> str:
-        return hashlib.sha256(f"embed|{self.name}|{self.dim}|{text}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+def vector_key(name: str, dim: int, text: str) -> str:
+    """Return the ledger key of a text's vector: a hash of the text, and of the embedder's name and size."""
+    return hashlib.sha256(f"embed|{name}|{dim}|{text}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def vector_of(record: Mapping[str, Any]) -> NDArray[np.float32]:
+    """Return the vector that a ledger record holds."""
+    return _vector(record).row
 
 
 def with_context(embedder: Embedder, context: CallContext) -> Embedder:

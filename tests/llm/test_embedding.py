@@ -12,7 +12,7 @@ import pytest
 
 from hirag_dist.errors import BudgetReached, ModelError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder
+from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder, vector_key
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
@@ -97,7 +97,7 @@ async def metered(embedding: LedgerEmbedder, texts: Sequence[str]) -> ModelUsage
 
 async def records(store: Store, embedding: LedgerEmbedder, texts: Sequence[str]) -> list[dict[str, Any]]:
     """Return the durable records of texts."""
-    keys = [embedding._key(text) for text in texts]
+    keys = [vector_key(embedding.name, embedding.dim, text) for text in texts]
     found = await Ledger(store).get_many(keys)
     return [found[key] for key in keys if key in found]
 

@@ -55,6 +55,12 @@ def _matrix(vectors: pa.BinaryArray, dim: int) -> FloatMatrix:
     return np.frombuffer(data, "<f4", (last - first) // 4, first).reshape(len(vectors), dim)
 
 
+def entity_texts(entities: pa.Table) -> list[str]:
+    """Return the text of each entity that its vector is made from."""
+    pairs = zip(entities["name"].to_pylist(), entities["description"].to_pylist(), strict=True)
+    return [f"{name}: {text}" if text else name for name, text in pairs]
+
+
 @dataclass(frozen=True)
 class EmbedEntities:
     """Entities → vectors of their names and descriptions. Paper: Eq. 7."""
@@ -75,9 +81,7 @@ class EmbedEntities:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return a vector for each entity."""
         entities = tables["entities"]
-        pairs = zip(entities["name"].to_pylist(), entities["description"].to_pylist(), strict=True)
-        texts = [f"{name}: {text}" if text else name for name, text in pairs]
-        return {"vectors": await _embed(entities["entity_id"], texts, services, self.dim)}
+        return {"vectors": await _embed(entities["entity_id"], entity_texts(entities), services, self.dim)}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,86 @@
+"""Calls that are answered from the ledger alone, with the keys that they ask for on record."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import numpy as np
+
+from hirag_dist.errors import RequestRejected
+from hirag_dist.llm.embedding import vector_key, vector_of
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.reply_store.block_format import key_bytes
+from hirag_dist.storage.store import Store
+from hirag_dist.types import ChatReply, ChatRequest, FloatMatrix, RateLimits
+
+
+class RecordingLedger(Ledger):
+    """A ledger that notes which records were found.
+
+    Attributes:
+        found: keys, 20 bytes each.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.found: set[bytes] = set()
+
+    async def get_many(self, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the records of those keys that there are."""
+        records = await super().get_many(keys)
+        self.found.update(map(key_bytes, records))
+        return records
+
+
+class UnavailableModel:
+    """A chat model without an endpoint: it refuses every request, so that only stored replies count.
+
+    Args:
+        name: of the model whose stored replies are looked up.
+    """
+
+    rate_limits: RateLimits | None = None
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Raise RequestRejected."""
+        raise RequestRejected("no reply to it is stored")
+
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
+        """Raise RequestRejected."""
+        yield (await self.complete(request)).text
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class StoredVectors:
+    """An embedder with the vectors that a ledger has; other texts get zeros. Implements `protocols.Embedder`."""
+
+    def __init__(self, name: str, dim: int, ledger: Ledger) -> None:
+        self.name, self.dim = name, dim
+        self._ledger = ledger
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) float32 rows."""
+        keys = [vector_key(self.name, self.dim, text) for text in texts]
+        records = await self._ledger.get_many(list(dict.fromkeys(keys)))
+        vectors = np.zeros((len(texts), self.dim), np.float32)
+        for row, key in enumerate(keys):
+            if key in records:
+                vectors[row] = vector_of(records[key])
+        return vectors
+
+
+class NoVectors:
+    """An embedder that gives zeros, where no vector decides anything. Implements `protocols.Embedder`."""
+
+    def __init__(self, name: str, dim: int) -> None:
+        self.name, self.dim = name, dim
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) zeros."""
+        return np.zeros((len(texts), self.dim), np.float32)
