@@ -1,7 +1,7 @@
 """The command line: its commands, and the exit codes and messages of errors.
 
 Exit codes: 0 done · 1 failed · 2 usage or configuration · 3 done but incomplete · 4 stopped by a budget · 5 another
-build holds the index · 130 interrupted.
+build holds the index · 6 a check failed · 130 interrupted.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     "serve": ("serve", "Serve an index over gRPC, with an optional browser page."),
     "token": ("token", "Make a bearer token for a caller of the service."),
     "inspect": ("inspect", "Show layers, sparsity, communities, graph measures and cost of an index."),
+    "drift": ("drift", "Compare an updated index with a shadow clustering of its entities. Makes no call."),
     "eval": ("eval", "Evaluate retrieval and answers on your own questions."),
     "export": ("export", "Write GraphML, or Parquet tables with GraphRAG's names and columns."),
     "prune": ("prune", "Remove old snapshots of an index and what was derived from them."),

@@ -1,0 +1,47 @@
+"""Lines about the update that made a snapshot, from the note in its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hirag_dist.cli._output import short
+from hirag_dist.core.text.normalize import count_noun
+
+_KINDS = {"summaries": ("summary", "summaries"), "reports": ("report", "reports")}
+
+
+def update_line(number: int, documents: Mapping[str, int]) -> str:
+    """Return the number of the update and how many documents it changed, as a sentence.
+
+    >>> update_line(3, {"added": 2, "changed": 0, "removed": 1})
+    'Update 3 since the index was built from nothing: 2 documents added, 1 removed.'
+    """
+    if not number:
+        return "The index was built from nothing; no update was made since."
+    parts = [f"{count:,} {what}" for what, count in documents.items() if count]
+    if parts:
+        first, rest = parts[0].split(" ", 1)
+        parts[0] = f"{first} {'document' if first == '1' else 'documents'} {rest}"
+    said = ", ".join(parts) or "no document changed"
+    return f"Update {number} since the index was built from nothing: {said}."
+
+
+def debt_line(note: Mapping[str, Any]) -> str:
+    """Return the debt of a snapshot as a sentence.
+
+    Args:
+        note: `notes["update"]` of its manifest.
+
+    >>> debt_line({"debt": {"summaries": {"units": 2, "tokens": 5300}, "reports": {"units": 0, "tokens": 0}}})
+    'Debt: 2 summaries are due, about 5.3k tokens; `hirag-dist refresh` pays it.'
+    >>> debt_line({"debt": {}})
+    'Debt: none.'
+    """
+    open_parts = {kind: part for kind, part in note.get("debt", {}).items() if part["units"]}
+    if not open_parts:
+        return "Debt: none."
+    units = " and ".join(count_noun(part["units"], *_KINDS[kind]) for kind, part in open_parts.items())
+    verb = "is" if sum(part["units"] for part in open_parts.values()) == 1 else "are"
+    tokens = short(sum(part["tokens"] for part in open_parts.values()))
+    return f"Debt: {units} {verb} due, about {tokens} tokens; `hirag-dist refresh` pays it."

@@ -1,0 +1,73 @@
+"""Output and exit code of `drift`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from hirag_dist.cli._command_line import run
+from hirag_dist.schemas import REPORT_INPUTS, SUMMARIES
+from hirag_dist.storage.snapshot.reader import Snapshot
+from tests.altered_snapshots import altered
+from tests.toy_builds import LONG, Bench
+
+NOTE = {
+    "number": 3,
+    "base": "before",
+    "documents": {"added": 2, "changed": 0, "removed": 1},
+    "debt": {"summaries": {"units": 2, "tokens": 5300}, "reports": {"units": 1, "tokens": 700}},
+}
+STATE = {"summaries": SUMMARIES.empty_table(), "report_inputs": REPORT_INPUTS.empty_table()}
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    return Bench(tmp_path_factory.mktemp("toy")).build([LONG])
+
+
+@pytest.fixture
+def index(fresh: Snapshot) -> str:
+    return str(Path(fresh.store.uri.removeprefix("file://")))
+
+
+def test_a_fresh_index_holds(index: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["drift", "--index", index, "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "compactness ratio" in said
+    assert "FAILS" not in said
+    assert "level 0" in said
+
+
+def test_a_failing_gate_is_code_6_with_check_only(
+    index: str, fresh: Snapshot, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clusters = fresh.table("clusters").filter(pc.greater(fresh.table("clusters")["layer"], 0))
+    chosen = ["drift", "--index", index, "--snapshot", altered(fresh, {"clusters": clusters}).manifest.snapshot_id]
+    assert run(chosen) == 0
+    said = capsys.readouterr().out
+    assert "FAILS" in said
+    assert "index INPUT --rebuild" in said
+    assert run([*chosen, "--check"]) == 6
+
+
+def test_the_update_and_stale_texts_are_shown(index: str, fresh: Snapshot, capsys: pytest.CaptureFixture[str]) -> None:
+    snapshot = altered(fresh, STATE, {"update": NOTE})
+    assert run(["drift", "--index", index, "--snapshot", snapshot.manifest.snapshot_id]) == 0
+    said = capsys.readouterr().out
+    assert "Update 3 since the index was built from nothing: 2 documents added, 1 removed." in said
+    assert "stale share" in said
+
+
+def test_json_has_figures_and_gates(index: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["drift", "--index", index, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["holds"] is True
+    assert [layer["clusters"]["jaccard"] for layer in found["layers"]] == [1.0] * len(found["layers"])
+
+
+def test_no_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["drift", "--index", str(tmp_path)]) == 1
+    assert "holds no index" in capsys.readouterr().err

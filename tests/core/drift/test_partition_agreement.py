@@ -1,0 +1,69 @@
+"""Agreement of groupings: worked by hand, and against scikit-learn on random ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from hirag_dist.core.drift.partition_agreement import (
+    adjusted_rand_index,
+    best_jaccard,
+    matrix_of_labels,
+    membership_matrix,
+    weighted_jaccard,
+)
+
+
+def test_best_jaccard_of_overlapping_groups() -> None:
+    # {0, 1, 2}, {2, 3} against {0, 1}, {2, 3, 4}: 2/3 and 2/3; the first also shares one of five with the second
+    groups = membership_matrix(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 2, 3]), 5)
+    others = membership_matrix(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 2, 3, 4]), 5)
+    assert best_jaccard(groups, others).tolist() == [2 / 3, 2 / 3]
+    assert best_jaccard(others, groups).tolist() == [2 / 3, 2 / 3]
+
+
+def test_a_group_that_shares_no_row_counts_zero_by_its_size() -> None:
+    groups, others = matrix_of_labels(np.array([0, 0, 0, 1])), matrix_of_labels(np.array([0, 0, 0, -1]))
+    assert best_jaccard(groups, others).tolist() == [1.0, 0.0]
+    assert weighted_jaccard(groups, others) == 0.75
+    assert weighted_jaccard(others, groups) == 1.0
+
+
+def test_equal_groupings_agree_whatever_their_labels_are() -> None:
+    first, second = np.array([0, 1, 1, 2, -1]), np.array([2, 0, 0, 1, -1])
+    assert weighted_jaccard(matrix_of_labels(first), matrix_of_labels(second)) == 1.0
+    assert adjusted_rand_index(first, second) == 1.0
+
+
+def test_no_groups() -> None:
+    none, some = matrix_of_labels(np.full(3, -1)), matrix_of_labels(np.array([0, 0, 0]))
+    assert weighted_jaccard(none, none) == 1.0
+    assert weighted_jaccard(none, some) == 0.0
+    assert weighted_jaccard(some, none) == 0.0
+    assert adjusted_rand_index(np.zeros(0, np.int64), np.zeros(0, np.int64)) == 1.0
+
+
+def test_adjusted_rand_index_by_hand() -> None:
+    # 1 pair together in both, 1 in the first, 2 in the second, 6 in all: (1 − 2/6) / (3/2 − 2/6) = 4/7
+    assert adjusted_rand_index(np.array([0, 0, 1, 2]), np.array([0, 0, 1, 1])) == 4 / 7
+    assert adjusted_rand_index(np.array([0, 0, -1, -1]), np.array([0, 0, 1, 1])) == 4 / 7, "without a group: alone"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_adjusted_rand_index_is_that_of_scikit_learn(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    first, second = random.integers(0, 5, 200), random.integers(0, 7, 200)
+    second[:100] = first[:100] * 100  # numbers without a row
+    assert adjusted_rand_index(first, second) == pytest.approx(adjusted_rand_score(first, second), abs=1e-12)
+
+
+@pytest.mark.parametrize("labels", [np.zeros(4, np.int64), np.arange(4), np.full(4, -1)])
+def test_trivial_partitions_agree_with_themselves(labels: np.ndarray) -> None:
+    assert adjusted_rand_index(labels, labels) == 1.0
+
+
+def test_pairs_of_a_million_rows_do_not_overflow() -> None:
+    labels = np.repeat([0, 1], 1_000_000)
+    assert adjusted_rand_index(labels, labels) == 1.0
+    assert adjusted_rand_index(labels, np.zeros(2_000_000, np.int64)) == 0.0
