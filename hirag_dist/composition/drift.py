@@ -42,6 +42,7 @@ from hirag_dist.core.drift.report import (
 )
 from hirag_dist.core.drift.staleness import stale_reports, stale_summaries
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.graph.modularity import modularity
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.indexing.stages.reduce import MIN_UMAP_ROWS, check_umap_rows, full_rows, n_axes, reduced
@@ -220,7 +221,8 @@ def _community_drift(shadow: _Shadow, snapshot: Snapshot, entities: pa.Table) ->
     top = labels_of(communities["level"].to_numpy() == 0)
     leaves = labels_of(communities["is_leaf"].combine_chunks().to_numpy(zero_copy_only=False))
     logger.info("shadow communities of %d entities", graph.n_nodes)
-    levels = shadow.kernels.leiden(graph, config.max_size, config.resolution, shadow.seed)
+    keys = visiting_keys(entities["entity_id"], shadow.seed)
+    levels = shadow.kernels.leiden(graph, config.max_size, config.resolution, keys)
     return CommunityDrift(
         entities=graph.n_nodes,
         orphans=int(np.sum(top < 0)),

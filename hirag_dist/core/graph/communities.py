@@ -197,23 +197,6 @@ def _ids(level: int, members: pa.ListArray, continued: IntVector, previous: pa.T
     return pa.array(names, pa.string())
 
 
-def modularity(graph: CsrGraph, labels: IntVector, resolution: float) -> float:
-    """Return the weighted modularity of a partition; 0.0 for a graph without edges.
-
-    Args:
-        labels: (n_nodes,) from 0 on.
-        resolution: factor of the weight that is expected inside communities.
-    """
-    weights = np.maximum(graph.weights.astype(np.float64), 0.0)
-    total = float(weights.sum())
-    if total <= 0.0:
-        return 0.0
-    start = heads(graph)
-    strength = np.bincount(labels, weights=np.bincount(start, weights=weights, minlength=graph.n_nodes))
-    inside = float(weights[labels[start] == labels[graph.indices]].sum())
-    return inside / total - resolution * float(((strength / total) ** 2).sum())
-
-
 def membership(communities: pa.Table, entity_ids: pa.ChunkedArray) -> tuple[IntVector, NDArray[np.int32]]:
     """Return (indptr, rows): the member rows of each community, ascending."""
     lists = communities["entity_ids"].combine_chunks()

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.graph.communities import community_table, modularity
+from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.imported_communities import renamed_reports, with_summaries
 from hirag_dist.core.graph.leiden import visiting_keys
+from hirag_dist.core.graph.modularity import modularity
 from hirag_dist.core.graph.warm_start import warm_start
 from hirag_dist.core.reports.selection import ENTITY_PLACES, OUTLINES, RELATION_PLACES, report_outlines
 from hirag_dist.execution.dataset import Dataset, TableSet
