@@ -1,13 +1,16 @@
-"""Local file primitives: locks between processes, durable appends, durable directory entries."""
+"""Local file primitives: locks between processes, durable appends, copies, durable directory entries."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
+import shutil
 import weakref
 from contextlib import suppress
 from pathlib import Path
+
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS)
 
 
 class FileLock:
@@ -72,6 +75,22 @@ def append_durably(file: Path, data: bytes) -> int:
         return offset
     finally:
         os.close(handle)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Create a hard link to a file, or where the filesystem allows none a durable copy of it.
+
+    Raises:
+        OSError: the source is not there, or the target cannot be written.
+    """
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(source, target)
+        with target.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def sync_folder(path: Path) -> None:

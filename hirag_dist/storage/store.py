@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from hirag_dist.errors import StoreError
 from hirag_dist.storage.conditional_put import S3ConditionalPut
-from hirag_dist.storage.file_locks import FileLock, append_durably, lock_file, sync_folder
+from hirag_dist.storage.file_locks import FileLock, append_durably, link_or_copy, lock_file, sync_folder
 
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
@@ -163,6 +163,20 @@ class Store:
         ):
             while piece := stream.read(_SPOOLED_BYTES):
                 file.write(piece)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file within the store, atomically and without sending its bytes through this process.
+
+        In a local folder the target is a hard link where the filesystem has links: files of a snapshot never change.
+        """
+        with self._errors("copy", source):
+            if self.local is None:
+                self._fs.copy_file(self._full(source), self._full(target))
+                return
+            with self._atomic_target(target) as temporary:
+                link_or_copy(Path(self._full(source)), Path(temporary))
+            Path(temporary).unlink(missing_ok=True)  # the rename of a link to the target's own file does nothing
+            sync_folder(Path(self._full(target)).parent)
 
     def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
         """Write a file atomically: to a temporary name, then renamed; on object stores a put is atomic."""

@@ -13,7 +13,7 @@ derived when it is opened (`storage.snapshot.cache`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ from hirag_dist.core.retrieval.levels import invert
 from hirag_dist.core.retrieval.quantized_scan import encode
 from hirag_dist.storage.access.label_files_writer import LABEL_SETS, LabelProvenanceTables, write_labels
 from hirag_dist.storage.layout import ALIASES
+from hirag_dist.storage.serving.base_values import BaseFiles, BaseValues
 from hirag_dist.storage.serving.claims import write_claims
 from hirag_dist.storage.serving.column_arrays import (
     Batches,
@@ -103,7 +104,14 @@ ARRAYS: Final = (
 FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, REPORTS, LABEL_SETS)  # of every snapshot
 
 
-def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMatrix, create: Create) -> None:
+def write_serving(
+    batches: Batches,
+    vectors: FloatMatrix,
+    chunk_vectors: FloatMatrix,
+    create: Create,
+    base: BaseFiles | None = None,
+    copied: Callable[[str, Sequence[str]], bool] = lambda name, parts: False,
+) -> None:
     """Write every serving file.
 
     Memory: the ids of entities, chunks and documents, the arrays themselves, and one batch of texts; about 1 GB for a
@@ -115,35 +123,42 @@ def write_serving(batches: Batches, vectors: FloatMatrix, chunk_vectors: FloatMa
         vectors: (n_entities, dim).
         chunk_vectors: (n_chunks, dim).
         create: file name → that file, open for writing.
+        base: serving files of another snapshot, from which values of the same rows are taken; the files written are
+            the same without it.
+        copied: (file name, tables and arrays that it is derived from) → whether the file is there already.
     """
+    values = BaseValues(base)
 
     def save(name: str, array: NDArray[Any]) -> None:
         with create(f"{name}.npy") as file:
             np.save(file, array, allow_pickle=False)
 
     for file_name, (table, schema) in _TEXTS.items():
-        with create(file_name) as file:
-            write_texts(file, schema, batches(table, schema.names))
+        if not copied(file_name, (table,)):
+            with create(file_name) as file:
+                write_texts(file, schema, batches(table, schema.names))
     chunk_ids = ids_of(batches, "chunks", "chunk_id")
-    mentioned_in = _save_entities(batches, save, chunk_ids)
-    _save_names(batches, save)
+    mentioned_in = _save_entities(batches, save, chunk_ids, values)
+    _save_names(batches, save, *values.name_keys(len(vectors)))
     _save_aliases(batches, save)
-    _save_codes("entity", vectors, create, save)
-    _save_codes("chunk", chunk_vectors, create, save)
-    _save_chunks(batches, save)
+    for what, array, matrix in (("entity", "entities", vectors), ("chunk", "chunks", chunk_vectors)):
+        names = [f"{what}_{part}.npy" for part in ("codes", "scales", "errors")]
+        if not all(copied(name, (f"vectors/{array}",)) for name in names):
+            _save_codes(what, matrix, create, save)
+    _save_chunks(batches, save, values)
     entity_ids = ids_of(batches, "entities", "entity_id")
-    ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids)
-    reported = _save_reports(batches, create)
+    ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids, values)
+    reported = _save_reports(batches, create, values)
     members = _save_communities(batches, save, entity_ids, *reported)
     provenance = LabelProvenanceTables(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
     write_labels(batches, create, save, provenance)
     write_claims(batches, create, save, entity_ids, chunk_ids)
 
 
-def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:
+def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array, values: BaseValues) -> Lists:
     """Write the columns of entities; return the chunks of each, −1 for an unknown one."""
     save("entity_layers", numbers(batches, "entities", "layer", np.int32))
-    save("entity_tokens", entity_tokens(batches))
+    save("entity_tokens", entity_tokens(batches, values.entity_tokens(batches)))
     mentioned_in = rows_in_lists(batches("entities", ["chunk_ids"]), chunk_ids)
     indptr, rows = known_rows(*mentioned_in)
     save("entity_chunks_indptr", indptr)
@@ -155,17 +170,24 @@ def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array) -> Lists:
     return mentioned_in
 
 
-def _save_names(batches: Batches, save: Save) -> None:
-    """Write the names of extracted entities: questions do not name summary entities."""
-    keys, rows = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+def _save_names(batches: Batches, save: Save, keys: NDArray[np.uint64], states: NDArray[np.int8]) -> None:
+    """Write the names of extracted entities: questions do not name summary entities.
+
+    Args:
+        batches, save: as of `write_serving`.
+        keys: (n_entities,) keys that are known.
+        states: (n_entities,) 1 for an entity whose key is known, 0 for one without a key, −1 for an unknown one.
+    """
     first = 0
     for batch in batches("entities", ["name", "layer"]):
-        extracted = np.flatnonzero(batch.column(1).to_numpy() == 0)
-        own, positions = name_keys(batch.column(0).take(pa.array(extracted)).to_pylist())
-        keys.append(own)
-        rows.append(first + extracted[positions])
+        own = states[first : first + batch.num_rows]
+        open_rows = np.flatnonzero((own < 0) & (batch.column(1).to_numpy() == 0))
+        found, positions = name_keys(batch.column(0).take(pa.array(open_rows)).to_pylist())
+        own[open_rows[positions]] = 1
+        keys[first + open_rows[positions]] = found
         first += batch.num_rows
-    names = sorted_names(np.concatenate(keys), np.concatenate(rows))
+    rows = np.flatnonzero(states == 1)
+    names = sorted_names(keys[rows], rows)
     save("entity_name_keys", names.keys)
     save("entity_name_rows", names.rows)
 
@@ -203,17 +225,17 @@ def _save_codes(what: str, vectors: FloatMatrix, create: Create, save: Save) -> 
     save(f"{what}_errors", np.concatenate(errors))
 
 
-def _save_chunks(batches: Batches, save: Save) -> None:
+def _save_chunks(batches: Batches, save: Save, values: BaseValues) -> None:
     documents = ids_of(batches, "documents", "document_id")
     rows = rows_of_column(batches, "chunks", "document_id", documents)
     save("chunk_documents", rows)
     spans = [numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
     save("chunk_spans", np.column_stack(spans))
-    save("chunk_tokens", chunk_tokens(batches, rows))
+    save("chunk_tokens", chunk_tokens(batches, rows, values.chunk_tokens(batches, rows)))
 
 
 def _save_relations(
-    batches: Batches, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array
+    batches: Batches, save: Save, entity_ids: pa.Array, chunk_ids: pa.Array, values: BaseValues
 ) -> tuple[NDArray[np.int32], Lists]:
     """Write the columns of relations; return the ends and the chunks of each, −1 for an unknown one."""
     ends = np.column_stack(
@@ -221,7 +243,7 @@ def _save_relations(
     )
     weights = numbers(batches, "relations", "weight", np.float64)
     save("relation_ends", ends)
-    save("relation_tokens", relation_tokens(batches, ends))
+    save("relation_tokens", relation_tokens(batches, ends, values.relation_tokens(batches, ends)))
     save("entity_components", _components(ends, len(entity_ids)))
     save("relation_weights", weights)
     of, parallel_indptr, parallel_rows = parallel_relations(ends, weights)
@@ -285,32 +307,47 @@ def parallel_relations(
     return heads[by_head].astype(np.int32), indptr, order[further][at.astype(np.int64)].astype(np.int32)
 
 
-def _save_reports(batches: Batches, create: Create) -> tuple[pa.Array, NDArray[np.float64], NDArray[np.int32]]:
+def _save_reports(
+    batches: Batches, create: Create, values: BaseValues
+) -> tuple[pa.Array, NDArray[np.float64], NDArray[np.int32]]:
     """Write the texts of reports; return the community ids, ratings and tokens of the reports."""
     columns = ["community_id", "level", "title", "summary", "rating", "findings"]
     ids: list[pa.Array] = []
-    ratings: list[float] = []
+    ratings = [np.zeros(0, np.float64)]
     tokens = [np.zeros(0, np.int32)]
 
     def rendered() -> Iterator[pa.RecordBatch]:
         for batch in batches("reports", columns):
-            rows = batch.to_pylist()
-            ids.append(batch.column(0))
-            ratings.extend(row["rating"] for row in rows)
-            texts = [[row["title"] for row in rows], [report_text(row) for row in rows]]
-            tokens.append(
-                token_counts(
-                    [
-                        community_text(row["title"], row["level"], row["rating"], text)
-                        for row, text in zip(rows, texts[1], strict=True)
-                    ]
-                )
+            levels, own_ratings = (batch[name].to_numpy(zero_copy_only=False) for name in ("level", "rating"))
+            texts = list(map(report_text, _report_rows(batch)))
+            piece = pa.record_batch([batch["title"].cast(pa.large_string()), pa.array(texts, pa.large_string())], names)
+            counts = values.report_tokens(batch["community_id"], levels, own_ratings, piece)
+            rows = np.flatnonzero(counts < 0)
+            chosen = (
+                column.take(pa.array(rows)).to_pylist() for column in (batch["title"], batch["level"], batch["rating"])
             )
-            yield pa.record_batch([pa.array(text, pa.large_string()) for text in texts], ["title", "text"])
+            counts[rows] = token_counts(list(map(community_text, *chosen, [texts[row] for row in rows.tolist()])))
+            ids.append(batch["community_id"])
+            ratings.append(own_ratings)
+            tokens.append(counts)
+            yield piece
 
+    names = _REPORT_TEXTS.names
     with create(REPORTS) as file:
         write_texts(file, _REPORT_TEXTS, rendered())
-    return joined(ids, pa.string()), np.array(ratings, np.float64), np.concatenate(tokens)
+    return joined(ids, pa.string()), np.concatenate(ratings), np.concatenate(tokens)
+
+
+def _report_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Yield what `report_text` reads of each report, without the ids of its findings."""
+    findings = batch["findings"]
+    found = findings.flatten()
+    pairs = list(zip(*(found.field(name).to_pylist() for name in ("summary", "explanation")), strict=True))
+    first = 0
+    for summary, count in zip(batch["summary"].to_pylist(), findings.value_lengths().to_pylist(), strict=True):
+        own = [{"summary": one, "explanation": more} for one, more in pairs[first : first + count]]
+        yield {"summary": summary, "findings": own}
+        first += count
 
 
 def _save_communities(

@@ -85,9 +85,8 @@ class SnapshotCache:
             SnapshotCorrupt: a table that they are derived from cannot be read.
             StoreError: they cannot be written.
         """
-        if all(f"{SERVING}/{name}" in self._manifest.files for name in FILES):
-            published = [name for name in self._manifest.files if name.startswith(f"{SERVING}/")]
-            return [self.path(name) for name in published][-1].parent
+        if (published := self.published_serving()) is not None:
+            return published
         derived = self._cached() / SERVING
         if not _has_all(derived):
             vectors, chunk_vectors = (map_array(self.path(f"vectors/{name}.npy")) for name in ("entities", "chunks"))
@@ -95,6 +94,13 @@ class SnapshotCache:
                 if not _has_all(derived):
                     self._derive(vectors, chunk_vectors, derived)
         return derived
+
+    def published_serving(self) -> Path | None:
+        """Return the folder of the serving files that were published with the snapshot, None where there are none."""
+        if not all(f"{SERVING}/{name}" in self._manifest.files for name in FILES):
+            return None
+        published = [name for name in self._manifest.files if name.startswith(f"{SERVING}/")]
+        return [self.path(name) for name in published][-1].parent
 
     def _copy(self, name: str, entry: FileEntry, target: Path) -> None:
         self._make_room(entry.bytes)

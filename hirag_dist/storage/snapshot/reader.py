@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,6 +146,15 @@ class Snapshot:
             StoreError: there is no room for them.
         """
         return ServingFiles(self._cache.serving())
+
+    def published_serving(self) -> Path | None:
+        """Return the folder of the serving files that were published with the snapshot, None where there are none.
+
+        Raises:
+            SnapshotCorrupt: a file was altered or is gone.
+            StoreError: there is no room for copies of them.
+        """
+        return self._cache.published_serving()
 
     @cached_property
     def graph(self) -> CsrGraph:

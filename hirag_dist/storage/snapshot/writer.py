@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, BinaryIO, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import hirag_dist
@@ -29,10 +26,13 @@ from hirag_dist.storage.layout import (
 )
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import SERVING, write_serving
+from hirag_dist.storage.snapshot.files import SnapshotFiles
 from hirag_dist.storage.snapshot.history import record_current
-from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest, compute_snapshot_id, parse_manifest
-from hirag_dist.storage.snapshot.reader import CurrentPointer, read_current
+from hirag_dist.storage.snapshot.manifest import Manifest, compute_snapshot_id, parse_manifest
+from hirag_dist.storage.snapshot.reader import CurrentPointer, Snapshot, read_current
 from hirag_dist.storage.store import Store
+
+_THREADS = 2  # files written at the same time; each has a piece of a table in memory
 
 
 def write_snapshot(
@@ -44,6 +44,7 @@ def write_snapshot(
     complete: bool,
     build: Mapping[str, Any],
     notes: Mapping[str, Any],
+    base: Snapshot | None = None,
 ) -> Manifest:
     """Write a snapshot and return its manifest; an existing one with the same id is left unchanged.
 
@@ -51,32 +52,18 @@ def write_snapshot(
         tables: every table of `layout.TABLES`, and the optional ones that apply: `dropped` for accepted losses,
             `aliases` for resolved names, `claims`, and `layout.LABEL_TABLES` for documents with labels.
         arrays: path without ending ("graph/indptr", "vectors/entities") → array.
+        base: a snapshot of the same index, which saves work where its content is the same; the files written are the
+            same without it.
     """
-    content = {name: table_digest(tables[name]) for name in CONTENT_TABLES}
-    content["rejects"] = table_digest(tables["rejects"].select(["stage", "unit_id"]))  # missing units are content too
-    if DROPPED in tables:
-        content[DROPPED] = table_digest(tables[DROPPED].select(["stage", "unit_id"]))
-    content |= {name: table_digest(tables[name]) for name in OPTIONAL_CONTENT if name in tables}
-    content |= {name: _array_digest(array) for name, array in arrays.items()}
-    dim = int(arrays["vectors/entities"].shape[1])
-    snapshot_id = compute_snapshot_id(content, embedder, dim)
-    folder = snapshot_path(snapshot_id)
-    if store.exists(f"{folder}/{MANIFEST}"):
-        return parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), folder)
-    files: dict[str, FileEntry] = {}
-    create = partial(_creating, store, folder, files)
-    for name, table in tables.items():
-        with create(f"{name}.parquet") as file:
-            pq.write_table(table, file, compression="zstd")
-    for name, array in arrays.items():
-        with create(f"{name}.npy") as file:
-            np.save(file, array, allow_pickle=False)
-    write_serving(
-        lambda name, columns: _batches(tables.get(name), columns),
-        arrays["vectors/entities"],
-        arrays["vectors/chunks"],
-        lambda name: create(f"{SERVING}/{name}"),
-    )
+    with ThreadPoolExecutor(_THREADS) as pool:
+        content = _digests(pool, tables, arrays)
+        dim = int(arrays["vectors/entities"].shape[1])
+        snapshot_id = compute_snapshot_id(content, embedder, dim)
+        folder = snapshot_path(snapshot_id)
+        if store.exists(f"{folder}/{MANIFEST}"):
+            return parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), folder)
+        files = SnapshotFiles(store, folder, content, base)
+        _write_files(pool, files, tables, arrays)
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         snapshot_id=snapshot_id,
@@ -89,7 +76,7 @@ def write_snapshot(
         content=content,
         build=build,
         notes=notes,
-        files=files,
+        files={name: files.entries[name] for name in sorted(files.entries)},
     )
     store.write_bytes(f"{folder}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
     return manifest
@@ -117,38 +104,50 @@ def make_current(store: Store, snapshot_id: str, before: CurrentPointer | None =
 
 def _batches(table: pa.Table | None, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if table is not None:
-        yield from table.select(columns).to_batches(max_chunksize=BATCH_ROWS)
+        for first in range(0, table.num_rows, BATCH_ROWS):
+            yield from table.select(columns).slice(first, BATCH_ROWS).combine_chunks().to_batches()
 
 
-@contextmanager
-def _creating(store: Store, folder: str, files: dict[str, FileEntry], name: str) -> Iterator[BinaryIO]:
-    """Write a file piece by piece, and note its size and hash."""
-    with store.create(f"{folder}/{name}") as file:
-        counting = _Counting(file)
-        yield cast(BinaryIO, counting)
-    files[name] = FileEntry(bytes=counting.size, sha256=counting.digest.hexdigest())
+def _digests(
+    pool: ThreadPoolExecutor, tables: Mapping[str, pa.Table], arrays: Mapping[str, NDArray[Any]]
+) -> dict[str, str]:
+    """Return the digest of each table and array that is content."""
+    whole = [*CONTENT_TABLES, *(name for name in OPTIONAL_CONTENT if name in tables)]
+    letters = [name for name in ("rejects", DROPPED) if name in tables]  # missing units are content too
+    digested = [tables[name] for name in whole] + [tables[name].select(["stage", "unit_id"]) for name in letters]
+    found = [pool.submit(table_digest, table) for table in digested]
+    found += [pool.submit(_array_digest, array) for array in arrays.values()]
+    names = [*whole, *letters, *arrays]
+    return {name: future.result() for name, future in zip(names, found, strict=True)}
 
 
-class _Counting(io.RawIOBase):
-    """Hashes what passes through to a file."""
+def _write_files(
+    pool: ThreadPoolExecutor,
+    files: SnapshotFiles,
+    tables: Mapping[str, pa.Table],
+    arrays: Mapping[str, NDArray[Any]],
+) -> None:
+    """Write all files but the manifest, several at a time."""
+    jobs = [pool.submit(_write_serving, files, tables, arrays)]
+    jobs += [pool.submit(files.array, name, array) for name, array in arrays.items()]
+    jobs += [pool.submit(files.table, name, table) for name, table in tables.items()]
+    try:
+        for job in as_completed(jobs):
+            job.result()
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.size = 0
-        self.digest = hashlib.sha256()
 
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._file.write(data)
-        self.digest.update(data)
-        n_bytes = memoryview(data).nbytes
-        self.size += n_bytes
-        return n_bytes
-
-    def tell(self) -> int:
-        return self.size
+def _write_serving(files: SnapshotFiles, tables: Mapping[str, pa.Table], arrays: Mapping[str, NDArray[Any]]) -> None:
+    write_serving(
+        lambda name, columns: _batches(tables.get(name), columns),
+        arrays["vectors/entities"],
+        arrays["vectors/chunks"],
+        lambda name: files.create(f"{SERVING}/{name}"),
+        base=files.base_values(),
+        copied=lambda name, parts: files.copied(f"{SERVING}/{name}", parts),
+    )
 
 
 def _array_digest(array: NDArray[Any]) -> str:

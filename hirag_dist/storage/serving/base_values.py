@@ -1,0 +1,250 @@
+"""Derived values of a base snapshot for the rows of a new one that have the same texts.
+
+Counting tokens and hashing names are Python work for each row. An update changes few rows, so the values of the others
+are taken from the serving files of its base. A row is the same when its id and every text that the value is derived
+from are: what is taken equals what would be derived.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.labels import Flags
+from hirag_dist.errors import SnapshotCorrupt
+from hirag_dist.storage.serving.column_arrays import Batches, ids_of, numbers
+from hirag_dist.storage.serving.mmap_files import map_array
+from hirag_dist.storage.serving.text_columns import BATCH_ROWS
+from hirag_dist.storage.serving.token_counts import Counts
+from hirag_dist.types import IntVector
+
+Rows = NDArray[np.int32]  # of the base; −1 for a row that it does not have
+
+_IDS: Final = {
+    "entities": "entity_id",
+    "relations": "relation_id",
+    "chunks": "chunk_id",
+    "communities": "community_id",
+}
+ARRAYS: Final = (  # that values are taken from: the caller checks that they are whole
+    "entity_layers",
+    "entity_tokens",
+    "entity_name_keys",
+    "entity_name_rows",
+    "relation_ends",
+    "relation_tokens",
+    "chunk_documents",
+    "chunk_spans",
+    "chunk_tokens",
+    "community_levels",
+    "community_ratings",
+    "community_reports",
+    "community_tokens",
+)
+_ROWS_OF: Final = {  # an array with a row for each row of a table
+    "entities": "entity_tokens",
+    "relations": "relation_tokens",
+    "chunks": "chunk_tokens",
+    "communities": "community_tokens",
+}
+_TEXTS: Final = {
+    "entities": ["entity_id", "name", "type", "description"],
+    "relations": ["relation_id", "description"],
+    "chunks": ["chunk_id", "text"],
+    "communities": ["community_id"],
+    "documents": ["title"],
+    "reports": ["title", "text"],
+}
+_MAX_SPREAD: Final = 8  # batches of the base that are compared with one batch
+_OTHER_NAME: Final = -2  # −1 is an unknown entity
+
+
+class BaseFiles:
+    """The serving files of a base that values are taken from, mapped: they stay readable when the base is pruned."""
+
+    def __init__(self, folder: Path) -> None:
+        """Map the files.
+
+        Raises:
+            SnapshotCorrupt: a file is damaged or gone.
+        """
+        self._arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
+        self._texts = {
+            table: _mapped_texts(folder / f"{table}.arrow", columns, self._n_rows(table))
+            for table, columns in _TEXTS.items()
+        }
+
+    def _n_rows(self, table: str) -> int | None:
+        name = _ROWS_OF.get(table)
+        return None if name is None else len(self._arrays[name])
+
+    def texts(self, table: str) -> pa.Table:
+        """Return the columns of texts of a table."""
+        return self._texts[table]
+
+    def array(self, name: str) -> NDArray[Any]:
+        """Return an array by its name."""
+        return self._arrays[name]
+
+    def values(self, name: str, rows: Rows) -> NDArray[Any]:
+        """Return the values of an array by row; any value at −1."""
+        values = self._arrays[name]
+        return values[rows] if len(values) else np.zeros((len(rows), *values.shape[1:]), values.dtype)
+
+    def rows(self, table: str, ids: pa.Array) -> Rows:
+        """Return the row of each id of a table."""
+        before = self._texts[table][_IDS[table]].combine_chunks()
+        rows: Rows = pc.index_in(ids, value_set=before).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+        return rows
+
+
+class BaseValues:
+    """Values of the rows of a base; −1 for each row without one, and for all rows where there is no base."""
+
+    def __init__(self, base: BaseFiles | None) -> None:
+        """Prepare for one new snapshot.
+
+        Args:
+            base: None: there is no base.
+        """
+        self._base = base
+        self._named_as: Rows | None = None  # base row of each entity that has the same name there
+
+    def entity_tokens(self, batches: Batches) -> Counts:
+        """Return (n_entities,) known token counts, −1 elsewhere."""
+        layers = numbers(batches, "entities", "layer", np.int32)
+        if self._base is None:
+            return np.full(len(layers), -1, np.int32)
+        rows = self._base.rows("entities", ids_of(batches, "entities", "entity_id"))
+        rows[self._base.values("entity_layers", rows) != layers] = -1
+        same = self._same(batches, "entities", ["name"], rows)
+        self._named_as = np.where(same, rows, _OTHER_NAME).astype(np.int32)
+        rows[~same] = -1
+        return self._taken("entity_tokens", rows, self._same(batches, "entities", ["type", "description"], rows))
+
+    def name_keys(self, n_entities: int) -> tuple[NDArray[np.uint64], NDArray[np.int8]]:
+        """Return (n_entities,) keys of names, and whether each has one: 1, or 0, or −1 where it is not known.
+
+        `entity_tokens` comes first.
+        """
+        if self._base is None or self._named_as is None:
+            return np.zeros(n_entities, np.uint64), np.full(n_entities, -1, np.int8)
+        n_before = len(self._base.array("entity_layers"))
+        keys, states = np.zeros(n_before + 1, np.uint64), np.zeros(n_before + 1, np.int8)
+        named = self._base.array("entity_name_rows")
+        keys[named], states[named], states[-1] = self._base.array("entity_name_keys"), 1, -1
+        rows = np.where(self._named_as >= 0, self._named_as, n_before)
+        return keys[rows], states[rows]
+
+    def relation_tokens(self, batches: Batches, ends: NDArray[np.int32]) -> Counts:
+        """Return (n_relations,) known token counts, −1 elsewhere. `entity_tokens` comes first.
+
+        Args:
+            batches: as of `storage.serving.writer.write_serving`.
+            ends: (n_relations, 2) entity rows, −1 for an unknown one.
+        """
+        if self._base is None or self._named_as is None:
+            return np.full(len(ends), -1, np.int32)
+        rows = self._base.rows("relations", ids_of(batches, "relations", "relation_id"))
+        now = np.append(self._named_as, np.int32(-1))[ends]
+        rows[(now != self._base.values("relation_ends", rows)).any(axis=1)] = -1
+        return self._taken("relation_tokens", rows, self._same(batches, "relations", ["description"], rows))
+
+    def chunk_tokens(self, batches: Batches, documents: NDArray[np.int32]) -> Counts:
+        """Return (n_chunks,) known token counts, −1 elsewhere.
+
+        Args:
+            batches: as of `storage.serving.writer.write_serving`.
+            documents: (n_chunks,) row of the document of each, −1 for an unknown one.
+        """
+        if self._base is None:
+            return np.full(len(documents), -1, np.int32)
+        rows = self._base.rows("chunks", ids_of(batches, "chunks", "chunk_id"))
+        spans = np.column_stack([numbers(batches, "chunks", name, np.int64) for name in ("start", "end")])
+        rows[(spans != self._base.values("chunk_spans", rows)).any(axis=1)] = -1
+        titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
+        before = _titles(self._base.texts("documents")["title"], self._base.values("chunk_documents", rows))
+        rows[~_equal(_titles(titles, documents), before)] = -1
+        return self._taken("chunk_tokens", rows, self._same(batches, "chunks", ["text"], rows))
+
+    def report_tokens(
+        self, ids: pa.Array, levels: IntVector, ratings: NDArray[np.float64], texts: pa.RecordBatch
+    ) -> Counts:
+        """Return known token counts of some reports, −1 elsewhere.
+
+        Args:
+            ids: (n_reports,) of their communities.
+            levels, ratings: (n_reports,).
+            texts: title and text of each, as rendered.
+        """
+        if self._base is None:
+            return np.full(len(ids), -1, np.int32)
+        rows = self._base.rows("communities", ids)
+        rows[self._base.values("community_levels", rows) != levels] = -1
+        rows[self._base.values("community_ratings", rows) != ratings] = -1
+        reports = np.where(rows >= 0, self._base.values("community_reports", rows), -1)
+        return self._taken("community_tokens", rows, _same_texts(texts, self._base.texts("reports"), reports))
+
+    def _taken(self, name: str, rows: Rows, same: Flags) -> Counts:
+        assert self._base is not None
+        counts: Counts = np.where(same & (rows >= 0), self._base.values(name, rows), -1).astype(np.int32)
+        return counts
+
+    def _same(self, batches: Batches, table: str, columns: Sequence[str], rows: Rows) -> Flags:
+        """Return (n_rows,) whether the texts of a row are those of its row in the base; False at −1."""
+        assert self._base is not None
+        before = self._base.texts(table)
+        found, first = [np.zeros(0, np.bool_)], 0
+        for batch in batches(table, columns):
+            found.append(_same_texts(batch, before, rows[first : first + batch.num_rows]))
+            first += batch.num_rows
+        return np.concatenate(found)
+
+
+def _mapped_texts(path: Path, columns: Sequence[str], n_rows: int | None) -> pa.Table:
+    try:
+        with pa.memory_map(str(path)) as source:
+            table = pa.ipc.open_file(source).read_all().select(columns)
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise SnapshotCorrupt(f"{path} is damaged or gone: {error}; serve another snapshot") from error
+    if n_rows is not None and table.num_rows != n_rows:
+        raise SnapshotCorrupt(f"{path} has {table.num_rows:,} rows instead of {n_rows:,}; serve another snapshot")
+    return table
+
+
+def _same_texts(batch: pa.RecordBatch, before: pa.Table, rows: Rows) -> Flags:
+    """Return whether each row has the texts of its row in another table; False at −1."""
+    same = np.zeros(len(rows), np.bool_)
+    known = np.flatnonzero(rows >= 0)
+    if not len(known):
+        return same
+    at = rows[known]
+    low, high = int(at.min()), int(at.max()) + 1
+    if high - low > _MAX_SPREAD * BATCH_ROWS:
+        return same  # the tables differ too much in their order
+    window = before.slice(low, high - low)
+    equal = np.ones(len(known), np.bool_)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        one, other = (part.cast(pa.large_string()) for part in (column, window[name].combine_chunks()))
+        one = one if len(known) == len(one) else one.take(pa.array(known))
+        in_step = len(at) == len(other) and bool((np.diff(at) == 1).all())
+        equal &= _equal(one, other if in_step else other.take(pa.array(at - low)))
+    same[known] = equal
+    return same
+
+
+def _equal(one: pa.Array, other: pa.Array) -> Flags:
+    equal: Flags = pc.equal(one, other).to_numpy(zero_copy_only=False)
+    return equal
+
+
+def _titles(titles: pa.ChunkedArray, rows: Rows) -> pa.Array:
+    """Return the title of each document; an empty one at −1."""
+    found = titles.combine_chunks().take(pa.array(rows, mask=rows < 0))
+    return found.fill_null("")

@@ -1,0 +1,178 @@
+"""Files of a snapshot that is being written: encoded, or copied from a base that has the same content.
+
+A file is a function of the content that it holds, whatever the base: a table is written in row groups that depend on
+its rows only, not on how it lies in memory. So a copy is what would be written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+import hirag_dist
+from hirag_dist.errors import HiragError
+from hirag_dist.storage.layout import CONTENT_TABLES, OPTIONAL_CONTENT
+from hirag_dist.storage.serving.base_values import ARRAYS, BaseFiles
+from hirag_dist.storage.serving.writer import SERVING
+from hirag_dist.storage.snapshot.manifest import FileEntry
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.storage.store import Store
+
+logger = logging.getLogger(__name__)
+_GROUP_BYTES: Final = 64 << 20  # of the content of a row group, about
+_MAX_GROUP_ROWS: Final = 1 << 18
+_WHOLE: Final = frozenset((*CONTENT_TABLES, *OPTIONAL_CONTENT))  # tables whose digest covers every column
+
+
+class SnapshotFiles:
+    """The files of one new snapshot.
+
+    Attributes:
+        entries: those written so far, by name.
+    """
+
+    def __init__(self, store: Store, folder: str, content: Mapping[str, str], base: Snapshot | None) -> None:
+        """Prepare to write.
+
+        Args:
+            folder: of the new snapshot.
+            content: digest of each table and array.
+            base: a snapshot of the same index; one of another version of hirag_dist is not used, since what is derived
+                from the same content may differ.
+        """
+        self.entries: dict[str, FileEntry] = {}
+        self._store = store
+        self._folder = folder
+        self._content = content
+        usable = base is not None and base.store.uri == store.uri
+        self._base = base if usable and base and base.manifest.hirag_dist == hirag_dist.__version__ else None
+
+    def table(self, name: str, table: pa.Table) -> None:
+        """Write a table."""
+        file_name = f"{name}.parquet"
+        if name not in _WHOLE or not self.copied(file_name, (name,)):
+            with self.create(file_name) as file:
+                write_parquet(table, file)
+
+    def array(self, name: str, array: NDArray[Any]) -> None:
+        """Write an array."""
+        file_name = f"{name}.npy"
+        if not self.copied(file_name, (name,)):
+            with self.create(file_name) as file:
+                np.save(file, array, allow_pickle=False)
+
+    @contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        """Write a file piece by piece, and note its size and hash."""
+        with self._store.create(f"{self._folder}/{name}") as file:
+            counting = _Counting(file)
+            yield cast(BinaryIO, counting)
+        self.entries[name] = FileEntry(bytes=counting.size, sha256=counting.digest.hexdigest())
+
+    def copied(self, name: str, parts: Sequence[str]) -> bool:
+        """Copy a file of the base, if the tables and arrays that it is made of have the same content there.
+
+        A file of the base that was altered or removed is not copied.
+        """
+        if self._base is None or name not in self._base.manifest.files:
+            return False
+        before = self._base.manifest
+        if any(self._content.get(part) is None or self._content[part] != before.content.get(part) for part in parts):
+            return False
+        entry, target = before.files[name], f"{self._folder}/{name}"
+        try:
+            self._store.copy(f"{self._base.folder}/{name}", target)
+            is_local = self._store.local is not None  # an object store checks what it copies
+            if self._store.size(target) != entry.bytes or (is_local and self._store.sha256(target) != entry.sha256):
+                logger.warning("%s of %s was altered; it is written again", name, self._base.folder)
+                self._store.delete(target)
+                return False
+        except HiragError as error:
+            logger.info("%s is written again: %s", name, error)
+            return False
+        self.entries[name] = entry
+        return True
+
+    def base_values(self) -> BaseFiles | None:
+        """Return the serving files of the base; None where there are none, or they cannot be read."""
+        if self._base is None:
+            return None
+        try:
+            folder = self._base.published_serving()
+            if folder is None or not all(self._is_whole(f"{SERVING}/{name}.npy", folder) for name in ARRAYS):
+                return None
+            return BaseFiles(folder)
+        except HiragError as error:
+            logger.info("serving files are derived without those of %s: %s", self._base.folder, error)
+            return None
+
+    def _is_whole(self, name: str, folder: Path) -> bool:
+        """Return whether a file of the base, of which there is a copy in a folder, is as it was published."""
+        assert self._base is not None
+        try:
+            data = (folder / Path(name).name).read_bytes()
+        except OSError:
+            return False
+        whole = hashlib.sha256(data).hexdigest() == self._base.manifest.files[name].sha256
+        if not whole:
+            logger.warning("%s of %s was altered; no value is taken from it", name, self._base.folder)
+        return whole
+
+
+def write_parquet(table: pa.Table, file: Any) -> None:
+    """Write a table in row groups of a size that follows from its content."""
+    n_bytes = sum(map(_content_bytes, table.columns))
+    n_rows = max(_GROUP_BYTES * table.num_rows // max(n_bytes, 1), 1)
+    n_rows = min(1 << (n_rows.bit_length() - 1), _MAX_GROUP_ROWS)
+    with pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
+        for first in range(0, max(table.num_rows, 1), n_rows):
+            writer.write_table(table.slice(first, n_rows).combine_chunks(), row_group_size=n_rows)
+
+
+def _content_bytes(column: pa.ChunkedArray) -> int:
+    """Return the size of the values of a column, without offsets and padding."""
+    return sum(map(_value_bytes, column.chunks))
+
+
+def _value_bytes(array: pa.Array) -> int:
+    kind = array.type
+    if pa.types.is_list(kind):
+        return _value_bytes(array.flatten()) + 4 * len(array)
+    if pa.types.is_struct(kind):
+        return sum(_value_bytes(array.field(at)) for at in range(kind.num_fields))
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return int(pc.sum(pc.binary_length(array)).as_py() or 0)
+    return len(array) * int(kind.bit_width) // 8
+
+
+class _Counting(io.RawIOBase):
+    """Hashes what passes through to a file."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = 0
+        self.digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._file.write(data)
+        self.digest.update(data)
+        n_bytes = memoryview(data).nbytes
+        self.size += n_bytes
+        return n_bytes
+
+    def tell(self) -> int:
+        return self.size

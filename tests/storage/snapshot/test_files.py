@@ -1,0 +1,160 @@
+"""A snapshot written with a base has the files that it has without one, byte for byte."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+from hirag_dist import schemas
+from hirag_dist.errors import SnapshotNotFound, StoreError
+from hirag_dist.storage.snapshot.files import SnapshotFiles, write_parquet
+from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.storage.store import Store
+from tests.storage import snapshots
+
+
+def contents(note: str) -> tuple[dict[str, pa.Table], dict[str, Any]]:
+    """Tables and arrays of the tiny snapshot; the note changes one document and one report."""
+    tables = snapshots.tiny_tables(note)
+    reports = tables["reports"].to_pylist()
+    reports[0]["summary"] += note
+    tables["reports"] = pa.Table.from_pylist(reports, schemas.REPORTS)
+    names = ("graph/indptr", "graph/indices", "graph/weights", "graph/relation_rows")
+    arrays: dict[str, Any] = {name: np.arange(5) for name in names}
+    arrays["graph/indptr"] = np.zeros(5, np.int64)
+    return tables, arrays | {"vectors/entities": np.eye(4, dtype=np.float32), "vectors/chunks": np.ones((1, 4), "f4")}
+
+
+def write(store: Store, note: str, base: Snapshot | None = None) -> Manifest:
+    return write_snapshot(store, *contents(note), embedder="e", complete=True, build={}, notes={}, base=base)
+
+
+def inode(store: Store, snapshot_id: str, name: str) -> int:
+    return (Path(store.root) / "snapshots" / snapshot_id / name).stat().st_ino
+
+
+def test_the_files_are_those_without_a_base(store: Store, tmp_path: Path) -> None:
+    base = open_snapshot(store, write(store, "").snapshot_id)
+    found = write(store, " More.", base)
+    alone = write(Store(str(tmp_path / "alone")), " More.")
+    assert found.snapshot_id == alone.snapshot_id != base.manifest.snapshot_id
+    assert dict(found.files) == dict(alone.files)
+    assert list(found.files) == sorted(found.files)
+    open_snapshot(store, found.snapshot_id, full_check=True)
+
+
+def test_files_of_the_same_content_are_links_and_stay_when_the_base_goes(store: Store) -> None:
+    base = open_snapshot(store, write(store, "").snapshot_id)
+    found = write(store, " More.", base)
+    linked = {
+        name
+        for name in found.files
+        if inode(store, found.snapshot_id, name) == inode(store, base.manifest.snapshot_id, name)
+    }
+    assert {"entities.parquet", "graph/indices.npy", "vectors/entities.npy"} <= linked
+    assert {"serving-1/relations.arrow", "serving-1/entity_codes.npy"} <= linked
+    assert not linked & {"documents.parquet", "chunks.parquet", "reports.parquet", "usage.parquet", "rejects.parquet"}
+    store.delete(base.folder)
+    open_snapshot(store, found.snapshot_id, full_check=True)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_base_that_is_gone_or_altered_is_not_used(
+    store: Store, tmp_path: Path, gone: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    base = open_snapshot(store, write(store, "").snapshot_id)
+    folder = Path(store.root) / base.folder
+    if gone:
+        shutil.rmtree(folder)
+    else:
+        for path in (folder / "entities.parquet", folder / "serving-1" / "relation_tokens.npy"):
+            data = bytearray(path.read_bytes())
+            data[-9] ^= 1
+            path.write_bytes(data)
+    with caplog.at_level(logging.INFO):
+        found = write(store, " More.", base)
+    assert dict(found.files) == dict(write(Store(str(tmp_path / "alone")), " More.").files)
+    open_snapshot(store, found.snapshot_id, full_check=True)
+    assert ("is written again" if gone else "was altered") in caplog.text
+
+
+def test_a_base_of_another_version_or_index_is_not_used(store: Store, tmp_path: Path) -> None:
+    manifest = write(store, "")
+    other = Snapshot(store, manifest.model_copy(update={"hirag_dist": "0.0.0"}))
+    elsewhere = open_snapshot(Store(str(tmp_path / "index2")), write(Store(str(tmp_path / "index2")), "").snapshot_id)
+    for base in (other, elsewhere):
+        files = SnapshotFiles(store, "snapshots/x", manifest.content, base)
+        assert not files.copied("entities.parquet", ("entities",))
+        assert files.base_values() is None
+    files = SnapshotFiles(store, "snapshots/x", manifest.content, open_snapshot(store, manifest.snapshot_id))
+    assert files.copied("entities.parquet", ("entities",))
+    assert not files.copied("unknown.parquet", ("entities",))
+
+
+def test_a_failure_in_one_file_leaves_no_manifest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = open_snapshot(store, write(store, "").snapshot_id)
+    written = SnapshotFiles.array
+
+    def full(self: SnapshotFiles, name: str, array: Any) -> None:
+        if name == "vectors/chunks":
+            raise StoreError("the disk is full")
+        written(self, name, array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SnapshotFiles, "array", full)
+        with pytest.raises(StoreError, match="disk is full"):
+            write(store, " More.", base)
+    (left,) = set(store.names("snapshots")) - {base.manifest.snapshot_id}
+    with pytest.raises(SnapshotNotFound, match="never finished"):
+        open_snapshot(store, left)
+    again = write(store, " More.", base)  # over files that the failed run has linked or written
+    assert again.snapshot_id == left
+    open_snapshot(store, left, full_check=True)
+    open_snapshot(store, base.manifest.snapshot_id, full_check=True)
+    assert not [name for _, _, names in os.walk(store.root) for name in names if name.startswith(".tmp-")]
+
+
+def test_on_an_object_store_files_are_copied_by_the_store(tmp_path: Path) -> None:
+    local = Store(str(tmp_path / "published"))
+    own_id = write(local, "").snapshot_id
+    store = Store("mock:///index")
+    fs.copy_files(local.root, store.root, fs.LocalFileSystem(), store._fs)
+    assert store.local is None
+    base = open_snapshot(store, own_id).cached_in(str(tmp_path / "cache"))
+    alone = write(local, " More.")
+    for part in ("graph", "vectors", "serving-1"):
+        store._fs.create_dir(f"{store.root}/snapshots/{alone.snapshot_id}/{part}")  # object stores have no folders
+    found = write(store, " More.", base)
+    assert dict(found.files) == dict(alone.files)
+    open_snapshot(store, found.snapshot_id, full_check=True)
+
+
+def test_a_table_has_the_same_bytes_however_it_lies_in_memory(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    rows = [
+        snapshots.entity(
+            f"e{at:06}", 0, f"Name {at}" * draw.randrange(9), [f"k{draw.randrange(99)}"] * draw.randrange(3)
+        )
+        for at in range(3000)
+    ]
+    whole = pa.Table.from_pylist(rows, schemas.ENTITIES)
+    cuts = sorted(draw.sample(range(3000), 40))
+    pieces = [whole.slice(first, last - first) for first, last in zip([0, *cuts], [*cuts, 3000], strict=True)]
+    for name, table in (("whole", whole), ("pieces", pa.concat_tables(pieces))):
+        write_parquet(table, str(tmp_path / name))
+    assert (tmp_path / "whole").read_bytes() == (tmp_path / "pieces").read_bytes()
+    assert pq.read_table(tmp_path / "pieces").equals(whole)
+    write_parquet(whole.slice(0, 0), str(tmp_path / "none"))
+    assert pq.read_table(tmp_path / "none").equals(whole.schema.empty_table())
