@@ -39,13 +39,14 @@ def drift(
     if json:
         emit(report.to_dict())
     else:
-        _show(report)
+        out.print(f"Snapshot {report.snapshot_id}; the shadow was made with kernels: {report.kernels}")
+        show_drift(report)
     if check and not report.holds:
         raise typer.Exit(CHECK_FAILED)
 
 
-def _show(report: DriftReport) -> None:
-    out.print(f"Snapshot {report.snapshot_id}; the shadow was made with kernels: {report.kernels}")
+def show_drift(report: DriftReport) -> None:
+    """Print the tables of a report, its gates, and what to do where they fail."""
     if report.layers:
         columns = ["layer", "entities", "clusters", "of shadow", "Jaccard", "ARI", "compactness", "of shadow", "ratio"]
         columns += ["orphans", "of 1", "too large"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +15,9 @@ from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli._update_state import debt_line, update_line
+from hirag_dist.cli.drift import show_drift
+from hirag_dist.composition.drift import measure_drift, update_state
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
@@ -40,13 +44,16 @@ def register(app: typer.Typer) -> None:
 def inspect(
     index: IndexOption,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write one self-contained page.")] = None,
+    drift: Annotated[
+        bool, typer.Option("--drift", help="Measure drift too, as `hirag-dist drift`; takes the time of clustering.")
+    ] = False,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show layers, sparsity, communities, graph measures and the bill of an index."""
     use_json(json)
     opened = open_snapshot(Store(index), snapshot)
-    inspection = write_page(opened, html) if html else inspect_snapshot(opened)
+    inspection = write_page(opened, html, drift) if html else inspect_snapshot(opened, drift)
     if json:
         emit(inspection.to_dict() | {"tokens_per_corpus_token": tokens_per_corpus_token(opened)})
         return
@@ -55,10 +62,16 @@ def inspect(
         out.print(f"Wrote {html}; open it in a browser.")
 
 
-def inspect_snapshot(snapshot: Snapshot) -> Inspection:
-    """Return a snapshot in numbers. Hops are counted on a GPU where one can be used: the numbers are the same."""
+def inspect_snapshot(snapshot: Snapshot, drift: bool = False) -> Inspection:
+    """Return a snapshot in numbers. Hops are counted on a GPU where one can be used: the numbers are the same.
+
+    Args:
+        drift: measure it too.
+    """
     tables = {name: snapshot.table(name) for name in (*TABLES, "aliases", "claims")}
-    return inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), _hops)
+    found = inspect_tables(tables, snapshot.manifest.model_dump(mode="json"), _hops)
+    measured = measure_drift(snapshot) if drift else None
+    return replace(found, update=update_state(snapshot) if measured is None else measured.update, drift=measured)
 
 
 def _hops(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
@@ -69,13 +82,13 @@ def _hops(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
         return hop_distances(graph, sources)
 
 
-def write_page(snapshot: Snapshot, file: str) -> Inspection:
+def write_page(snapshot: Snapshot, file: str, drift: bool = False) -> Inspection:
     """Write the page of a snapshot and return its numbers.
 
     Raises:
         StoreError: the file cannot be written.
     """
-    inspection = inspect_snapshot(snapshot)
+    inspection = inspect_snapshot(snapshot, drift)
     view = graph_view({name: snapshot.table(name) for name in ("entities", "relations", "communities", "reports")})
     try:
         Path(file).write_text(render_page(inspection, view), encoding="utf-8")
@@ -113,6 +126,11 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     out.print(
         table("Communities", ["level", "communities", "median size", "largest", "reports"], levels, (0, 1, 2, 3, 4))
     )
+    if inspection.drift is not None:
+        show_drift(inspection.drift)
+    elif inspection.update is not None:
+        note = snapshot.manifest.notes["update"]
+        out.print(f"{update_line(note['number'], note['documents'])} {debt_line(note)}")
     out.print(bill_table(snapshot.table("usage").to_pylist()))
     ratio = tokens_per_corpus_token(snapshot)
     if ratio is not None:

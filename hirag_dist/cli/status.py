@@ -11,6 +11,7 @@ import typer
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._options import IndexOption, JsonOption
 from hirag_dist.cli._output import dollars, emit, out, short, table, use_json
+from hirag_dist.cli._update_state import debt_line, update_line
 from hirag_dist.composition.build_records import (
     IN_SHORT,
     build_usage,
@@ -72,6 +73,7 @@ def status(
         snapshot = open_snapshot(store)
         usage = snapshot.table("usage").to_pylist()
         report["usage_of_current"] = usage
+        report["update_of_current"] = snapshot.manifest.notes.get("update")
         report["tokens_per_corpus_token"] = tokens_per_corpus_token(snapshot)
         if published(store, build) is not None:
             report["usage"] = usage
@@ -133,6 +135,9 @@ def _show(report: dict[str, Any]) -> None:
     if (served.get("counts") or {}).get(ALIASES):
         names = count_noun(served["counts"][ALIASES], "name is", "names are")
         out.print(f"Entity resolution: {names} another name's entity; `hirag-dist inspect` shows some.")
+    update = report.get("update_of_current")
+    if update is not None:
+        out.print(f"{update_line(update['number'], update['documents'])} {debt_line(update)}")
     _show_letter_table(report["dead_letters"], report["index"])
     if report.get("dead_letters_of_current"):
         out.print(f"The snapshot being served has {count_noun(report['dead_letters_of_current'], 'dead letter')}.")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from hirag_dist.core.drift.report import DriftReport, UpdateState, update_dict
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.inspection.measures import ClusteringCoefficients
 
@@ -174,6 +175,8 @@ class Inspection:
         paths: hops between entities that share no chunk, in both graphs.
         resolved: by tier of entity resolution, the surest first; empty where it is off or found nothing.
         bill: a line a stage, in the order of the table; `total` adds them up.
+        update: that made the index, and the texts that are due; None without update state.
+        drift: against a shadow clustering; None where it was not measured.
     """
 
     snapshot_id: str
@@ -191,10 +194,17 @@ class Inspection:
     resolved: tuple[TierSummary, ...]
     bill: tuple[BillLine, ...]
     total: BillLine
+    update: UpdateState | None = None
+    drift: DriftReport | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as dictionaries, lists, strings and numbers: what JSON can hold."""
-        return _plain(asdict(self))  # type: ignore[no-any-return]
+        found = asdict(replace(self, update=None, drift=None))
+        if self.update is not None:
+            found["update"] = update_dict(self.update)
+        if self.drift is not None:
+            found["drift"] = self.drift.to_dict()
+        return _plain(found)  # type: ignore[no-any-return]
 
 
 def _plain(value: Any) -> Any:

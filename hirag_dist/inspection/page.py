@@ -11,6 +11,7 @@ from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.html import Bars, Cell, Columns, Formatted, Lines, Pyramid, Section, Table, element, render_template
 from hirag_dist.html.charts import short_number
+from hirag_dist.inspection.drift_sections import drift_sections, update_section
 from hirag_dist.inspection.graph_view import GraphView
 from hirag_dist.inspection.measures import ClusteringCoefficients
 from hirag_dist.inspection.model import BillLine, DegreeBin, GraphSummary, Inspection, LayerSummary
@@ -49,6 +50,8 @@ def render_page(inspection: Inspection, graph: GraphView) -> str:
         cover=f"{count_noun(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the "
         f"communities and {cover.entities_share:.0%} of the entities; a model wrote {cover.from_model:,}.",
         resolved=_resolved(inspection),
+        update=None if inspection.update is None else update_section(inspection.update),
+        drift=[] if inspection.drift is None else drift_sections(inspection.drift),
         bill=_bill(inspection),
         map=map_data(graph),
         link=link,

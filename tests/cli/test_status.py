@@ -1,10 +1,19 @@
-"""Output of `status` about stages."""
+"""Output of `status` about stages and updates."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from hirag_dist.cli._command_line import run
 from hirag_dist.cli.status import _steps_as_one
+from hirag_dist.schemas import REPORT_INPUTS, SUMMARIES
+from hirag_dist.storage.snapshot.reader import read_current
+from hirag_dist.storage.snapshot.writer import make_current
+from tests.altered_snapshots import altered
+from tests.toy_builds import Bench
 
 
 def stage(label: str, state: str = "done", **more: Any) -> dict[str, Any]:
@@ -30,3 +39,23 @@ def test_a_step_that_is_not_done_stands_by_itself() -> None:
 
 def test_stages_of_the_same_name_that_are_no_steps_stay_apart() -> None:
     assert len(_steps_as_one([stage("meta types"), stage("meta types")])) == 2
+
+
+def test_the_update_that_made_the_current_snapshot_and_its_debt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh = Bench(tmp_path).build(["moon dew sea"], max_layers=0)
+    note = {
+        "number": 2,
+        "base": "before",
+        "documents": {"added": 1, "changed": 0, "removed": 0},
+        "debt": {"summaries": {"units": 0, "tokens": 0}, "reports": {"units": 3, "tokens": 1200}},
+    }
+    state = {"summaries": SUMMARIES.empty_table(), "report_inputs": REPORT_INPUTS.empty_table()}
+    updated = altered(fresh, state, {"update": note})
+    make_current(fresh.store, updated.manifest.snapshot_id, read_current(fresh.store))
+    assert run(["status", "--index", str(tmp_path / "index")]) == 0
+    said = capsys.readouterr().out
+    assert "Update 2 since the index was built from nothing: 1 document added. Debt: 3 reports are due" in said
+    assert run(["inspect", "--index", str(tmp_path / "index")]) == 0
+    assert "Debt: 3 reports are due, about 1.2k tokens" in capsys.readouterr().out

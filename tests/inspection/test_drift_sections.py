@@ -1,0 +1,80 @@
+"""Updates and drift on the page and in the dictionary of an inspection."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+from lxml import html
+
+from hirag_dist.core.drift.report import (
+    CommunityDrift,
+    DriftReport,
+    GroupSizes,
+    LayerDrift,
+    PartitionDrift,
+    UpdateState,
+)
+from hirag_dist.core.drift.staleness import StaleTexts
+from hirag_dist.inspection import graph_view, inspect_tables, render_page
+from hirag_dist.inspection.drift_sections import drift_sections, update_section
+
+Tables = dict[str, pa.Table]
+GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75, 0.5)
+UPDATE = UpdateState(
+    number=3,
+    base="before",
+    documents={"added": 2, "changed": 0, "removed": 1},
+    debt={"summaries": {"units": 1, "tokens": 5300}, "reports": {"units": 1, "tokens": 700}},
+    summaries=StaleTexts(4, 1, 200, 50, 60),
+    reports=StaleTexts(2, 0, 100, 0, 0),
+)
+DRIFT = DriftReport(
+    snapshot_id="s1",
+    kernels="cpu",
+    index_kernels="gpu",
+    layers=(LayerDrift(0, 12, 0, GROUPS, 0.45, 0.5),),
+    communities=CommunityDrift(12, 0, GROUPS, GROUPS, 0.8, 0.75),
+    update=UPDATE,
+    notes=("A note.",),
+)
+
+
+def test_the_texts_that_are_due() -> None:
+    section = update_section(UPDATE)
+    assert section.note.startswith("Update 3 since a build from nothing. Debt: 2 texts, about 6,000 tokens.")
+    assert section.rows[0] == ["summaries", 4, 1, 200, 50, "25.0%", "30.0%"]
+    fresh = update_section(replace(UPDATE, number=0, debt={}))
+    assert fresh.note.startswith("Built from nothing. No debt.")
+
+
+def test_gates_come_first_and_say_what_to_do() -> None:
+    gates, clusters, communities = drift_sections(DRIFT)
+    assert gates.note.endswith("A note.")
+    states = {(row[0], row[1]): row[4] for row in gates.rows}
+    assert states["compactness ratio", "layer 0"] == "fails"
+    assert states["modularity gap", "communities"] == "holds"
+    assert "index INPUT --rebuild" in gates.rows[0][5]
+    assert clusters.rows[0][:5] == [0, 3, 4, 0.75, 0.5]
+    assert communities.rows[0][-2] == "-6.67%"
+    assert len(drift_sections(replace(DRIFT, layers=(), communities=None))) == 1
+
+
+def test_the_page_shows_them_where_they_are_known(tiny: Tables) -> None:
+    found = inspect_tables(tiny, {})
+    plain = render_page(found, graph_view(tiny))
+    assert "Drift" not in [node.text for node in html.fromstring(plain).iter("h2")]
+    page = html.fromstring(render_page(replace(found, update=UPDATE, drift=DRIFT), graph_view(tiny)))
+    headings = [node.text for node in page.iter("h2")]
+    assert {"Updates", "Drift"} <= set(headings)
+    assert "compactness ratio" in page.text_content()
+
+
+def test_the_dictionary_has_them_where_they_are_known(tiny: Tables) -> None:
+    found = inspect_tables(tiny, {})
+    assert (found.to_dict()["update"], found.to_dict()["drift"]) == (None, None)
+    made = json.loads(json.dumps(replace(found, update=UPDATE, drift=DRIFT).to_dict()))
+    assert made["update"]["stale_share"] == 50 / 300
+    assert made["drift"]["holds"] is False
+    assert made["counts"] == found.to_dict()["counts"]
