@@ -33,6 +33,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name
+from hirag_dist.retrieval.vector_index.milvus.collection import drop, resolved
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
@@ -111,7 +112,7 @@ async def _measured(
 def _drop(snapshot: Snapshot, uri: object) -> None:
     """Drop the collection, so that the next index is built from scratch."""
     client = MilvusClient(str(uri or Path(str(snapshot.store.local)) / "milvus" / "milvus.db"))
-    client.drop_collection(collection_name(snapshot.manifest.snapshot_id))
+    drop(client, resolved(client, collection_name(snapshot.manifest.snapshot_id)))
     client.close()
 
 

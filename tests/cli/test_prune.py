@@ -16,6 +16,7 @@ from hirag_dist.cli.prune import register
 from hirag_dist.config.model import VectorsConfig
 from hirag_dist.errors import ConfigError, IndexBusy, SnapshotNotFound
 from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus, open_milvus_lite
+from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, resolved
 from hirag_dist.storage.layout import HISTORY
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -67,7 +68,7 @@ def test_snapshots_and_their_collections_in_lite_go(store: Store, ids: list[str]
     assert run(store) == said | {"dry_run": False}
     assert store.names("snapshots") == [ids[1]]
     held = MilvusClient(str(Path(store.root) / "milvus" / "milvus.db"))
-    assert held.list_collections() == [collection_name(ids[1])]
+    assert held.list_collections() == [resolved(held, collection_name(ids[1]))]
     held.close()
     assert run(store)["removed"] == run(store)["collections"] == []
 
@@ -78,13 +79,15 @@ def test_collections_at_a_server_go_and_others_stay(store: Store, ids: list[str]
     held = MilvusClient(milvus_uri)
     another = f"hirag_{uuid.uuid4().hex[:16]}_00000000"
     held.create_collection(another, dimension=4)
-    held.create_alias(collection_name(ids[0]), f"old_{ids[0]}")
+    own, other = (resolved(held, collection_name(own_id)) for own_id in ids)
+    held.create_alias(own, f"old_{ids[0]}")
     assert run(store, "--set", f"vectors.uri={milvus_uri}")["collections"] == [collection_name(ids[0])]
     left = held.list_collections()
-    assert collection_name(ids[0]) not in left
-    assert {collection_name(ids[1]), another} <= set(left)
-    for name in (collection_name(ids[1]), another):
-        held.drop_collection(name)
+    assert own not in left
+    assert {other, another} <= set(left)
+    assert aliases(held, other) == [collection_name(ids[1])]
+    for name in (other, another):
+        drop(held, name)
     held.close()
 
 

@@ -14,6 +14,8 @@ from hirag_dist.core.access.labels import PARTIAL, VISIBLE, patterns
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
+from hirag_dist.retrieval.vector_index.milvus.collection import SnapshotRows, resolved
+from hirag_dist.retrieval.vector_index.milvus.fill import FilledCollection
 from hirag_dist.retrieval.vector_index.milvus.labels import LabelledRows, RowFilter, pattern_tenants
 from hirag_dist.storage.access.filtered_index import AccessControlledIndex
 from hirag_dist.storage.access.label_files import read_label_sets
@@ -134,16 +136,23 @@ async def test_finds_nothing_where_nothing_is_in_reach(index: VectorIndex, snaps
     assert (rows.tolist(), scores.tolist()) == ([], [])
 
 
+def searched_with(snapshot: Snapshot, config: VectorsConfig, labelled: LabelledRows) -> MilvusVectors:
+    """A complete collection in Lite, searched with the filters of another object."""
+    open_milvus_lite(snapshot, config).close()
+    assert snapshot.store.local
+    client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
+    rows = SnapshotRows(snapshot, LabelledRows(snapshot))
+    name = resolved(client, collection_name(snapshot.manifest.snapshot_id, LabelledRows(snapshot)))
+    return MilvusVectors(client, snapshot, config, FilledCollection(name, rows.n), rows, lite=True, labelled=labelled)
+
+
 async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snapshot) -> None:
     access = admission_of(snapshot, frozenset({"tenant:north"}))
     assert LabelledRows(snapshot).filter(access)
     short = LabelledRows(snapshot, max_listed=0)
     assert short.filter(access) is None
     config = VectorsConfig.model_validate({"index": "flat"})
-    open_milvus_lite(snapshot, config).close()
-    assert snapshot.store.local
-    client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
-    index = MilvusVectors(client, snapshot, config, lite=True, labelled=short)
+    index = searched_with(snapshot, config, short)
     try:
         vector = snapshot.entity_vectors[5]
         found, _ = await index.search(vector, 9, None, access)
@@ -184,10 +193,7 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
             return RowFilter("part >= -1", self.n_entities)
 
     config = VectorsConfig.model_validate({"index": "flat"})
-    open_milvus_lite(snapshot, config).close()
-    assert snapshot.store.local
-    client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
-    index = MilvusVectors(client, snapshot, config, lite=True, labelled=Heedless(snapshot))
+    index = searched_with(snapshot, config, Heedless(snapshot))
     access = admission_of(snapshot, frozenset())
     try:
         found, _ = await index.search(snapshot.entity_vectors[5], 200, None, access)

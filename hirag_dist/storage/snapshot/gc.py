@@ -7,7 +7,7 @@ seconds after it goes live, so one that stopped being current long enough ago ha
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,7 +16,7 @@ from hirag_dist.errors import IndexBusy, SnapshotNotFound, StoreError
 from hirag_dist.storage.layout import BUILD, CACHE, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.history import record_current, remove_from_history, retired_at
-from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -32,15 +32,15 @@ class CollectionStore(Protocol):
     where: str
 
     def of(self, snapshot_ids: Sequence[str]) -> list[str]:
-        """Return the collections of snapshots."""
+        """Return the names of the collections of snapshots, which may be parts of shared ones."""
         ...
 
     def snapshots(self) -> set[str]:
         """Return the ids of the snapshots that have collections."""
         ...
 
-    def drop(self, name: str) -> None:
-        """Remove a collection."""
+    def drop(self, names: Sequence[str], kept: Callable[[], Iterable[Snapshot]]) -> None:
+        """Remove collections, and of shared ones what the snapshots that stay do not need."""
         ...
 
 
@@ -167,8 +167,8 @@ def prune(
                 raise IndexBusy(f"{snapshot.snapshot_id} went live meanwhile; run the command again")
             store.delete(f"{snapshot_path(snapshot.snapshot_id)}/{MANIFEST}")
     for collection_store, names in collections:
+        collection_store.drop(names, lambda: [open_snapshot(store, snapshot_id) for snapshot_id in plan.kept])
         for name in names:
-            collection_store.drop(name)
             logger.info("dropped collection %s at %s", name, collection_store.where)
     for snapshot in plan.snapshots:
         lock.check()

@@ -24,7 +24,8 @@ from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
-from hirag_dist.retrieval.vector_index.milvus.collection import CollectionFill, Field, key_of
+from hirag_dist.retrieval.vector_index.milvus.collection import Field, aliases, drop, key_of, list_keys, resolved
+from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
 from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.snapshot.writer import make_current
@@ -86,7 +87,7 @@ def name_of(snapshot: Snapshot) -> str:
 def test_a_lost_collection_is_made_again(snapshot: Snapshot) -> None:
     before = nearest(snapshot)
     held = client(snapshot)
-    held.drop_collection(name_of(snapshot))
+    drop(held, resolved(held, name_of(snapshot)))
     held.close()
     assert nearest(snapshot) == before
     snapshot.store.delete("milvus")
@@ -96,11 +97,15 @@ def test_a_lost_collection_is_made_again(snapshot: Snapshot) -> None:
 def test_a_half_filled_collection_is_made_again(snapshot: Snapshot) -> None:
     before = nearest(snapshot)
     held = client(snapshot)
-    name = name_of(snapshot)
-    held.delete(name, filter="row < 30")
+    name = resolved(held, name_of(snapshot))
+    keys = list_keys(held, name)
+    assert len(keys) == len(snapshot.entity_vectors)
+    held.delete(name, ids=keys[:30].tolist())
     held.flush(name)
-    held.close()
+    assert len(list_keys(held, name)) == len(keys) - 30
     assert nearest(snapshot) == before
+    assert list_keys(held, name).tolist() == keys.tolist()
+    held.close()
 
 
 def test_a_collection_that_is_whole_is_kept(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
@@ -164,8 +169,11 @@ def test_an_index_that_is_there_is_kept(snapshot: Snapshot, caplog: pytest.LogCa
     opened = open_milvus_lite(snapshot, VectorsConfig(index="flat"))
     assert opened.index == "hnsw"
     opened.close()
+    held = client(snapshot)
+    name = resolved(held, name_of(snapshot))
+    held.close()
     assert caplog.messages == [
-        f"Milvus collection {name_of(snapshot)} has index hnsw, and vectors.index is flat: drop the collection to have "
+        f"Milvus collection {name} has index hnsw, and vectors.index is flat: drop the collection to have "
         "it built again"
     ]
 
@@ -195,7 +203,7 @@ async def test_searches_that_come_together_find_what_each_finds_alone(snapshot: 
 async def test_a_collection_that_is_gone(snapshot: Snapshot) -> None:
     index = open_milvus_lite(snapshot, VectorsConfig(timeout_s=2))
     held = client(snapshot)
-    held.drop_collection(name_of(snapshot))
+    drop(held, resolved(held, name_of(snapshot)))
     with pytest.raises(BackendUnavailable, match="Milvus Lite does not search"):
         await index.search(snapshot.entity_vectors[7], 3)
     held.close()
@@ -282,41 +290,66 @@ def filling(snapshot: Snapshot, clock: Clock) -> CollectionFill:
     return CollectionFill(client(snapshot), snapshot, choice, lite=False, now=clock.now, pause=clock.pause)
 
 
+def only_collection(held: Any, snapshot: Snapshot) -> str:
+    """The name of the snapshot's collection, which is the only one and has no other alias."""
+    (name,) = held.list_collections()
+    assert aliases(held, name) == [name_of(snapshot)]
+    return str(name)
+
+
 def test_who_finds_a_fill_under_way_waits_and_uses_it(snapshot: Snapshot) -> None:
     first, clock = filling(snapshot, Clock()), Clock()
-    first.ensure()
+    filled = first.ensure()
     second = filling(snapshot, clock)
     held = second.client
-    held.create_alias(name_of(snapshot), name_of(snapshot) + "_filling")  # not there yet, as far as names tell
-    held.rename_collection(name_of(snapshot), "for_now")
+    held.drop_alias(name_of(snapshot))  # not complete yet, as far as names tell
+    held.create_alias(filled.name, name_of(snapshot) + "_filling")
 
     def ends() -> None:
         if clock.seconds > 200:
-            held.rename_collection("for_now", name_of(snapshot))
-            held.drop_alias(name_of(snapshot) + "_filling")
+            held.create_alias(filled.name, name_of(snapshot))
+            for alias in aliases(held, filled.name):
+                if alias != name_of(snapshot):
+                    held.drop_alias(alias)
             clock.meanwhile = lambda: None
         else:  # it lives
-            held.create_alias("for_now", f"beat_{clock.seconds:.0f}")
+            held.create_alias(filled.name, f"beat_{clock.seconds:.0f}")
 
     clock.meanwhile = ends
-    second.ensure()
+    assert second.ensure() == filled
     assert clock.seconds == pytest.approx(201)
-    assert held.list_collections() == [name_of(snapshot)]
+    assert only_collection(held, snapshot) == filled.name
 
 
 def test_a_fill_that_was_killed_is_begun_anew(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
     clock = Clock()
     filled = filling(snapshot, clock)
     held = filled.client
-    killed = f"{name_of(snapshot)}_fill_killed"
+    killed = f"{name_of(snapshot)}_rows_killed"
     held.create_collection(killed, dimension=8)
     held.create_alias(killed, f"{name_of(snapshot)}_filling")
-    filled.ensure()
+    found = filled.ensure()
     assert 60 < clock.seconds < 65
-    assert "has stopped: filling it again" in caplog.text
-    assert held.list_collections() == [name_of(snapshot)]
-    assert held.list_aliases(name_of(snapshot))["aliases"] == []
-    assert int(held.get_collection_stats(name_of(snapshot))["row_count"]) == len(snapshot.entity_vectors)
+    assert "has stopped: continuing its work" in caplog.text
+    assert only_collection(held, snapshot) == found.name != killed
+    assert int(held.get_collection_stats(found.name)["row_count"]) == len(snapshot.entity_vectors)
+
+
+def test_a_fill_that_was_killed_after_its_end_is_used(snapshot: Snapshot) -> None:
+    """Its claim is left, and its collection is needed."""
+    clock = Clock()
+    filled = filling(snapshot, clock)
+    found = filled.ensure()
+    held = filled.client
+    held.create_alias(found.name, f"{name_of(snapshot)}_filling")
+    assert filling(snapshot, clock).ensure() == found
+    assert clock.seconds == 0
+    held.create_alias(found.name, f"{found.name}_extending")
+    held.create_alias(found.name, f"{found.name}_01234567")
+    held.delete(found.name, ids=list_keys(held, found.name)[:3].tolist())
+    assert filling(snapshot, clock).ensure() == found
+    assert 60 < clock.seconds < 65
+    assert set(aliases(held, found.name)) == {name_of(snapshot), f"{name_of(snapshot)}_filling"}
 
 
 class SlowFlush:
@@ -347,7 +380,7 @@ def test_a_fill_shows_that_it_lives_while_milvus_flushes(snapshot: Snapshot) -> 
     filled.client, filled.beat_s = SlowFlush(filled.client), 0.01
     filled.ensure()
     assert len(set(filled.client.beats)) >= 3
-    assert filled.client.list_aliases(name_of(snapshot))["aliases"] == []
+    only_collection(filled.client, snapshot)
     assert not [thread for thread in threading.enumerate() if thread.name == "milvus-beat"]
 
 
@@ -361,9 +394,9 @@ def test_other_fields_are_another_collection() -> None:
 
 def test_lite_clears_away_a_fill_that_was_killed(snapshot: Snapshot) -> None:
     held = client(snapshot)
-    held.create_collection(f"{name_of(snapshot)}_fill_killed", dimension=8)
+    held.create_collection(f"{name_of(snapshot)}_rows_killed", dimension=8)
     open_milvus_lite(snapshot, VectorsConfig()).close()
-    assert held.list_collections() == [name_of(snapshot)]
+    assert only_collection(held, snapshot) != f"{name_of(snapshot)}_rows_killed"
 
 
 def test_a_claim_that_nobody_may_make(snapshot: Snapshot) -> None:
@@ -393,10 +426,9 @@ def test_processes_fill_a_servers_collection_once(snapshot: Snapshot, milvus_uri
     ended = [(process.communicate(timeout=200)[1], process.returncode) for process in processes]
     assert [code for _, code in ended] == [0, 0, 0], ended
     held = MilvusClient(milvus_uri)
-    own = [name for name in held.list_collections() if snapshot.manifest.snapshot_id in name]
-    assert own == [name_of(snapshot)]
-    assert held.list_aliases(name_of(snapshot))["aliases"] == []
-    held.drop_collection(name_of(snapshot))
+    (own,) = [name for name in held.list_collections() if snapshot.manifest.snapshot_id in name]
+    assert aliases(held, own) == [name_of(snapshot)]
+    drop(held, own)
     held.close()
 
 
@@ -408,8 +440,7 @@ def test_the_alias_follows_what_is_current(snapshot: Snapshot, tmp_path: Path, m
     for opened, current in ((snapshot, snapshot), (other, snapshot), (other, other)):
         make_current(current.store, current.manifest.snapshot_id)
         make_vector_index(config, opened).close()
-        assert held.describe_alias(alias)["collection_name"] == name_of(current)
-    held.drop_alias(alias)
+        assert resolved(held, alias) == resolved(held, name_of(current)) != ""
     for each in (snapshot, other):
-        held.drop_collection(name_of(each))
+        drop(held, resolved(held, name_of(each)))
     held.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from hirag_dist.errors import IndexBusy, SnapshotNotFound
 from hirag_dist.storage.layout import BUILD, CURRENT, HISTORY, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.gc import GcPlan, RetentionPolicy, collections_of, plan_gc, prune
-from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
 
@@ -31,6 +31,7 @@ class Shelf:
 
     def __init__(self, *names: str) -> None:
         self.names = set(names)
+        self.kept: list[str] = []
         self.dies = False
 
     def of(self, snapshot_ids: Sequence[str]) -> list[str]:
@@ -39,10 +40,11 @@ class Shelf:
     def snapshots(self) -> set[str]:
         return {name.partition("_")[0] for name in self.names}
 
-    def drop(self, name: str) -> None:
+    def drop(self, names: Sequence[str], kept: Callable[[], Iterable[Snapshot]]) -> None:
         if self.dies:
             raise Killed
-        self.names.remove(name)
+        self.kept = [each.manifest.snapshot_id for each in kept()]
+        self.names -= set(names)
 
 
 @pytest.fixture
@@ -125,6 +127,7 @@ def test_all_that_was_made_from_a_snapshot_goes_with_it(store: Store, ids: list[
     assert store.names("snapshots") == sorted(ids), "a plan removes nothing"
     carry_out(store, plan, shelf)
     assert shelf.names == {f"{ids[4]}_1", "another_1"}
+    assert sorted(shelf.kept) == sorted(ids[2:]), "what these need of a shared collection stays"
     assert store.names("snapshots") == sorted(ids[2:])
     assert store.names("cache") == sorted([*ids[2:], *(f".{own_id}.lock" for own_id in ids[2:])])
     assert open_snapshot(store, full_check=True).manifest.snapshot_id == ids[4]

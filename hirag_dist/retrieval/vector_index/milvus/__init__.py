@@ -1,7 +1,7 @@
 """Entity vectors in Milvus: Lite, whose file one process owns, or a server. The snapshot can always rebuild them.
 
-A collection is named after its snapshot and holds row, vector, and what searches filter by; names and texts stay in
-the snapshot.
+The snapshots of a lineage share a collection, in which an alias names each of them. It holds the hash of a row, its
+vector, and what searches filter by; names and texts stay in the snapshot.
 """
 
 from hirag_dist.retrieval.vector_index.milvus.collection import collection_name

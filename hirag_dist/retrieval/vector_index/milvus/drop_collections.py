@@ -1,17 +1,38 @@
-"""Collections of snapshots that are removed."""
+"""Removal of snapshots from Milvus: their names, collections without a snapshot, rows that no other snapshot needs."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from hirag_dist.config.model import VectorsConfig
-from hirag_dist.retrieval.vector_index.milvus.collection import drop, name_prefix
+from hirag_dist.errors import SnapshotError
+from hirag_dist.retrieval.vector_index.milvus.claim import Claim
+from hirag_dist.retrieval.vector_index.milvus.collection import (
+    SnapshotRows,
+    aliases,
+    drop,
+    drop_alias,
+    has_snapshot,
+    labelled_rows,
+    list_keys,
+    name_prefix,
+    resolved,
+    snapshot_of,
+)
 from hirag_dist.retrieval.vector_index.milvus.connection import connect, open_lite, shown, translated
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 
-_COLLECTION_NAME = re.compile(r"hirag_([0-9a-f]+)_")
+logger = logging.getLogger(__name__)
+_NAME = re.compile(r"hirag_([0-9a-f]+)_")
+_REMOVED = "_removed"  # ends the alias of a snapshot whose rows are being deleted
+_DELETED_ROWS = 10_000  # of one request
 
 
 class MilvusCollections:
@@ -32,7 +53,7 @@ class MilvusCollections:
         self._client.close()
 
     def of(self, snapshot_ids: Iterable[str]) -> list[str]:
-        """Return the collections of snapshots, including incomplete ones.
+        """Return the names of snapshots in Milvus, and of incomplete collections that were begun for them.
 
         Raises:
             BackendUnavailable: Milvus does not answer.
@@ -41,25 +62,89 @@ class MilvusCollections:
         return [name for name in self._names() if name.startswith(prefixes)]
 
     def snapshots(self) -> set[str]:
-        """Return the ids of the snapshots that have collections.
+        """Return the ids of the snapshots that have names or incomplete collections in Milvus.
 
         Raises:
             BackendUnavailable: Milvus does not answer.
         """
-        return {found[1] for name in self._names() if (found := _COLLECTION_NAME.match(name))}
+        return {found[1] for name in self._names() if (found := _NAME.match(name))}
 
-    def drop(self, name: str) -> None:
-        """Remove a collection with its aliases.
+    def drop(self, names: Sequence[str], kept: Callable[[], Iterable[Snapshot]]) -> None:
+        """Remove names that `of` returned. A collection that no snapshot needs is dropped with its last name.
+
+        Of a collection that kept snapshots need the other rows are deleted, unless it has rows of an unknown snapshot,
+        such as one of a copy of the index. The names of the removed snapshots are changed first and dropped last, so
+        that an interrupted removal is repeated and nothing opens what lacks rows.
+
+        Args:
+            names: of the snapshots to remove.
+            kept: opens all snapshots that stay.
 
         Raises:
             BackendUnavailable: Milvus does not do it.
         """
-        with translated(f"drop {name}", self.where):
-            drop(self._client, name)
+        with translated("drop collections", self.where):
+            shared: dict[str, list[str]] = {}
+            for name in names:
+                collection = resolved(self._client, name)
+                if not collection:
+                    drop(self._client, name)
+                    continue
+                removed = name if name.endswith(_REMOVED) else f"{name}{_REMOVED}"
+                if removed != name:
+                    drop_alias(self._client, removed)
+                    self._client.create_alias(collection, removed)
+                    drop_alias(self._client, name)
+                shared.setdefault(collection, []).append(removed)
+            snapshots: dict[str, Snapshot] | None = None
+            for collection, removed_names in shared.items():
+                if not has_snapshot(self._client, collection):
+                    drop(self._client, collection)
+                    continue
+                if snapshots is None:
+                    snapshots = {each.manifest.snapshot_id: each for each in _opened(kept)}
+                self._delete_rows(collection, snapshots)
+                for name in removed_names:
+                    drop_alias(self._client, name)
+
+    def _delete_rows(self, collection: str, kept: dict[str, Snapshot]) -> None:
+        """Delete the rows that no kept snapshot needs."""
+        claim = Claim(self._client, f"{collection}_extending")
+        while not claim.taken(collection):
+            claim.wait()
+        with claim.held(collection):
+            users = {snapshot_id for alias in aliases(self._client, collection) if (snapshot_id := snapshot_of(alias))}
+            if not users <= kept.keys():
+                logger.info("collection %s keeps its rows: snapshots of another index need it", collection)
+                return
+            self._client.load_collection(collection)
+            needed = [SnapshotRows(each, labelled_rows(each)).keys for each in kept.values()]
+            unneeded: NDArray[np.int64] = np.setdiff1d(list_keys(self._client, collection), np.concatenate(needed))
+            for first in range(0, len(unneeded), _DELETED_ROWS):
+                self._client.delete(collection, ids=unneeded[first : first + _DELETED_ROWS].tolist())
+            logger.info("deleted %d rows of collection %s", len(unneeded), collection)
 
     def _names(self) -> list[str]:
+        """Return the aliases with a snapshot's id, and the collections that no alias names so."""
+        names: list[str] = []
         with translated("list its collections", self.where):
-            return sorted(self._client.list_collections())
+            for collection in filter(_NAME.match, self._client.list_collections()):
+                own = [
+                    alias
+                    for alias in aliases(self._client, collection)
+                    if snapshot_of(alias.removesuffix(_REMOVED)) is not None
+                ]
+                names += own or [collection]
+        return sorted(names)
+
+
+def _opened(kept: Callable[[], Iterable[Snapshot]]) -> list[Snapshot]:
+    """Return the snapshots that stay; none where one of them cannot be read, so that no row is deleted."""
+    try:
+        return list(kept())
+    except SnapshotError as error:
+        logger.warning("rows of removed snapshots stay in shared collections: %s", error)
+        return []
 
 
 def server_collections(vectors: VectorsConfig) -> MilvusCollections:

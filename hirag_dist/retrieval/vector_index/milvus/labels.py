@@ -1,7 +1,8 @@
 """Access labels in a Milvus collection: its fields for them, and the filters that hide rows from a caller.
 
 In addition to its layer a row has its pattern (`core.access.labels`) and, for a part of an entity with several label
-sets, the label set. Where labels name tenants, the tenant of a row's sources is the collection's partition key.
+sets, the label set. Both are stored as hashes of the labels: the numbers of one snapshot mean something else in the
+next. Where labels name tenants, the tenant of a row's sources is the collection's partition key.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import PARTIAL, VISIBLE, LabelPatterns
+from hirag_dist.retrieval.vector_index.milvus.row_keys import label_set_numbers, pattern_numbers
 from hirag_dist.storage.access.label_files import map_labels, read_label_sets
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
@@ -55,9 +57,13 @@ class LabelledRows:
         self._part_entities = files.part_entities
         self._part_sets = files.part_sets
         self._max_listed = max_listed
+        label_sets = read_label_sets(snapshot)
+        self._set_numbers = label_set_numbers(label_sets)
+        self._pattern_numbers = pattern_numbers(files.entities, self._set_numbers)
+        self._tenant_prefix = tenant_prefix
         self._tenants: list[str] | None = None
         if tenant_prefix is not None:
-            self._tenants = [_tenant(labels, tenant_prefix) for labels in read_label_sets(snapshot)]
+            self._tenants = [_tenant(labels, tenant_prefix) for labels in label_sets]
         self._filters: OrderedDict[int, tuple[AccessFilter, RowFilter | None]] = OrderedDict()
 
     @property
@@ -67,13 +73,12 @@ class LabelledRows:
 
     @property
     def key(self) -> str:
-        """Key of the pattern numbers and tenants of the collection: 8 hex digits."""
-        digest = hashlib.sha256(f"{self.n_entities}".encode())
-        patterns = self._patterns
-        for numbers in (patterns.of, patterns.indptr, patterns.sets, self._part_entities, self._part_sets):
-            digest.update(np.ascontiguousarray(numbers).data)
-        digest.update(json.dumps(self._tenants).encode())
-        return digest.hexdigest()[:8]
+        """Key of the meaning of the fields, which depends on the tenants' prefix."""
+        return json.dumps(["labels", self._tenant_prefix])
+
+    def owners(self) -> IntVector:
+        """Return the entity of each row."""
+        return np.concatenate([np.arange(self.n_entities), self._part_entities]).astype(np.int64)
 
     def entity_rows(self, rows: IntVector) -> IntVector:
         """Return the distinct entities of rows of the collection, in the order of their first rows."""
@@ -83,21 +88,20 @@ class LabelledRows:
         _, first = np.unique(owners, return_index=True)
         return owners[np.sort(first)]
 
-    def patterns(self) -> list[int]:
-        """Return the pattern of each row."""
-        of = self._patterns.of
-        return [*of.tolist(), *of[self._part_entities].tolist()]
+    def patterns(self) -> NDArray[np.int64]:
+        """Return the pattern of each row, as a hash of its labels."""
+        return self._pattern_numbers[self._patterns.of[self.owners()]]
 
-    def parts(self) -> list[int]:
-        """Return the label set of each row that is a part, −1 of an entity."""
-        return [*[-1] * self.n_entities, *self._part_sets.tolist()]
+    def parts(self) -> NDArray[np.int64]:
+        """Return the label set of each row that is a part, as a hash of its labels, −1 of an entity."""
+        return np.concatenate([np.full(self.n_entities, -1, np.int64), self._set_numbers[self._part_sets]])
 
     def tenants(self) -> list[str] | None:
         """Return the tenant of each row, None where there are none."""
         if self._tenants is None:
             return None
         tenants = pattern_tenants(self._patterns, self._tenants)
-        return [tenants[pattern] for pattern in self.patterns()]
+        return [tenants[pattern] for pattern in self._patterns.of[self.owners()].tolist()]
 
     def filter(self, access: AccessFilter) -> RowFilter | None:
         """Return the filter of a caller who may see some rows, None where it would be too long for Milvus."""
@@ -113,12 +117,10 @@ class LabelledRows:
         n_patterns = len(access.entity_states)
         terms = []
         if len(visible):
-            listed = _listed(PATTERN, visible, n_patterns)
-            terms.append(f"({WHOLE_ROWS} and {listed})")
+            terms.append(f"({WHOLE_ROWS} and {_listed(PATTERN, visible, self._pattern_numbers)})")
         if len(partial):
-            listed = _listed(PATTERN, partial, n_patterns)
-            sets = np.flatnonzero(access.sets)
-            terms.append(f"({_listed(PART, sets, 2 * len(sets) + 1)} and {listed})")
+            sets = self._set_numbers[access.sets].tolist()
+            terms.append(f"({PART} in {sets} and {_listed(PATTERN, partial, self._pattern_numbers)})")
         if max(min(len(rows), n_patterns - len(rows)) for rows in (visible, partial)) > self._max_listed:
             return None
         text = f"({' or '.join(terms)})"
@@ -157,9 +159,16 @@ def _tenant(labels: Sequence[str], prefix: str) -> str:
     return name
 
 
-def _listed(field: str, values: NDArray[Any], n_values: int) -> str:
-    """Return the condition that a field has one of some values of 0 … n − 1; by the other values if they are fewer."""
-    if 2 * len(values) <= n_values:
-        return f"{field} in {values.tolist()}"
-    others = np.setdiff1d(np.arange(n_values), values)
-    return f"{field} not in {others.tolist()}" if len(others) else f"{field} >= 0"
+def _listed(field: str, chosen: IntVector, numbers: NDArray[np.int64]) -> str:
+    """Return the condition that a field has one of some numbers; by the other numbers if they are fewer.
+
+    Rows of other snapshots may have further numbers: they are dropped from the hits.
+
+    Args:
+        chosen: positions in `numbers`.
+        numbers: all that the rows of the snapshot have.
+    """
+    if 2 * len(chosen) <= len(numbers):
+        return f"{field} in {numbers[chosen].tolist()}"
+    others = np.delete(numbers, chosen).tolist()
+    return f"{field} not in {others}" if others else f"{field} >= 0"

@@ -1,4 +1,4 @@
-"""Searches in the collection of one snapshot."""
+"""Searches for one snapshot in the collection that has its rows, and those of other snapshots."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.retrieval.vector_scoring import SLACK, nearest
 from hirag_dist.retrieval.micro_batcher import MicroBatcher
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
-from hirag_dist.retrieval.vector_index.milvus.collection import ROW, VECTOR, CollectionFill, collection_name, expression
+from hirag_dist.retrieval.vector_index.milvus.collection import KEY, VECTOR, expression, labelled_rows
 from hirag_dist.retrieval.vector_index.milvus.connection import connect, open_lite, shown, translated
-from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index, search_params
+from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill, FilledCollection
+from hirag_dist.retrieval.vector_index.milvus.index_params import IndexChoice, choose_index, search_params
 from hirag_dist.retrieval.vector_index.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
-from hirag_dist.storage.access.label_files import read_label_sets
+from hirag_dist.retrieval.vector_index.milvus.row_keys import KeyedRows
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, IntVector
 
@@ -55,7 +56,8 @@ class MilvusVectors:
     """Implements `protocols.VectorIndex` over an open client.
 
     Hits are scored again with the snapshot's vectors, so that every backend gives the same numbers in the same order.
-    Searches that arrive while others are in progress are sent as one batch.
+    Those of other snapshots that share the collection have unknown keys and are dropped. Searches that arrive while
+    others are in progress are sent as one batch.
     """
 
     def __init__(
@@ -63,11 +65,22 @@ class MilvusVectors:
         client: Any,
         snapshot: Snapshot,
         config: VectorsConfig,
+        collection: FilledCollection,
+        rows: KeyedRows,
         *,
         lite: bool,
         labelled: LabelledRows | None = None,
     ) -> None:
-        """Take over a client whose collection is complete and loaded.
+        """Take over a client.
+
+        Args:
+            client: a `MilvusClient`.
+            snapshot: the one to search.
+            config: of the search.
+            collection: complete and loaded.
+            rows: keys of the snapshot's rows.
+            lite: whether the client is of a Lite file.
+            labelled: where documents carry labels.
 
         Raises:
             MilvusException, grpc.RpcError: Milvus does not describe its index.
@@ -75,7 +88,9 @@ class MilvusVectors:
         self.name = "milvus-lite" if lite else "milvus"
         self._client = client
         self._where = "Milvus Lite" if lite else f"Milvus at {shown(config.uri)}"
-        self._collection = collection_name(snapshot.manifest.snapshot_id, labelled)
+        self._collection = collection.name
+        self._rows = rows
+        self._n_stored = collection.n_rows
         self._vectors = snapshot.entity_vectors
         self._labelled = labelled
         self._exact = MemoryVectors(snapshot)
@@ -147,41 +162,43 @@ class MilvusVectors:
     def _search_now(self, asked: Sequence[_PendingSearch]) -> list[_Found]:
         kind = asked[0].kind
         wanted = min(kind.limit + SLACK, kind.n_admitted)
-        n_hits = kind.limit + SLACK
-        rows = self._hits(asked, n_hits)
-        while self._labelled is not None:
-            # Several parts of an entity may be among the hits: search wider until there are enough entities.
-            entities = [self._labelled.entity_rows(hits) for hits in rows]
-            short = [
-                len(distinct) < wanted and len(hits) == n_hits for distinct, hits in zip(entities, rows, strict=True)
-            ]
+        n_hits = min(kind.limit + (SLACK if self._n_stored == self._rows.n_distinct else 2 * SLACK), _MAX_ROWS)
+        while True:
+            keys = self._hits(asked, n_hits)
+            rows = [self._entity_rows(hits) for hits in keys]
+            # Rows of other snapshots and several parts of an entity may be among the hits: search wider until there
+            # are enough entities.
+            short = [len(own) < wanted and len(hits) >= n_hits for own, hits in zip(rows, keys, strict=True)]
             if not any(short) or n_hits == _MAX_ROWS:
-                rows = entities
                 break
             n_hits = min(2 * n_hits, _MAX_ROWS)
-            rows = self._hits(asked, n_hits)
         return [
             nearest(self._vectors, _checked(candidates, each.access), each.vector, kind.limit, each.access)
             for each, candidates in zip(asked, rows, strict=True)
         ]
 
-    def _hits(self, asked: Sequence[_PendingSearch], limit: int) -> list[IntVector]:
-        """Return the rows of the collection that Milvus finds for each search."""
+    def _entity_rows(self, keys: NDArray[np.int64]) -> IntVector:
+        """Return the distinct entities of the snapshot among hits."""
+        rows = self._rows.rows(keys)
+        return np.unique(rows) if self._labelled is None else self._labelled.entity_rows(rows)
+
+    def _hits(self, asked: Sequence[_PendingSearch], limit: int) -> list[NDArray[np.int64]]:
+        """Return the keys of the rows that Milvus finds for each search."""
         kind = asked[0].kind
-        n_rows = len(self._vectors)
-        visible_rows = kind.n_admitted / n_rows if self._lite and n_rows else 1.0
-        params = search_params(self.index, self._breadth, limit, n_rows, self._n_lists, visible_rows)
+        n_rows = self._n_stored
+        admitted = kind.n_admitted / n_rows if self._lite and n_rows else 1.0
+        params = search_params(self.index, self._breadth, limit, n_rows, self._n_lists, admitted)
         with translated("search", self._where):
             found = self._client.search(
                 self._collection,
                 [each.vector for each in asked],
                 limit=limit,
                 filter=asked[0].kind.filter,
-                output_fields=[ROW],
+                output_fields=[KEY],
                 search_params={"metric_type": "IP", "params": params},
                 timeout=self._timeout_s,
             )
-        return [np.fromiter((hit[ROW] for hit in hits), np.int64, len(hits)) for hits in found]
+        return [np.fromiter((hit[KEY] for hit in hits), np.int64, len(hits)) for hits in found]
 
     def _row_filter(self, access: AccessFilter | None) -> RowFilter | None:
         """Return the filter of rows, None where it would be too long."""
@@ -196,19 +213,18 @@ def _checked(rows: IntVector, access: AccessFilter | None) -> IntVector:
 
 
 def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
-    """Open the Milvus Lite file of a snapshot's index; build its collection where it is missing or incomplete.
+    """Open the Milvus Lite file of a snapshot's index; provide a collection with all its rows.
 
     Raises:
         BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
         ConfigError: Milvus Lite does not have the configured index.
     """
     choice = choose_index(config.index, config.index_params, len(snapshot.entity_vectors), lite=True)
-    client = open_lite(snapshot.store)
-    return _ready(client, CollectionFill(client, snapshot, choice, True, _labelled_rows(snapshot, config)), config)
+    return _ready(open_lite(snapshot.store), snapshot, choice, config, lite=True)
 
 
 def open_milvus(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
-    """Connect to a Milvus server; build the snapshot's collection where it is missing or incomplete.
+    """Connect to a Milvus server; provide a collection with all rows of the snapshot.
 
     Raises:
         BackendUnavailable: no server answers, it refuses the token, or it cannot hold the collection.
@@ -216,28 +232,24 @@ def open_milvus(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
     """
     choice = choose_index(config.index, config.index_params, len(snapshot.entity_vectors), lite=False)
     token = config.token.get_secret_value() if config.token else ""
-    client = connect(str(config.uri), token, config.timeout_s)
-    return _ready(client, CollectionFill(client, snapshot, choice, False, _labelled_rows(snapshot, config)), config)
+    return _ready(connect(str(config.uri), token, config.timeout_s), snapshot, choice, config, lite=False)
 
 
-def _labelled_rows(snapshot: Snapshot, config: VectorsConfig) -> LabelledRows | None:
-    return LabelledRows(snapshot, config.tenant_prefix) if any(read_label_sets(snapshot)) else None
-
-
-def _ready(client: Any, filling: CollectionFill, config: VectorsConfig) -> MilvusVectors:
-    snapshot = filling.snapshot
+def _ready(client: Any, snapshot: Snapshot, choice: IndexChoice, config: VectorsConfig, *, lite: bool) -> MilvusVectors:
     try:
-        with translated("hold this snapshot", "Milvus Lite" if filling.lite else f"Milvus at {shown(config.uri)}"):
-            filling.ensure()
-            ready = MilvusVectors(client, snapshot, config, lite=filling.lite, labelled=filling.labelled)
+        labelled = labelled_rows(snapshot, config.tenant_prefix)
+        filling = CollectionFill(client, snapshot, choice, lite, labelled)
+        with translated("hold this snapshot", "Milvus Lite" if lite else f"Milvus at {shown(config.uri)}"):
+            found = filling.ensure()
+            ready = MilvusVectors(client, snapshot, config, found, filling.rows, lite=lite, labelled=labelled)
     except Exception:
         client.close()
         raise
-    if filling.choice.named and ready.index != filling.choice.kind:
+    if choice.named and ready.index != choice.kind:
         logger.warning(
             "Milvus collection %s has index %s, and vectors.index is %s: drop the collection to have it built again",
-            filling.name,
+            found.name,
             ready.index,
-            filling.choice.kind,
+            choice.kind,
         )
     return ready
