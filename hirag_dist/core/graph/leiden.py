@@ -65,8 +65,8 @@ def leiden(
     Returns:
         (n_nodes,) labels from 0 on, each within one group; −1 where `groups` is.
     """
-    order = np.argsort(order_keys, kind="stable")
-    order = order[groups[order] >= 0]
+    order = np.flatnonzero(groups >= 0)
+    order = order[np.argsort(order_keys[order], kind="stable")]
     order = order[np.argsort(groups[order], kind="stable")]
     starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
     unknown = np.full(graph.n_nodes, -1, np.int64)
