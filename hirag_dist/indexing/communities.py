@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS, Hierarchy, ImportedCommunities
-from hirag_dist.indexing.stages.communities import DetectCommunities, KeepCommunities, OutlineReports
+from hirag_dist.indexing.stages.communities import DETECTION_STATS, DetectCommunities, KeepCommunities, OutlineReports
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
@@ -19,15 +19,20 @@ _MIN_LINE_TOKENS = 6  # of an entity or relation in a prompt, which bounds how m
 
 @dataclass(frozen=True)
 class CommunityReports:
-    """COMMUNITIES, their REPORTS, and dead letters."""
+    """COMMUNITIES, their REPORTS, dead letters, and DETECTION_STATS (none where communities were imported)."""
 
     communities: Dataset
     reports: Dataset
     rejects: Dataset = Dataset(REJECTS)
+    detection: Dataset = Dataset(DETECTION_STATS)
 
 
 def build_communities(
-    context: BuildContext, hierarchy: Hierarchy, previous: Dataset | None = None, changed: Dataset | None = None
+    context: BuildContext,
+    hierarchy: Hierarchy,
+    previous: Dataset | None = None,
+    changed: Dataset | None = None,
+    changed_before: int = 0,
 ) -> CommunityReports:
     """Return the communities of all layers with their reports; imported ones are kept.
 
@@ -35,20 +40,23 @@ def build_communities(
         previous: COMMUNITIES of the base of an update.
         changed: CHANGED_ENTITIES since the base: new ones, those whose relations changed, and those that were related
             to removed ones.
+        changed_before: entities that earlier updates changed since communities were last detected without a warm start.
     """
     if hierarchy.base.imported is not None:
         return _keep(context, hierarchy, hierarchy.base.imported)
     config = context.config.communities
-    stage = DetectCommunities(config.max_size, config.resolution, context.config.seed, context.models.kernels)
-    communities = context.runner.run(
+    stage = DetectCommunities(
+        config.max_size, config.resolution, context.config.seed, context.models.kernels, changed_before
+    )
+    detected = context.runner.run(
         stage,
         "communities",
         entities=hierarchy.entities,
         relations=hierarchy.relations,
         previous=previous,
         changed=changed,
-    ).communities
-    return _report(context, hierarchy, communities)
+    )
+    return replace(_report(context, hierarchy, detected.communities), detection=detected.stats)
 
 
 def _keep(context: BuildContext, hierarchy: Hierarchy, imported: ImportedCommunities) -> CommunityReports:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.communities import community_table
@@ -19,9 +19,8 @@ from hirag_dist.core.graph.warm_start import warm_start
 from hirag_dist.core.reports.selection import ENTITY_PLACES, OUTLINES, RELATION_PLACES, report_outlines
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import Services, Split, Tables, Whole, output_schemas
-from hirag_dist.protocols import Kernels
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS, REPORTS
-from hirag_dist.types import CsrGraph
+from hirag_dist.types import CsrGraph, WarmStart
 
 ENTITY_ORDER = pa.schema([ENTITIES.field(name) for name in ("entity_id", "layer")])
 RELATION_ENDS = pa.schema([RELATIONS.field(name) for name in ("relation_id", "source_id", "target_id", "weight")])
@@ -34,6 +33,7 @@ DETECTION_STATS = pa.schema(
         pa.field("cold_adopted", pa.bool_(), nullable=False),
         pa.field("n_kept", pa.int64(), nullable=False),  # communities with the id of an earlier one
         pa.field("n_new", pa.int64(), nullable=False),
+        pa.field("changed_since_cold", pa.int64(), nullable=False),  # entities, since the last cold detection
     ]
 )
 Levels = list[NDArray[np.int64]]
@@ -79,36 +79,40 @@ class DetectCommunities:
         entities, relations = _in_order(tables)
         ids = entities["entity_id"]
         graph = build_graph(ids, relations)
-        previous = tables.get("previous", COMMUNITIES.empty_table())
-        warm_levels, cold_levels = self._levels(graph, ids, tables, services.kernels(self.kernels))
+        previous = tables.get("previous")
+        start = None
+        if previous is not None:
+            start = warm_start(previous, tables["changed"]["entity_id"] if "changed" in tables else None, ids)
+        n_changed = self.changed_before + int(start.changed.sum()) if start else 0
+        warm_levels, cold_levels = self._levels(graph, ids, start, n_changed, services)
         warm, cold = (
-            None if levels is None else modularity(graph, levels[0], self.resolution)
-            for levels in (warm_levels, cold_levels)
+            modularity(graph, levels[0], self.resolution) if levels else None for levels in (warm_levels, cold_levels)
         )
         adopted = warm is None or (cold is not None and warm < cold - _MAX_LOSS * abs(cold))
-        levels = cold_levels if adopted else warm_levels
-        communities = community_table(levels or [], graph, ids, previous)
-        n_kept = pc.sum(pc.is_in(communities["community_id"], value_set=previous["community_id"].combine_chunks()))
-        kept = n_kept.as_py() or 0
-        stats = [warm, cold, adopted, kept, communities.num_rows - kept]
-        row = dict(zip(DETECTION_STATS.names, stats, strict=True))
-        return {"communities": communities, "stats": pa.Table.from_pylist([row], DETECTION_STATS)}
+        communities = community_table(cold_levels if adopted else warm_levels, graph, ids, previous)
+        n_kept = 0 if previous is None else int(np.isin(communities["community_id"], previous["community_id"]).sum())
+        stats = {
+            "modularity_warm": warm,
+            "modularity_cold": cold,
+            "cold_adopted": adopted,
+            "n_kept": n_kept,
+            "n_new": communities.num_rows - n_kept,
+            "changed_since_cold": 0 if cold_levels else n_changed,
+        }
+        return {"communities": communities, "stats": pa.Table.from_pylist([stats], DETECTION_STATS)}
 
     def _levels(
-        self, graph: CsrGraph, ids: pa.ChunkedArray, tables: Tables, kernels: Kernels
-    ) -> tuple[Levels | None, Levels | None]:
-        """Return the labels of a warm start, and those of a cold one, each None if it was not made."""
+        self, graph: CsrGraph, ids: pa.ChunkedArray, start: WarmStart | None, n_changed: int, services: Services
+    ) -> tuple[Levels, Levels]:
+        """Return the labels of a warm start, and those of a cold one; empty lists where none was made."""
+        if not graph.n_nodes:
+            return [], []
         keys = visiting_keys(ids, self.seed)
-        previous = tables.get("previous")
-        if previous is None:
-            return None, kernels.leiden(graph, self.max_size, self.resolution, keys)
-        changed = tables["changed"]["entity_id"] if "changed" in tables else None
-        start = warm_start(previous, changed, ids)
-        found = kernels.leiden(graph, self.max_size, self.resolution, keys, start)
-        n_changed = self.changed_before + int(start.changed.sum())
-        if graph.n_nodes > _MAX_CHECKED_NODES and n_changed <= _MAX_UNCHECKED_SHARE * graph.n_nodes:
-            return found, None
-        return found, kernels.leiden(graph, self.max_size, self.resolution, keys)
+        detect = partial(services.kernels(self.kernels).leiden, graph, self.max_size, self.resolution, keys)
+        if start is None:
+            return [], detect()
+        checked = graph.n_nodes <= _MAX_CHECKED_NODES or n_changed > _MAX_UNCHECKED_SHARE * graph.n_nodes
+        return detect(start), detect() if checked else []
 
 
 @dataclass(frozen=True)
