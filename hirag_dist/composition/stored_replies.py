@@ -42,6 +42,7 @@ from hirag_dist.llm.reply_store.block_format import key_bytes
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.protocols import ChatPool, Embedder
 from hirag_dist.schemas import CHUNKS
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -96,6 +97,13 @@ def entity_vector_keys(entities: pa.Table, embedder: str, dim: int) -> set[bytes
 def text_vector_keys(texts: list[str], embedder: str, dim: int) -> set[bytes]:
     """Return the keys of the vectors of texts, stored or not."""
     return {key_bytes(vector_key(embedder, dim, text)) for text in texts}
+
+
+def snapshot_vector_keys(snapshot: Snapshot, embedder: str, dim: int) -> set[bytes]:
+    """Return the keys of the vectors of a snapshot's chunks and entities, of all layers, stored or not."""
+    entities = snapshot.table("entities", ["name", "description"])
+    chunks = snapshot.table("chunks", ["text"])["text"].to_pylist()
+    return entity_vector_keys(entities, embedder, dim) | text_vector_keys(chunks, embedder, dim)
 
 
 def models_of_last_build(config: Config, store: Store) -> ResolvedModels:

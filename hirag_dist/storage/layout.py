@@ -8,6 +8,7 @@ URI/
   ledger/                     every paid reply: *.log being written, *.seg sealed; never delete it
   build.json                  inputs, results and costs of the last build; builds/ has the earlier ones
   batches/                    batches open at endpoints, a file each; deleting one loses paid replies
+  forget.json                 removed documents that are still to be forgotten, while `remove --forget` is not done
   drops.json                  dead letters whose loss was accepted: by whom, when and why
   snapshot_history.json       which snapshot was current since when, for `prune`
   run.lock                    the lock of the build in progress
@@ -29,6 +30,7 @@ BUILD: Final = "build.json"
 BUILDS: Final = "builds"
 BATCHES: Final = "batches"
 DROPS: Final = "drops.json"
+FORGET: Final = "forget.json"
 
 CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports")
 TABLES: Final = (*CONTENT_TABLES, "usage", "rejects")

@@ -101,6 +101,12 @@ class Store:
             if info.type == fs.FileType.File and _TEMPORARY not in info.base_name
         }
 
+    def walk(self, folder: str) -> list[str]:
+        """Return the paths of all files below a folder, sorted, temporary ones too; none where it does not exist."""
+        with self._errors("list", folder):
+            infos = self._fs.get_file_info(fs.FileSelector(self._full(folder), allow_not_found=True, recursive=True))
+        return sorted(info.path.removeprefix(self.root).lstrip("/") for info in infos if info.type == fs.FileType.File)
+
     def read_bytes(self, path: str) -> bytes:
         """Return a file's bytes."""
         with self._errors("read", path), self._fs.open_input_stream(self._full(path), compression=None) as stream:
@@ -141,10 +147,10 @@ class Store:
                 n_passed += n_rows
             return file.read_row_groups(groups, columns, use_threads=False).slice(start - first, stop - start)
 
-    def scan(self, path: str, columns: Sequence[str], n_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield some columns of a Parquet file in batches of at most `n_rows`, one at a time in memory."""
+    def scan(self, path: str, columns: Sequence[str] | None, n_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of a Parquet file, or all, in batches of at most `n_rows`, one at a time in memory."""
         with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
-            yield from file.iter_batches(n_rows, columns=list(columns))
+            yield from file.iter_batches(n_rows, columns=None if columns is None else list(columns))
 
     def sha256(self, path: str) -> str:
         """Return the SHA-256 (hex) of a file, read a piece at a time."""

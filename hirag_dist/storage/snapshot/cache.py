@@ -219,6 +219,17 @@ def user_cache() -> Path:
     return folder
 
 
+def cached_folders(store: Store, snapshot_id: str, cache_dir: str | None = None) -> list[Path]:
+    """Return the folders on this machine, outside the index, that hold copied or derived files of a snapshot.
+
+    Args:
+        cache_dir: as of `SnapshotCache`.
+    """
+    roots = [Path(tempfile.gettempdir()) / f"hirag-dist-{os.getuid()}", *([Path(cache_dir)] if cache_dir else [])]
+    folders = [root / _key(store.uri) / snapshot_id for root in roots]
+    return [folder for folder in folders if folder.is_dir()]
+
+
 def _key(uri: str) -> str:
     return hashlib.sha256(uri.encode()).hexdigest()[:16]
 
