@@ -85,6 +85,7 @@ class DatasetStore:
         return pa.concat_tables(tables).cast(schema).combine_chunks() if tables else schema.empty_table()
 
     def tables(self, dataset: Dataset) -> Iterator[pa.Table]:
-        """Yield a dataset part by part, one at a time in memory."""
+        """Yield a dataset in pieces, each a part or some row groups of one, one at a time in memory."""
         for part in dataset.parts:
-            yield self._store.read_table(part.path).cast(dataset.schema)
+            for piece in self._store.pieces(part.path):
+                yield piece.cast(dataset.schema)

@@ -23,6 +23,7 @@ from hirag_dist.types import FloatMatrix, IntVector
 _PIECE_BYTES = 1 << 30  # of one array of a column: below the reach of 32-bit offsets
 _BLOCK_BYTES = 64 << 20  # sorted at a time
 _BLOCK_ROWS = 65_536
+_MIN_SLICE_ROWS = 256  # on average, for a table to stay in slices
 
 
 class SpillFile:
@@ -50,9 +51,11 @@ class SpillFile:
         with self._errors():
             spilled = self._spilled(parts, schema)
             order = _order(spilled, by)
-            columns = [self._column(spilled.column(at), order, field) for at, field in enumerate(schema)]
+            slices = _slices(spilled, order)
+            if slices is None:
+                columns = [self._column(spilled.column(at), order, field) for at, field in enumerate(schema)]
         pa.default_memory_pool().release_unused()
-        return pa.Table.from_arrays(columns, schema=schema)
+        return slices if slices is not None else pa.Table.from_arrays(columns, schema=schema)
 
     def matrix(self, blocks: Iterable[FloatMatrix], dim: int) -> FloatMatrix:
         """Return matrices stacked into one (n, dim), mapped.
@@ -77,11 +80,13 @@ class SpillFile:
         return plain
 
     def ordered(self, matrix: FloatMatrix, rows: IntVector) -> FloatMatrix:
-        """Return the rows (len(rows), dim) of a matrix, mapped.
+        """Return the rows (len(rows), dim) of a matrix, mapped; the matrix itself for all its rows in their order.
 
         Raises:
             StoreError: as `table`.
         """
+        if len(rows) == len(matrix) and np.array_equal(rows, np.arange(len(rows))):
+            return matrix
         step = max(_BLOCK_BYTES // (matrix.itemsize * max(matrix.shape[1], 1)), 1)
         blocks = (matrix[rows[first : first + step]] for first in range(0, len(rows), step))
         return self.matrix(blocks, matrix.shape[1])
@@ -142,12 +147,47 @@ def _mapped(path: Path) -> pa.Table:
 
 
 def _order(table: pa.Table, by: Sequence[str]) -> IntVector | None:
-    """Return the rows in sorted order; None where no order is asked."""
-    if not by:
+    """Return the rows in sorted order; None where they are in order, or no order is asked."""
+    if not by or _is_sorted(table, by):
         return None
     keys = table.select(by).combine_chunks()
     rows: IntVector = pc.sort_indices(keys, [(name, "ascending") for name in by]).to_numpy().astype(np.int64)
     return rows
+
+
+def _is_sorted(table: pa.Table, by: Sequence[str]) -> bool:
+    if table.num_rows < 2:
+        return True
+    for first in range(0, table.num_rows - 1, _BLOCK_ROWS):
+        piece = table.select(by).slice(first, _BLOCK_ROWS + 1).combine_chunks()
+        before, after = piece.slice(0, piece.num_rows - 1), piece.slice(1)
+        if any(column.null_count for column in piece.columns):
+            return False
+        in_order = np.ones(before.num_rows, np.bool_)  # by the keys from the last to the first
+        for name in reversed(by):
+            less, equal = (compare(before[name], after[name]).to_numpy() for compare in (pc.less, pc.equal))
+            in_order = less | (equal & in_order)
+        if not in_order.all():
+            return False
+    return True
+
+
+def _slices(table: pa.Table, order: IntVector | None) -> pa.Table | None:
+    """Return the rows in order as slices of the table, which copy nothing; None where the slices would be short.
+
+    So are the rows of an earlier index, in their order, with some rows between them.
+    """
+    if not table.num_rows:
+        return None
+    starts = np.zeros(1, np.int64) if order is None else np.flatnonzero(np.diff(order, prepend=-2) != 1)
+    n_chunks = max(column.num_chunks for column in table.columns)
+    if (len(starts) + n_chunks) * _MIN_SLICE_ROWS > table.num_rows:
+        return None
+    if order is None:
+        return table
+    lengths = np.diff(np.append(starts, len(order)))
+    pairs = zip(order[starts].tolist(), lengths.tolist(), strict=True)
+    return pa.concat_tables([table.slice(first, length) for first, length in pairs])
 
 
 def _blocks(column: pa.ChunkedArray, order: IntVector | None, n_bytes: int) -> Iterator[pa.Array]:

@@ -29,6 +29,7 @@ _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
 _GROUP_BYTES = 4 << 20  # of a row group, so that a task reads little more than the rows it needs
 _MIN_GROUP_ROWS = 64
+_PIECE_BYTES = 64 << 20  # of a file that is read in pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,19 @@ class Store:
         """Yield some columns of a Parquet file, or all, in batches of at most `n_rows`, one at a time in memory."""
         with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
             yield from file.iter_batches(n_rows, columns=None if columns is None else list(columns))
+
+    def pieces(self, path: str) -> Iterator[pa.Table]:
+        """Yield a Parquet file in pieces of some row groups, one at a time in memory; an empty file as one piece."""
+        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
+            sizes = [file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups)]
+            first = n_bytes = 0
+            for at, size in enumerate(sizes, 1):
+                n_bytes += size
+                if n_bytes >= _PIECE_BYTES or at == len(sizes):
+                    yield file.read_row_groups(list(range(first, at)))
+                    first, n_bytes = at, 0
+            if not sizes:
+                yield file.schema_arrow.empty_table()
 
     def sha256(self, path: str) -> str:
         """Return the SHA-256 (hex) of a file, read a piece at a time."""

@@ -67,6 +67,29 @@ def test_a_large_column_is_put_in_order_a_block_at_a_time(tmp_path: Path, monkey
     assert found["text"].num_chunks == 1
 
 
+@pytest.mark.parametrize("n_more", [0, 5])
+def test_sorted_rows_stay_where_they_are(tmp_path: Path, n_more: int) -> None:
+    names = [f"n{at:05}" for at in range(9000)]
+    rows = [
+        {"layer": at // 5000, "name": name, "text": name, "of": [name], "found": [], "sure": True}
+        for at, name in enumerate(names)
+    ]
+    kept = pa.Table.from_pylist(rows, SCHEMA)
+    more = pa.Table.from_pylist([row | {"name": f"{row['name']}-more"} for row in rows[1200::1700][:n_more]], SCHEMA)
+    found = SpillFile(tmp_path).table([kept.slice(0, 100), kept.slice(100), more], SCHEMA, ("layer", "name"))
+    assert (
+        found.to_pylist()
+        == pa.concat_tables([kept, more]).sort_by([("layer", "ascending"), ("name", "ascending")]).to_pylist()
+    )
+    assert found["text"].num_chunks == 2 + 2 * n_more  # slices of the parts
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_matrix_in_its_order_is_not_copied(tmp_path: Path) -> None:
+    matrix = np.ones((3, 2), np.float32)
+    assert SpillFile(tmp_path).ordered(matrix, np.arange(3)) is matrix
+
+
 @pytest.mark.parametrize("parts", [[], [SCHEMA.empty_table()]])
 def test_a_table_of_nothing(tmp_path: Path, parts: list[pa.Table]) -> None:
     for by in (("name",), ()):

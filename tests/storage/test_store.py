@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import subprocess
@@ -326,3 +327,37 @@ def test_some_rows_of_a_large_file_are_read_without_the_rest_of_it(tmp_path: Pat
     assert store.read_rows("big.parquet", 0, 16)["n"].to_pylist() == list(range(16))
     with pytest.raises(StoreError):
         store.read_rows("big.parquet", 1990, 2000)
+
+
+def test_a_table_is_read_in_pieces_of_row_groups(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = pa.table({"at": list(range(1000))})
+    Path(store.root).mkdir()
+    with Path(store.root, "t.parquet").open("wb") as file:
+        pq.write_table(table, file, row_group_size=100)
+    assert [piece.num_rows for piece in store.pieces("t.parquet")] == [1000]
+    monkeypatch.setattr("hirag_dist.storage.store._PIECE_BYTES", 1000)
+    pieces = list(store.pieces("t.parquet"))
+    assert len(pieces) > 1
+    assert pa.concat_tables(pieces).equals(table)
+    store.write_table("none.parquet", table.slice(0, 0))
+    assert pa.concat_tables(list(store.pieces("none.parquet"))).equals(table.slice(0, 0))
+    with pytest.raises(StoreError, match="not there"):
+        list(store.pieces("gone.parquet"))
+
+
+def test_a_copy_is_a_link_or_the_same_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.write_bytes("a/one", b"text")
+    for name in ("b/linked", "b/linked"):  # again, over the link
+        store.copy("a/one", name)
+        assert store.names("b") == ["linked"]
+    assert os.path.samefile(f"{store.root}/a/one", f"{store.root}/b/linked")
+
+    def no_links(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", no_links)
+    store.copy("a/one", "c/copied")
+    store.write_bytes("a/one", b"other")
+    assert (store.read_bytes("b/linked"), store.read_bytes("c/copied")) == (b"text", b"text")
+    with pytest.raises(StoreError, match="cannot copy"):
+        store.copy("a/gone", "a/copied")
