@@ -19,10 +19,10 @@ from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.clustering.gaussian_mixture import standardise
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
-from hirag_dist.core.graph.csr import build_graph
+from hirag_dist.core.graph.csr import build_graph, by_lowest_node
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import Covariance, CsrGraph
+from hirag_dist.types import Covariance, CsrGraph, WarmStart
 from tests.core.planted_rows import blobs, densities
 from tests.core.visiting_orders import order_keys
 from tests.standin_cupy import standin_gpu
@@ -147,6 +147,21 @@ def test_finds_planted_groups_and_splits_them_to_size(kernels: Kernels) -> None:
     last = [tuple(column[column >= 0]) for column in deepest.T]
     sizes = {key: last.count(key) for key in set(last)}
     assert max(sizes.values()) <= 12
+
+
+def test_a_warm_start_keeps_the_communities_that_no_change_is_near(kernels: Kernels) -> None:
+    graph = planted(6, 40)
+    keys = order_keys(240, 0)
+    levels = kernels.leiden(csr(graph), 12, 1.0, keys)
+    unchanged = WarmStart(tuple(levels), np.zeros(240, np.bool_))
+    for before, after in zip(levels, kernels.leiden(csr(graph), 12, 1.0, keys, unchanged), strict=True):
+        assert np.array_equal(before, after)
+    graph.remove_edges_from([(0, other) for other in list(graph[0])])
+    near = WarmStart(tuple(levels), np.arange(240) < 40)
+    found = kernels.leiden(csr(graph), 12, 1.0, keys, near)
+    far = [labels[40:] for labels in (levels[0], found[0])]
+    assert np.array_equal(by_lowest_node(far[0]), by_lowest_node(far[1]))
+    assert (found[0] == found[0][0]).sum() == 1
 
 
 def test_weights_count(kernels: Kernels) -> None:
