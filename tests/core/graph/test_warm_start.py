@@ -84,11 +84,8 @@ def test_nothing_changes_where_no_node_does(name: str) -> None:
     assert updated(graph, graph, before).equals(before)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_a_change_in_one_corner_leaves_all_other_communities(seed: int) -> None:
-    """Of 40 groups the first three change: new nodes, nodes that are gone, edges that are."""
-    random = np.random.default_rng(seed)
-    graph = nx.planted_partition_graph(40, 25, 0.4, 0.0004, seed=seed)
+def corner_changed(graph: nx.Graph, random: np.random.Generator) -> nx.Graph:
+    """The graph with nodes and edges among the first 75 nodes gone, and new nodes there."""
     corner = [node for node in graph if node < 75]
     after = graph.copy()
     after.remove_nodes_from(random.choice(corner, 5, replace=False).tolist())
@@ -96,16 +93,41 @@ def test_a_change_in_one_corner_leaves_all_other_communities(seed: int) -> None:
     for node in range(2000, 2006):
         after.add_edges_from((node, int(other)) for other in random.choice(left, 6, replace=False))
     after.remove_edges_from([edge for edge in after.subgraph(left).edges if random.random() < 0.1])
-    before = table(graph)
-    found = updated(graph, after, before)
+    return after
+
+
+def without_change(graph: nx.Graph, after: nx.Graph, before: pa.Table) -> set[tuple[int, tuple[str, ...]]]:
+    """The communities that have no node that changed or is gone."""
     gone = {f"{node:024x}" for node in graph if node not in after}
     touched = {*changed_ids(graph, after).to_pylist(), *gone}
-    kept = {row for row in members(before) if touched.isdisjoint(row[1])}
-    levels = {level for level, _ in kept}
+    return {row for row in members(before) if touched.isdisjoint(row[1])}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_change_in_one_corner_leaves_all_other_communities(seed: int) -> None:
+    """Of 40 groups the first three change: new nodes, nodes that are gone, edges that are."""
+    graph = nx.planted_partition_graph(40, 25, 0.4, 0.0004, seed=seed)
+    after = corner_changed(graph, np.random.default_rng(seed))
+    before = table(graph)
+    kept = without_change(graph, after, before)
     assert len(kept) > 60
-    assert len(levels) > 1
-    assert kept <= members(found)
+    assert {level for level, _ in kept} == {0, 1}
+    assert kept <= members(updated(graph, after, before))
     assert kept != members(before)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_communities_far_from_a_change_are_left_even_where_others_would_be_better(seed: int) -> None:
+    """Those before were found with another resolution; no edge leads from the corner to the others."""
+    graph = nx.planted_partition_graph(40, 25, 0.4, 0.002, seed=seed)
+    graph.remove_edges_from([(a, b) for a, b in graph.edges if (a < 75) != (b < 75)])
+    after = corner_changed(graph, np.random.default_rng(seed))
+    levels = CpuKernels().leiden(compact(graph), MAX_SIZE, 60.0, visiting_keys(ids(graph), 7))
+    before = community_table(levels, compact(graph), ids(graph))
+    kept = {row for row in members(before) if min(row[1]) >= f"{75:024x}"}
+    assert kept <= members(updated(graph, after, before))
+    every = table(after, before, warm_start(before, None, ids(after)))  # all nodes count as changed
+    assert len(kept & members(every)) < len(kept) / 4
 
 
 def test_a_subdivision_is_kept_while_nothing_changes_inside() -> None:
