@@ -37,6 +37,7 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     "eval": ("eval", "Evaluate retrieval and answers on your own questions."),
     "export": ("export", "Write GraphML, or Parquet tables with GraphRAG's names and columns."),
     "prune": ("prune", "Remove old snapshots of an index and what was derived from them."),
+    "verify-removed": ("verify_removed", "Search everything for what still derives from removed documents."),
     "simulate-llm": (
         "simulate",
         "Simulate a language model behind an OpenAI-compatible endpoint, for tests and rehearsals.",

@@ -13,6 +13,8 @@ import typer
 
 from hirag_dist.cli._options import ConfigOption, IndexOption, JsonOption, SetOption, WaitOption, configuration
 from hirag_dist.cli._output import emit, err, out, table, use_json
+from hirag_dist.composition.forget import forget
+from hirag_dist.composition.removal.pending import pending_forget
 from hirag_dist.config.model import VectorsConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import BackendUnavailable, ConfigError
@@ -55,26 +57,33 @@ def prune_command(
     """Remove old snapshots of an index, what was derived from them, and their collections in Milvus.
 
     The current snapshot and that of the last build always stay; paid replies and finished work are not touched. Use the
-    --config of the services: it names the Milvus server with their collections.
+    --config of the services: it names the Milvus server with their collections. An unfinished `remove --forget` is
+    continued first.
     """
     use_json(json)
     rule = RetentionPolicy(keep, seconds(older_than))
-    vectors = configuration(config, settings).config.vectors
+    loaded = configuration(config, settings).config
     store = Store(index)
     served(store)  # before the lock, which would create a folder for a mistyped name
     with BuildLock(store, wait) as lock, ExitStack() as stack:
+        forgotten = None
+        if not dry_run and pending_forget(store) is not None:
+            forgotten = forget(store, loaded, lock, (), rule.older_than_s)
         plan = plan_gc(store, rule, time.time())
         places = []
-        for collections, shared in _places(store, vectors):
+        for collections, shared in _places(store, loaded.vectors):
             stack.enter_context(collections)
             places.append((collections, collections_of(plan, collections, shared=shared)))
         if not dry_run:
             prune(store, lock, plan, places)
     dropped = [name for _, names in places for name in names]
     if json:
-        emit(_report(store, plan, dropped, dry_run))
-    else:
-        _show(plan, dropped, dry_run)
+        emit(_report(store, plan, dropped, dry_run) | {"forgotten": forgotten and forgotten.to_dict()})
+        return
+    _show(plan, dropped, dry_run)
+    if forgotten is not None:
+        done = "forgotten" if forgotten.complete else "still to be forgotten; `hirag-dist status` says why"
+        out.print(f"{count_noun(len(forgotten.documents), 'removed document')}: {done}.")
 
 
 def seconds(duration: str) -> float:

@@ -20,6 +20,7 @@ from hirag_dist.composition.build_records import (
     last_build,
     published,
 )
+from hirag_dist.composition.removal.pending import pending_forget
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
 from hirag_dist.execution.batch_api.records import open_batches
@@ -60,12 +61,14 @@ def status(
         raise SnapshotNotFound(
             f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
         )
+    forgetting = pending_forget(store)
     report: dict[str, Any] = {
         "index": store.uri,
         "current": current,
         "build": build,
         "snapshots": _snapshots(store),
         "batches": [asdict(out) for out in open_batches(store)],
+        "forget": None if forgetting is None else asdict(forgetting),
         "dead_letters": dead_letters(store, build, load_drops(store), REJECTS.names if letters or json else IN_SHORT),
         "usage": build_usage(build) if build is not None else [],
     }
@@ -118,6 +121,8 @@ def _show(report: dict[str, Any]) -> None:
             out.print(f"After it, before any stage: {_build_line(build['attempt'])}")
     if report["batches"]:
         _show_batches(report["batches"])
+    if report["forget"] is not None:
+        _show_forget(report["forget"])
     snapshots = [
         (
             ("→ " if one["snapshot"] == report["current"] else "  ") + one["snapshot"],
@@ -164,6 +169,15 @@ def _show_batches(batches: list[dict[str, Any]]) -> None:
     out.print(
         table("Pending batches; the next run collects their replies first", columns, rows, right=(3,), spare=(2,))
     )
+
+
+def _show_forget(pending: dict[str, Any]) -> None:
+    documents = count_noun(len(pending["documents"]), "removed document is", "removed documents are")
+    old = count_noun(len(pending["snapshots"]), "old snapshot")
+    state = f"{old} with them to be removed by `prune`" if pending["verified"] else "run `remove --forget` again"
+    out.print(f"{documents} still to be forgotten, since {pending['since']}: {state}.")
+    for problem in pending["problems"]:
+        out.print(f"  {problem}", markup=False)
 
 
 def _build_line(build: dict[str, Any]) -> str:

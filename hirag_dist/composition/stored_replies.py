@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -63,30 +64,41 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
         StoreError: the ledger cannot be read, or the temporary folder is full.
     """
     ledger = RecordingLedger(store)
-    roles = {role: priced_models(config, role, without_calls=True) for role in CHAT_ROLES}
     embedder = make_embedder(config)
     is_paid = isinstance(embedder, PaidEmbedder)
-    if not is_paid and not any(each.paid for priced in roles.values() for each in priced):
+    if not is_paid and not any(each.paid for role in CHAT_ROLES for each in priced_models(config, role)):
         return set()  # built-in models compute their replies again
     if is_paid:
         embedder = StoredVectors(embedder.name, embedder.dim, ledger)
     elif not config.resolution.enabled:
         embedder = NoVectors(embedder.name, embedder.dim)
-    with tempfile.TemporaryDirectory(prefix="hirag-replay-") as folder:
-        executor = InlineExecutor(lambda: _services(config, ledger, roles, embedder))
+    with offline_context(config, models, ledger, embedder) as context:
+        given = context.datasets.put("given_chunks", chunks.cast(CHUNKS))
+        if is_paid:
+            context.runner.run(EmbedChunks(models.embedder, models.dim), "chunk vectors", chunks=given)
+        try:
+            extract_base_layer(context, given)
+        except StageFailed as error:  # no reply about these chunks is stored
+            logger.info("layer 0 was not replayed to its end: %s", error)
+    return ledger.found
+
+
+@contextmanager
+def offline_context(
+    config: Config, models: ResolvedModels, ledger: Ledger, embedder: Embedder
+) -> Iterator[BuildContext]:
+    """Lend a build in a temporary folder, in this process, that takes paid replies from a ledger and makes no call.
+
+    Args:
+        embedder: that its stages use.
+    """
+    with tempfile.TemporaryDirectory(prefix="hirag-offline-") as folder:
+        executor = InlineExecutor(lambda: _services(config, ledger, embedder))
         try:
             runner = StageRunner(Store(folder), executor, (), max_reject_ratio=1.0)
-            context = BuildContext(runner, config, load_prompts(config.prompts), models)
-            given = runner.datasets.put("given_chunks", chunks.cast(CHUNKS))
-            if is_paid:
-                runner.run(EmbedChunks(models.embedder, models.dim), "chunk vectors", chunks=given)
-            try:
-                extract_base_layer(context, given)
-            except StageFailed as error:  # no reply about these chunks is stored
-                logger.info("layer 0 was not replayed to its end: %s", error)
+            yield BuildContext(runner, config, load_prompts(config.prompts), models)
         finally:
             executor.close()
-    return ledger.found
 
 
 def entity_vector_keys(entities: pa.Table, embedder: str, dim: int) -> set[bytes]:
@@ -138,7 +150,8 @@ def _no_services() -> Services:
     raise AssertionError("no stage is run")
 
 
-def _services(config: Config, ledger: RecordingLedger, roles: Mapping[str, Any], embedder: Embedder) -> Services:
+def _services(config: Config, ledger: Ledger, embedder: Embedder) -> Services:
+    roles = {role: priced_models(config, role, without_calls=True) for role in CHAT_ROLES}
     limits = {name: EndpointLimits(None, None, None) for name in config.llm.endpoints}
     retried = RetriedCalls(RateLimiter(QuotaCoordinator(limits)), retry_policy(config))
     count = counter(config.tokenizer)

@@ -1,0 +1,89 @@
+"""`hirag-dist verify-removed`, and how `status` and `prune` treat an unfinished forgetting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hirag_dist.cli._command_line import run
+from hirag_dist.composition.forget import run_forget
+from hirag_dist.config.model import Config
+from hirag_dist.storage.layout import FORGET, HISTORY
+from tests.removal_builds import KEPT, REMOVED, RemovalBench
+
+SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4, "max_size": 8}}
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemovalBench]:
+    """Built with the built-in model, so that no reply is stored."""
+    made = RemovalBench(tmp_path_factory.mktemp("index"), Config.model_validate(SETTINGS))
+    made.build(KEPT | REMOVED)
+    made.build(KEPT)
+    return made
+
+
+def command(bench: RemovalBench, capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    config = bench.folder / "hirag.yaml"
+    config.write_text(yaml.safe_dump(SETTINGS))
+    options = ["--index", bench.store.root] + (["--config", str(config)] if arguments[0] != "status" else [])
+    code = run([*arguments, *options])
+    return code, capfd.readouterr().out
+
+
+def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
+    bench: RemovalBench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, said = command(bench, capfd, "verify-removed", "patient.txt")
+    assert code == 6
+    assert "documents.uri" in said
+    assert "work/extract" in said
+    code, said = command(bench, capfd, "verify-removed", "patient.txt", "--snapshot-only")
+    assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.\n")
+
+
+def test_one_json_object(bench: RemovalBench, capfd: pytest.CaptureFixture[str]) -> None:
+    code, said = command(bench, capfd, "verify-removed", "patient.txt", "--json")
+    report = json.loads(said)
+    assert (code, report["clean"], len(report["documents"]), report["problems"]) == (6, False, 1, [])
+    assert set(report["findings"][0]) == {"place", "what", "count", "examples"}
+
+
+@pytest.mark.parametrize(("arguments", "message"), [((), "name the documents"), (("nothing",), "--input FILE")])
+def test_documents_that_are_not_known_are_a_usage_error(
+    bench: RemovalBench, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+) -> None:
+    assert run(["verify-removed", *arguments, "--index", bench.store.root]) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_without_an_index(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["verify-removed", "x", "--index", str(tmp_path / "none")]) == 1
+    assert "serves no snapshot" in capfd.readouterr().err
+
+
+def test_status_shows_an_unfinished_forgetting_and_prune_continues_it(
+    bench: RemovalBench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    done = run_forget(bench.store.uri, bench.config, ["patient.txt"])
+    assert len(done.waiting) == 1
+    code, said = command(bench, capfd, "status")
+    assert code == 0
+    assert "1 removed document is still to be forgotten" in said
+    assert "1 old snapshot with them to be removed by `prune`" in " ".join(said.split())
+    assert "still to be forgotten" in command(bench, capfd, "prune")[1]
+    history = bench.store.read_json(HISTORY)
+    history["history"] = [[own, since - 90_000] for own, since in history["history"]]
+    bench.store.write_json(HISTORY, history)
+    assert "1 removed document: forgotten." in command(bench, capfd, "prune")[1]
+    assert not bench.store.exists(FORGET)
+    (bench.folder / "patient.txt").write_text(REMOVED["patient.txt"])
+    given = ("--input", str(bench.folder / "patient.txt"))
+    assert command(bench, capfd, "verify-removed", *given) == (
+        0,
+        f"Nothing in {bench.store.uri} derives from 1 document.\n",
+    )
