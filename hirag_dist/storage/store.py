@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -24,6 +23,7 @@ from pyarrow import fs
 from hirag_dist.errors import StoreError
 from hirag_dist.storage.conditional_put import S3ConditionalPut
 from hirag_dist.storage.file_locks import FileLock, append_durably, link_or_copy, lock_file, sync_folder
+from hirag_dist.storage.store_errors import one_line_of, store_error
 
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
@@ -61,7 +61,7 @@ class Store:
             try:
                 self._fs, self.root = fs.FileSystem.from_uri(uri)
             except (pa.ArrowInvalid, OSError, NotImplementedError) as error:
-                reason = _one_line(error).replace(uri, self.uri)
+                reason = one_line_of(error).replace(uri, self.uri)
                 raise StoreError(f"cannot open {self.uri}: {reason}") from error
         else:
             self._fs, self.root = fs.LocalFileSystem(), str(Path(uri).absolute())
@@ -377,20 +377,7 @@ class Store:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
-            where = f"{self.uri}/{path}".rstrip("/")
-            number = error.errno if isinstance(error, OSError) else None
-            text = str(error)
-            if number == errno.ENOSPC or "No space left" in text:
-                message = f"cannot {verb} {where}: the disk is full; free space and run again, finished work is kept"
-            elif number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in text:
-                message = f"cannot {verb} {where}: permission denied"
-            elif number in (errno.EEXIST, errno.ENOTDIR):
-                message = f"cannot {verb} {where}: a file is in the place of a folder on that path"
-            elif number == errno.ENOENT or isinstance(error, FileNotFoundError):
-                message = f"cannot {verb} {where}: it is not there"
-            else:
-                message = f"cannot {verb} {where}: {_one_line(error)}"
-            raise StoreError(message) from error
+            raise store_error(error, verb, f"{self.uri}/{path}".rstrip("/")) from error
 
 
 def _without_credentials(uri: str) -> str:
@@ -400,7 +387,3 @@ def _without_credentials(uri: str) -> str:
     location = rest.partition("?")[0]
     host, slash, path = location.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

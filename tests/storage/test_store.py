@@ -45,6 +45,14 @@ def test_what_was_written_is_read_back(store: Store) -> None:
     assert store.names("nothing") == []
 
 
+def test_all_files_below_a_folder_are_listed(store: Store) -> None:
+    for path in ("b/c/2.txt", "b/1.txt", "a.txt"):
+        store.write_bytes(path, b"x")
+    assert store.walk("") == ["a.txt", "b/1.txt", "b/c/2.txt"]
+    assert store.walk("b") == ["b/1.txt", "b/c/2.txt"]
+    assert store.walk("nothing") == []
+
+
 def test_parquet_paths_that_look_like_partitions_add_no_column(store: Store) -> None:
     store.write_table("work/key=7/t.parquet", TABLE)
     assert store.read_table("work/key=7/t.parquet").column_names == ["a", "b"]

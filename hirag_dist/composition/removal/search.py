@@ -67,7 +67,7 @@ class FindingCounter:
             examples.append(shown)
 
     def findings(self) -> list[Finding]:
-        """Return what was counted."""
+        """Return the counts as findings."""
         return [Finding(self._place, what, self._counts[what], tuple(self._examples[what])) for what in self._counts]
 
 

@@ -172,7 +172,7 @@ def _shared_keys(store: Store, embedder: str, dim: int) -> set[bytes]:
 
 
 def _of_files(search: TraceSearch, store: Store) -> list[Finding]:
-    """Return what is in work folders, batches, records of builds and any other file of the index."""
+    """Return the findings in work folders, batches, records of builds and any other file of the index."""
     counters: dict[str, FindingCounter] = {}
     for path in store.walk(""):
         top = path.partition("/")[0]

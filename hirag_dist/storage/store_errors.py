@@ -1,0 +1,31 @@
+"""Errors of filesystems as errors of the store, with a message that says what to do."""
+
+from __future__ import annotations
+
+import errno
+
+from hirag_dist.errors import StoreError
+
+
+def store_error(error: BaseException, verb: str, where: str) -> StoreError:
+    """Return the error of a file that could not be read or written.
+
+    Args:
+        verb: the operation, such as "read".
+        where: the file, without credentials.
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.ENOSPC or "No space left" in str(error):
+        return StoreError(f"cannot {verb} {where}: the disk is full; free space and run again, finished work is kept")
+    if number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in str(error):
+        return StoreError(f"cannot {verb} {where}: permission denied")
+    if number in (errno.EEXIST, errno.ENOTDIR):
+        return StoreError(f"cannot {verb} {where}: a file is in the place of a folder on that path")
+    if number == errno.ENOENT or isinstance(error, FileNotFoundError):
+        return StoreError(f"cannot {verb} {where}: it is not there")
+    return StoreError(f"cannot {verb} {where}: {one_line_of(error)}")
+
+
+def one_line_of(error: BaseException) -> str:
+    """Return the message of an error on one line."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
