@@ -16,7 +16,7 @@ from hirag_dist.types import IntVector
 Batches = Callable[[str, Sequence[str]], Iterator[pa.RecordBatch]]
 Create = Callable[[str], AbstractContextManager[BinaryIO]]
 Save = Callable[[str, NDArray[Any]], None]
-_BATCH_IDS = 1 << 20  # in a look-up, each of which hashes all ids of a table
+_BATCH_IDS = 1 << 22  # in a look-up, each of which hashes all ids of a table
 
 
 class RowLookup:

@@ -142,18 +142,14 @@ def write_parquet(table: pa.Table, file: Any) -> None:
 
 def _content_bytes(column: pa.ChunkedArray) -> int:
     """Return the size of the values of a column, without offsets and padding."""
-    return sum(map(_value_bytes, column.chunks))
-
-
-def _value_bytes(array: pa.Array) -> int:
-    kind = array.type
+    kind = column.type
     if pa.types.is_list(kind):
-        return _value_bytes(array.flatten()) + 4 * len(array)
+        return _content_bytes(pc.list_flatten(column)) + 4 * len(column)
     if pa.types.is_struct(kind):
-        return sum(_value_bytes(array.field(at)) for at in range(kind.num_fields))
+        return sum(_content_bytes(pc.struct_field(column, at)) for at in range(kind.num_fields))
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return int(pc.sum(pc.binary_length(array)).as_py() or 0)
-    return len(array) * int(kind.bit_width) // 8
+        return int(pc.sum(pc.binary_length(column)).as_py() or 0)
+    return len(column) * int(kind.bit_width) // 8
 
 
 class _Counting(io.RawIOBase):
