@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hirag_dist.api.config import load_config
     from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
     from hirag_dist.client import AsyncHiragClient, HiragClient
-    from hirag_dist.composition.indexing import IndexResult
+    from hirag_dist.composition.index_result import IndexResult
     from hirag_dist.config.model import Config
     from hirag_dist.errors import (
         BackendUnavailable,
@@ -46,7 +46,7 @@ _MODULES = {
     "hirag_dist.api.config": ("load_config",),
     "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
     "hirag_dist.client": ("AsyncHiragClient", "HiragClient"),
-    "hirag_dist.composition.indexing": ("IndexResult",),
+    "hirag_dist.composition.index_result": ("IndexResult",),
     "hirag_dist.config.model": ("Config",),
     "hirag_dist.errors": (
         "BackendUnavailable",

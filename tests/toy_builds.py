@@ -92,6 +92,7 @@ class Bench:
     events: list[object] = field(default_factory=list)
     make_executor: Callable[[Callable[[], Services]], InlineExecutor] = InlineExecutor
     force_current: bool = False  # also after a rollback
+    base_id: str | None = None  # of an update; None: every build is from nothing; "": the current snapshot
 
     @property
     def store(self) -> Store:
@@ -187,7 +188,8 @@ class Bench:
         try:
             self.events = []
             runner = StageRunner(store, executor, (self.events.append,), config.max_reject_ratio, fresh, retry)
-            return work(Build(BuildContext(runner, config, Prompts(), resolved), force_current=self.force_current))
+            context = BuildContext(runner, config, Prompts(), resolved)
+            return work(Build(context, force_current=self.force_current, base_id=self.base_id))
         finally:
             executor.close()
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from hirag_dist.api.config import ConfigLike, as_config
-from hirag_dist.composition.indexing import BuildOptions, IndexResult, run_build
+from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.indexing import BuildOptions, run_build
 from hirag_dist.indexing.cost_estimate import CostEstimate, estimate_build
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import EventListener

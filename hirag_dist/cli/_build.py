@@ -8,7 +8,7 @@ import typer
 
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._output import emit, out, table
-from hirag_dist.composition.indexing import IndexResult
+from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.core.text.normalize import count_noun
 
 

@@ -23,6 +23,7 @@ from hirag_dist.execution.events import (
     UsageRecorded,
 )
 from hirag_dist.indexing.inputs import portable_uri
+from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
@@ -40,12 +41,14 @@ class BuildArguments:
     """Arguments of a build, with which `retry` repeats it.
 
     Attributes:
-        command: index or import.
+        command: index, add, remove, refresh or import.
         inputs: INPUT arguments that mean the same from any folder, without credentials.
         folder: what was imported; empty for none.
         reading: the reading options in force.
         left_out: (what, why) of what an import could not take over.
         communities: new, or keep where an import took those of its folder over.
+        removed, sources: ids and glob patterns of documents to remove.
+        rebuild: whether an index that existed was built from nothing.
     """
 
     command: str
@@ -54,11 +57,20 @@ class BuildArguments:
     reading: Mapping[str, Any]
     left_out: tuple[tuple[str, str], ...] = ()
     communities: str = "new"
+    removed: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    rebuild: bool = False
 
     @classmethod
     def index(cls, inputs: Sequence[str], config: Config) -> BuildArguments:
         """Return the arguments of `index`."""
         return cls("index", tuple(map(portable_uri, inputs)), "", config.reading.model_dump())
+
+    @classmethod
+    def removal(cls, selection: DocumentSelection, config: Config) -> BuildArguments:
+        """Return the arguments of `remove`."""
+        reading = config.reading.model_dump()
+        return cls("remove", (), "", reading, removed=selection.ids, sources=selection.sources)
 
     @classmethod
     def imported(

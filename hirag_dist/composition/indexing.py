@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from html import escape
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from hirag_dist.composition.build import make_batches, make_executor, resolve
-from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build, note_not_begun, sent_sums
+from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build, note_not_begun
+from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
@@ -19,20 +19,19 @@ from hirag_dist.errors import IndexBusy, SnapshotError, StoreError
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener
 from hirag_dist.storage.lock import BuildLock
-from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
-from hirag_dist.types.notebook import table_html
 
 logger = logging.getLogger(__name__)
-Action = Literal["index", "import", "retry"]
+Action = Literal["index", "add", "remove", "refresh", "import", "retry"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +44,7 @@ class BuildOptions:
         require_complete: publish nothing while there are dead letters.
         wait_s: how long to wait for another build of the index to end.
         force_current: make the snapshot current even if `current` was set back from that very snapshot.
+        rebuild: build an index that exists from nothing; found replies are not paid again.
     """
 
     max_usd: float | None = None
@@ -53,88 +53,12 @@ class BuildOptions:
     require_complete: bool = False
     wait_s: float = 0.0
     force_current: bool = False
+    rebuild: bool = False
 
     @property
     def limits(self) -> dict[str, float | None]:
         """Spending limits, for the build record."""
         return {"max_usd": self.max_usd, "max_tokens": self.max_tokens}
-
-
-@dataclass(frozen=True, repr=False)
-class IndexResult:
-    """Outcome of a build.
-
-    Attributes:
-        index_uri: the index folder.
-        manifest: of the snapshot.
-        changed: whether `current` names another snapshot than before.
-        kept_current_id: the snapshot that stays current because `current` was set back to it; None otherwise.
-        stages_run: stages that were executed; 0 if the index was up to date.
-        dead_letters: open dead letters in the snapshot.
-        dropped: dead letters whose loss was accepted.
-        layers: rows of LAYERS, from layer 0 upwards.
-        communities_by_level: Leiden level → number of communities.
-        usage: rows of USAGE: the cost of the replies that the snapshot rests on, whenever they were paid.
-        tokens_per_corpus_token: see `inspection.token_ratio`.
-        sent: calls that this run itself sent to models.
-        seconds: wall-clock time of the run.
-    """
-
-    index_uri: str
-    manifest: Manifest
-    changed: bool
-    kept_current_id: str | None
-    stages_run: int
-    dead_letters: int
-    dropped: int
-    layers: tuple[Mapping[str, Any], ...]
-    communities_by_level: Mapping[int, int]
-    usage: tuple[Mapping[str, Any], ...]
-    tokens_per_corpus_token: Mapping[str, Any] | None
-    sent: UsageMeter
-    seconds: float
-
-    @property
-    def snapshot_id(self) -> str:
-        """Id of the snapshot."""
-        return self.manifest.snapshot_id
-
-    @property
-    def complete(self) -> bool:
-        """True if the snapshot has no open dead letters."""
-        return self.manifest.complete
-
-    def __repr__(self) -> str:
-        counts = ", ".join(f"{self.manifest.counts[name]:,} {name}" for name in ("documents", "entities", "reports"))
-        state = "complete" if self.complete else f"{self.dead_letters:,} dead letters"
-        return f"<IndexResult {self.index_uri!r} snapshot {self.snapshot_id}: {counts}, {state}, {self.seconds:.1f} s>"
-
-    def _repr_html_(self) -> str:
-        rows = [(row["layer"], row["n_entities"], row["n_clusters"], row["decision"]) for row in self.layers]
-        layers = table_html("Layers", ("layer", "entities", "clusters", "decision"), rows)
-        usage = [(row["stage"], row["model"], row["calls"], f"${row['cost_usd']:.4f}") for row in self.usage]
-        return f"<p>{escape(repr(self))}</p>{layers}" + table_html("Cost", ("stage", "model", "calls", "cost"), usage)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON-ready values, the output of `hirag-dist index --json`."""
-        return {
-            "snapshot": self.snapshot_id,
-            "changed": self.changed,
-            "stays_current": self.kept_current_id,
-            "complete": self.complete,
-            "stages_run": self.stages_run,
-            "seconds": round(self.seconds, 2),
-            "counts": dict(self.manifest.counts),
-            "layers": list(self.layers),
-            "communities_by_level": self.communities_by_level,
-            "usage": list(self.usage),
-            "total_usd": sum(row["cost_usd"] for row in self.usage),
-            "tokens_per_corpus_token": self.tokens_per_corpus_token,
-            "this_run": sent_sums(self.sent),
-            "dead_letters": self.dead_letters,
-            "dropped": self.dropped,
-            "index": self.index_uri,
-        }
 
 
 def run_build(
@@ -158,14 +82,93 @@ def run_build(
         IndexBusy: another build holds the index.
     """
     options = options or BuildOptions()
-    arguments = BuildArguments.index(inputs, config)
+    arguments = replace(BuildArguments.index(inputs, config), rebuild=options.rebuild)
     return execute_build(
         config,
         Store(index_uri),
         "index",
         arguments,
         options,
-        lambda build: build.index(inputs, options.require_complete),
+        lambda build: build.index(inputs),
+        listeners,
+    )
+
+
+def run_add(
+    inputs: Sequence[str],
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Add documents to an index; one of the same place, (URI, record), replaces the former. See `run_build`.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `run_build`.
+    """
+    arguments = replace(BuildArguments.index(inputs, config), command="add")
+    return execute_build(
+        config,
+        Store(index_uri),
+        "add",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.add(inputs),
+        listeners,
+    )
+
+
+def run_remove(
+    selection: DocumentSelection,
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Remove documents from an index. See `run_build`.
+
+    Raises:
+        InputError: the index has no document that the selection names, or no other.
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `run_build`.
+    """
+    arguments = BuildArguments.removal(selection, config)
+    return execute_build(
+        config,
+        Store(index_uri),
+        "remove",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.remove(selection),
+        listeners,
+    )
+
+
+def run_refresh(
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+    budget_tokens: int | None = None,
+) -> IndexResult:
+    """Write the summaries and reports of an index that updates have put off. See `run_build`.
+
+    Args:
+        budget_tokens: to spend at most, about; None for all that are due.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `run_build`.
+    """
+    arguments = replace(BuildArguments.index((), config), command="refresh")
+    return execute_build(
+        config,
+        Store(index_uri),
+        "refresh",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.refresh(budget_tokens),
         listeners,
     )
 
@@ -219,6 +222,7 @@ def execute_build(
     work: Callable[[Build], BuildResult],
     listeners: Sequence[EventListener] = (),
     check: Callable[[Build], None] = lambda build: None,
+    base_id: str | None = "",
 ) -> IndexResult:
     """Run one build under the lock, with a build record.
 
@@ -227,6 +231,7 @@ def execute_build(
         arguments: input of the build, for the record and for a later retry.
         work: runs the pipeline.
         check: may refuse the build before the previous record is archived.
+        base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
     """
     started = time.perf_counter()
     prompts = load_prompts(config.prompts)
@@ -254,7 +259,12 @@ def execute_build(
                 batches,
             )
             context = BuildContext(runner, config, prompts, models)
-            build = Build(context, force_current=options.force_current)
+            build = Build(
+                context,
+                force_current=options.force_current,
+                require_complete=options.require_complete,
+                base_id=None if options.rebuild or options.fresh else base_id,
+            )
             check(build)
             record = BuildRecord(store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced)
             runner.listeners = (*listeners, record)
@@ -285,6 +295,8 @@ def _index_result(store: Store, result: BuildResult, sent: UsageMeter, seconds: 
         tokens_per_corpus_token=tokens_per_corpus_token(snapshot),
         sent=sent,
         seconds=seconds,
+        update=result.update,
+        rebuilt_because=result.rebuilt_because,
     )
 
 

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hirag_dist.composition.build_records import BuildArguments, last_build, no_build
-from hirag_dist.composition.indexing import BuildOptions, IndexResult, execute_build, read_import
+from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.indexing import BuildOptions, execute_build, read_import
 from hirag_dist.config.model import Config, ReadingConfig
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.indexing.update.base import NOTES, differences, in_short
+from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.protocols import EventListener
+from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
-
-_MAX_CHANGES_SHOWN = 5
 
 
 def run_retry(
@@ -40,15 +42,35 @@ def run_retry(
     previous = record.get("decisive")  # empty if its models could not be probed: then there is nothing to differ from
 
     def work(build: Build) -> BuildResult:
-        if arguments.command == "index":
-            return build.index(arguments.inputs, options.require_complete)
+        match arguments.command:
+            case "index":
+                return build.index(arguments.inputs)
+            case "add":
+                return build.add(arguments.inputs)
+            case "remove":
+                return build.remove(DocumentSelection(arguments.removed, arguments.sources))
+            case "refresh":
+                return build.refresh()
         return build.index_graph(read_import(arguments.folder, config, arguments.communities == "keep"))
 
     def check(build: Build) -> None:
         if previous:
             check_same_configuration(previous, build.decisive(), store.uri)
 
-    return execute_build(config, store, "retry", arguments, options, work, listeners, check)
+    base_id = None if arguments.rebuild else _base_of_last_build(store, record)
+    return execute_build(config, store, "retry", arguments, options, work, listeners, check, base_id)
+
+
+def _base_of_last_build(store: Store, record: Mapping[str, Any]) -> str | None:
+    """Return the snapshot that the last build started from, None if it was built from nothing.
+
+    One that published nothing started from the current snapshot, which is the empty name.
+    """
+    snapshot_id = record.get("snapshot")
+    if not snapshot_id:
+        return ""
+    base: str | None = open_snapshot(store, str(snapshot_id)).manifest.notes.get(NOTES, {}).get("base")
+    return base
 
 
 def check_same_configuration(before: Mapping[str, Any], now: Mapping[str, Any], uri: str) -> None:
@@ -67,17 +89,7 @@ def check_same_configuration(before: Mapping[str, Any], now: Mapping[str, Any], 
 
 def configuration_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """Return the differences of what decides the content of two builds, the first few, for a message; "" for none."""
-    old, new = _flatten(before), _flatten(now)
-    if not (old.get("kernels") and new.get("kernels")):  # unknown until a worker with a GPU names them
-        new["kernels"] = old.get("kernels", "")
-    changes = [
-        f"{key}: {old.get(key, 'not there')} → {new.get(key, 'not there')}"
-        for key in sorted(old | new)
-        if old.get(key) != new.get(key) and key != "config.max_reject_ratio"
-    ]
-    n_hidden = len(changes) - _MAX_CHANGES_SHOWN
-    more = f" and {n_hidden} more" if n_hidden > 0 else ""
-    return "; ".join(changes[:_MAX_CHANGES_SHOWN]) + more
+    return in_short(differences(before, now))
 
 
 def _arguments(record: Mapping[str, Any], store: Store) -> BuildArguments:
@@ -87,15 +99,10 @@ def _arguments(record: Mapping[str, Any], store: Store) -> BuildArguments:
             f"the last build of {store.uri} did not note its INPUT; run `hirag-dist index INPUT --index {store.uri}` "
             "once more"
         )
-    left_out = tuple((unit, reason) for unit, reason in given["left_out"])
-    inputs, communities = tuple(given["inputs"]), given.get("communities", "new")
-    return BuildArguments(given["command"], inputs, given["folder"], given["reading"], left_out, communities)
-
-
-def _flatten(values: Any, prefix: str = "") -> dict[str, str]:
-    if isinstance(values, Mapping):
-        flat: dict[str, str] = {}
-        for key, value in values.items():
-            flat |= _flatten(value, f"{prefix}.{key}" if prefix else str(key))
-        return flat
-    return {prefix: ", ".join(map(str, values)) if isinstance(values, (list, tuple)) else str(values)}
+    lists = {
+        "left_out": tuple((unit, reason) for unit, reason in given["left_out"]),
+        "inputs": tuple(given["inputs"]),
+        "removed": tuple(given.get("removed", ())),
+        "sources": tuple(given.get("sources", ())),
+    }
+    return BuildArguments(**given | lists)

@@ -216,6 +216,11 @@ class UpdateConfig(ConfigSection):
         le=1,
         description="share of the material of a summary or report that may change before it is written again; 0: none",
     )
+    purge_replaced: bool = Field(
+        False,
+        description="treat the former text of a changed document as removed: what derives from it is written again at "
+        "once, or replaced by a stand-in",
+    )
 
 
 class MapReduceConfig(ConfigSection):

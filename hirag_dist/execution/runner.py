@@ -31,6 +31,7 @@ class StageRunner:
         drops: accepted losses.
         fence: entered around writes that only the holder of the index may make; raises IndexBusy otherwise.
         stages_run: stages that were executed so far.
+        retry: whether tasks with dead letters are run again.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class StageRunner:
         self.stages_run = 0
         self._max_reject_ratio = max_reject_ratio
         self._fresh = fresh
-        self._retry = retry
+        self.retry = retry
         self._executor = executor
         self._context = ExecutionContext(executor, self._emit, lambda: self.bill.sent.spent(), fence, batches)
 
@@ -128,7 +129,7 @@ class StageRunner:
         n_units = next(iter(inputs.values())).rows
         stored = folder.results()
         cached = {} if self._fresh else stored
-        retried = folder.letters_to_retry(cached) if self._retry else {}
+        retried = folder.letters_to_retry(cached) if self.retry else {}
         reused = not self._fresh and not retried and folder.is_finished
         if reused:
             results = list(cached.values())

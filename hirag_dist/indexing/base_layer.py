@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed
@@ -25,6 +25,20 @@ def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
     Raises:
         StageFailed: there is no entity in any chunk.
     """
+    extracted = extract_mentions(context, chunks, "extract")
+    return merge_base_layer(context, chunks, extracted.mentions, extracted.rejects)
+
+
+@dataclass(frozen=True)
+class ExtractedMentions:
+    """Mentions in chunks, and dead letters of the extraction."""
+
+    mentions: GraphMentions
+    rejects: Dataset
+
+
+def extract_mentions(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMentions:
+    """Return the mentions of entities and relations that the extract model finds in chunks."""
     config = context.config
     extract = ExtractGraph(
         method=config.extraction,
@@ -36,19 +50,40 @@ def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
         prompts=context.prompts.of("extract-graph", "extract-entities", "extract-relations"),
         models=context.models.models["extract"],
     )
-    extracted = context.runner.run(extract, "extract", chunks=chunks)
-    mentions = GraphMentions(extracted.mentions, extracted.relation_mentions)
-    entities, relations = _merge(context, mentions, "merge")
-    if entities.rows == 0:
+    found = context.runner.run(extract, label, chunks=chunks)
+    return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions), found.rejects)
+
+
+def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMentions, rejects: Dataset) -> BaseLayer:
+    """Return the graph that mentions are merged to, described, embedded, and resolved if that is configured.
+
+    Args:
+        chunks: asked for claims, if these are configured.
+        rejects: dead letters of the extraction.
+
+    Raises:
+        StageFailed: there is no entity.
+    """
+    config = context.config
+    entities, relations = merge_mentions(context, mentions, "merge")
+    check_entities(entities.rows)
+    layer = describe_base_layer(context, entities, relations)
+    if config.resolution.enabled:
+        layer = _resolve(context, layer, mentions)
+    layer = replace(layer, rejects=rejects + layer.rejects, mentions=mentions)
+    if not config.claims:
+        return layer
+    found = extract_claims(context, chunks, mentions, layer.aliases, "claims")
+    return replace(layer, claims=found.claims, rejects=layer.rejects + found.rejects)
+
+
+def check_entities(n_entities: int) -> None:
+    """Raise StageFailed where there is no entity at all."""
+    if n_entities == 0:
         raise StageFailed(
             "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you "
             "replaced it"
         )
-    layer = describe_base_layer(context, entities, relations)
-    if config.resolution.enabled:
-        layer = _resolve(context, layer, mentions)
-    layer = replace(layer, rejects=extracted.rejects + layer.rejects, mentions=mentions)
-    return _with_claims(context, layer, chunks, mentions) if config.claims else layer
 
 
 def describe_base_layer(context: BuildContext, entities: Dataset, relations: Dataset, label: str = "") -> BaseLayer:
@@ -57,6 +92,13 @@ def describe_base_layer(context: BuildContext, entities: Dataset, relations: Dat
     Args:
         label: suffix of the stages' labels.
     """
+    described = describe_entities(context, entities, f"describe{label}")
+    vectors = embed_entities(context, described.entities, f"embed layer 0{label}")
+    return BaseLayer(described.entities, relations, vectors, described.rejects)
+
+
+def describe_entities(context: BuildContext, entities: Dataset, label: str) -> DescribeEntities.Outputs:
+    """Return entities with one description each, and dead letters."""
     describe = DescribeEntities(
         context.config.description_tokens,
         _PROMPT_TOKENS,
@@ -64,12 +106,10 @@ def describe_base_layer(context: BuildContext, entities: Dataset, relations: Dat
         context.prompts.of("describe"),
         context.models.models["summarise"],
     )
-    described = context.runner.run(describe, f"describe{label}", entities=entities)
-    vectors = embed_entities(context, described.entities, f"embed layer 0{label}")
-    return BaseLayer(described.entities, relations, vectors, described.rejects)
+    return context.runner.run(describe, label, entities=entities)
 
 
-def _merge(context: BuildContext, mentions: GraphMentions, label: str) -> tuple[Dataset, Dataset]:
+def merge_mentions(context: BuildContext, mentions: GraphMentions, label: str) -> tuple[Dataset, Dataset]:
     """Return entities and relations merged by name."""
     run = context.runner.run
     entities = run(MergeEntities(), f"{label} entities", mentions=mentions.entities)
@@ -87,7 +127,7 @@ def _resolve(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -
     if not aliases.rows:
         return replace(layer, rejects=layer.rejects + rejects)
     renamed = rename(context, layer, mentions, aliases)
-    entities, relations = _merge(context, renamed.mentions, "merge resolved")
+    entities, relations = merge_mentions(context, renamed.mentions, "merge resolved")
     merged = describe_base_layer(context, entities, relations, " resolved")
     return replace(
         merged,
@@ -98,13 +138,14 @@ def _resolve(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -
     )
 
 
-def _with_claims(context: BuildContext, layer: BaseLayer, chunks: Dataset, mentions: GraphMentions) -> BaseLayer:
-    """Return the layer with the claims that the extract model finds about its entities."""
+def extract_claims(
+    context: BuildContext, chunks: Dataset, mentions: GraphMentions, aliases: Dataset, label: str
+) -> ExtractClaims.Outputs:
+    """Return the claims that the extract model finds in chunks about their entities, and dead letters."""
     extract = ExtractClaims(
         structured=context.models.structured["extract"],
         same_language=context.same_language,
         prompts=context.prompts.of("extract-claims"),
         models=context.models.models["extract"],
     )
-    extracted = context.runner.run(extract, "claims", chunks=chunks, mentions=mentions.entities, aliases=layer.aliases)
-    return replace(layer, claims=extracted.claims, rejects=layer.rejects + extracted.rejects)
+    return context.runner.run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)

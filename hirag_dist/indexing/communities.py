@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS, Hierarchy, ImportedCommunities
-from hirag_dist.indexing.stages.communities import DETECTION_STATS, DetectCommunities, KeepCommunities, OutlineReports
+from hirag_dist.indexing.stages.communities import DetectCommunities, KeepCommunities, OutlineReports
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
@@ -19,36 +19,41 @@ _MIN_LINE_TOKENS = 6  # of an entity or relation in a prompt, which bounds how m
 
 @dataclass(frozen=True)
 class CommunityReports:
-    """COMMUNITIES, their REPORTS, dead letters, and DETECTION_STATS (none where communities were imported)."""
+    """COMMUNITIES, their REPORTS, dead letters, and what reports may show; no outline where they were imported."""
 
     communities: Dataset
     reports: Dataset
     rejects: Dataset = Dataset(REJECTS)
-    detection: Dataset = Dataset(DETECTION_STATS)
+    outline: OutlineReports.Outputs | None = None
 
 
-def build_communities(
+def build_communities(context: BuildContext, hierarchy: Hierarchy) -> CommunityReports:
+    """Return the communities of all layers with their reports; imported ones are kept."""
+    if hierarchy.base.imported is not None:
+        return _keep(context, hierarchy, hierarchy.base.imported)
+    return _report(context, hierarchy, detect_communities(context, hierarchy).communities)
+
+
+def detect_communities(
     context: BuildContext,
     hierarchy: Hierarchy,
     previous: Dataset | None = None,
     changed: Dataset | None = None,
     changed_before: int = 0,
-) -> CommunityReports:
-    """Return the communities of all layers with their reports; imported ones are kept.
+) -> DetectCommunities.Outputs:
+    """Return the communities of all layers.
 
     Args:
         previous: COMMUNITIES of the base of an update.
         changed: CHANGED_ENTITIES since the base: new ones, those whose relations changed, and those that were related
             to removed ones.
-        changed_before: entities that earlier updates changed since communities were last detected without a warm start.
+        changed_before: entities that earlier updates changed since communities were last detected without a base.
     """
-    if hierarchy.base.imported is not None:
-        return _keep(context, hierarchy, hierarchy.base.imported)
     config = context.config.communities
     stage = DetectCommunities(
         config.max_size, config.resolution, context.config.seed, context.models.kernels, changed_before
     )
-    detected = context.runner.run(
+    return context.runner.run(
         stage,
         "communities",
         entities=hierarchy.entities,
@@ -56,7 +61,6 @@ def build_communities(
         previous=previous,
         changed=changed,
     )
-    return replace(_report(context, hierarchy, detected.communities), detection=detected.stats)
 
 
 def _keep(context: BuildContext, hierarchy: Hierarchy, imported: ImportedCommunities) -> CommunityReports:
@@ -72,30 +76,68 @@ def _keep(context: BuildContext, hierarchy: Hierarchy, imported: ImportedCommuni
 
 
 def _report(context: BuildContext, hierarchy: Hierarchy, communities: Dataset) -> CommunityReports:
-    """Return the reports of whole trees of communities, then of those communities that hold several trees."""
-    run, config = context.runner.run, context.config.communities
-    entities, relations, claims = hierarchy.entities, hierarchy.relations, hierarchy.base.claims
-    outline = run(
-        OutlineReports(config.report_tokens // _MIN_LINE_TOKENS, _MAX_TREE_REPORTS),
+    """Return the reports of all communities."""
+    outline = outline_reports(context, hierarchy.entities, hierarchy.relations, communities)
+    texts = ReportTexts(hierarchy.entities, hierarchy.relations, hierarchy.base.claims)
+    reports, rejects = write_reports(context, outline, texts, Dataset(CHILD_REPORTS))
+    return CommunityReports(communities, reports, rejects, outline)
+
+
+@dataclass(frozen=True)
+class ReportTexts:
+    """ENTITIES, RELATIONS and CLAIMS, at least those that the reports to write may show."""
+
+    entities: Dataset
+    relations: Dataset
+    claims: Dataset
+
+
+def outline_reports(
+    context: BuildContext, entities: Dataset, relations: Dataset, communities: Dataset
+) -> OutlineReports.Outputs:
+    """Return what the report of each community may show, by id."""
+    return context.runner.run(
+        OutlineReports(context.config.communities.report_tokens // _MIN_LINE_TOKENS, _MAX_TREE_REPORTS),
         "report material: outlines",
         communities=communities,
         entities=entities,
         relations=relations,
     )
+
+
+def write_reports(
+    context: BuildContext,
+    outline: OutlineReports.Outputs,
+    texts: ReportTexts,
+    children: Dataset,
+    suffix: str = "",
+    stand_in: bool = False,
+) -> tuple[Dataset, Dataset]:
+    """Return REPORTS and dead letters: of whole trees of communities, then of those that hold several trees.
+
+    Args:
+        outline: of the communities to report on.
+        texts: of what they show.
+        children: CHILD_REPORTS that are there already.
+        suffix: of the stages' labels.
+        stand_in: by rules, without a call.
+    """
+    run, config = context.runner.run, context.config.communities
+    material = f"report material{suffix}"
     entity_lines = run(
-        EntityLines(DESCRIPTION_CHARS), "report material: entities", places=outline.entities, entities=entities
+        EntityLines(DESCRIPTION_CHARS), f"{material}: entities", places=outline.entities, entities=texts.entities
     ).lines
     relation_lines = run(
-        RelationLines(DESCRIPTION_CHARS), "report material: relations", places=outline.relations, relations=relations
+        RelationLines(DESCRIPTION_CHARS), f"{material}: relations", places=outline.relations, relations=texts.relations
     ).lines
     claim_lines = None
-    if claims.rows:
+    if texts.claims.rows:
         claim_lines = run(
             ClaimLines(DESCRIPTION_CHARS),
-            "report material: claims",
+            f"{material}: claims",
             places=outline.entities,
-            entities=entities,
-            claims=claims,
+            entities=texts.entities,
+            claims=texts.claims,
         ).lines
     write = WriteReports(
         structured=context.models.structured["report"],
@@ -105,22 +147,23 @@ def _report(context: BuildContext, hierarchy: Hierarchy, communities: Dataset) -
         packing=PackingOptions(config.report_pack_tokens, context.config.pack_units),
         same_language=context.same_language,
         prompts=context.prompts.of("report"),
-        models=context.models.models["report"],
+        models=() if stand_in else context.models.models["report"],
+        stand_in=stand_in,
     )
 
-    def write_reports(label: str, outlines: Dataset, children: Dataset) -> WriteReports.Outputs:
+    def write_outlines(label: str, outlines: Dataset, below: Dataset) -> WriteReports.Outputs:
         return run(
             write,
             label,
             outlines=outlines,
             entities=entity_lines,
             relations=relation_lines,
-            children=children,
+            children=below,
             claims=claim_lines,
         )
 
-    below = write_reports("reports", outline.outlines, Dataset(CHILD_REPORTS))
+    lower = write_outlines(f"reports{suffix}", outline.outlines, children)
     if not outline.above.rows:
-        return CommunityReports(communities, below.reports, below.rejects)
-    above = write_reports("reports above", outline.above, below.as_children)
-    return CommunityReports(communities, below.reports + above.reports, below.rejects + above.rejects)
+        return lower.reports, lower.rejects
+    upper = write_outlines(f"reports above{suffix}", outline.above, children + lower.as_children)
+    return lower.reports + upper.reports, lower.rejects + upper.rejects

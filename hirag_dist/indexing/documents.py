@@ -23,8 +23,49 @@ class ChunkedDocuments:
     rejects: Dataset
 
 
+@dataclass(frozen=True)
+class ReadInput:
+    """DOCUMENTS of INPUT, each text once, and dead letters of reading."""
+
+    documents: Dataset
+    rejects: Dataset
+
+
 def read_documents(context: BuildContext, inputs: Sequence[str]) -> ChunkedDocuments:
     """Return the distinct documents of INPUT and their chunks.
+
+    Raises:
+        InputError: there is nothing to read, or no record has the text field that was named.
+    """
+    return chunked(context, read_input(context, inputs))
+
+
+def chunked(context: BuildContext, found: ReadInput) -> ChunkedDocuments:
+    """Return documents with their chunks.
+
+    Raises:
+        InputError: they hold no text.
+    """
+    chunks = chunk_documents(context, found.documents, "chunks")
+    if chunks.rows == 0:
+        raise InputError("INPUT holds no text that can be indexed")
+    return ChunkedDocuments(found.documents, chunks, found.rejects)
+
+
+def chunk_documents(context: BuildContext, documents: Dataset, label: str) -> Dataset:
+    """Return CHUNKS of documents."""
+    config = context.config
+    chunking = ChunkDocuments(config.tokenizer, config.chunk_tokens, config.chunk_overlap_tokens, config.chunking)
+    return context.runner.run(chunking, label, documents=documents).chunks
+
+
+def unique_documents(context: BuildContext, documents: Dataset) -> Dataset:
+    """Return DOCUMENTS with each text once for each set of labels, sorted by id."""
+    return context.runner.run(UniqueDocuments(), "unique documents", documents=documents).documents
+
+
+def read_input(context: BuildContext, inputs: Sequence[str]) -> ReadInput:
+    """Return the distinct documents of INPUT.
 
     Raises:
         InputError: there is nothing to read, or no record has the text field that was named.
@@ -37,9 +78,4 @@ def read_documents(context: BuildContext, inputs: Sequence[str]) -> ChunkedDocum
     if read.rejects.rows:
         uris = datasets.read(read.documents, ["uri"])["uri"].to_pylist()
         check_read(sources, set(uris), datasets.read(read.rejects, ["unit_id", "reason"]), reading.text_field)
-    documents = runner.run(UniqueDocuments(), "unique documents", documents=read.documents).documents
-    chunking = ChunkDocuments(config.tokenizer, config.chunk_tokens, config.chunk_overlap_tokens, config.chunking)
-    chunks = runner.run(chunking, "chunks", documents=documents).chunks
-    if chunks.rows == 0:
-        raise InputError("INPUT holds no text that can be indexed")
-    return ChunkedDocuments(documents, chunks, read.rejects)
+    return ReadInput(unique_documents(context, read.documents), read.rejects)

@@ -42,7 +42,7 @@ def build_hierarchy(context: BuildContext, base: BaseLayer, chunks: Dataset) -> 
     Args:
         chunks: sampled if meta types have to be proposed, which happens before the first layer is summarised.
     """
-    options, limits = _clustering_options(context), _stop_limits(context.config)
+    options, limits = clustering_options(context), stop_limits(context.config)
     layers: list[BaseLayer | SummaryLayer] = [base]
     summaries: list[SummaryLayer] = []
     records: list[LayerRecord] = []
@@ -77,17 +77,20 @@ def build_hierarchy(context: BuildContext, base: BaseLayer, chunks: Dataset) -> 
         records.append(replace(record, n_summaries=draft.entities.rows))
         summaries.append(_embed(context, number + 1, clusters, draft))
         layers.append(summaries[-1])
-    return Hierarchy(base, tuple(summaries), _relate_equal_names(context, base, summaries), tuple(records), rejects)
+    names = () if meta_types is None else meta_types.names
+    equal = relate_equal_names(context, base, summaries)
+    return Hierarchy(base, tuple(summaries), equal, tuple(records), rejects, names)
 
 
 @dataclass(frozen=True)
-class _SummaryDraft:
+class SummaryDraft:
     """A layer of summary entities before it is embedded, and what its record notes."""
 
     entities: Dataset
     relations: Dataset
     mentions: Dataset
     names: Dataset
+    replies: Dataset
     rejects: Dataset
     n_uncovering: int
     n_attached: int
@@ -101,12 +104,10 @@ def _with_clusters(record: LayerRecord, clusters: LayerClusters, below: list[Lay
     return replace(record, change_rate=rate, **asdict(clusters.stats))
 
 
-def _summarise(
-    context: BuildContext, layer: int, clusters: LayerClusters, meta_types: tuple[str, ...]
-) -> _SummaryDraft:
-    """Return the summaries of clusters as entities and relations of a layer."""
-    config, run = context.config, context.runner.run
-    summarise = SummariseClusters(
+def summary_stage(context: BuildContext, layer: int, meta_types: tuple[str, ...]) -> SummariseClusters:
+    """Return the stage that summarises clusters as entities of a layer."""
+    config = context.config
+    return SummariseClusters(
         layer=layer,
         structured=context.models.structured["summarise"],
         meta_types=meta_types,
@@ -115,29 +116,58 @@ def _summarise(
         prompts=context.prompts.of("summarise"),
         models=context.models.models["summarise"],
     )
-    summarised = run(summarise, f"summarise layer {layer - 1}", members=clusters.members)
-    label = f"merge layer {layer}"
-    linked = run(LinkMembers(), f"{label}: links", members=clusters.members, summaries=summarised.summaries)
+
+
+def _summarise(context: BuildContext, layer: int, clusters: LayerClusters, meta_types: tuple[str, ...]) -> SummaryDraft:
+    """Return the summaries of clusters as entities and relations of a layer."""
+    stage = summary_stage(context, layer, meta_types)
+    found = context.runner.run(stage, f"summarise layer {layer - 1}", members=clusters.members)
+    return merge_summaries(context, layer, clusters.members, found.summaries, found.rejects)
+
+
+def merge_summaries(
+    context: BuildContext, layer: int, members: Dataset, summaries: Dataset, rejects: Dataset
+) -> SummaryDraft:
+    """Return summaries of clusters as entities and relations of a layer.
+
+    Args:
+        layer: of the summary entities.
+        members: CLUSTER_MEMBERS of all clusters.
+        summaries: CLUSTER_SUMMARIES of those that have one.
+        rejects: dead letters of the others.
+    """
+    run, label = context.runner.run, f"merge layer {layer}"
+    linked = run(LinkMembers(), f"{label}: links", members=members, summaries=summaries)
     entities = run(MergeSummaryEntities(layer, _SUMMARY_CHARS), f"{label}: entities", mentions=linked.mentions)
     relations = run(MergeSummaryRelations(layer), f"{label}: relations", links=linked.links)
-    return _SummaryDraft(
+    return SummaryDraft(
         entities=entities.entities,
         relations=relations.relations,
         mentions=linked.mentions,
         names=entities.names,
-        rejects=summarised.rejects,
+        replies=summaries,
+        rejects=rejects,
         n_uncovering=_total(context, entities.stats),
         n_attached=_total(context, linked.stats),
         n_unattached=_total(context, relations.stats),
     )
 
 
-def _embed(context: BuildContext, layer: int, clusters: LayerClusters, draft: _SummaryDraft) -> SummaryLayer:
+def _embed(context: BuildContext, layer: int, clusters: LayerClusters, draft: SummaryDraft) -> SummaryLayer:
     vectors = embed_entities(context, draft.entities, f"embed layer {layer}")
-    return SummaryLayer(draft.entities, draft.relations, vectors, clusters.clusters, draft.mentions, draft.names)
+    return SummaryLayer(
+        draft.entities,
+        draft.relations,
+        vectors,
+        clusters.clusters,
+        draft.mentions,
+        draft.names,
+        clusters.members,
+        draft.replies,
+    )
 
 
-def _relate_equal_names(context: BuildContext, base: BaseLayer, summaries: list[SummaryLayer]) -> Dataset:
+def relate_equal_names(context: BuildContext, base: BaseLayer, summaries: list[SummaryLayer]) -> Dataset:
     """Return relations between entities that have the same name in different layers."""
     if not summaries:
         return Dataset(RELATIONS)
@@ -153,7 +183,8 @@ def _total(context: BuildContext, stats: Dataset) -> int:
     return sum(column.to_pylist())
 
 
-def _clustering_options(context: BuildContext) -> LayerClusteringOptions:
+def clustering_options(context: BuildContext) -> LayerClusteringOptions:
+    """Return the options of clustering layers."""
     config = context.config.clustering
     return LayerClusteringOptions(
         ClusterSettings(config.target_size, config.max_size, config.threshold, context.config.seed, config.covariance),
@@ -165,5 +196,6 @@ def _clustering_options(context: BuildContext) -> LayerClusteringOptions:
     )
 
 
-def _stop_limits(config: Config) -> StopLimits:
+def stop_limits(config: Config) -> StopLimits:
+    """Return the limits of the stop rule."""
     return StopLimits(config.stop, config.min_change_rate, config.clustering.target_size, config.max_layers)

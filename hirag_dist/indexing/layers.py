@@ -63,6 +63,7 @@ class SummaryLayer:
         clusters: of the layer below; each was summarised by one reply.
         mentions: the summary mentions that the entities were merged from.
         names: normalised names of the entities.
+        members, replies: the clusters with what was shown of their members, and the replies; None after an update.
     """
 
     entities: Dataset
@@ -71,6 +72,8 @@ class SummaryLayer:
     clusters: Dataset
     mentions: Dataset
     names: Dataset
+    members: Dataset | None = None
+    replies: Dataset | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class Hierarchy:
         name_relations: between entities of equal names in different layers.
         records: one for each layer.
         rejects: dead letters of all stages above layer 0, including those of a layer that was discarded.
+        meta_types: that summaries were guided by; none where there is no summary.
     """
 
     base: BaseLayer
@@ -108,6 +112,7 @@ class Hierarchy:
     name_relations: Dataset
     records: tuple[LayerRecord, ...]
     rejects: Dataset
+    meta_types: tuple[str, ...] = ()
 
     @property
     def entities(self) -> Dataset:

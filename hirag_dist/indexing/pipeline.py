@@ -4,31 +4,48 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow.compute as pc
 
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import StageFailed
+from hirag_dist.errors import SnapshotError, StageFailed
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.indexing.access_labels import collect_label_provenance
 from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.communities import CommunityReports, build_communities
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ChunkedDocuments, read_documents
+from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunked, read_input, unique_documents
 from hirag_dist.indexing.hierarchy import build_hierarchy
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer, Hierarchy, layer_table
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, publish
 from hirag_dist.indexing.stages.embed import EmbedChunks
+from hirag_dist.indexing.stages.read import ReadDocuments
+from hirag_dist.indexing.update.base import UpdateBase, find_base, open_base
+from hirag_dist.indexing.update.documents import DocumentSelection, added_to, selected_documents
+from hirag_dist.indexing.update.run import (
+    UpdateRequest,
+    find_changes,
+    fresh_update_state,
+    is_unchanged,
+    update_contents,
+)
+from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.interop.importers import ImportedGraph
+from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import read_current
 from hirag_dist.storage.snapshot.writer import make_current
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,6 +58,8 @@ class BuildResult:
         rejects: dead letters in the snapshot.
         dropped: dead letters whose loss was accepted.
         kept_current_id: the snapshot that stays current: `current` was set back to it from that of this build.
+        update: what was done, if the build was an update of the index.
+        rebuilt_because: why an existing index was built from nothing, if it was.
     """
 
     manifest: Manifest
@@ -49,6 +68,8 @@ class BuildResult:
     rejects: int
     dropped: int = 0
     kept_current_id: str | None = None
+    update: UpdateSummary | None = None
+    rebuilt_because: str = ""
 
 
 class Build:
@@ -58,26 +79,87 @@ class Build:
         context: runner, configuration, prompts and models at the start of the build.
     """
 
-    def __init__(self, context: BuildContext, *, force_current: bool = False) -> None:
+    def __init__(
+        self,
+        context: BuildContext,
+        *,
+        force_current: bool = False,
+        require_complete: bool = False,
+        base_id: str | None = "",
+    ) -> None:
         """Prepare a build.
 
         Args:
             context: see the attribute.
             force_current: make its snapshot current even if `current` was set back from that very snapshot.
+            require_complete: publish nothing while there are dead letters.
+            base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
         """
         self.context = context
         self._force_current = force_current
+        self._require_complete = require_complete
+        self._base_id = base_id
 
-    def index(self, inputs: Sequence[str], require_complete: bool = False) -> BuildResult:
-        """Read INPUT, build every layer, publish the snapshot, and make it current unless it was rolled back from.
+    def index(self, inputs: Sequence[str]) -> BuildResult:
+        """Read INPUT, build or update every layer, publish the snapshot, and make it current.
+
+        It is not made current if `current` was set back from it.
 
         Raises:
             InputError: there is nothing to read, or no record has the text field that was named.
             StageFailed: too many dead letters in a stage, or any with `require_complete`.
         """
-        documents = read_documents(self.context, inputs)
-        base = extract_base_layer(self.context, documents.chunks)
-        return self._finish(documents, base, require_complete)
+        found = read_input(self.context, inputs)
+        base, reason = self._base()
+        if base is not None:
+            return self._update(base, UpdateRequest(found))
+        if reason:
+            logger.warning("the index is built from nothing: %s", reason)
+        documents = chunked(self.context, found)
+        layer = extract_base_layer(self.context, documents.chunks)
+        return replace(self._finish(documents, layer), rebuilt_because=reason)
+
+    def add(self, inputs: Sequence[str]) -> BuildResult:
+        """Add the documents of INPUT to the index; one of the same place replaces the former.
+
+        Raises:
+            InputError: there is nothing to read.
+            SnapshotError: the index cannot be updated.
+            StageFailed: see `index`.
+        """
+        base = self._required_base()
+        found, datasets = read_input(self.context, inputs), self.context.datasets
+        whole = added_to(base.table("documents").cast(DOCUMENTS), datasets.read(found.documents))
+        documents = unique_documents(self.context, datasets.put("all_documents", whole))
+        return self._update(base, UpdateRequest(ReadInput(documents, self._letters(base, found.rejects))))
+
+    def remove(self, selection: DocumentSelection) -> BuildResult:
+        """Remove documents from the index.
+
+        Raises:
+            InputError: the selection names a document that the index does not have, or all that it has.
+            SnapshotError: the index cannot be updated.
+        """
+        base = self._required_base()
+        documents = base.table("documents").cast(DOCUMENTS)
+        gone = selected_documents(documents, selection)["document_id"].combine_chunks()
+        kept = documents.filter(pc.invert(pc.is_in(documents["document_id"], value_set=gone)))
+        found = ReadInput(self.context.datasets.put("kept_documents", kept), self._letters(base))
+        return self._update(base, UpdateRequest(found))
+
+    def refresh(self, max_tokens: int | None = None) -> BuildResult:
+        """Write the summaries and reports that are due, without a change of documents.
+
+        Args:
+            max_tokens: to spend at most, about; None for all that are due.
+
+        Raises:
+            SnapshotError: the index cannot be updated.
+        """
+        base = self._required_base()
+        documents = self.context.datasets.put("kept_documents", base.table("documents").cast(DOCUMENTS))
+        found = ReadInput(documents, self._letters(base))
+        return self._update(base, UpdateRequest(found, refresh=True, max_tokens=max_tokens))
 
     def index_graph(self, graph: ImportedGraph) -> BuildResult:
         """Build the hierarchy on a graph that another tool extracted, and publish the snapshot.
@@ -89,7 +171,7 @@ class Build:
             StageFailed: too many dead letters in a stage.
         """
         documents = imported_documents(self.context, graph)
-        return self._finish(documents, imported_base_layer(self.context, graph), require_complete=False)
+        return self._finish(documents, imported_base_layer(self.context, graph))
 
     def decisive(self) -> dict[str, Any]:
         """Return all that decides the content of the index, except INPUT and the ledger, as JSON."""
@@ -102,7 +184,46 @@ class Build:
             "prompts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16],
         }
 
-    def _finish(self, documents: ChunkedDocuments, base: BaseLayer, require_complete: bool) -> BuildResult:
+    def _base(self) -> tuple[UpdateBase | None, str]:
+        """Return the base of an update, or None and why there is none."""
+        store, decisive = self.context.runner.store, self.decisive()
+        if self._base_id is None:
+            return None, ""
+        return open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
+
+    def _required_base(self) -> UpdateBase:
+        base, reason = self._base()
+        if base is None:
+            store = self.context.runner.store
+            raise SnapshotError(
+                f"{store.uri} cannot be updated: {reason or 'it holds no index'}; run `hirag-dist index INPUT --index "
+                f"{store.uri}` with all of its documents"
+            )
+        return base
+
+    def _letters(self, base: UpdateBase, new: Dataset | None = None) -> Dataset:
+        """Return the dead letters of reading: the base's, and new ones."""
+        letters = base.table("rejects").cast(REJECTS)
+        kept = letters.filter(pc.equal(letters["stage"], ReadDocuments.name))
+        found = self.context.datasets.put("kept_letters", kept)
+        return found if new is None else found + new
+
+    def _update(self, base: UpdateBase, request: UpdateRequest) -> BuildResult:
+        changed = find_changes(self.context, base, request.found)
+        if not request.refresh and is_unchanged(self.context, base, changed) and not self.context.runner.retry:
+            return self._unchanged(base)
+        context = _resolve_kernels(self.context)
+        outcome = update_contents(context, base, changed, request, self.decisive())
+        return replace(self._complete(context, outcome.contents), update=outcome.summary)
+
+    def _unchanged(self, base: UpdateBase) -> BuildResult:
+        counts = base.snapshot.manifest.counts
+        n_dropped = counts.get(DROPPED, 0)
+        manifest = base.snapshot.manifest
+        kept = None if self._force_current else rolled_back_to(self.context.runner.store, manifest.snapshot_id)
+        return BuildResult(manifest, False, self.context.runner.stages_run, counts["rejects"], n_dropped, kept)
+
+    def _finish(self, documents: ChunkedDocuments, base: BaseLayer) -> BuildResult:
         models, chunks = self.context.models, documents.chunks
         embed = EmbedChunks(models.embedder, models.dim)
         chunk_vectors = self.context.runner.run(embed, "chunk vectors", chunks=chunks).vectors
@@ -111,7 +232,11 @@ class Build:
         communities = build_communities(context, hierarchy)
         provenance = collect_label_provenance(context, documents, hierarchy)
         contents = combine(documents, chunk_vectors, hierarchy, communities, provenance)
-        if require_complete:
+        state = fresh_update_state(context, hierarchy, communities, documents, self.decisive())
+        return self._complete(context, replace(contents, state=state))
+
+    def _complete(self, context: BuildContext, contents: SnapshotContents) -> BuildResult:
+        if self._require_complete:
             _check_complete(context, contents)
         context.runner.release_idle()
         return self._publish(context, contents)

@@ -22,12 +22,25 @@ from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES, USAGE
 from hirag_dist.storage import layout
-from hirag_dist.storage.layout import ALIASES, CLAIMS, CONTENT_TABLES, DROPPED, OPTIONAL_CONTENT, PART_ARRAYS
+from hirag_dist.storage.layout import (
+    ALIASES,
+    CLAIMS,
+    CONTENT_TABLES,
+    DROPPED,
+    MENTIONS,
+    OPTIONAL_CONTENT,
+    PART_ARRAYS,
+    RELATION_MENTIONS,
+    REPORT_INPUTS,
+    SUMMARIES,
+    UPDATE_TABLES,
+)
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.spill import SpillFile, spill_file
 from hirag_dist.storage.store import Store
+from hirag_dist.types import FloatMatrix
 
 ARRAYS = (
     "graph/indptr",
@@ -48,7 +61,17 @@ _ORDER: Mapping[str, Sequence[str]] = {  # what each table of `SnapshotContents`
     "reports": ("level", "community_id"),
     ALIASES: ("name_key",),
     CLAIMS: ("claim_id",),
+    MENTIONS: ("name_key", "chunk_id", "position"),
+    RELATION_MENTIONS: ("source_key", "target_key", "chunk_id", "position"),
 }
+
+
+@dataclass(frozen=True)
+class VectorRows:
+    """Vectors in memory: (n,) ids and (n, dim) float32."""
+
+    ids: pa.ChunkedArray
+    matrix: FloatMatrix
 
 
 @dataclass(frozen=True)
@@ -81,11 +104,29 @@ class SnapshotContents:
     communities: Dataset
     reports: Dataset
     rejects: Dataset
-    entity_vectors: Dataset
-    chunk_vectors: Dataset
+    entity_vectors: Dataset | VectorRows
+    chunk_vectors: Dataset | VectorRows
     aliases: Dataset
     claims: Dataset
     labelled: LabelProvenance | None = None
+    state: UpdateState | None = None
+
+
+@dataclass(frozen=True)
+class UpdateState:
+    """What an update of the snapshot starts from.
+
+    Attributes:
+        mentions, relation_mentions: that layer 0 was merged from.
+        summaries, report_inputs: SUMMARIES sorted by (layer, cluster), REPORT_INPUTS sorted by community.
+        notes: for the manifest.
+    """
+
+    mentions: Dataset
+    relation_mentions: Dataset
+    summaries: pa.Table
+    report_inputs: pa.Table
+    notes: Mapping[str, Any]
 
 
 def publish(
@@ -133,7 +174,8 @@ def publish(
             embedder=embedder,
             complete=tables["rejects"].num_rows == 0,
             build=build,
-            notes={"lineage": lineage(runner.store, tables["communities"])},
+            notes={"lineage": lineage(runner.store, tables["communities"])}
+            | ({} if parts.state is None else {"update": parts.state.notes}),
             base=base or _current(runner.store),
         )
 
@@ -172,11 +214,15 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
 def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> dict[str, pa.Table]:
     """Return all tables but those of dead letters and of labels, in the order in which they are written."""
     tables = {"layers": parts.layers, "usage": usage_table(runner.bill.by_stage)}
+    state = parts.state
     for name, by in _ORDER.items():
-        dataset: Dataset = getattr(parts, name)
-        if dataset.rows or name not in OPTIONAL_CONTENT:
+        dataset: Dataset | None = getattr(state if name in UPDATE_TABLES else parts, name, None)
+        if dataset is not None and (dataset.rows or name not in (ALIASES, CLAIMS)):
             tables[name] = folder.table(runner.datasets.tables(dataset), dataset.schema, by)
-    return {name: tables[name] for name in (*CONTENT_TABLES, "usage", ALIASES, CLAIMS) if name in tables}
+    if state is not None:
+        tables |= {SUMMARIES: state.summaries, REPORT_INPUTS: state.report_inputs}
+    order = (*CONTENT_TABLES, "usage", ALIASES, CLAIMS, *UPDATE_TABLES)
+    return {name: tables[name] for name in order if name in tables}
 
 
 def _label_tables(datasets: DatasetStore, folder: SpillFile, labelled: LabelProvenance) -> dict[str, pa.Table]:
@@ -247,8 +293,10 @@ def _current(store: Store) -> Snapshot | None:
 
 
 def _aligned(
-    datasets: DatasetStore, folder: SpillFile, vectors: Dataset, order: pa.ChunkedArray, dim: int
+    datasets: DatasetStore, folder: SpillFile, vectors: Dataset | VectorRows, order: pa.ChunkedArray, dim: int
 ) -> NDArray[np.float32]:
+    if isinstance(vectors, VectorRows):
+        return folder.ordered(vectors.matrix, rows_of(order, vectors.ids))
     ids, matrix = _arrived(datasets, folder, vectors, dim)
     return folder.ordered(matrix, rows_of(order, ids))
 

@@ -12,7 +12,8 @@ import pytest
 from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import show
 from hirag_dist.composition.build_records import BuildArguments, last_build, published
-from hirag_dist.composition.indexing import Action, BuildOptions, IndexResult, execute_build, run_build
+from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.indexing import Action, BuildOptions, execute_build, run_build
 from hirag_dist.composition.retry import check_same_configuration
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError

@@ -85,7 +85,7 @@ class UniqueDocuments:
     """Documents → each text once for each set of labels, under its first name and all its ids; sorted by id."""
 
     name: ClassVar[str] = "unique"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     split: ClassVar[Split] = ByKey("document_id", 20_000)
 
     class Inputs(TableSet):
@@ -100,6 +100,6 @@ class UniqueDocuments:
         for row in sorted(tables["documents"].to_pylist(), key=lambda item: (item["uri"], item["record"])):
             first = found.setdefault(row["document_id"], row)
             if first is not row:
-                first["source_ids"] = list(dict.fromkeys([*first["source_ids"], *row["source_ids"]]))
+                first["source_ids"] = sorted({*first["source_ids"], *row["source_ids"]})
         rows = [found[key] for key in sorted(found)]
         return {"documents": pa.Table.from_pylist(rows, DOCUMENTS)}

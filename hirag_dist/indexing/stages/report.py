@@ -29,6 +29,7 @@ from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack
 from hirag_dist.indexing.stages.report_text import CLAIM_LINES, ENTITY_LINES, RELATION_LINES
+from hirag_dist.indexing.stages.stand_ins import stand_ins
 from hirag_dist.schemas import REJECTS, REPORTS
 from hirag_dist.types import Rejected
 
@@ -74,6 +75,7 @@ class WriteReports:
     same_language: bool
     prompts: Prompts
     models: tuple[str, ...]
+    stand_in: bool = False  # by rules, without a call
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return a report for each community; one without a usable reply is absent and in rejects."""
@@ -94,11 +96,18 @@ class WriteReports:
         async def write(pack: Sequence[_Wanted]) -> None:
             try:
                 shown = [each.draft.material(await reports.below(each)) for each in pack]
-                replies = await ask_pack([self._unit(material) for material in shown], "report", system, services)
+                units = [self._unit(material) for material in shown]
+                if self.stand_in:
+                    replies = stand_ins(units)
+                else:
+                    replies = await ask_pack(units, "report", system, services)
                 for each, material, reply in zip(pack, shown, replies, strict=True):
                     own, level = each.row["community_id"], each.row["level"]
-                    written = reply if isinstance(reply, Rejected) else report_row(own, level, reply, material.refs)
-                    reports.put(own, written)
+                    if not isinstance(reply, Rejected):
+                        written = report_row(own, level, reply, material.refs)
+                        reports.put(own, written | {"origin": "stand-in"} if self.stand_in else written)
+                    else:
+                        reports.put(own, reply)
             finally:
                 reports.close(pack)
 

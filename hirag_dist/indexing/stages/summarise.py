@@ -13,6 +13,7 @@ from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, reject_row
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
+from hirag_dist.indexing.stages.stand_ins import stand_ins
 from hirag_dist.schemas import REJECTS
 from hirag_dist.types import Rejected
 
@@ -51,6 +52,7 @@ class SummariseClusters:
     same_language: bool
     prompts: Prompts
     models: tuple[str, ...]
+    stand_in: bool = False  # by rules, without a call
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return a summary for each cluster, and the clusters whose reply was refused to the last."""
@@ -58,7 +60,10 @@ class SummariseClusters:
         form = PACKED["summarise"] if self.structured else None
         system = self.prompts.system(PACKED["summarise"], form, meta_types=", ".join(self.meta_types))
         units = [self._unit(cluster) for cluster in clusters]
-        results = await ask_packed(units, self.packing, "summarise", system, services)
+        if self.stand_in:
+            results = stand_ins(units)
+        else:
+            results = await ask_packed(units, self.packing, "summarise", system, services)
         rows, rejects = [], []
         for cluster, result in zip(clusters, results, strict=True):
             if isinstance(result, Rejected):

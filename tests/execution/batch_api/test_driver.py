@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hirag_dist.composition.build_records import BuildArguments
-from hirag_dist.composition.indexing import Action, BuildOptions, IndexResult, execute_build
+from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.indexing import Action, BuildOptions, execute_build
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError
 from hirag_dist.execution.batch_api.records import OpenBatch, open_batches

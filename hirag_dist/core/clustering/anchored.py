@@ -1,0 +1,252 @@
+"""Clusters of a layer that changed little: members stay, new rows join clusters that fit, the rest forms new ones.
+
+A cluster accepts a row whose similarity to its centroid reaches a low quantile of its members' similarities. Rows that
+no cluster accepts are grouped among themselves by the same mixtures as a whole layer (`soft_clusters`, Eq. 8). A
+cluster that has lost most of its members, or has exchanged as many as it was founded with, is dissolved, and its
+members are placed again: each row takes part in O(log n) such steps while a layer grows, as in a log-structured merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.clustering.partition_tree import largest_of_row
+from hirag_dist.types import FloatMatrix, IntVector
+
+_QUANTILE = 0.1  # of the members' similarities to their centroid, which a row must reach to join
+_MIN_QUANTILE_SIZE = 5  # smaller clusters: their least similar member decides
+_N_NEAREST = 8  # clusters that a row tries
+_MIN_NEW = 3  # smaller new clusters join the nearest ones
+_BLOCK_ROWS = 1024
+_LEFT_SHARE = 1 / 3  # of the founding members; a cluster with fewer is dissolved
+
+GroupRows = Callable[[IntVector], tuple[IntVector, IntVector, NDArray[np.float32]]]
+
+
+@dataclass(frozen=True, slots=True)
+class AnchoredMemberships:
+    """Rows in clusters, one entry a membership, sorted by (cluster, row).
+
+    Attributes:
+        clusters: (n_entries,) int64, from 0 on, none empty.
+        rows: (n_entries,) int64.
+        responsibilities: (n_entries,) float32.
+        best: (n_entries,) bool; true once for every row.
+        previous: (n_clusters,) int64 number of the previous cluster that it continues; −1 for a new one.
+        n_turned: (n_clusters,) int64 members that joined or left since it was founded.
+    """
+
+    clusters: IntVector
+    rows: IntVector
+    responsibilities: NDArray[np.float32]
+    best: NDArray[np.bool_]
+    previous: IntVector
+    n_turned: IntVector
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousClusters:
+    """Clusters before the change, over the rows of now.
+
+    Attributes:
+        clusters: (n_entries,) int64 cluster of each membership that still exists.
+        rows: (n_entries,) int64 member row.
+        responsibilities: (n_entries,) float32.
+        n_clusters: their number, those without remaining members included.
+        n_lost: (n_clusters,) int64 members that do not exist any more.
+        n_founded: (n_clusters,) int64 members when the cluster was founded.
+        n_turned: (n_clusters,) int64 members that joined or left before this change.
+    """
+
+    clusters: IntVector
+    rows: IntVector
+    responsibilities: NDArray[np.float32]
+    n_clusters: int
+    n_lost: IntVector
+    n_founded: IntVector
+    n_turned: IntVector
+
+
+def anchored_clusters(
+    vectors: FloatMatrix,
+    before: PreviousClusters,
+    moved: NDArray[np.bool_],
+    hints: IntVector,
+    max_size: int,
+    group: GroupRows,
+) -> AnchoredMemberships:
+    """Return the clusters of a layer after a change.
+
+    Args:
+        vectors: (n, d) float32, unit length or zero.
+        before: the clusters until now.
+        moved: (n,) bool, members whose vector has changed: one that its clusters no longer accept is placed again.
+        hints: (n,) int64 previous cluster that a new row should join if it is near enough, −1 for none.
+        max_size: of a cluster.
+        group: returns (clusters, rows, responsibilities) of some rows, grouped among themselves; every one of these
+            rows is in a cluster.
+    """
+    n_rows = len(vectors)
+    clusters, rows, shares = before.clusters, before.rows, before.responsibilities
+    sizes = np.bincount(clusters, minlength=before.n_clusters)
+    n_turned = before.n_turned + before.n_lost
+    anchors = _Anchors(vectors, clusters, rows, before.n_clusters, ~moved)
+    leaves = moved[rows] & (anchors.similarity(clusters, rows) < anchors.thresholds[clusters])
+    n_turned = n_turned + np.bincount(clusters[leaves], minlength=before.n_clusters)
+    sizes = sizes - np.bincount(clusters[leaves], minlength=before.n_clusters)
+    dissolved = (sizes < np.maximum(np.ceil(before.n_founded * _LEFT_SHARE), 1)) | (n_turned > before.n_founded)
+    untouched = n_turned == before.n_turned
+    dissolved &= ~untouched
+    kept = ~leaves & ~dissolved[clusters]
+    clusters, rows, shares = clusters[kept], rows[kept], shares[kept]
+    placed = np.zeros(n_rows, bool)
+    placed[rows] = True
+    sizes[dissolved] = 0
+    rest = np.flatnonzero(~placed)
+    joined, rest = _join(anchors, vectors, rest, hints, sizes, ~dissolved & (sizes > 0), max_size)
+    fresh, homeless = _new_clusters(group, rest)
+    nearest = _nearest(anchors, vectors, homeless, sizes > 0)
+    found = np.concatenate([joined, nearest])
+    owners = np.concatenate(
+        [clusters, found[:, 0], *(np.full(len(new[0]), before.n_clusters + at) for at, new in enumerate(fresh))]
+    )
+    members = np.concatenate([rows, found[:, 1], *(new[0] for new in fresh)])
+    parts = np.concatenate([shares, np.ones(len(found), np.float32), *(new[1] for new in fresh)]).astype(np.float32)
+    n_turned = n_turned + np.bincount(found[:, 0], minlength=before.n_clusters)
+    order = np.lexsort((members, owners))
+    owners, members, parts = owners[order], members[order], parts[order]
+    used, numbers = np.unique(owners, return_inverse=True)
+    is_new = used >= before.n_clusters
+    turned = np.zeros(len(used), np.int64)
+    turned[~is_new] = n_turned[used[~is_new]]
+    best = largest_of_row(members, parts)
+    return AnchoredMemberships(numbers, members, parts, best, np.where(is_new, -1, used), turned)
+
+
+class _Anchors:
+    """Centroids of clusters, and the similarity from which each accepts a row."""
+
+    def __init__(
+        self, vectors: FloatMatrix, clusters: IntVector, rows: IntVector, n_clusters: int, steady: NDArray[np.bool_]
+    ) -> None:
+        from scipy.sparse import csr_array
+
+        self._vectors = vectors
+        order = np.lexsort((rows, clusters))
+        clusters, rows = clusters[order], rows[order]
+        chosen = steady[rows]
+        chosen |= (np.bincount(clusters[chosen], minlength=n_clusters) == 0)[clusters]
+        clusters, rows = clusters[chosen], rows[chosen]
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(clusters, minlength=n_clusters))])
+        sums = csr_array((np.ones(len(rows), np.float32), rows, indptr), shape=(n_clusters, len(vectors))) @ vectors
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
+        self.centroids: FloatMatrix = (sums / np.maximum(norms, 1e-12)).astype(np.float32)
+        self.thresholds = _quantiles(self.similarity(clusters, rows), clusters, n_clusters)
+
+    def similarity(self, clusters: IntVector, rows: IntVector) -> NDArray[np.float32]:
+        """Return (n,) the cosine of each row and the centroid of its cluster."""
+        found = np.empty(len(rows), np.float32)
+        for first in range(0, len(rows), 65_536):
+            at = slice(first, first + 65_536)
+            found[at] = np.einsum("ij,ij->i", self._vectors[rows[at]], self.centroids[clusters[at]])
+        return found
+
+
+def _quantiles(similarities: NDArray[np.float32], clusters: IntVector, n_clusters: int) -> NDArray[np.float32]:
+    """Return (n_clusters,) the similarity that a row must reach; 2, which none does, for a cluster without members."""
+    order = np.lexsort((similarities, clusters))
+    sizes = np.bincount(clusters, minlength=n_clusters)
+    starts = np.concatenate([[0], np.cumsum(sizes)])[:-1]
+    rank = np.where(sizes < _MIN_QUANTILE_SIZE, 0, np.floor(sizes * _QUANTILE).astype(np.int64))
+    found = np.full(n_clusters, 2.0, np.float32)
+    there = sizes > 0
+    found[there] = similarities[order][(starts + rank)[there]]
+    return found
+
+
+def _candidates(
+    anchors: _Anchors, vectors: FloatMatrix, rows: IntVector, open_: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], IntVector]:
+    """Return (len(rows), k) similarities and clusters of the nearest clusters of each row, nearest first."""
+    numbers = np.flatnonzero(open_)
+    k = min(_N_NEAREST, len(numbers))
+    similarities = np.empty((len(rows), k), np.float32)
+    nearest = np.empty((len(rows), k), np.int64)
+    centroids = anchors.centroids[numbers].T
+    for first in range(0, len(rows), _BLOCK_ROWS):
+        block = vectors[rows[first : first + _BLOCK_ROWS]] @ centroids
+        top = (
+            np.argpartition(-block, k - 1, axis=1)[:, :k]
+            if k < block.shape[1]
+            else np.tile(np.arange(k), (len(block), 1))
+        )
+        values = np.take_along_axis(block, top, axis=1)
+        order = np.lexsort((top, -values), axis=1)
+        similarities[first : first + _BLOCK_ROWS] = np.take_along_axis(values, order, axis=1)
+        nearest[first : first + _BLOCK_ROWS] = numbers[np.take_along_axis(top, order, axis=1)]
+    return similarities, nearest
+
+
+def _join(
+    anchors: _Anchors,
+    vectors: FloatMatrix,
+    rows: IntVector,
+    hints: IntVector,
+    sizes: IntVector,
+    open_: NDArray[np.bool_],
+    max_size: int,
+) -> tuple[NDArray[np.int64], IntVector]:
+    """Return the (cluster, row) of rows that a cluster accepts, most similar first, and the rows that none does.
+
+    Args:
+        sizes: (n_clusters,) members; changed by what joins.
+    """
+    if not len(rows) or not open_.any():
+        return np.zeros((0, 2), np.int64), rows
+    similarities, nearest = _candidates(anchors, vectors, rows, open_)
+    hinted = hints[rows]
+    there = np.flatnonzero((hinted >= 0) & open_[np.maximum(hinted, 0)])
+    near = anchors.similarity(hinted[there], rows[there]) >= anchors.thresholds[hinted[there]]
+    found: dict[int, int] = {}
+    for at in there[near]:
+        if sizes[hinted[at]] < max_size:
+            found[int(at)] = int(hinted[at])
+            sizes[hinted[at]] += 1
+    for at in np.lexsort((rows, -similarities[:, 0])).tolist():
+        if at in found:
+            continue
+        accepted = np.flatnonzero(similarities[at] >= anchors.thresholds[nearest[at]])
+        for place in accepted:
+            cluster = int(nearest[at, place])
+            if sizes[cluster] < max_size:
+                found[at] = cluster
+                sizes[cluster] += 1
+                break
+    places = np.array(sorted(found), np.int64)
+    joined = np.stack([np.array([found[at] for at in places.tolist()], np.int64), rows[places]], axis=1)
+    return joined.reshape(-1, 2), np.delete(rows, places)
+
+
+def _new_clusters(group: GroupRows, rows: IntVector) -> tuple[list[tuple[IntVector, NDArray[np.float32]]], IntVector]:
+    """Return the clusters (rows, responsibilities) that rows form among themselves, and the rows of too small ones."""
+    if not len(rows):
+        return [], rows
+    numbers, inside, shares = group(rows)
+    order = np.lexsort((inside, numbers))
+    numbers, inside, shares = numbers[order], inside[order], shares[order]
+    ends = np.flatnonzero(np.diff(numbers)) + 1
+    parts = list(zip(np.split(inside, ends), np.split(shares, ends), strict=True))
+    large = [part for part in parts if len(part[0]) >= _MIN_NEW]
+    covered = np.concatenate([part[0] for part in large]) if large else np.zeros(0, np.int64)
+    return large, np.setdiff1d(rows, covered)
+
+
+def _nearest(anchors: _Anchors, vectors: FloatMatrix, rows: IntVector, open_: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the (cluster, row) of rows and their nearest clusters, whatever those accept."""
+    if not len(rows):
+        return np.zeros((0, 2), np.int64)
+    return np.stack([_candidates(anchors, vectors, rows, open_)[1][:, 0], rows], axis=1)

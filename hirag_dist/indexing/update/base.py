@@ -1,0 +1,137 @@
+"""The snapshot that an update starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.errors import HiragError
+from hirag_dist.execution.dataset import Dataset, DatasetPart
+from hirag_dist.schemas import ENTITIES
+from hirag_dist.storage.layout import MENTIONS, REPORT_INPUTS, SUMMARIES
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.types import FloatMatrix, IntVector
+
+NOTES = "update"  # key of the manifest's notes
+_STATE = (MENTIONS, SUMMARIES, REPORT_INPUTS)
+_NOT_DECISIVE = ("config.max_reject_ratio",)
+_MAX_DIFFERENCES = 5
+_KEPT = ("clusters", "layers", "summaries", "report_inputs")
+
+
+@dataclass(frozen=True)
+class UpdateBase:
+    """An open snapshot with update state.
+
+    Attributes:
+        notes: `notes["update"]` of its manifest.
+    """
+
+    snapshot: Snapshot
+    notes: Mapping[str, Any]
+    _small: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def snapshot_id(self) -> str:
+        """Id of the snapshot."""
+        return self.snapshot.manifest.snapshot_id
+
+    @property
+    def number(self) -> int:
+        """Number of updates since it was built from nothing."""
+        return int(self.notes["number"])
+
+    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table of the snapshot. Those without the texts of documents and layer 0 stay in memory."""
+        if name not in _KEPT:
+            return self.snapshot.table(name, columns).combine_chunks()
+        if name not in self._small:
+            self._small[name] = self.snapshot.table(name).combine_chunks()
+        return self._small[name] if columns is None else self._small[name].select(columns)
+
+    def dataset(self, name: str, schema: pa.Schema) -> Dataset:
+        """Return a table of the snapshot as a dataset, read where it lies."""
+        manifest = self.snapshot.manifest
+        rows = manifest.counts.get(name, 0)
+        path = f"{self.snapshot.folder}/{name}.parquet"
+        return Dataset(schema, (DatasetPart(path, rows, manifest.content[name]),) if rows else ())
+
+    def layer_rows(self, layer: int) -> tuple[pa.Table, IntVector]:
+        """Return the entities of a layer, sorted by id, and their rows in the snapshot."""
+        layers = self.table("entities", ["layer"])["layer"].to_numpy()
+        first, last = np.searchsorted(layers, [layer, layer + 1])
+        found = self.snapshot.table("entities").slice(int(first), int(last - first))
+        return found.combine_chunks().cast(ENTITIES), np.arange(first, last)
+
+    def vectors_of(self, ids: pa.ChunkedArray, entities: pa.Table, rows: IntVector) -> tuple[FloatMatrix, IntVector]:
+        """Return vectors of entities, zeros where there is none, and their positions in `entities`, −1 for none.
+
+        Args:
+            ids: of the wanted entities.
+            entities, rows: as `layer_rows` gave them.
+        """
+        places = rows_of(ids, entities["entity_id"])
+        matrix = self.snapshot.entity_vectors
+        found = np.zeros((len(places), matrix.shape[1]), np.float32)
+        known = np.flatnonzero(places >= 0)
+        found[known] = matrix[rows[places[known]]]
+        return found, places
+
+
+def find_base(store: Store, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:
+    """Return the current snapshot as the base of an update, or None and the reason.
+
+    Args:
+        decisive: what decides the content of the index now (`Build.decisive`).
+    """
+    snapshot_id = current_id(store)
+    return (None, "") if snapshot_id is None else open_base(store, snapshot_id, decisive)
+
+
+def open_base(store: Store, snapshot_id: str, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:
+    """Return a snapshot as the base of an update, or None and the reason; see `find_base`."""
+    try:
+        snapshot = open_snapshot(store, snapshot_id)
+    except HiragError as error:
+        return None, str(error)
+    manifest = snapshot.manifest
+    notes = manifest.notes.get(NOTES)
+    if not isinstance(notes, Mapping) or any(name not in manifest.counts for name in _STATE):
+        return None, "it was built by an earlier version or imported, and holds no state for updates"
+    changes = differences(notes.get("decisive", {}), decisive)
+    if changes:
+        return None, f"the configuration changed: {in_short(changes)}"
+    return UpdateBase(snapshot, notes), ""
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the differences of two configurations that decide the content of an index (`Build.decisive`)."""
+    old, new = _flatten(before), _flatten(now)
+    if not (old.get("kernels") and new.get("kernels")):  # unknown until a worker with a GPU names them
+        new["kernels"] = old.get("kernels", "")
+    return [
+        f"{key}: {old.get(key, 'not there')} → {new.get(key, 'not there')}"
+        for key in sorted(old | new)
+        if old.get(key) != new.get(key) and key not in _NOT_DECISIVE
+    ]
+
+
+def in_short(changes: Sequence[str]) -> str:
+    """Return the first few differences as one text, "" for none."""
+    hidden = len(changes) - _MAX_DIFFERENCES
+    return "; ".join(changes[:_MAX_DIFFERENCES]) + (f" and {hidden} more" if hidden > 0 else "")
+
+
+def _flatten(values: Any, prefix: str = "") -> dict[str, str]:
+    if isinstance(values, Mapping):
+        flat: dict[str, str] = {}
+        for key, value in values.items():
+            flat |= _flatten(value, f"{prefix}.{key}" if prefix else str(key))
+        return flat
+    return {prefix: ", ".join(map(str, values)) if isinstance(values, (list, tuple)) else str(values)}

@@ -1,0 +1,97 @@
+"""What an update may spend, and which of the texts that are due it writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.execution.usage_bill import UsageBill
+from hirag_dist.types import FloatVector, IntVector
+
+_EXTRACTION = ("extract", "claims")  # labels of stages whose cost the budget is a multiple of
+_CHAT_ROLES = ("extract", "summarise", "report")
+
+
+@dataclass(frozen=True)
+class UpdateBudget:
+    """Tokens that an update may spend, in terms of the replies that it rests on, whenever these were paid.
+
+    So a run that was killed and resumed decides as one that was not.
+
+    Attributes:
+        bill: of the run.
+        max_ratio: of all that is spent to the extraction of the changed documents; None: no bound.
+        removed_tokens: what the extraction of removed chunks has cost, about.
+        max_tokens: a limit in tokens, for a refresh; None: no limit.
+    """
+
+    bill: UsageBill
+    max_ratio: float | None
+    removed_tokens: int = 0
+    max_tokens: int | None = None
+
+    @property
+    def extraction(self) -> int:
+        """Tokens of the extraction of changed documents."""
+        found = sum(chat_tokens(self.bill, label) for label in _EXTRACTION)
+        return max(found, 0) + self.removed_tokens
+
+    @property
+    def total(self) -> float:
+        """Tokens that the update may spend in all."""
+        if self.max_tokens is not None:
+            return float(self.max_tokens)
+        return np.inf if self.max_ratio is None else self.max_ratio * self.extraction
+
+    @property
+    def spent(self) -> int:
+        """Tokens of all chat replies until now."""
+        return sum(chat_tokens(self.bill, label) for label in self.bill.by_stage)
+
+    @property
+    def left(self) -> float:
+        """Tokens that may still be spent."""
+        return max(self.total - self.spent, 0.0)
+
+
+def chat_tokens(bill: UsageBill, label: str) -> int:
+    """Return the tokens of a stage's chat replies."""
+    meter = bill.by_stage.get(label)
+    if meter is None:
+        return 0
+    return sum(use.input_tokens + use.output_tokens for (role, _, _), use in meter.uses.items() if role in _CHAT_ROLES)
+
+
+@dataclass(frozen=True, slots=True)
+class DueTexts:
+    """Texts of one kind that are due.
+
+    Attributes:
+        urgent: (n,) bool, that derive from removed text.
+        unwritten: (n,) bool, that have no text of a model yet.
+        since: (n,) int64 update in which each became due.
+        weight: (n,) how much each matters: what of it has changed, times its members.
+        tokens: (n,) estimated cost.
+    """
+
+    urgent: NDArray[np.bool_]
+    unwritten: NDArray[np.bool_]
+    since: IntVector
+    weight: FloatVector
+    tokens: FloatVector
+
+
+def affordable(due: DueTexts, allowance: float) -> NDArray[np.bool_]:
+    """Return (n,) which texts are written: urgent ones, then the oldest and weightiest, within the allowance.
+
+    Args:
+        due: the texts.
+        allowance: tokens.
+    """
+    order = np.lexsort((-due.weight, due.since, ~due.urgent))
+    total = np.cumsum(due.tokens[order])
+    chosen = np.zeros(len(order), bool)
+    chosen[order[total <= allowance]] = True
+    return chosen

@@ -1,0 +1,303 @@
+"""The reports of communities after a change: written again where enough of their material has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.communities import ReportTexts, write_reports
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.stages.communities import OutlineReports
+from hirag_dist.indexing.stages.report import CHILD_REPORTS
+from hirag_dist.indexing.update.base import UpdateBase
+from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable
+from hirag_dist.indexing.update.counts import TextCounts
+from hirag_dist.indexing.update.hierarchy import UpdateSettings, is_stale
+from hirag_dist.indexing.update.report_material import ReportMaterial
+from hirag_dist.indexing.update.written import STAND_IN, Inputs, changed_share, input_lists, written_inputs
+from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
+from hirag_dist.types import FloatVector, IntVector
+
+_REQUEST_TOKENS = 100  # of a report's share of the instructions, about
+_LINE_TOKENS = 12  # of the marks, names and types of a line, about
+
+
+@dataclass(frozen=True)
+class UpdatedReports:
+    """Reports after a change.
+
+    Attributes:
+        reports: REPORTS.
+        state: REPORT_INPUTS.
+        rejects: dead letters.
+        counts: of reports, those that are their members' names and descriptions left out.
+    """
+
+    reports: Dataset
+    state: pa.Table
+    rejects: Dataset
+    counts: TextCounts
+
+
+def fresh_report_state(material: ReportMaterial) -> pa.Table:
+    """Return REPORT_INPUTS of reports that were all just written."""
+    n_rows = material.rows.num_rows
+    return _state(material, np.arange(n_rows), material.sources, np.zeros(n_rows), np.zeros(n_rows, np.int64))
+
+
+def update_reports(
+    context: BuildContext,
+    base: UpdateBase,
+    material: ReportMaterial,
+    outline: OutlineReports.Outputs,
+    budget: UpdateBudget,
+    settings: UpdateSettings,
+) -> UpdatedReports:
+    """Return the reports of now: kept, written again within the budget, or stand-ins for what may not stay."""
+    rows = material.rows
+    n_rows = rows.num_rows
+    state = base.table("report_inputs").cast(REPORT_INPUTS)
+    former = base.table("reports").cast(REPORTS)
+    at = rows_of(rows["community_id"], state["community_id"])
+    report_at = rows_of(rows["community_id"], former["community_id"])
+    at = np.where(report_at >= 0, at, -1)
+    known = np.flatnonzero(at >= 0)
+    share, since = np.ones(n_rows, np.float32), np.full(n_rows, settings.number, np.int64)
+    urgent, unwritten = np.zeros(n_rows, bool), np.ones(n_rows, bool)
+    is_small = pc.less(rows["n_entities"], context.config.communities.report_min_entities).to_numpy()
+    if len(known):
+        before = state.take(pa.array(at[known]))
+        share[known] = changed_share(written_inputs(before["inputs"], material.ids), _taken(material.inputs, known))
+        stored = key_sets(before["sources"])
+        urgent[known] = stored.hits(settings.removed_keys)
+        if settings.labelled:
+            urgent[known] |= ~stored.within(material.sources.take(known))
+        stand_in = pc.equal(former["origin"].take(pa.array(report_at[known])), STAND_IN).to_numpy()
+        unwritten[known] = stand_in
+        share[known[stand_in]] = 1.0
+        was_due = before["stale_since"].to_numpy()
+        since[known] = np.where(was_due > 0, was_due, settings.number)
+    due = urgent | unwritten | np.where(is_small, share > 0, is_stale(share, settings.staleness))
+    tokens = np.where(is_small, 0.0, _tokens(context, material) + settings.reply_tokens[1])
+    wanted = np.flatnonzero(due)
+    weight = share * rows["n_entities"].to_numpy()
+    chosen = affordable(
+        DueTexts(urgent[wanted], unwritten[wanted], since[wanted], weight[wanted], tokens[wanted]), budget.left
+    )
+    chosen |= is_small[wanted]
+    kept = np.flatnonzero(~due | (~urgent & (at >= 0)))
+    writer = _Writer(context, material, outline, former)
+    writer.keep(kept, report_at)
+    put_off = np.setdiff1d(np.flatnonzero(due & (urgent | (at < 0))), wanted[chosen])
+    writer.write(put_off, ": stand-ins", stand_in=True)
+    done = writer.write(wanted[chosen])
+    refused = np.flatnonzero(due & (urgent | (at < 0)) & ~_mask(n_rows, done) & ~_mask(n_rows, put_off))
+    writer.write(refused, ": refused", stand_in=True)
+    fresh = _mask(n_rows, done)
+    replaced = writer.replaced
+    sources = _written_sources(material, writer, state, at, replaced)
+    share = np.where(fresh, 0.0, np.where(replaced, 1.0, share))
+    since = np.where(due & ~fresh, since, 0)
+    left = due & ~fresh & ~is_small
+    counts = TextCounts(
+        int((fresh & ~is_small).sum()),
+        int((~due & ~is_small).sum()),
+        int(left.sum()),
+        int((left & (replaced | unwritten)).sum()),
+        int(tokens[left].sum()),
+    )
+    there = writer.there
+    rows_there = np.flatnonzero(there)
+    inputs_kept = ~replaced
+    return UpdatedReports(
+        writer.reports(),
+        _merged_state(material, state, at, rows_there, inputs_kept, sources, share, since),
+        writer.rejects,
+        counts,
+    )
+
+
+class _Writer:
+    """Reports as they come together: kept ones, stand-ins, and those that are written."""
+
+    def __init__(
+        self, context: BuildContext, material: ReportMaterial, outline: OutlineReports.Outputs, former: pa.Table
+    ) -> None:
+        self._context = context
+        self._material = material
+        self._places = [context.datasets.read(dataset) for dataset in (outline.entities, outline.relations)]
+        self._former = former
+        self._tables: list[pa.Table] = []
+        n_rows = material.rows.num_rows
+        self.there = np.zeros(n_rows, bool)
+        self.replaced = np.zeros(n_rows, bool)
+        self.rejects = Dataset(REJECTS)
+
+    def keep(self, rows: IntVector, report_at: IntVector) -> None:
+        """Keep reports of the base; findings no longer refer to what does not exist."""
+        found = self._former.take(pa.array(report_at[rows])).to_pylist()
+        known = set(self._material.ids.to_pylist()) if found else set()
+        for report in found:
+            for finding in report["findings"]:
+                for name in ("entity_ids", "relation_ids"):
+                    finding[name] = [own for own in finding[name] if own in known]
+        self._tables.append(pa.Table.from_pylist(found, REPORTS))
+        self.there[rows] = True
+
+    def write(self, rows: IntVector, suffix: str = "", stand_in: bool = False) -> IntVector:
+        """Write reports; return the rows of those that were."""
+        if not len(rows):
+            return rows
+        datasets, material = self._context.datasets, self._material
+        given = material.rows.take(pa.array(rows))
+        trees = pc.unique(given["tree"].combine_chunks())
+        entities, relations = (table.filter(pc.is_in(table["tree"], value_set=trees)) for table in self._places)
+        below = given.filter(pa.array(~material.is_above[rows]))
+        above = given.filter(pa.array(material.is_above[rows]))
+        outline = OutlineReports.Outputs(
+            datasets.put("due_outlines", below),
+            datasets.put("due_outlines", above),
+            datasets.put("due_entities", entities),
+            datasets.put("due_relations", relations),
+        )
+        texts = ReportTexts(
+            datasets.put("shown_entities", _with_ids(material.entities, "entity_id", entities)),
+            datasets.put("shown_relations", _with_ids(material.relations, "relation_id", relations)),
+            datasets.put(
+                "shown_claims",
+                _with_ids(material.claims, "subject_id", entities.rename_columns(["tree", "subject_id", "degree"])),
+            ),
+        )
+        children = datasets.put("child_reports", self._children(given))
+        found, rejects = write_reports(self._context, outline, texts, children, suffix, stand_in)
+        reports = datasets.read(found)
+        self._tables.append(reports)
+        if not stand_in:
+            self.rejects += rejects
+        done = rows_of(reports["community_id"], material.rows["community_id"])
+        self.there[done] = True
+        self.replaced[done] = True
+        if not stand_in:  # a kept report that was written again
+            self._tables[0] = _without(self._tables[0], reports["community_id"])
+        return np.sort(done)
+
+    def reports(self) -> Dataset:
+        """Return REPORTS."""
+        whole = pa.concat_tables(self._tables).cast(REPORTS)
+        return self._context.datasets.put(
+            "reports", whole.sort_by([("level", "ascending"), ("community_id", "ascending")])
+        )
+
+    def _children(self, given: pa.Table) -> pa.Table:
+        """Return CHILD_REPORTS of the reports that are there, for those that are to be written now."""
+        said = {
+            row["community_id"]: row
+            for table in self._tables
+            for row in table.select(["community_id", "title", "summary"]).to_pylist()
+        }
+        own = set(given["community_id"].to_pylist())
+        found = [
+            {"tree": row["tree"]} | said[child["community_id"]]
+            for row in given.select(["tree", "children"]).to_pylist()
+            for child in row["children"]
+            if child["community_id"] in said and child["community_id"] not in own
+        ]
+        return pa.Table.from_pylist(found, CHILD_REPORTS)
+
+
+def _written_sources(
+    material: ReportMaterial, writer: _Writer, state: pa.Table, at: IntVector, replaced: NDArray[np.bool_]
+) -> KeySets:
+    """Return the texts that each report derives from: its members', and those of older reports below it."""
+    known = at >= 0
+    stored = key_sets(state["sources"]).take(np.where(known & ~replaced, at, -1))
+    own = material.sources.take(np.where(replaced, np.arange(len(at)), -1))
+    sources = _union(stored, own)
+    ids = material.rows["community_id"]
+    parents = rows_of(pc.fill_null(material.rows["parent_id"], ""), ids)
+    levels = material.rows["level"].to_numpy()
+    for level in range(int(levels.max(initial=0)), 0, -1):  # children first
+        here = np.flatnonzero((levels == level) & (parents >= 0) & writer.there)
+        here = here[replaced[parents[here]]]
+        if len(here):
+            grown = sources.unions(parents[here], here, len(at))
+            sources = _union(sources, grown)
+    return sources
+
+
+def _union(one: KeySets, other: KeySets) -> KeySets:
+    return distinct_keys(np.concatenate([one.owners, other.owners]), np.concatenate([one.keys, other.keys]), len(one))
+
+
+def _merged_state(
+    material: ReportMaterial,
+    state: pa.Table,
+    at: IntVector,
+    rows: IntVector,
+    inputs_kept: NDArray[np.bool_],
+    sources: KeySets,
+    share: FloatVector,
+    since: IntVector,
+) -> pa.Table:
+    """Return REPORT_INPUTS: inputs as they were for kept reports, of now for the others."""
+    new = rows[~inputs_kept[rows]]
+    old = rows[inputs_kept[rows]]
+    written = _state(material, new, sources, share, since)
+    kept = state.take(pa.array(at[old]))
+    for name, values in (("stale_share", share[old]), ("stale_since", since[old])):
+        place = kept.schema.get_field_index(name)
+        field = kept.schema.field(place)
+        kept = kept.set_column(place, field, pa.array(values, field.type))
+    return pa.concat_tables([written, kept]).sort_by("community_id").combine_chunks()
+
+
+def _state(
+    material: ReportMaterial, rows: IntVector, sources: KeySets, share: FloatVector, since: IntVector
+) -> pa.Table:
+    inputs = _taken(material.inputs, rows)
+    columns = [
+        material.rows["community_id"].take(pa.array(rows)),
+        input_lists(inputs.indptr, _strings(material.ids.take(pa.array(inputs.ids))), inputs.digests),
+        sources.take(rows).to_arrow(),
+        pa.array(share[rows], pa.float32()),
+        pa.array(since[rows], pa.int32()),
+    ]
+    return pa.table(columns, schema=REPORT_INPUTS)
+
+
+def _tokens(context: BuildContext, material: ReportMaterial) -> FloatVector:
+    """Return the estimated tokens of each report's request."""
+    costs = material.lengths[material.inputs.ids] / 4 + _LINE_TOKENS
+    totals = np.bincount(material.inputs.owners, costs, minlength=material.rows.num_rows)
+    return np.minimum(totals, context.config.communities.report_tokens) + _REQUEST_TOKENS
+
+
+def _taken(inputs: Inputs, rows: IntVector) -> Inputs:
+    ids = KeySets(inputs.indptr, inputs.ids).take(rows)
+    return Inputs(ids.indptr, ids.keys, KeySets(inputs.indptr, inputs.digests).take(rows).keys)
+
+
+def _with_ids(table: pa.Table, key: str, wanted: pa.Table) -> pa.Table:
+    return table.filter(pc.is_in(table[key], value_set=pc.unique(wanted[key].combine_chunks())))
+
+
+def _without(table: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
+    return table.filter(pc.invert(pc.is_in(table["community_id"], value_set=ids.combine_chunks())))
+
+
+def _mask(n_rows: int, rows: IntVector) -> NDArray[np.bool_]:
+    found = np.zeros(n_rows, bool)
+    found[rows] = True
+    return found
+
+
+def _strings(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
