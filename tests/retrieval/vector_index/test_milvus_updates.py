@@ -1,0 +1,434 @@
+"""Snapshots of a lineage in one collection: each finds its own rows, whatever the others add or remove."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from pymilvus import MilvusClient
+
+from hirag_dist.config.model import VectorsConfig
+from hirag_dist.retrieval.vector_index.memory import MemoryVectors
+from hirag_dist.retrieval.vector_index.milvus import (
+    MilvusCollections,
+    MilvusVectors,
+    collection_name,
+    open_milvus,
+    open_milvus_lite,
+)
+from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, list_keys, resolved
+from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
+from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
+from hirag_dist.storage.access.filtered_index import AccessControlledIndex
+from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.types import AccessFilter
+from tests.labelled_builds import build
+from tests.leaky_builds import script
+from tests.lineages import as_update, publish, unit
+from tests.toy_builds import Bench
+
+ROOT = Path(__file__).parents[3]
+Vectors = dict[str, NDArray[np.float32]]
+
+
+class Place(NamedTuple):
+    """Where the collections are."""
+
+    store: Store
+    open: Callable[[Snapshot], MilvusVectors]
+    client: Any
+    salt: str
+
+    def publish(self, vectors: Mapping[str, NDArray[np.float32]], base: Snapshot | None = None) -> Snapshot:
+        return publish(self.store, vectors, base.manifest.snapshot_id if base else None, salt=self.salt)
+
+    def collection(self, snapshot: Snapshot) -> str:
+        return resolved(self.client, name_of(snapshot))
+
+
+def name_of(snapshot: Snapshot) -> str:
+    return collection_name(snapshot.manifest.snapshot_id)
+
+
+@pytest.fixture(params=["milvus-lite", pytest.param("milvus", marks=pytest.mark.integration)])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    store = Store(str(tmp_path))
+    config = VectorsConfig.model_validate({"search_breadth": 500})
+    if request.param == "milvus-lite":
+        (tmp_path / "milvus").mkdir()
+        client = MilvusClient(str(tmp_path / "milvus" / "milvus.db"))
+        yield Place(store, partial(open_milvus_lite, config=config), client, "")
+    else:
+        uri = request.getfixturevalue("milvus_uri")
+        client = MilvusClient(uri)
+        config = config.model_copy(update={"uri": uri})
+        yield Place(store, partial(open_milvus, config=config), client, uuid.uuid4().hex)
+        for snapshot_id in store.names("snapshots"):
+            for name in client.list_collections():
+                if name.startswith(f"hirag_{snapshot_id}_"):
+                    drop(client, name)
+    client.close()
+
+
+@pytest.fixture
+def vectors() -> Vectors:
+    return {f"e{at:02d}": unit(at) for at in range(60)} | {f"s{at:02d}": unit(100 + at) for at in range(15)}
+
+
+def updated(vectors: Vectors) -> Vectors:
+    """Three entities less, four with another vector and two more: rows of both layers have other numbers."""
+    changed = {own: vector for own, vector in vectors.items() if own not in ("e00", "e31", "s02")}
+    changed |= {own: unit(1000 + at) for at, own in enumerate(("e05", "e59", "s00", "s14"))}
+    return changed | {"e005": unit(2000), "s99": unit(2001)}
+
+
+def assert_exact(index: MilvusVectors, snapshot: Snapshot) -> None:
+    """Each search finds the rows and scores of brute force."""
+    vectors = np.asarray(snapshot.entity_vectors, np.float64)
+    layers = snapshot.serving.array("entity_layers")
+    for max_layer in (None, 0):
+        n_rows = len(layers) if max_layer is None else int((layers <= max_layer).sum())
+        for seed in (5, 31, 100, 1000, 1003, 2000, 2001):
+            query = unit(seed)
+            scores = vectors[:n_rows] @ query
+            for limit in (1, 20, 100):
+                rows, similarities = asyncio.run(index.search(query, limit, max_layer))
+                assert rows.tolist() == np.argsort(-scores, kind="stable")[:limit].tolist()
+                assert similarities == pytest.approx(np.sort(scores)[::-1][:limit], abs=1e-6)
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if "vectors" in record.message]
+
+
+def test_an_update_inserts_what_changed_and_both_snapshots_are_searched(
+    place: Place, vectors: Vectors, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "hirag_dist.retrieval.vector_index.milvus")
+    base = place.publish(vectors)
+    old = place.open(base)
+    assert_exact(old, base)
+    update = place.publish(updated(vectors), base)
+    new = place.open(update)
+    collection = place.collection(base)
+    assert messages(caplog) == [
+        f"filling Milvus collection {name_of(base)} with 75 vectors",
+        f"inserting 6 of 74 vectors into Milvus collection {collection}",
+    ]
+    assert sorted(aliases(place.client, collection)) == sorted([name_of(base), name_of(update)])
+    assert len(list_keys(place.client, collection)) == 75 + 6
+    for _ in range(2):
+        assert_exact(old, base)
+        assert_exact(new, update)
+        old.close()
+        new.close()
+        old, new = place.open(base), place.open(update)
+    assert len(messages(caplog)) == 2, "nothing is inserted when they open again"
+    old.close()
+    new.close()
+
+
+def test_two_updates_of_one_base_and_updates_that_no_service_opened(place: Place, vectors: Vectors) -> None:
+    base = place.publish(vectors)
+    place.open(base).close()
+    unopened = place.publish({own: vector for own, vector in vectors.items() if own != "e07"}, base)
+    first = place.publish(updated(vectors), unopened)
+    second = place.publish(vectors | {"e05": unit(7), "e98": unit(8)}, base)
+    opened = [(place.open(snapshot), snapshot) for snapshot in (first, second, base)]
+    assert len({place.collection(snapshot) for snapshot in (first, second, base)}) == 1
+    assert not place.collection(unopened)
+    for index, snapshot in opened:
+        assert_exact(index, snapshot)
+        index.close()
+
+
+def test_a_removed_base_is_passed_over(place: Place, vectors: Vectors) -> None:
+    base = place.publish(vectors)
+    update = place.publish(updated(vectors), base)
+    place.store.delete(f"snapshots/{base.manifest.snapshot_id}")
+    index = place.open(update)
+    assert_exact(index, update)
+    assert place.collection(update).startswith(name_of(update))
+    index.close()
+
+
+def test_too_large_a_change_is_a_collection_of_its_own(place: Place, vectors: Vectors) -> None:
+    base = place.publish(vectors)
+    old = place.open(base)
+    halved = place.publish({own: vector for own, vector in vectors.items() if int(own[1:]) % 2}, base)
+    doubled = place.publish(vectors | {f"e1{at:03d}": unit(3000 + at) for at in range(80)}, base)
+    for snapshot in (halved, doubled):
+        index = place.open(snapshot)
+        assert_exact(index, snapshot)
+        assert place.collection(snapshot).startswith(name_of(snapshot))
+        index.close()
+    assert aliases(place.client, place.collection(base)) == [name_of(base)]
+    assert_exact(old, base)
+    old.close()
+
+
+def test_another_index_is_built_in_a_new_collection(place: Place, vectors: Vectors) -> None:
+    base = place.publish(vectors)
+    place.open(base).close()
+    update = place.publish(updated(vectors), base)
+    uri = place.open.keywords["config"].uri  # type: ignore[attr-defined]
+    config = VectorsConfig(index="hnsw", uri=uri)
+    index = open_milvus(update, config) if uri else open_milvus_lite(update, config)
+    assert index.index == "hnsw"
+    assert place.collection(update) != place.collection(base)
+    assert_exact(index, update)
+    index.close()
+
+
+def test_rows_of_others_that_fill_the_hits_are_searched_past(place: Place, vectors: Vectors) -> None:
+    """Thirty versions of five entities, all of them nearer to the question than what the last one has."""
+    chain = [place.publish(vectors)]
+    index = place.open(chain[0])
+    for version in range(6):
+        changed = {f"e{at:02d}": unit(31) + np.float32(0.001 * (5 * version + at)) for at in range(5)}
+        chain.append(place.publish(vectors | changed, chain[-1]))
+        index.close()
+        index = place.open(chain[-1])
+    last = place.publish({own: vector for own, vector in vectors.items() if own not in changed}, chain[-1])
+    index.close()
+    for snapshot in (last, chain[0], chain[3]):
+        index = place.open(snapshot)
+        assert_exact(index, snapshot)
+        index.close()
+    assert len({place.collection(snapshot) for snapshot in (*chain, last)}) == 1
+
+
+def dropped(place: Place, removed: Snapshot, *kept: Snapshot) -> None:
+    """As `prune` removes a snapshot."""
+    collections = MilvusCollections(place.client, "here")
+    names = collections.of([removed.manifest.snapshot_id])
+    collections.drop(names, lambda: kept)
+    assert collections.of([removed.manifest.snapshot_id]) == []
+
+
+def test_rows_that_no_kept_snapshot_needs_are_deleted(place: Place, vectors: Vectors) -> None:
+    base = place.publish(vectors)
+    place.open(base).close()
+    update = place.publish(updated(vectors), base)
+    index = place.open(update)
+    collection = place.collection(base)
+    dropped(place, base, update)
+    assert place.client.has_collection(collection), "it is named after the base, and the update needs it"
+    assert aliases(place.client, collection) == [name_of(update)]
+    assert len(list_keys(place.client, collection)) == 74
+    assert_exact(index, update)
+    restored = place.publish(vectors | {"e98": unit(8)}, update)
+    again = place.open(restored)
+    assert place.collection(restored) == collection
+    assert_exact(again, restored)
+    assert_exact(index, update)
+    for each in (again, index):
+        each.close()
+    dropped(place, update, restored)
+    assert len(list_keys(place.client, collection)) == 76
+    dropped(place, restored)
+    assert not place.client.has_collection(collection)
+
+
+def test_rows_of_an_unknown_snapshot_stay(place: Place, vectors: Vectors) -> None:
+    """A copy of the index has an update of its own at the same server."""
+    base = place.publish(vectors)
+    place.open(base).close()
+    update = place.publish(updated(vectors), base)
+    other = place.publish(vectors | {"e98": unit(8)}, base)
+    index = place.open(other)
+    place.open(update).close()
+    dropped(place, base, update)
+    assert_exact(index, other)
+    assert len(list_keys(place.client, place.collection(update))) == 75 + 6 + 1
+    index.close()
+
+
+def test_a_removal_that_was_interrupted_is_repeated(place: Place, vectors: Vectors) -> None:
+    base = place.publish(vectors)
+    place.open(base).close()
+    update = place.publish(updated(vectors), base)
+    index = place.open(update)
+    collections = MilvusCollections(place.client, "here")
+    names = collections.of([base.manifest.snapshot_id])
+    assert names == [name_of(base)]
+
+    def killed() -> list[Snapshot]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        collections.drop(names, killed)
+    assert not place.collection(base), "it is not complete any more"
+    assert collections.snapshots() >= {base.manifest.snapshot_id}
+    dropped(place, base, update)
+    assert len(list_keys(place.client, place.collection(update))) == 74
+    assert_exact(index, update)
+    index.close()
+
+
+class Killed(BaseException):
+    """Of a process, at one call."""
+
+
+class MortalClient:
+    """A client of a process that is killed before a call that changes something, or after it."""
+
+    def __init__(self, client: Any, calls: float) -> None:
+        self._client = client
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if name not in ("insert", "flush", "create_alias", "drop_alias", "create_collection", "create_index"):
+            return found
+
+        def called(*values: Any, **options: Any) -> Any:
+            self._calls -= 0.5
+            if self._calls < 0:
+                raise Killed
+            result = found(*values, **options)
+            self._calls -= 0.5
+            if self._calls < 0:
+                raise Killed
+            return result
+
+        return called
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Vectors, kind: str) -> None:
+    """With the rules of a server, in a Lite file."""
+    (tmp_path / "milvus").mkdir()
+    client = MilvusClient(str(tmp_path / "milvus" / "milvus.db"))
+    place = Place(Store(str(tmp_path)), partial(open_milvus_lite, config=VectorsConfig()), client, kind)
+    base = place.publish(vectors)
+    old = place.open(base)
+    seconds = [0.0]
+
+    def pause(duration: float) -> None:
+        seconds[0] += duration
+
+    kills = 0
+    while True:
+        changed = updated(vectors) | {"e97": unit(4000 + kills)}
+        update = place.publish(changed, base)
+
+        def fill(own: Any, snapshot: Snapshot = update) -> Any:
+            choice = choose_index(kind, {}, len(snapshot.entity_vectors), lite=False)
+            return CollectionFill(own, snapshot, choice, lite=False, now=lambda: seconds[0], pause=pause).ensure()
+
+        try:
+            fill(MortalClient(client, kills / 2))
+        except Killed:
+            kills += 1
+            assert_exact(old, base)
+            found = fill(client)
+            assert place.collection(update) == found.name
+            index = place.open(update)
+            assert_exact(index, update)
+            index.close()
+        else:
+            break
+    assert kills >= (6 if kind == "flat" else 10)
+    assert_exact(old, base)
+    old.close()
+
+
+OPENER = """
+import sys
+from hirag_dist.retrieval.vector_index.milvus import open_milvus
+from hirag_dist.config.model import VectorsConfig
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
+open_milvus(open_snapshot(Store(sys.argv[1]), sys.argv[2]), VectorsConfig(uri=sys.argv[3])).close()
+"""
+
+
+@pytest.mark.parametrize("place", ["milvus"], indirect=True)
+def test_processes_open_an_update_at_once(place: Place, vectors: Vectors, milvus_uri: str) -> None:
+    base = place.publish(vectors)
+    old = place.open(base)
+    update = place.publish(updated(vectors), base)
+    command = [sys.executable, "-c", OPENER, place.store.root, update.manifest.snapshot_id, milvus_uri]
+    processes = [
+        subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE) for _ in range(3)
+    ]
+    while any(process.poll() is None for process in processes):
+        assert_exact(old, base)
+    ended = [(process.communicate(timeout=200)[1], process.returncode) for process in processes]
+    assert [code for _, code in ended] == [0, 0, 0], ended
+    collection = place.collection(base)
+    assert sorted(aliases(place.client, collection)) == sorted([name_of(base), name_of(update)])
+    found = place.client.query(collection, filter="", output_fields=["count(*)"], consistency_level="Strong")
+    assert found[0]["count(*)"] == 75 + 6, "each row once"
+    index = place.open(update)
+    assert_exact(index, update)
+    assert_exact(old, base)
+    for each in (old, index):
+        each.close()
+
+
+def labelled_documents() -> list[tuple[str, list[str]]]:
+    """Documents of two tenants and of none, some of them secret; most words are of one document, some of several."""
+    found = []
+    for number in range(24):
+        tenant = (["tenant:north"], ["tenant:south"], [])[number % 3]
+        secret = ["secret"] if number % 4 == 0 else []
+        words = [f"word{'abcdefghijklmnopqrstuvwx'[number]}{letter}" for letter in "abcd"]
+        found.append((" ".join([*words, f"shared{'abcdef'[number // 4]}"]), [*tenant, *secret]))
+    return found
+
+
+def filters(snapshot: Snapshot) -> list[AccessFilter]:
+    """What several callers may see of it."""
+    index = AccessControlledIndex(MappedIndex.open(snapshot), snapshot)
+    reaches = [(), ("tenant:north",), ("tenant:south", "secret"), ("secret", "aside"), ("tenant:north", "tenant:south")]
+    views = [index.view_for(frozenset(reach)) for reach in reaches]
+    assert all(view is not None and view.access is not None for view in views)
+    return [view.access for view in views if view is not None and view.access is not None]
+
+
+@pytest.mark.parametrize("prefix", [None, "tenant:"])
+@pytest.mark.parametrize("uri", ["", pytest.param("server", marks=pytest.mark.integration)])
+def test_numbers_of_labels_that_shift_leave_rows_as_they_are(
+    request: pytest.FixtureRequest, tmp_path: Path, uri: str, prefix: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new label set comes first in the order of all, and so do patterns with it."""
+    server = request.getfixturevalue("milvus_uri") if uri else None
+    config = VectorsConfig.model_validate({"index": "flat", "uri": server, "tenant_prefix": prefix})
+    opened = open_milvus if server else open_milvus_lite
+    documents = [(f"{text} {uuid.uuid4().hex}", labels) for text, labels in labelled_documents()]
+    bench = Bench(tmp_path)
+    base = build(bench, documents, script)
+    old = opened(base, config)
+    changed = [*documents[:5], *documents[6:], ("new words sharedc", ["aside"])]
+    update = as_update(build(bench, changed, script), base.manifest.snapshot_id)
+    caplog.set_level("INFO", "hirag_dist.retrieval.vector_index.milvus")
+    new = opened(update, config)
+    (message,) = messages(caplog)
+    n_inserted, n_rows = map(int, message.removeprefix("inserting ").split(" vectors")[0].split(" of "))
+    assert 0 < n_inserted < n_rows / 2
+    for snapshot, index in ((base, old), (update, new)):
+        exact = MemoryVectors(snapshot)
+        for access in (None, *filters(snapshot)):
+            for row in (0, 9, 30, len(snapshot.entity_vectors) - 1):
+                for limit, max_layer in ((7, None), (25, 0), (200, None)):
+                    asked = snapshot.entity_vectors[row], limit, max_layer, access
+                    rows, scores = asyncio.run(index.search(*asked))
+                    expected, similarities = asyncio.run(exact.search(*asked))
+                    assert rows.tolist() == expected.tolist()
+                    assert scores.tolist() == similarities.tolist()
+    old.close()
+    new.close()
