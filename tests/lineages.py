@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
-from hirag_dist.storage.layout import MANIFEST, snapshot_path
+from hirag_dist.indexing.publish import ARRAYS
+from hirag_dist.storage.layout import MANIFEST, TABLES, snapshot_path
 from hirag_dist.storage.snapshot.manifest import parse_manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
@@ -72,3 +73,23 @@ def as_update(snapshot: Snapshot, base: str) -> Snapshot:
     changed = manifest.model_copy(update={"notes": {**manifest.notes, **update}})
     snapshot.store.write_bytes(path, changed.model_dump_json(indent=1).encode())
     return open_snapshot(snapshot.store, snapshot.manifest.snapshot_id)
+
+
+def with_new_vectors(base: Snapshot, rows: Sequence[int]) -> Snapshot:
+    """An update of a whole snapshot by which some entities have other vectors."""
+    store, manifest = base.store, base.manifest
+    tables = {name: base.table(name).cast(getattr(schemas, name.upper())) for name in TABLES}
+    arrays = {name: base.array(name) for name in ARRAYS}
+    vectors = np.array(arrays["vectors/entities"])
+    vectors[list(rows)] = vectors[list(rows)][::-1]
+    notes = {**manifest.notes, "update": {"number": 1, "base": manifest.snapshot_id}}
+    written = write_snapshot(
+        store,
+        tables,
+        arrays | {"vectors/entities": vectors},
+        embedder=manifest.embedder,
+        complete=True,
+        build=manifest.build,
+        notes=notes,
+    )
+    return open_snapshot(store, written.snapshot_id)

@@ -344,12 +344,13 @@ def test_a_fill_that_was_killed_after_its_end_is_used(snapshot: Snapshot) -> Non
     held.create_alias(found.name, f"{name_of(snapshot)}_filling")
     assert filling(snapshot, clock).ensure() == found
     assert clock.seconds == 0
-    held.create_alias(found.name, f"{found.name}_extending")
-    held.create_alias(found.name, f"{found.name}_01234567")
+    held.create_collection("of_the_killed", dimension=8)
+    held.create_alias("of_the_killed", f"{found.name}_extending")
     held.delete(found.name, ids=list_keys(held, found.name)[:3].tolist())
     assert filling(snapshot, clock).ensure() == found
     assert 60 < clock.seconds < 65
     assert set(aliases(held, found.name)) == {name_of(snapshot), f"{name_of(snapshot)}_filling"}
+    assert held.list_collections() == [found.name]
 
 
 class SlowFlush:

@@ -1,7 +1,8 @@
 """Claims of work at a server: one process does it, the others wait for its end or take over from a dead one.
 
-A claim is an alias, which only one process can create. Its owner shows heartbeats by changing further aliases of the
-same collection.
+A claim is an alias of a collection of the claimant, which only one process can create: Milvus refuses an alias of
+another collection, but not the same one twice. Its owner shows heartbeats by changing further aliases of that
+collection.
 """
 
 from __future__ import annotations
@@ -50,24 +51,39 @@ class Claim:
         self._alias = alias
         self._now = now
         self._pause = pause
+        self._collection = ""
         self._beat = ""
 
-    def taken(self, collection: str, *, last: bool = False) -> bool:
+    def taken(self, collection: str = "", *, last: bool = False) -> bool:
         """Return whether this process got the claim; with `last`, raise the refusal of Milvus instead.
 
         Args:
-            collection: the one that the work changes.
+            collection: one that this process has created for the work; by default an empty one is created.
             last: whether this is the last attempt.
         """
         from pymilvus import MilvusException
 
+        self._collection = collection or self._create()
         try:
-            self._client.create_alias(collection, self._alias)
+            self._client.create_alias(self._collection, self._alias)
         except MilvusException:
+            if not collection:
+                self._client.drop_collection(self._collection)
             if last:
                 raise
             return False
         return True
+
+    def _create(self) -> str:
+        """Return the name of a new collection without rows."""
+        from pymilvus import DataType
+
+        name = f"{self._alias}_{uuid.uuid4().hex[:12]}"
+        schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("key", DataType.INT64, is_primary=True)
+        schema.add_field("vector", DataType.FLOAT_VECTOR, dim=2)
+        self._client.create_collection(name, schema=schema)
+        return name
 
     def wait(self) -> None:
         """Return when no other process has the claim: it has ended, or has no heartbeat any more.
@@ -83,21 +99,17 @@ class Claim:
                 last_sign, since = sign, self._now()
             elif self._now() - since > _DEAD_S:
                 logger.warning("the process that worked on %s has stopped: continuing its work", self._alias)
-                if has_snapshot(self._client, claimed):
-                    for beat in aliases(self._client, claimed):
-                        if beat.startswith(f"{claimed}_"):
-                            drop_alias(self._client, beat)
-                else:
+                if not has_snapshot(self._client, claimed):
                     drop(self._client, claimed)
                 drop_alias(self._client, self._alias)
                 return
             self._pause(_POLL_S)
 
     @contextmanager
-    def held(self, collection: str) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """Show heartbeats from a thread, since one call of Milvus may take minutes; release the claim in the end."""
         ended = threading.Event()
-        beats = threading.Thread(target=self._beat_until, args=(ended, collection), name="milvus-beat", daemon=True)
+        beats = threading.Thread(target=self._beat_until, args=(ended,), name="milvus-beat", daemon=True)
         beats.start()
         try:
             yield
@@ -107,11 +119,14 @@ class Claim:
             drop_alias(self._client, self._alias)
             if self._beat:
                 drop_alias(self._client, self._beat)
+            if self._collection.startswith(f"{self._alias}_"):
+                self._client.drop_collection(self._collection)
 
-    def _beat_until(self, ended: threading.Event, collection: str) -> None:
+    def _beat_until(self, ended: threading.Event) -> None:
         import grpc
         from pymilvus import MilvusException
 
+        collection = self._collection
         while not ended.wait(self.beat_s):
             before, beat = self._beat, f"{collection}_{uuid.uuid4().hex[:8]}"
             try:

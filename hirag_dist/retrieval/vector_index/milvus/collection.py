@@ -16,7 +16,9 @@ import json
 import logging
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -34,7 +36,10 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import IntVector
 
 logger = logging.getLogger(__name__)
-_LISTED_ROWS = 16_384  # of one reply, by Milvus
+_KEYS = 2**63  # a key is less
+_MAX_REPLY_ROWS = 16_384  # by Milvus
+_RANGE_ROWS = 10_000  # of keys that are listed by one request, on average
+_CONCURRENT_LISTS = 8  # requests: each waits some 200 ms for what was written before it
 
 VECTOR: Final = "vector"
 KEY: Final = "row_key"
@@ -181,15 +186,29 @@ def count_rows(client: Any, name: str) -> int:
 
 
 def list_keys(client: Any, name: str) -> NDArray[np.int64]:
-    """Return the keys of all rows of a loaded collection, including those that were inserted just before."""
-    pages = [np.zeros(0, np.int64)]
-    found = client.query_iterator(name, batch_size=_LISTED_ROWS, output_fields=[KEY], consistency_level="Strong")
-    try:
-        while page := found.next():
-            pages.append(np.fromiter((row[KEY] for row in page), np.int64, len(page)))
-    finally:
-        found.close()
+    """Return the keys of all rows of a loaded collection, ascending, including those that were inserted just before.
+
+    Keys are hashes, so ranges of equal length have about as many. An iterator of pymilvus misses recent changes.
+    """
+    n_ranges = max(-(-count_rows(client, name) // _RANGE_ROWS), 1)
+    bounds = [_KEYS * at // n_ranges for at in range(n_ranges + 1)]
+    with ThreadPoolExecutor(_CONCURRENT_LISTS, thread_name_prefix="milvus-list") as threads:
+        pages = list(threads.map(partial(_keys_between, client, name), bounds[:-1], bounds[1:]))
     return np.unique(np.concatenate(pages))
+
+
+def _keys_between(client: Any, name: str, first: int, end: int) -> NDArray[np.int64]:
+    found = client.query(
+        name,
+        filter=f"{KEY} >= {first} and {KEY} <= {end - 1}",
+        limit=_MAX_REPLY_ROWS,
+        output_fields=[KEY],
+        consistency_level="Strong",
+    )
+    if len(found) < _MAX_REPLY_ROWS:
+        return np.fromiter((row[KEY] for row in found), np.int64, len(found))
+    middle = (first + end) // 2
+    return np.concatenate([_keys_between(client, name, *part) for part in ((first, middle), (middle, end))])
 
 
 def drop(client: Any, name: str) -> None:

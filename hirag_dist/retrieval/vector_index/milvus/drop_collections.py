@@ -110,9 +110,9 @@ class MilvusCollections:
     def _delete_rows(self, collection: str, kept: dict[str, Snapshot]) -> None:
         """Delete the rows that no kept snapshot needs."""
         claim = Claim(self._client, f"{collection}_extending")
-        while not claim.taken(collection):
+        while not claim.taken():
             claim.wait()
-        with claim.held(collection):
+        with claim.held():
             users = {snapshot_id for alias in aliases(self._client, collection) if (snapshot_id := snapshot_of(alias))}
             if not users <= kept.keys():
                 logger.info("collection %s keeps its rows: snapshots of another index need it", collection)

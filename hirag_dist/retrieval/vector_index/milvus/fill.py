@@ -156,10 +156,10 @@ class CollectionFill:
         Nothing is flushed at a server: an inserted row is in its log, and a small segment for each update costs more.
         """
         claim = self._claim(f"{name}_extending")
-        if not self.lite and not claim.taken(name, last=last):
+        if not self.lite and not claim.taken(last=last):
             claim.wait()
             return
-        with nullcontext() if self.lite else claim.held(name):
+        with nullcontext() if self.lite else claim.held():
             self.client.load_collection(name)
             keys = list_keys(self.client, name)
             missing = self.rows.missing(keys)
@@ -190,7 +190,7 @@ class CollectionFill:
         claim = self._claim(f"{self.name}_filling")
         try:
             if self.lite or claim.taken(own, last=last):
-                with nullcontext() if self.lite else claim.held(own):
+                with nullcontext() if self.lite else claim.held():
                     self._fill_new(own)
                 return
         finally:
