@@ -91,6 +91,7 @@ class MilvusVectors:
         self._collection = collection.name
         self._rows = rows
         self._n_stored = collection.n_rows
+        self._slack = SLACK if collection.n_rows == rows.n_distinct else 2 * SLACK
         self._vectors = snapshot.entity_vectors
         self._labelled = labelled
         self._exact = MemoryVectors(snapshot)
@@ -162,7 +163,7 @@ class MilvusVectors:
     def _search_now(self, asked: Sequence[_PendingSearch]) -> list[_Found]:
         kind = asked[0].kind
         wanted = min(kind.limit + SLACK, kind.n_admitted)
-        n_hits = min(kind.limit + (SLACK if self._n_stored == self._rows.n_distinct else 2 * SLACK), _MAX_ROWS)
+        n_hits = min(kind.limit + self._slack, _MAX_ROWS)
         while True:
             keys = self._hits(asked, n_hits)
             rows = [self._entity_rows(hits) for hits in keys]
@@ -171,6 +172,7 @@ class MilvusVectors:
             short = [len(own) < wanted and len(hits) >= n_hits for own, hits in zip(rows, keys, strict=True)]
             if not any(short) or n_hits == _MAX_ROWS:
                 break
+            self._slack = 2 * SLACK  # the next searches need no second attempt for few such rows
             n_hits = min(2 * n_hits, _MAX_ROWS)
         return [
             nearest(self._vectors, _checked(candidates, each.access), each.vector, kind.limit, each.access)
