@@ -16,7 +16,7 @@ from hirag_dist.composition.removal.cleaning import clear_workspace, purge_repli
 from hirag_dist.composition.removal.evidence import RemovedDocuments, find_removed
 from hirag_dist.composition.removal.pending import PendingForget, note_forget, pending_forget, write_pending
 from hirag_dist.composition.removal.search import Finding
-from hirag_dist.composition.removal.verification import verify_removed
+from hirag_dist.composition.removal.verification import find_collections, verify_removed
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import BackendUnavailable, InputError
@@ -127,6 +127,9 @@ def forget(
     if pending.verified:
         try:
             collections, waiting = remove_snapshots(store, config, lock, pending.snapshots, older_than_s, clock())
+            found, unreachable = find_collections(store, config.vectors, ())
+            findings += tuple(found)
+            problems += unreachable
         except BackendUnavailable as error:
             problems.append(str(error))
     done = ForgetResult(

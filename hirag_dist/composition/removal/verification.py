@@ -125,7 +125,7 @@ def verify_removed(
         stale = [name for name in removed.snapshots if name != current and name not in without]
         findings += _of_caches(search, store, config, stale, finished)
         if with_collections:
-            found, problems = _of_collections(store, config.vectors, stale, finished)
+            found, problems = find_collections(store, config.vectors, stale)
             findings += found
     return VerificationResult(
         tuple(sorted(removed.ids)), tuple(sorted(removed.unknown)), tuple(findings), tuple(problems)
@@ -213,19 +213,24 @@ def _of_caches(
     return counter.findings()
 
 
-def _of_collections(
-    store: Store, vectors: VectorsConfig, stale: Sequence[str], finished: Sequence[str]
-) -> tuple[list[Finding], list[str]]:
+def find_collections(store: Store, vectors: VectorsConfig, stale: Sequence[str]) -> tuple[list[Finding], list[str]]:
+    """Return what Milvus has of snapshots that are stale or gone, and problems of reaching it.
+
+    Args:
+        stale: snapshots that hold removed documents.
+    """
     findings: list[Finding] = []
     problems: list[str] = []
+    finished = finished_snapshots(store)
     with ExitStack() as stack:
         try:
             for collections, shared in open_collections(store, vectors):
                 stack.enter_context(collections)
                 gone = set() if shared else collections.snapshots() - set(finished)
-                names = collections.of(sorted({*stale, *gone}))
-                if names:
+                if names := collections.of(sorted({*stale, *gone})):
                     findings.append(Finding(collections.where, "collection", len(names), tuple(names[:3])))
+                for name, n_rows in collections.unneeded_rows([open_snapshot(store, one) for one in finished]).items():
+                    findings.append(Finding(collections.where, "rows that no snapshot needs", n_rows, (name,)))
         except BackendUnavailable as error:
             problems.append(str(error))
     return findings, problems

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pymilvus import MilvusClient
 
 from hirag_dist.composition.forget import run_forget
 from hirag_dist.composition.removal.evidence import RemovedDocuments, find_removed
@@ -310,6 +311,24 @@ def test_a_collection_of_milvus_lite_is_found(index: Index) -> None:
     done = run_forget(index.store.uri, index.bench.config, [index.gone], now=True)
     assert (done.complete, len(done.collections)) == (True, 1)
     assert verify_removed(index.store, index.bench.config, removed).clean
+
+
+def test_a_row_of_a_shared_collection_is_found(index: Index) -> None:
+    before = index.bench.build(KEPT | REMOVED).snapshot_id
+    index.bench.build(KEPT)
+    for own in (before, index.current_id):
+        open_milvus_lite(index.bench.snapshot(own), VectorsConfig()).close()
+    assert run_forget(index.store.uri, index.bench.config, [index.gone], now=True).complete
+    assert index.findings() == ()
+    client = MilvusClient(str(Path(index.store.root) / "milvus" / "milvus.db"))
+    (collection,) = client.list_collections()
+    client.load_collection(collection)
+    (row,) = client.query(collection, filter="", output_fields=["*"], limit=1)
+    (key,) = [field["name"] for field in client.describe_collection(collection)["fields"] if field.get("is_primary")]
+    client.insert(collection, [row | {key: 1}])
+    client.close()
+    (found,) = index.findings()
+    assert (found.place, found.what, found.count) == ("Milvus Lite", "rows that no snapshot needs", 1)
 
 
 def test_a_server_that_does_not_answer_is_a_problem(index: Index) -> None:

@@ -69,6 +69,24 @@ class MilvusCollections:
         """
         return {found[1] for name in self._names() if (found := _NAME.match(name))}
 
+    def unneeded_rows(self, snapshots: Sequence[Snapshot]) -> dict[str, int]:
+        """Return the collections of snapshots with rows that none of them needs, and the number of these rows.
+
+        Raises:
+            BackendUnavailable: Milvus does not answer.
+        """
+        opened = {each.manifest.snapshot_id: each for each in snapshots}
+        found: dict[str, int] = {}
+        with translated("list the rows of its collections", self.where):
+            for collection in filter(_NAME.match, self._client.list_collections()):
+                users = {snapshot_of(alias) for alias in aliases(self._client, collection)} & opened.keys()
+                if users:
+                    self._client.load_collection(collection)
+                    needed = [SnapshotRows(opened[name], labelled_rows(opened[name])).keys for name in opened]
+                    n_rows = len(np.setdiff1d(list_keys(self._client, collection), np.concatenate(needed)))
+                    found |= {collection: n_rows} if n_rows else {}
+        return found
+
     def drop(self, names: Sequence[str], kept: Callable[[], Iterable[Snapshot]]) -> None:
         """Remove names that `of` returned. A collection that no snapshot needs is dropped with its last name.
 
