@@ -20,9 +20,9 @@ class Job:
 
     Attributes:
         adapter: name of a module of `adapters`.
-        phase: "index", or "query" on an index that is there.
+        phase: "index", or on an index that is there "query", "add" or "remove".
         folder: the package's own, where its index is.
-        corpus: path of JSON lines with `doc_id` and `text`.
+        corpus: path of JSON lines with `doc_id` and `text`: what is indexed, added or removed.
         result: path that the worker's figures are written to.
         base_url: of the endpoint, with /v1.
         dim: of the endpoint's vectors.
@@ -53,8 +53,12 @@ class Job:
 
     def documents(self) -> list[str]:
         """Return the texts of the corpus."""
+        return list(self.texts_by_id().values())
+
+    def texts_by_id(self) -> dict[str, str]:
+        """Return document id → text of the corpus, in order."""
         with Path(self.corpus).open(encoding="utf-8") as lines:
-            return [json.loads(line)["text"] for line in lines]
+            return {row["doc_id"]: row["text"] for row in map(json.loads, lines)}
 
 
 class Adapter(Protocol):
@@ -85,3 +89,13 @@ class Adapter(Protocol):
 
     async def close(self) -> None:
         """Release the resources of `open`."""
+
+
+class UpdatableAdapter(Adapter, Protocol):
+    """A package that can change an index that is there."""
+
+    async def add(self, documents: dict[str, str]) -> None:
+        """Add documents, id → text, to the index that was saved."""
+
+    async def remove(self, documents: dict[str, str]) -> None:
+        """Remove documents, id → text, that `index` or `add` took in, as far as the package can."""

@@ -86,18 +86,16 @@ def measure(name: str, peer: Peer, settings: Settings) -> dict[str, Any]:
     Call `metering.adopt_orphans` once before.
     """
     row: dict[str, Any] = {"benchmark": "peers", "peer": name, "note": peer.note, **settings.corpus.figures()}
-    folder = settings.out / "peers" / name
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder = empty_folder(settings.out / "peers" / name)
     try:
         python = environments.python_of(peer.adapter, settings.cache) if peer.package else Path(sys.executable)
         row["version"] = environments.versions(python)[peer.package] if peer.package else _version(peer)
-        _warm(peer, python, folder / "warm", settings)
-        with _endpoint(folder, settings.dim) as endpoint:
-            job = _job(peer, folder, endpoint.url, settings)
-            row["index"] = _phase(peer, python, job, endpoint, settings)
+        warm(peer, python, folder / "warm", settings)
+        with running_endpoint(folder, settings.dim) as endpoint:
+            job = job_of(peer, folder, endpoint.url, settings)
+            row["index"] = run_phase(peer, python, job, endpoint, settings)
             job = replace(job, phase="query")
-            asked = _phase(peer, python, job, endpoint, settings)
+            asked = run_phase(peer, python, job, endpoint, settings)
             row |= {part: asked.pop(part) for part in ("sizes", "alone", "context", "clients") if part in asked}
             row["query"] = asked
     except (PeerFailed, environments.EnvironmentFailed) as error:
@@ -105,6 +103,13 @@ def measure(name: str, peer: Peer, settings: Settings) -> dict[str, Any]:
     else:
         row |= _fairness(row)
     return row
+
+
+def empty_folder(folder: Path) -> Path:
+    """Return a folder with nothing in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def _version(peer: Peer) -> str:
@@ -122,7 +127,8 @@ def _fairness(row: Mapping[str, Any]) -> dict[str, str]:
     return {"doubt": f"{empty} empty replies to questions"} if empty else {}
 
 
-def _job(peer: Peer, folder: Path, url: str, settings: Settings) -> Job:
+def job_of(peer: Peer, folder: Path, url: str, settings: Settings) -> Job:
+    """Return the job of the phase "index"."""
     return Job(
         adapter=peer.adapter,
         phase="index",
@@ -137,28 +143,28 @@ def _job(peer: Peer, folder: Path, url: str, settings: Settings) -> Job:
     )
 
 
-def _warm(peer: Peer, python: Path, folder: Path, settings: Settings) -> None:
+def warm(peer: Peer, python: Path, folder: Path, settings: Settings) -> None:
     """Index a few sentences and ask once, unmeasured."""
     folder.mkdir()
     text = json.loads(settings.corpus.path.read_text(encoding="utf-8").split("\n", 1)[0])["text"][:_WARM_CHARS]
     corpus = folder / "corpus.jsonl"
     corpus.write_text(json.dumps({"doc_id": "warm", "text": text}) + "\n", encoding="utf-8")
-    with _endpoint(folder, settings.dim) as endpoint:
-        job = replace(_job(peer, folder, endpoint.url, settings), corpus=str(corpus))
-        _phase(peer, python, job, endpoint, settings)
+    with running_endpoint(folder, settings.dim) as endpoint:
+        job = replace(job_of(peer, folder, endpoint.url, settings), corpus=str(corpus))
+        run_phase(peer, python, job, endpoint, settings)
         first = {part: questions[:1] for part, questions in job.questions.items()}
-        _phase(peer, python, replace(job, phase="query", questions=first), endpoint, settings)
+        run_phase(peer, python, replace(job, phase="query", questions=first), endpoint, settings)
     shutil.rmtree(folder)
 
 
-def _phase(peer: Peer, python: Path, job: Job, endpoint: _Endpoint, settings: Settings) -> dict[str, Any]:
+def run_phase(peer: Peer, python: Path, job: Job, endpoint: RunningEndpoint, settings: Settings) -> dict[str, Any]:
     """Run one phase in a process of its own; return its cost, what the endpoint counted, and the worker's figures."""
     folder = Path(job.folder).parent
     Path(job.folder).mkdir(exist_ok=True)
     result, log = Path(job.result), folder / f"{job.phase}.log"
     result.unlink(missing_ok=True)
     before, endpoint_cpu = endpoint.counts(), cpu_of(endpoint.pid)
-    if peer.executor and job.phase == "index":
+    if peer.executor and job.phase != "query":
         command = _hirag_dist(peer, job)
     else:
         path = folder / f"{job.phase}.job.json"
@@ -181,8 +187,11 @@ def _phase(peer: Peer, python: Path, job: Job, endpoint: _Endpoint, settings: Se
 def _hirag_dist(peer: Peer, job: Job) -> list[str]:
     store = Path(job.folder)
     (store / "hirag.yaml").write_text(hirag_dist_settings(job.base_url, job.dim), encoding="utf-8")
-    command = [sys.executable, "-m", "hirag_dist", "index", job.corpus, "--index", str(store / "index"), "--json"]
-    return [*command, "--config", str(store / "hirag.yaml"), "--executor", peer.executor, "--text-field", "text"]
+    command = [sys.executable, "-m", "hirag_dist", job.phase, "--index", str(store / "index"), "--json"]
+    command += ["--config", str(store / "hirag.yaml"), "--executor", peer.executor]
+    if job.phase == "remove":
+        return [*command, "--forget", "--now", *job.texts_by_id()]
+    return [*command, "--text-field", "text", job.corpus]
 
 
 def _check(cost: Cost, log: Path, timeout_s: float) -> None:
@@ -195,18 +204,21 @@ def _check(cost: Cost, log: Path, timeout_s: float) -> None:
 
 
 @dataclass(frozen=True)
-class _Endpoint:
+class RunningEndpoint:
+    """An endpoint that takes calls."""
+
     url: str
     pid: int
 
     def counts(self) -> dict[str, dict[str, Any]]:
+        """Return path → its counts since the start."""
         with urllib.request.urlopen(self.url.removesuffix("/v1") + "/stats", timeout=30) as reply:
             found: dict[str, dict[str, Any]] = json.load(reply)["endpoints"]
             return found
 
 
 @contextmanager
-def _endpoint(folder: Path, dim: int) -> Iterator[_Endpoint]:
+def running_endpoint(folder: Path, dim: int) -> Iterator[RunningEndpoint]:
     """Run a fresh endpoint."""
     command = [sys.executable, "-m", "benchmarks.peers.endpoint", "--dim", str(dim)]
     env = os.environ | {"PYTHONPATH": str(environments.ROOT)}
@@ -219,7 +231,7 @@ def _endpoint(folder: Path, dim: int) -> Iterator[_Endpoint]:
             url = process.stdout.readline().strip()
             if not url:
                 raise PeerFailed(f"the endpoint did not start (log: {folder / 'endpoint.log'})")
-            yield _Endpoint(url, process.pid)
+            yield RunningEndpoint(url, process.pid)
         finally:
             process.send_signal(signal.SIGTERM)
 

@@ -36,6 +36,7 @@ def graphrag_settings(folder: Path, base_url: str, api_key: str, dim: int) -> di
         "input": {"type": "text"},
         "input_storage": {"type": "file", "base_dir": str(folder / "input")},
         "output_storage": {"type": "file", "base_dir": str(folder / "output")},
+        "update_output_storage": {"type": "file", "base_dir": str(folder / "update_output")},
         "reporting": {"type": "file", "base_dir": str(folder / "logs")},
         "cache": {"type": "json", "storage": {"type": "file", "base_dir": str(folder / "cache")}},
         "vector_store": {"type": "lancedb", "db_uri": str(folder / "output" / "lancedb"), "vector_size": dim},

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.job import Adapter, Job
+from benchmarks.peers.job import Adapter, Job, UpdatableAdapter
 
 Ask = Callable[[str], Awaitable[str]]
 
@@ -27,7 +27,7 @@ def main() -> None:
     figures: dict[str, Any] = {}
     with _timed(figures, "import"):
         module = importlib.import_module(f"benchmarks.peers.adapters.{job.adapter}")
-    measured = asyncio.run(_indexed(module, job) if job.phase == "index" else _queried(module, job))
+    measured = asyncio.run(_PHASES[job.phase](module, job))
     Path(job.result).write_text(json.dumps(figures | measured), encoding="utf-8")
 
 
@@ -35,6 +35,15 @@ async def _indexed(module: Any, job: Job) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     with _timed(figures, "work"):
         await module.Adapter(job).index(job.documents())
+    return figures
+
+
+async def _changed(module: Any, job: Job) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    adapter: UpdatableAdapter = module.Adapter(job)
+    change = adapter.add if job.phase == "add" else adapter.remove
+    with _timed(figures, "work"):
+        await change(job.texts_by_id())
     return figures
 
 
@@ -116,6 +125,9 @@ def _timed(figures: dict[str, Any], name: str) -> Iterator[None]:
     yield
     figures[f"{name}_s"] = round(time.perf_counter() - started, 3)
     figures[f"{name}_cpu_s"] = round(time.process_time() - cpu, 3)
+
+
+_PHASES = {"index": _indexed, "add": _changed, "remove": _changed, "query": _queried}
 
 
 if __name__ == "__main__":

@@ -32,8 +32,21 @@ class Adapter:
         )
 
     async def index(self, documents: list[str]) -> None:
+        await self.add({f"d{number:05}": text for number, text in enumerate(documents)})
+
+    async def add(self, documents: dict[str, str]) -> None:
+        paths = [f"{own}.txt" for own in documents]
         await self._rag.initialize_storages()
-        await self._rag.ainsert(documents, file_paths=[f"{number}.txt" for number in range(len(documents))])
+        await self._rag.ainsert(list(documents.values()), ids=list(documents), file_paths=paths)
+        await self._rag.finalize_storages()
+
+    async def remove(self, documents: dict[str, str]) -> None:
+        """Delete by id, with the cached replies about the document, which is an option."""
+        await self._rag.initialize_storages()
+        for own in documents:
+            done = await self._rag.adelete_by_doc_id(own, delete_llm_cache=True)
+            if done.status != "success":
+                raise RuntimeError(f"{own}: {done.status}: {done.message}")
         await self._rag.finalize_storages()
 
     async def open(self) -> None:
