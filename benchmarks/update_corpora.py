@@ -84,9 +84,9 @@ def renamed(text: str, copy: int, common: frozenset[str]) -> str:
     drawn = random.Random(copy)
     plain, coded = "", ""
     for letters in (_VOWELS, _CONSONANTS):
-        shift = drawn.randrange(1, len(letters))
-        turned = letters[shift:] + letters[:shift]
-        plain, coded = plain + letters + letters.upper(), coded + turned + turned.upper()
+        cycle = "".join(drawn.sample(letters, len(letters)))  # each letter becomes the next one
+        turned = cycle[1:] + cycle[0]
+        plain, coded = plain + cycle + cycle.upper(), coded + turned + turned.upper()
     table = str.maketrans(plain, coded)
 
     def replaced(match: re.Match[str]) -> str:
