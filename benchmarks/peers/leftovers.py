@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,20 +58,22 @@ def markers(removed: str, others: Sequence[str]) -> dict[str, list[str]]:
 
 
 def left_behind(folder: Path, wanted: dict[str, list[str]]) -> dict[str, Any]:
-    """Return how many markers of each kind the files below a folder hold, and which files hold any, with how many."""
+    """Return how many markers of each kind the files below a folder hold, and the number of files that hold any.
+
+    The files are counted by the folder or file of the first level that they are in.
+    """
     found: dict[str, set[str]] = {kind: set() for kind in wanted}
-    files: dict[str, int] = {}
+    files: Counter[str] = Counter()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         texts = [normalised(text) for text in texts_of(path)]
         text = "\n".join(texts)
         here = {kind: {one for one in each if one in text} for kind, each in wanted.items()}
-        count = sum(map(len, here.values()))
-        if count:
-            files[path.relative_to(folder).as_posix()] = count
+        if any(here.values()):
+            files[path.relative_to(folder).parts[0]] += 1
         for kind, each in here.items():
             found[kind] |= each
     shares = {kind: {"found": len(found[kind]), "of": len(each)} for kind, each in wanted.items()}
-    return shares | {"files": files}
+    return shares | {"files": dict(files)}
 
 
 def texts_of(path: Path) -> Iterator[str]:
