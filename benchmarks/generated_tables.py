@@ -23,6 +23,7 @@ CHUNKS_A_DOCUMENT = 10
 MENTIONS = 200  # of one entity, at most
 TYPES = ("person", "organization", "location", "event", "concept", "product")
 KINDS = ("extracted", "summary", "same_name")
+_SYLLABLES = ("na", "ba", "di", "fe", "go", "hu", "ja", "ku", "lo", "me")  # of the digits 0 to 9
 _HEX = 24
 _BLOCK = 1 << 20
 
@@ -258,12 +259,18 @@ def reports_table(
 
 
 def _named(prose: Prose, numbers: NDArray[np.int64], rng: np.random.Generator) -> pa.StringArray:
-    """Return names that differ where the numbers do, such as "Harpoon Lantern 4711"."""
+    """Return names that differ where the numbers do, such as "Harpoon Lantern Xgokubaba", without digits.
+
+    The rule-based model takes a digit for the end of a name.
+    """
     n_words = len(prose.words)
     first, second = (
         prose.words.take(pa.array(rng.integers(0, n_words, int(numbers.max(initial=0)) + 1)[numbers])) for _ in range(2)
     )
-    return pc.binary_join_element_wise(first, second, pa.array(numbers).cast(pa.string()), " ")
+    third = pa.array(numbers).cast(pa.string())
+    for digit, syllable in enumerate(_SYLLABLES):
+        third = pc.replace_substring(third, str(digit), syllable)
+    return pc.binary_join_element_wise(first, second, pc.binary_join_element_wise("X", third, ""), " ")
 
 
 def _hashes(prefix: Sequence[str], parts: Sequence[pa.StringArray]) -> pa.StringArray:

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.composition.drift import measure_drift
-
 from benchmarks.build import start_simulator
+from hirag_dist.composition.drift import measure_drift
 from hirag_dist.composition.indexing import IndexResult
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config

@@ -29,6 +29,7 @@ class Job:
         questions: part of a query phase → its questions: warm, alone, context, clients.
         clients: how many ask at a time in the part `clients`.
         checkout: of a package that is not installed but lies there, or empty.
+        keep_replies: whether the phase "remove" keeps the stored replies of models about what is removed.
     """
 
     adapter: str
@@ -41,6 +42,7 @@ class Job:
     questions: dict[str, list[str]]
     clients: int = 16
     checkout: str = ""
+    keep_replies: bool = False
 
     def write(self, path: Path) -> None:
         """Write the job for `read`."""

@@ -190,7 +190,7 @@ def _hirag_dist(peer: Peer, job: Job) -> list[str]:
     command = [sys.executable, "-m", "hirag_dist", job.phase, "--index", str(store / "index"), "--json"]
     command += ["--config", str(store / "hirag.yaml"), "--executor", peer.executor]
     if job.phase == "remove":
-        return [*command, "--forget", "--now", *job.texts_by_id()]
+        return [*command, *([] if job.keep_replies else ["--forget", "--now"]), *job.texts_by_id()]
     return [*command, "--text-field", "text", job.corpus]
 
 

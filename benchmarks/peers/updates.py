@@ -6,7 +6,7 @@ Each package indexes the first documents, then adds the next one, then removes o
 its own against one endpoint. Prints a JSON line a package: calls, tokens and CPU of each phase, and which sentences and
 names of the removed document its files hold before and after (`leftovers.py`). GraphRAG's update only adds: the
 document is taken out of its input folder, and the update is run. LightRAG deletes with its option to delete the cached
-replies, hirag-dist with `--forget`.
+replies, hirag-dist with `--forget`; with --keep-replies neither does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from benchmarks.peers.leftovers import left_behind, markers
 from benchmarks.peers.metering import adopt_orphans
 from benchmarks.peers.runner import (
     PEERS,
-    Peer,
     PeerFailed,
     Settings,
     empty_folder,
@@ -73,30 +72,18 @@ def measure(
     settings = Settings(corpus, out, cache, arguments.dim, 1, 60 * arguments.timeout_min)
     wanted = markers(documents[removed], [text for own, text in documents.items() if own != removed])
     row: dict[str, Any] = {"benchmark": "peer_updates", "peer": name, "documents": len(parts["index"])}
+    row["keep_replies"] = arguments.keep_replies
     try:
         python = environments.python_of(peer.adapter, cache) if peer.package else Path(sys.executable)
         row["version"] = environments.versions(python)[peer.package] if peer.package else "checkout"
-        row |= _phases(peer, python, folder, settings, corpora, wanted)
+        with running_endpoint(folder, settings.dim) as endpoint:
+            job = replace(job_of(peer, folder, endpoint.url, settings), keep_replies=arguments.keep_replies)
+            for phase, path in corpora.items():
+                row[phase] = run_phase(peer, python, replace(job, phase=phase, corpus=str(path)), endpoint, settings)
+                if phase != "index":
+                    row[f"held_after_{phase}"] = left_behind(Path(job.folder), wanted)
     except (PeerFailed, environments.EnvironmentFailed) as error:
         row["failed"] = str(error)
-    return row
-
-
-def _phases(
-    peer: Peer,
-    python: Path,
-    folder: Path,
-    settings: Settings,
-    corpora: dict[str, Path],
-    wanted: dict[str, list[str]],
-) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    with running_endpoint(folder, settings.dim) as endpoint:
-        job = job_of(peer, folder, endpoint.url, settings)
-        for phase, corpus in corpora.items():
-            row[phase] = run_phase(peer, python, replace(job, phase=phase, corpus=str(corpus)), endpoint, settings)
-            if phase != "index":
-                row[f"held_after_{phase}"] = left_behind(Path(job.folder), wanted)
     return row
 
 
@@ -116,6 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--documents", type=int, default=12, help="documents of the first build")
     parser.add_argument("--remove", type=int, default=3, help="position of the document that is removed")
     parser.add_argument("--peers", nargs="+", default=list(UPDATABLE), choices=UPDATABLE, metavar="PEER")
+    parser.add_argument("--keep-replies", action="store_true", help="removal does not delete stored replies")
     parser.add_argument("--out", type=Path, required=True, help="folder of logs and indexes")
     parser.add_argument("--cache", type=Path, default=Path("~/.cache/hirag-dist/peers"), help="folder of environments")
     parser.add_argument("--dim", type=int, default=384, help="size of the embedding vectors")

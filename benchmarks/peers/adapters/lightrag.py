@@ -18,6 +18,7 @@ class Adapter:
     retrieves: ClassVar[bool] = True
 
     def __init__(self, job: Job) -> None:
+        self._keep_replies = job.keep_replies
         at = {"base_url": job.base_url, "api_key": API_KEY}
         self._rag = LightRAG(
             working_dir=job.folder,
@@ -41,10 +42,10 @@ class Adapter:
         await self._rag.finalize_storages()
 
     async def remove(self, documents: dict[str, str]) -> None:
-        """Delete by id, with the cached replies about the document, which is an option."""
+        """Delete by id, with the cached replies about the document unless they are kept."""
         await self._rag.initialize_storages()
         for own in documents:
-            done = await self._rag.adelete_by_doc_id(own, delete_llm_cache=True)
+            done = await self._rag.adelete_by_doc_id(own, delete_llm_cache=not self._keep_replies)
             if done.status != "success":
                 raise RuntimeError(f"{own}: {done.status}: {done.message}")
         await self._rag.finalize_storages()
