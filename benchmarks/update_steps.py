@@ -25,6 +25,7 @@ from hirag_dist.storage.store import Store
 EXTRACTION = "extract"
 _EMBEDDING_ROLE = "embed"
 _CHAT_ROLES = ("extract", "summarise", "report", "answer", "judge")
+_NOTES = ("documents", "debt", "cost")  # of an update, in the manifest
 _CLEAR_PEAK = "5"  # written to clear_refs: the peak of resident memory starts again
 Work = Callable[[Sequence[EventListener]], IndexResult]
 
@@ -101,7 +102,7 @@ def chat_usage(meter: UsageMeter) -> ModelUsage:
 def units(index_uri: str, base_id: str, own_id: str) -> dict[str, Any]:
     """Return, of summaries and reports, how many have the same id and text as in the base and how many are new.
 
-    Stand-ins are counted apart; `gone` are those of the base that are no more.
+    Stand-ins are counted apart; `gone` are those of the base that are no more. `update` has the debt and the budget.
     """
     store = Store(index_uri)
     base, own = open_snapshot(store, base_id), open_snapshot(store, own_id)
@@ -112,7 +113,8 @@ def units(index_uri: str, base_id: str, own_id: str) -> dict[str, Any]:
         stand_ins = sum(origin == "stand-in" for _, origin in now.values())
         gone = sum(key not in now for key in before)
         found[name] = {"kept": kept, "written": len(now) - kept - stand_ins, "stand_ins": stand_ins, "gone": gone}
-    return found | {"update": own.manifest.notes.get("update")}
+    notes = own.manifest.notes["update"]
+    return found | {"update": {name: notes[name] for name in _NOTES}}
 
 
 def _summaries(snapshot: Snapshot) -> dict[tuple[int, str], tuple[str, str]]:
