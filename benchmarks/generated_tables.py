@@ -50,7 +50,7 @@ class Chunks:
                 "document_id": own,
                 "uri": [f"generated/{at:07d}.txt" for at in range(len(firsts))],
                 "record": np.zeros(len(firsts), np.int32),
-                "title": _named(prose, np.arange(len(firsts)), rng),
+                "title": generated_names(prose, np.arange(len(firsts)), rng),
                 "source_ids": _lists(np.arange(len(firsts) + 1), own),
                 "labels": _lists(np.zeros(len(firsts) + 1, np.int64), pa.array([], pa.string())),
                 "n_chars": np.diff(whole).astype(np.int64),
@@ -90,7 +90,7 @@ def entities_table(
     numbers = np.arange(len(layers))
     for below, above in graph.namesakes.tolist():  # by layer, so that a name may go up through several
         numbers[above] = numbers[below]
-    names = _named(prose, numbers, rng)
+    names = generated_names(prose, numbers, rng)
     keys = pc.utf8_lower(names)
     ids = pa.concat_arrays(
         [
@@ -247,7 +247,7 @@ def reports_table(
     columns = {
         "community_id": communities["community_id"],
         "level": communities["level"],
-        "title": _named(prose, np.arange(n), rng),
+        "title": generated_names(prose, np.arange(n), rng),
         "summary": prose.texts(rng.integers(300, 800, n), rng),
         "rating": np.round(rng.uniform(1, 10, n)),
         "rating_explanation": prose.texts(rng.integers(30, 80, n), rng),
@@ -258,19 +258,25 @@ def reports_table(
     return _table(schemas.REPORTS, columns)
 
 
-def _named(prose: Prose, numbers: NDArray[np.int64], rng: np.random.Generator) -> pa.StringArray:
+def generated_names(
+    prose: Prose, numbers: NDArray[np.int64], rng: np.random.Generator, first: int = 0
+) -> pa.StringArray:
     """Return names that differ where the numbers do, such as "Harpoon Lantern Xgokubaba", without digits.
 
     The rule-based model takes a digit for the end of a name.
+
+    Args:
+        numbers: (n,) from 0 on.
+        first: what is added to the numbers in the names.
     """
     n_words = len(prose.words)
-    first, second = (
+    one, other = (
         prose.words.take(pa.array(rng.integers(0, n_words, int(numbers.max(initial=0)) + 1)[numbers])) for _ in range(2)
     )
-    third = pa.array(numbers).cast(pa.string())
+    third = pa.array(numbers + first).cast(pa.string())
     for digit, syllable in enumerate(_SYLLABLES):
         third = pc.replace_substring(third, str(digit), syllable)
-    return pc.binary_join_element_wise(first, second, pc.binary_join_element_wise("X", third, ""), " ")
+    return pc.binary_join_element_wise(one, other, pc.binary_join_element_wise("X", third, ""), " ")
 
 
 def _hashes(prefix: Sequence[str], parts: Sequence[pa.StringArray]) -> pa.StringArray:

@@ -1,0 +1,298 @@
+"""Time and memory of one update of a large index, by part.
+
+A generated index's documents, chunks and mentions (`generated.py`) go through a build with the built-in model (not
+counted: the extraction is left out), and ten documents of ten chunks each are added to it, a third of whose entities
+are new and the rest neighbours in the index. The update runs in a process of its own. Prints a JSON line for each size:
+wall and CPU seconds of the update, what it paid, and for each part seconds, CPU seconds and the peak of anonymous and
+shared memory while it ran, in MB.
+
+    python -m benchmarks.update_scale [--entities 100000] [--folder FOLDER] [--documents 10] [--remove]
+
+The base is built once in FOLDER and copied for each update. A base of 100,000 entities takes minutes, one of a million
+an hour of one core and some 20 GB. --remove removes as many documents of the index instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from benchmarks.generated import generate
+from benchmarks.generated_tables import generated_names
+from benchmarks.prose import Prose
+from benchmarks.update_steps import measured
+from hirag_dist.composition.indexing import run_add, run_build, run_remove
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
+from hirag_dist.execution.dataset import Dataset, DatasetPart
+from hirag_dist.indexing import pipeline
+from hirag_dist.indexing.base_layer import merge_base_layer
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput
+from hirag_dist.indexing.layers import GraphMentions
+from hirag_dist.indexing.update import run as update_run
+from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.schemas import CHUNKS, DOCUMENTS, MENTIONS, REJECTS, RELATION_MENTIONS
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
+
+PART_ROWS = 50_000
+CHUNKS_A_DOCUMENT, NAMES_A_CHUNK, CHUNK_CHARS = 10, 10, 2500
+NEW_SHARE = 0.3
+FIRST_NEW = 10**9  # number of the first new name
+LOOK_S = 0.05
+PARTS = {  # name → what is timed; `read` and `added` are of `add`, `selected` of `remove`
+    "read": (pipeline, "read_input"),
+    "added": (pipeline, "added_to"),
+    "unique documents": (pipeline, "unique_documents"),
+    "selected": (pipeline, "selected_documents"),
+    "changes": (pipeline, "find_changes"),
+    "layer 0": (update_run, "update_base_layer"),
+    "hierarchy": (update_run, "update_hierarchy"),
+    "communities": (update_run, "detect_communities"),
+    "outlines": (update_run, "outline_reports"),
+    "report material": (update_run, "report_material"),
+    "reports": (update_run, "update_reports"),
+    "publish": (pipeline, "publish"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.update_scale",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--entities", type=int, nargs="+", default=[100_000])
+    parser.add_argument("--folder", help="where bases are kept for the next run")
+    parser.add_argument("--documents", type=int, default=10)
+    parser.add_argument("--remove", action="store_true", help="remove documents instead of adding some")
+    parser.add_argument("--step", choices=("base", "update"), help=argparse.SUPPRESS)  # in this process
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        root = Path(arguments.folder or temporary)
+        for n_entities in arguments.entities:
+            place = root / f"{n_entities}"
+            if arguments.step == "base":
+                print(json.dumps(write_base(place, n_entities)), flush=True)
+            elif arguments.step == "update":
+                print(json.dumps(update(place, n_entities, arguments.documents, arguments.remove)), flush=True)
+            else:
+                _in_own_processes(place, n_entities, arguments, root)
+
+
+def _in_own_processes(place: Path, n_entities: int, arguments: argparse.Namespace, root: Path) -> None:
+    own = [sys.executable, "-m", "benchmarks.update_scale", "--entities", str(n_entities), "--folder", str(root)]
+    own += ["--documents", str(arguments.documents), *(["--remove"] if arguments.remove else [])]
+    if not (place / "base" / "current").exists():
+        subprocess.run([*own, "--step", "base"], check=True)
+    shutil.rmtree(place / "updated", ignore_errors=True)
+    shutil.copytree(place / "base", place / "updated")
+    subprocess.run([*own, "--step", "update"], check=True)
+
+
+def configuration() -> Config:
+    """Return the configuration: built-in models, in one process."""
+    return load_config(None, {}, {"execution.executor": "inline"}).config
+
+
+def write_base(place: Path, n_entities: int) -> dict[str, Any]:
+    """Build the index of a generated graph's mentions; return the figures of the build."""
+    store = Store(str(place / "generated"))
+    if current_id(store) is None:
+        generate(store, n_entities)
+    snapshot = open_snapshot(store)
+    (place / "none.txt").write_text("The documents come from the generated index.", encoding="utf-8")
+
+    def read(context: BuildContext, inputs: Any) -> ReadInput:
+        return ReadInput(_put(context, "documents", snapshot.table("documents").cast(DOCUMENTS)), Dataset(REJECTS))
+
+    def chunked(context: BuildContext, found: ReadInput) -> ChunkedDocuments:
+        chunks = _put(context, "chunks", snapshot.table("chunks").cast(CHUNKS))
+        return ChunkedDocuments(found.documents, chunks, found.rejects)
+
+    def extract(context: BuildContext, chunks: Dataset) -> Any:
+        entities = snapshot.table("entities")
+        mentions = GraphMentions(
+            _put(context, "generated_mentions", mentions_of(entities)),
+            _put(context, "generated_relation_mentions", relation_mentions_of(snapshot.table("relations"), entities)),
+        )
+        return merge_base_layer(context, chunks, mentions, Dataset(REJECTS))
+
+    with ExitStack() as stack:
+        for name, stand_in in (("read_input", read), ("chunked", chunked), ("extract_base_layer", extract)):
+            stack.enter_context(mock.patch.object(pipeline, name, stand_in))
+        run = measured(
+            lambda heard: run_build([str(place / "none.txt")], str(place / "base"), configuration(), None, heard)
+        )
+    return {"benchmark": "update_scale", "case": "base", "entities": n_entities, **run}
+
+
+def update(place: Path, n_entities: int, n_documents: int, remove: bool) -> dict[str, Any]:
+    """Add or remove documents once; return the figures by part."""
+    index = str(place / "updated")
+    snapshot = open_snapshot(Store(index))
+    ids = np.random.default_rng(1).permutation(np.array(snapshot.table("documents")["document_id"]))
+    path = place / "added.jsonl"
+    if not remove:
+        path.write_text("".join(documents(snapshot, n_documents)), encoding="utf-8")
+    selection = DocumentSelection(tuple(ids[:n_documents].tolist()))
+    clock = PartClock()
+    with clock.watching():
+        run = measured(
+            lambda heard: (
+                run_remove(selection, index, configuration(), None, heard)
+                if remove
+                else run_add([str(path)], index, configuration(), None, heard)
+            )
+        )
+    line = {"benchmark": "update_scale", "case": "remove" if remove else "add", "entities": n_entities, **run}
+    rest = round(run["wall_s"] - sum(part["wall_s"] for part in clock.parts.values()), 2)
+    return line | {"changed_documents": n_documents, "parts": clock.parts, "rest_s": rest}
+
+
+def mentions_of(entities: pa.Table) -> pa.Table:
+    """Return MENTIONS that merge to the entities of layer 0: one in each of an entity's chunks."""
+    found = entities.filter(pc.equal(entities["layer"], 0)).combine_chunks()
+    lists = found["chunk_ids"].combine_chunks()
+    owners = pc.list_parent_indices(lists)
+    columns = {
+        "name_key": pc.utf8_lower(found["name"]).take(owners),
+        "chunk_id": lists.flatten(),
+        "position": np.zeros(len(owners), np.int32),
+        "name": found["name"].take(owners),
+        "type": found["type"].take(owners),
+        "description": found["description"].take(owners),
+        "described": np.ones(len(owners), bool),
+    }
+    return pa.table([columns[name] for name in MENTIONS.names], names=MENTIONS.names).cast(MENTIONS)
+
+
+def relation_mentions_of(relations: pa.Table, entities: pa.Table) -> pa.Table:
+    """Return RELATION_MENTIONS that merge to the extracted relations."""
+    found = relations.filter(pc.equal(relations["kind"], "extracted")).combine_chunks()
+    keys = pc.utf8_lower(entities["name"])
+    ends = [keys.take(pc.index_in(found[name], entities["entity_id"])) for name in ("source_id", "target_id")]
+    swap = pc.greater(*ends)
+    columns = {
+        "source_key": pc.if_else(swap, ends[1], ends[0]),
+        "target_key": pc.if_else(swap, ends[0], ends[1]),
+        "chunk_id": found["chunk_ids"].combine_chunks().flatten(),
+        "position": np.zeros(len(found), np.int32),
+        "description": found["description"],
+        "strength": found["weight"],
+    }
+    return pa.table([columns[name] for name in RELATION_MENTIONS.names], names=RELATION_MENTIONS.names).cast(
+        RELATION_MENTIONS
+    )
+
+
+def documents(snapshot: Snapshot, count: int, seed: int = 0) -> Iterator[str]:
+    """Yield JSON lines of new documents about entities that are neighbours in the index, and about new ones."""
+    rng, prose = np.random.default_rng(seed), Prose()
+    entities = snapshot.table("entities", ["layer", "name", "chunk_ids"])
+    entities = entities.filter(pc.equal(entities["layer"], 0))
+    first = pc.list_element(entities["chunk_ids"], 0)
+    chunks = snapshot.table("chunks", ["chunk_id", "document_id"])
+    home = chunks["document_id"].take(pc.index_in(first, chunks["chunk_id"]))
+    homes = rng.permutation(np.array(snapshot.table("documents", ["document_id"])["document_id"]))[:count]
+    n_new = int(CHUNKS_A_DOCUMENT * NAMES_A_CHUNK * NEW_SHARE)
+    for number, own in enumerate(homes):
+        known = entities["name"].filter(pc.equal(home, own)).to_pylist()
+        new = generated_names(prose, np.arange(n_new), rng, FIRST_NEW + number * n_new).to_pylist()
+        names = known[: CHUNKS_A_DOCUMENT * NAMES_A_CHUNK - n_new] + new
+        texts = prose.texts(np.full(CHUNKS_A_DOCUMENT, CHUNK_CHARS), rng).to_pylist()
+        text = "\n\n".join(f"{text}. {_sentences(names, rng)}" for text in texts)
+        yield json.dumps({"id": f"added-{number}", "title": f"Added {number}", "text": text}) + "\n"
+
+
+def _sentences(names: list[str], rng: np.random.Generator) -> str:
+    picked = [names[at] for at in rng.choice(len(names), min(NAMES_A_CHUNK, len(names)), replace=False)]
+    pairs = zip(picked, [*picked[1:], picked[0]], strict=True)
+    return " ".join(f"{one} was seen with {other}, and wrote about {other}." for one, other in pairs)
+
+
+@dataclass
+class PartClock:
+    """Seconds and peak memory of the functions in `PARTS`; a part within another counts for the outer one.
+
+    Attributes:
+        parts: name → its figures.
+    """
+
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _running: str = ""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Time the parts while this lasts."""
+        stop = threading.Event()
+        looking = threading.Thread(target=self._look, args=(stop,), daemon=True)
+        with ExitStack() as stack:
+            for name, (module, function) in PARTS.items():
+                timed = self._timed(name, getattr(module, function))
+                stack.enter_context(mock.patch.object(module, function, timed))
+            looking.start()
+            yield
+        stop.set()
+        looking.join()
+
+    def _timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **named: Any) -> Any:
+            if self._running:
+                return function(*arguments, **named)
+            part = self.parts.setdefault(name, {"wall_s": 0.0, "cpu_s": 0.0, "peak_mb": 0})
+            self._running, started, before = name, time.perf_counter(), sum(os.times()[:4])
+            try:
+                return function(*arguments, **named)
+            finally:
+                self._running = ""
+                part["wall_s"] = round(part["wall_s"] + time.perf_counter() - started, 2)
+                part["cpu_s"] = round(part["cpu_s"] + sum(os.times()[:4]) - before, 2)
+
+        return run
+
+    def _look(self, stop: threading.Event) -> None:
+        while not stop.wait(LOOK_S):
+            part = self.parts.get(self._running)
+            if part is not None:
+                part["peak_mb"] = max(part["peak_mb"], _memory_mb())
+
+
+def _memory_mb() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    kib = sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+    return kib * 1024 // 1_000_000
+
+
+def _put(context: BuildContext, name: str, table: pa.Table) -> Dataset:
+    """Return a dataset of a table in parts."""
+    store, parts = context.runner.store, []
+    for first in range(0, table.num_rows, PART_ROWS):
+        part = table.slice(first, PART_ROWS).combine_chunks()
+        path = f"work/{name}/generated/part-{first:09d}.parquet"
+        store.write_table(path, part)
+        parts.append(DatasetPart(path, part.num_rows, table_digest(part)))
+    return Dataset(table.schema, tuple(parts))
+
+
+if __name__ == "__main__":
+    main()
