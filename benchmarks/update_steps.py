@@ -128,8 +128,16 @@ def _reports(snapshot: Snapshot) -> dict[str, tuple[str, str]]:
 
 
 @contextmanager
-def configured(settings: dict[str, Any]) -> Iterator[Config]:
-    """Give a configuration with all models at a `simulate-llm` of its own, in one process without Ray."""
+def configured(settings: dict[str, Any], builtin: bool = False) -> Iterator[Config]:
+    """Give a configuration with all models at a `simulate-llm` of its own, in one process without Ray.
+
+    Args:
+        settings: keys of the configuration → values.
+        builtin: take the built-in models in this process instead.
+    """
+    if builtin:
+        yield load_config(None, {}, {"execution.executor": "inline"} | settings).config
+        return
     simulator, url = start_simulator()
     try:
         overrides: dict[str, Any] = {

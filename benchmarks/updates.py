@@ -1,7 +1,7 @@
 """Cost of updates of an index, against `simulate-llm` at zero latency in another process.
 
     python -m benchmarks.updates --corpus CORPUS.jsonl [--cases steps history] [--documents N] [--copies 1]
-        [--only NAME …] [--set KEY=VALUE …] [--no-drift]
+        [--only NAME …] [--set KEY=VALUE …] [--builtin] [--no-drift]
 
 CORPUS has a `text` a line. Prints a JSON line for each run: calls and tokens of chat that the run paid, by stage, their
 ratio to the extraction of the changed documents, wall and CPU seconds (of this process, not of the endpoint), peak
@@ -102,11 +102,11 @@ def main() -> None:
     arguments = _arguments()
     settings = {key: json.loads(value) for key, value in (one.split("=", 1) for one in arguments.set)}
     documents = read_corpus(arguments.corpus, arguments.documents, arguments.copies)
-    labels = {"corpus": arguments.corpus.parent.name, "copies": arguments.copies} | (
+    labels = {"corpus": arguments.corpus.parent.name, "copies": arguments.copies, "builtin": arguments.builtin} | (
         {"set": settings} if settings else {}
     )
     with (
-        configured(settings) as config,
+        configured(settings, arguments.builtin) as config,
         tempfile.TemporaryDirectory(dir=arguments.folder, ignore_cleanup_errors=True) as work,
     ):
         bench = Bench(config, Path(work), arguments.drift, labels)
@@ -207,6 +207,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--copies", type=int, default=1, help="how many times the corpus is taken")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="changes of `steps`, such as +1 or 'a sentence'")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="keys of the configuration")
+    parser.add_argument("--builtin", action="store_true", help="models in this process, whose CPU counts then")
     parser.add_argument("--folder", type=Path, help="where indexes are kept while this runs")
     parser.add_argument("--no-drift", dest="drift", action="store_false", help="do not measure the drift")
     return parser.parse_args()
