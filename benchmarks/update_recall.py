@@ -20,6 +20,7 @@ import random
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,8 @@ def compared(folder: Path, arguments: argparse.Namespace) -> list[dict[str, Any]
     passages, questions = chosen(folder, arguments.questions)
     random.Random(arguments.seed).shuffle(passages)
     half, tenth = len(passages) // 2, len(passages) // 10
-    batches = [passages[:half], *np.array_split(np.array(passages[half:], object), N_BATCHES)]
+    cuts = np.linspace(half, len(passages), N_BATCHES + 1).astype(int).tolist()
+    batches = [passages[:half], *(passages[first:last] for first, last in pairwise(cuts))]
     removed = {own for own, _, _ in random.Random(arguments.seed + 1).sample(passages, tenth)}
     with tempfile.TemporaryDirectory() as work:
         updated, fresh, inputs = Path(work, "updated"), Path(work, "fresh"), Path(work, "input")
@@ -113,7 +115,7 @@ def without(question: Question, removed: set[str]) -> Question:
     return replace(question, gold=question.gold - removed)
 
 
-def write_passages(path: Path, passages: Iterable[Sequence[str]]) -> None:
+def write_passages(path: Path, passages: Iterable[Passage]) -> None:
     """Write passages as records of a JSONL file."""
     lines = (json.dumps({"id": own, "title": title, "text": text}) + "\n" for own, title, text in passages)
     path.write_text("".join(lines), encoding="utf-8")

@@ -27,6 +27,7 @@ _EMBEDDING_ROLE = "embed"
 _CHAT_ROLES = ("extract", "summarise", "report", "answer", "judge")
 _NOTES = ("documents", "debt", "cost")  # of an update, in the manifest
 _CLEAR_PEAK = "5"  # written to clear_refs: the peak of resident memory starts again
+_Texts = dict[str, tuple[str, str]]  # id → text and origin
 Work = Callable[[Sequence[EventListener]], IndexResult]
 
 
@@ -117,12 +118,12 @@ def units(index_uri: str, base_id: str, own_id: str) -> dict[str, Any]:
     return found | {"update": {name: notes[name] for name in _NOTES}}
 
 
-def _summaries(snapshot: Snapshot) -> dict[tuple[int, str], tuple[str, str]]:
+def _summaries(snapshot: Snapshot) -> _Texts:
     rows = snapshot.table("summaries", ["layer", "cluster_id", "entities", "origin"]).to_pylist()
-    return {(row["layer"], row["cluster_id"]): (repr(row["entities"]), row["origin"]) for row in rows}
+    return {f"{row['layer']} {row['cluster_id']}": (repr(row["entities"]), row["origin"]) for row in rows}
 
 
-def _reports(snapshot: Snapshot) -> dict[str, tuple[str, str]]:
+def _reports(snapshot: Snapshot) -> _Texts:
     rows = snapshot.table("reports", ["community_id", "title", "summary", "findings", "origin"]).to_pylist()
     return {row["community_id"]: (repr((row["title"], row["summary"], row["findings"])), row["origin"]) for row in rows}
 

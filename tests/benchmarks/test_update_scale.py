@@ -58,7 +58,8 @@ def test_new_documents_name_known_and_new_entities(snapshot: Snapshot) -> None:
 
 
 def test_a_part_in_another_counts_for_the_outer_one() -> None:
-    module = SimpleNamespace(inner=lambda: 1, outer=lambda: module.inner() + module.inner())
+    module = SimpleNamespace(inner=lambda: 1)
+    module.outer = lambda: module.inner() + module.inner()
     with mock.patch.object(update_scale, "PARTS", {"inner": (module, "inner"), "outer": (module, "outer")}):
         clock = PartClock()
         with clock.watching():
