@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.build import start_simulator
 from hirag_dist.composition.drift import measure_drift
-from hirag_dist.composition.indexing import IndexResult
+from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.execution.events import StageFailedEvent, TaskFinished, UsageRecorded
