@@ -38,7 +38,7 @@ from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.protocols import CPU, ChatPool, Closable, Embedder, Executor
+from hirag_dist.protocols import CPU, Closable, Embedder, Executor, PackingPool
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ def make_services(
     if kernels is not None:
         made_kernels(kernels)
 
-    def bind(context: CallContext) -> tuple[ChatPool, Embedder]:
+    def bind(context: CallContext) -> tuple[PackingPool, Embedder]:
         return chat.with_context(context), with_context(embedder, context)
 
     return Services(chat, embedder, made_kernels, encoding(config.tokenizer), count, ledger.refresh, close, bind)

@@ -13,7 +13,7 @@ import tiktoken
 from hirag_dist.errors import Deferred
 from hirag_dist.execution.dataset import Schemas, TableSet
 from hirag_dist.llm.call import CallContext
-from hirag_dist.protocols import CPU, ChatPool, Embedder, Kernels, ResidentShards
+from hirag_dist.protocols import CPU, Embedder, Kernels, PackingPool, ResidentShards
 from hirag_dist.types import Rejected
 
 T = TypeVar("T")
@@ -81,14 +81,14 @@ class Services:
             machine lacks what they need.
     """
 
-    chat: ChatPool
+    chat: PackingPool
     embedder: Embedder
     kernels: Callable[[str], Kernels]
     encoding: tiktoken.Encoding
     count_tokens: Callable[[str], int]
     catch_up: Callable[[], Awaitable[None]] = no_other_workers  # see the replies that other workers have stored
     close: Callable[[], Awaitable[None]] = _nothing_to_close
-    bind: Callable[[CallContext], tuple[ChatPool, Embedder]] | None = None  # None if calls carry no context
+    bind: Callable[[CallContext], tuple[PackingPool, Embedder]] | None = None  # None if calls carry no context
 
     def for_task(self, context: CallContext) -> Services:
         """Return these services with models whose calls carry the context of a task."""

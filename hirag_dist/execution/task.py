@@ -21,7 +21,7 @@ from hirag_dist.execution.stage import AnyStage, Combines, Services, Tables, Tas
 from hirag_dist.llm.batch_api import Collector
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.protocols import ChatPool
+from hirag_dist.protocols import PackingPool
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.shuffle_file import read_piece, write_pieces
 from hirag_dist.storage.store import Store
@@ -197,8 +197,9 @@ def _write_calls(task: Task, collector: Collector, meter: UsageMeter, started: f
 class _AcceptedLosses:
     """A chat pool that returns the dead letters of units whose loss was accepted, without a call."""
 
-    def __init__(self, inner: ChatPool, dropped: tuple[Rejected, ...]) -> None:
+    def __init__(self, inner: PackingPool, dropped: tuple[Rejected, ...]) -> None:
         self._inner = inner
+        self.unit_replies = inner.unit_replies
         self._dropped = {letter.request: letter for letter in dropped}
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from hirag_dist.core.prompts.reply_validation import MalformedReply
@@ -19,8 +16,10 @@ from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.priced_model import ChatCall, ModelGroup, PricedModel, choose_by_weight, group_models
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
+from hirag_dist.llm.request_key import in_order, ledger_key
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.token_estimate import TokenEstimate, TokenEstimates
+from hirag_dist.llm.unit_replies import UnitReplyStore
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class _SingleFlight:
 
 
 class EndpointPool:
-    """All chat models of a run, by role. Implements `protocols.ChatPool`.
+    """All chat models of a run, by role. Implements `protocols.PackingPool`.
 
     A request passes through: attempts until its reply parses → ledger → models of the role → `llm.retry.RetriedCalls`
     → `llm.limits.rate_limiter.RateLimiter.send` → `PricedModel.send`.
@@ -82,6 +81,11 @@ class EndpointPool:
         view._context, view._is_metered = context, True
         return view
 
+    @property
+    def unit_replies(self) -> UnitReplyStore | None:
+        """The replies to units that share calls; None without a ledger."""
+        return None if self._ledger is None else UnitReplyStore(self._roles, self._ledger, self._context.meter)
+
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         """Return the result of `accept` for the reply, or a `Rejected` after the last attempt.
 
@@ -94,7 +98,7 @@ class EndpointPool:
             BudgetReached: the call would pass a spending limit.
             StoreError: the reply could not be made durable.
         """
-        groups = self._in_order(request)
+        groups = in_order(self._roles[request.role], request)
         max_attempts = self._retried.policy.attempts
         attempted, reply, reason = request, ChatReply(""), ""
         attempt = n_new = 0
@@ -120,7 +124,7 @@ class EndpointPool:
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
         """Yield the reply's text in pieces; nothing is stored. An endpoint that fails before the first is replaced."""
-        groups = self._in_order(request)
+        groups = in_order(self._roles[request.role], request)
         targets = [each for group in groups for each in group.members]
         last: ModelError | None = None
         for _ in range(max(len(targets), self._retried.policy.attempts)):
@@ -146,7 +150,7 @@ class EndpointPool:
 
     def model_name(self, request: ChatRequest) -> str:
         """Return the name of the model that answers a request as long as it is available."""
-        return self._in_order(request)[0].first.name
+        return in_order(self._roles[request.role], request)[0].first.name
 
     async def close(self) -> None:
         """Wait for requests in flight; close every model."""
@@ -154,14 +158,6 @@ class EndpointPool:
         members = [each for groups in self._roles.values() for group in groups for each in group.members]
         for model in {id(each.model): each.model for each in members}.values():
             await model.close()
-
-    def _in_order(self, request: ChatRequest) -> list[ModelGroup]:
-        """Return the groups of a role: first the one that the request's hash chooses, then its fallbacks."""
-        groups = self._roles[request.role]
-        if len(groups) == 1:
-            return groups
-        first = groups.index(choose_by_weight(groups, request_hash(request)))
-        return groups[first:] + groups[:first]
 
     async def _cached(
         self, request: ChatRequest, groups: list[ModelGroup], attempt: int, may_send: bool
@@ -298,25 +294,6 @@ class EndpointPool:
         usd = target.cost(reply)
         target.count(self._context.meter, call.role, reply, usd)
         return reply.input_tokens + reply.output_tokens, usd
-
-
-@lru_cache(maxsize=256)  # used several times during a request
-def request_hash(request: ChatRequest) -> str:
-    """Return the SHA-256 (hex) of everything that the model sees, and of the replicate number."""
-    seen: list[Any] = [
-        [(message.role, message.content) for message in request.messages],
-        request.form,
-        request.max_tokens,
-    ]
-    if request.replicate:  # the first replicate keeps the hash of requests without replicates
-        seen.append(request.replicate)
-    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
-
-
-def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
-    """Return the ledger key of a reply: a hash of request, model, settings and attempt."""
-    parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{attempt}"
-    return hashlib.sha256(parts.encode()).hexdigest()[:40]
 
 
 def _with_reason(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:

@@ -20,6 +20,7 @@ from hirag_dist.types.messages import (
     Message,
     RateLimits,
     Rejected,
+    StoredReply,
 )
 from hirag_dist.types.results import (
     MAP_REDUCE,
@@ -69,6 +70,7 @@ __all__ = [
     "Rejected",
     "Retrieval",
     "SourceItem",
+    "StoredReply",
     "TripleItem",
     "WarmStart",
     "as_query",

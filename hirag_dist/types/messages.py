@@ -56,6 +56,27 @@ class ChatReply:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredReply:
+    """The ledger's reply to a request.
+
+    Attributes:
+        reply: of a unit that shared a call, its part of the reply with its share of the tokens.
+        key: its ledger key.
+        pack: the ledger key of the whole reply that it is a part of; "" for a reply to this request alone.
+        model: which of the models of its role replied, from 0.
+        endpoint: the configured name of the endpoint that replied.
+        price: factor of the endpoint's price.
+    """
+
+    reply: ChatReply
+    key: str
+    pack: str
+    model: int
+    endpoint: str
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
 class RateLimits:
     """An endpoint's limits for this minute, as its `x-ratelimit-*` headers name them; None where they do not."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -10,6 +11,8 @@ from hirag_dist.core.prompts.packing import approximate_tokens, packs, split_rep
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import pack_request
 from hirag_dist.execution.stage import Services, gather_calls
+from hirag_dist.llm.request_key import request_hash
+from hirag_dist.protocols import PackingPool, UnitReplies
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
@@ -36,39 +39,146 @@ async def ask_packed(
 ) -> list[T | Rejected]:
     """Return the parsed reply of each unit in order, or a `Rejected` after its last attempt.
 
-    A pack is asked once. What cannot be read in its reply is asked again unit by unit, through each unit's own
-    request: a reply that was refused or cut off for the sake of one unit costs the others one call each, while asking
-    the same pack again would most likely fail as it did, and cost all of it.
+    Units whose reply is in the ledger, alone or as a part of another pack, are not asked; the rest are packed. A pack
+    is asked once. What cannot be read in its reply is asked again unit by unit, through each unit's own request: a
+    reply that was refused or cut off for the sake of one unit costs the others one call each, while asking the same
+    pack again would most likely fail as it did, and cost all of it.
 
     Args:
         system: the packed task's system message.
     """
-    groups = packs(
-        [approximate_tokens(unit.request.messages[1].content) for unit in units], packing.max_tokens, packing.max_units
-    )
-    found = await gather_calls(ask_pack([units[at] for at in group], task, system, services) for group in groups)
-    return [each for group in found for each in group]
+    sizes = [approximate_tokens(unit.request.messages[1].content) for unit in units]
+
+    def group(some: Sequence[int]) -> list[list[int]]:
+        found = packs([sizes[at] for at in some], packing.max_tokens, packing.max_units)
+        return [[some[place] for place in each] for each in found]
+
+    limits = f"{packing.max_tokens} tokens, {packing.max_units} units"
+    return await _PackedCalls(units, group, limits, task, system, services.chat).results()
 
 
 async def ask_pack(
     units: Sequence[PackableUnit[T]], task: str, system: Message, services: Services
 ) -> list[T | Rejected]:
-    """Return the parsed replies of units that share one call; a unit whose part cannot be parsed is asked alone."""
-    if len(units) == 1:
-        return [await services.chat.ask(units[0].request, units[0].parse)]
+    """Return the parsed replies of units that share one call, as `ask_packed` does, whatever their sizes."""
 
-    def accept(reply: ChatReply) -> list[T | MalformedReply]:
-        parts = zip(units, split_reply(reply, len(units)), strict=True)
-        found: list[T | MalformedReply] = [_parse(unit.parse, part) for unit, part in parts]
-        return found
+    def group(some: Sequence[int]) -> list[list[int]]:
+        return [list(some)] if some else []
 
-    together_read = await services.chat.ask(pack_request(task, [unit.request for unit in units], system), accept)
-    read: Sequence[T | MalformedReply | Rejected]
-    read = [together_read] * len(units) if isinstance(together_read, Rejected) else together_read
-    failed = [at for at, each in enumerate(read) if isinstance(each, MalformedReply | Rejected)]
-    again = await gather_calls(services.chat.ask(units[at].request, units[at].parse) for at in failed)
-    alone = dict(zip(failed, again, strict=True))
-    return [alone[at] if isinstance(each, MalformedReply | Rejected) else each for at, each in enumerate(read)]
+    return await _PackedCalls(units, group, "one call", task, system, services.chat).results()
+
+
+@dataclass(frozen=True)
+class _Found(Generic[T]):
+    """The result of a lookup: which units are asked together, and the results of those that are not asked."""
+
+    groups: list[list[int]]
+    results: dict[int, T]
+    is_stored: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class _PackedCalls(Generic[T]):
+    """The calls for a list of units.
+
+    How the units were grouped is stored before the first call, since it depends on what the ledger holds then: a run
+    that is killed goes on with the same packs, and a later one finds them and counts the same use.
+
+    Attributes:
+        group: units (positions) → those that share each call.
+        limits: of a call, as text; a grouping by other limits is another one.
+    """
+
+    units: Sequence[PackableUnit[T]]
+    group: Callable[[Sequence[int]], list[list[int]]]
+    limits: str
+    task: str
+    system: Message
+    chat: PackingPool
+
+    async def results(self) -> list[T | Rejected]:
+        everything = range(len(self.units))
+        store = self.chat.unit_replies
+        if store is None or len(self.units) < 2:
+            found: _Found[T] = _Found(self.group(everything), {})
+        else:
+            found = await self._find(store)
+        asked = await gather_calls(self._ask(group, found.is_stored) for group in found.groups)
+        results: dict[int, T | Rejected] = dict(found.results)
+        for group, replies in zip(found.groups, asked, strict=True):
+            results.update(zip(group, replies, strict=True))
+        return [results[at] for at in everything]
+
+    async def _find(self, store: UnitReplies) -> _Found[T]:
+        requests = [unit.request for unit in self.units]
+        key = self._grouping_request()
+        stored, *own = await store.find([key, *requests])
+        groups: list[list[int]] = []
+        if stored is not None:
+            groups = json.loads(stored.reply.text)
+        elif any(own):
+            groups = await self._stored_packs(store)
+        done = {at for group in groups for at in group}
+        results: dict[int, T] = {}
+        alone: list[list[int]] = []
+        rest, used = [], []
+        for at, (unit, reply) in enumerate(zip(self.units, own, strict=True)):
+            if at in done:
+                continue
+            if reply is None:
+                rest.append(at)
+            elif not reply.pack:
+                alone.append([at])
+            elif isinstance(read := _parse(unit.parse, reply.reply), MalformedReply):
+                rest.append(at)
+            else:
+                results[at] = read
+                used.append(reply)
+        groups += self.group(rest)
+        if stored is None and groups:
+            await store.store_grouping(key, json.dumps(groups))
+        if used:
+            store.count(requests[0].role, used)
+        return _Found(groups + alone, results, frozenset(at for at, reply in enumerate(own) if reply is not None))
+
+    def _grouping_request(self) -> ChatRequest:
+        units = "\n".join(request_hash(unit.request) for unit in self.units)
+        role = self.units[0].request.role
+        return ChatRequest(role, (self.system, Message("user", units)), "", form=f"grouping: {self.limits}")
+
+    async def _stored_packs(self, store: UnitReplies) -> list[list[int]]:
+        """Return the packs of all units whose whole reply is stored: they were asked before groupings were kept."""
+        groups = [group for group in self.group(range(len(self.units))) if len(group) > 1]
+        stored = await store.find([self._pack_request(group) for group in groups])
+        return [group for group, reply in zip(groups, stored, strict=True) if reply is not None]
+
+    def _pack_request(self, group: Sequence[int]) -> ChatRequest:
+        return pack_request(self.task, [self.units[at].request for at in group], self.system)
+
+    async def _ask(self, group: Sequence[int], is_stored: frozenset[int]) -> list[T | Rejected]:
+        """Return the results of units that share a call; a unit whose part cannot be parsed is asked alone."""
+        units = [self.units[at] for at in group]
+        if len(units) == 1:
+            return [await self.chat.ask(units[0].request, units[0].parse)]
+        request = self._pack_request(group)
+        texts: dict[int, str] = {}
+
+        def accept(reply: ChatReply) -> list[T | MalformedReply]:
+            parts = split_reply(reply, len(units))
+            texts.update((at, part.text) for at, part in enumerate(parts) if isinstance(part, ChatReply))
+            return [_parse(unit.parse, part) for unit, part in zip(units, parts, strict=True)]
+
+        together = await self.chat.ask(request, accept)
+        read: Sequence[T | MalformedReply | Rejected]
+        read = [together] * len(units) if isinstance(together, Rejected) else together
+        failed = [at for at, each in enumerate(read) if isinstance(each, MalformedReply | Rejected)]
+        good = [at for at in range(len(units)) if at not in failed]
+        store = self.chat.unit_replies
+        if store is not None and not is_stored.issuperset(group[at] for at in good):
+            await store.store(request, [(units[at].request, texts[at]) for at in good])
+        again = await gather_calls(self.chat.ask(units[at].request, units[at].parse) for at in failed)
+        alone = dict(zip(failed, again, strict=True))
+        return [alone[at] if isinstance(each, MalformedReply | Rejected) else each for at, each in enumerate(read)]
 
 
 def _parse(parse: Callable[[ChatReply], T], part: ChatReply | MalformedReply) -> T | MalformedReply:

@@ -25,7 +25,17 @@ def batch_record_of(reply: ChatReply, endpoint: str, run: str) -> dict[str, Any]
     return record_of(reply, endpoint) | {"price": BATCH_PRICE, "run": run}
 
 
+def part_record_of(pack: Mapping[str, Any], key: str, text: str, usage: list[int]) -> dict[str, Any]:
+    """Return the ledger record of a unit's part of a pack's reply.
+
+    Args:
+        pack: the record of the whole reply; `key` is its ledger key.
+        usage: the part's share of the input, cached and output tokens.
+    """
+    return dict(pack) | {"text": text, "finish_reason": "stop", "usage": usage, "pack": key}
+
+
 def reply_from(record: Mapping[str, Any]) -> ChatReply:
-    """Return the reply of what `record_of` gave."""
+    """Return the reply of a record."""
     tokens = record["usage"]
     return ChatReply(record["text"], record["finish_reason"], record["model"], tokens[0], tokens[1], tokens[2])

@@ -23,6 +23,8 @@ Say = Callable[[ChatRequest], str]
 class Chat:
     """A pool of one try."""
 
+    unit_replies = None
+
     def __init__(self, say: Say) -> None:
         self._say = say
 

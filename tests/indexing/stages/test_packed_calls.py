@@ -35,6 +35,7 @@ class Chat:
 
     say: Callable[[ChatRequest], ChatReply | str]
     asked: list[tuple[str, ...]] = field(default_factory=list)
+    unit_replies: None = None
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         self.asked.append(request.packed or (request.unit,))

@@ -42,6 +42,7 @@ class Chat:
     asked: list[str] = field(default_factory=list)
     prompts: dict[str, str] = field(default_factory=dict)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    unit_replies: None = None
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         text = request.messages[1].content
