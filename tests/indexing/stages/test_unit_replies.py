@@ -1,0 +1,309 @@
+"""Replies kept by unit: another pack, or a run that was killed, finds them and counts what they used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.core.prompts.reply_validation import MalformedReply
+from hirag_dist.core.prompts.templates import pack_request
+from hirag_dist.errors import Deferred, RequestRejected
+from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack, ask_packed
+from hirag_dist.llm.batch_api import Collector, read_calls
+from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
+from hirag_dist.llm.priced_model import PricedModel
+from hirag_dist.llm.reply_store import Ledger, ledger_size
+from hirag_dist.llm.reply_store.codec import batch_record_of
+from hirag_dist.llm.request_key import ledger_key
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.llm.unit_replies import divide
+from hirag_dist.llm.usage import ModelUsage, UsageMeter
+from hirag_dist.storage.store import Store
+from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+
+SYSTEM = Message("system", "Task: summarise-pack")
+THREE = PackingOptions(1000, 3)
+ALONE = PackingOptions(1000, 1)
+Say = Callable[[tuple[str, ...]], str]
+
+
+def each(names: tuple[str, ...]) -> str:
+    return "\n".join(f"unit<|>{at}\n{name}" for at, name in enumerate(names, 1)) if len(names) > 1 else names[0]
+
+
+def without(*bad: str) -> Say:
+    """Reply to every unit but those, in packs; each has its reply when it is asked alone."""
+    return lambda names: each(tuple("?" if name in bad and len(names) > 1 else name for name in names))
+
+
+class Model:
+    """A paid model. The names of the units that each call is about are in `asked`."""
+
+    rate_limits = None
+
+    def __init__(self, say: Say = each, name: str = "model") -> None:
+        self.name = name
+        self.say = say
+        self.asked: list[str] = []
+        self.held: dict[str, asyncio.Event] = {}
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        names = tuple(unit.split("-")[0] for unit in request.packed or (request.unit,))
+        self.asked.append("".join(names))
+        if gate := self.held.get(names[0]):
+            await gate.wait()
+            raise RequestRejected("the process ends here", fatal=True)
+        size = sum(len(message.content) for message in request.messages)
+        return ChatReply(self.say(names), "stop", self.name, 7 * size + 3, 2 * size + 1, 11 * len(names) + 2)
+
+    def batch_body(self, request: ChatRequest) -> bytes:
+        return b"{}"
+
+    async def close(self) -> None:
+        pass
+
+
+def unit(name: str) -> PackableUnit[str]:
+    def parse(reply: ChatReply) -> str:
+        if name not in reply.text:
+            raise MalformedReply(f"{name} is not there")
+        return reply.text
+
+    content = name * (1000 * 4 if name.isupper() else 10)  # one in capitals shares no call
+    return PackableUnit(ChatRequest("summarise", (Message("system", "alone"), Message("user", content)), name), parse)
+
+
+@dataclass
+class Bench:
+    """Runs of a worker on one ledger; each has its own pool, as a process has."""
+
+    store: Store
+    model: Model = field(default_factory=Model)
+    models: tuple[PricedModel, ...] = ()
+
+    def services(self, meter: UsageMeter, collector: Collector | None = None) -> Services:
+        priced = PricedModel("e", self.model, price=(0.1, 0.03, 0.7))  # type: ignore[arg-type]
+        calls = RetriedCalls(RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 8)})), RetryPolicy(2, 0.0))
+        pool = EndpointPool({"summarise": self.models or [priced]}, Ledger(self.store), calls, len)
+        return Services(pool.with_context(CallContext(meter, collector)), None, None, None, len)  # type: ignore[arg-type]
+
+    async def run(
+        self, names: str, packing: PackingOptions | None = THREE, collector: Collector | None = None
+    ) -> tuple[list[str | Rejected], ModelUsage, list[str]]:
+        """Return the results, the use that was counted, and the calls that were sent."""
+        meter = UsageMeter()
+        services = self.services(meter, collector)
+        before = len(self.model.asked)
+        units = [unit(name) for name in names]
+        if packing is None:
+            results = await ask_pack(units, "summarise", SYSTEM, services)
+        else:
+            results = await ask_packed(units, packing, "summarise", SYSTEM, services)
+        total = ModelUsage()
+        for use in meter.uses.values():
+            total.add(use)
+        return results, total, self.model.asked[before:]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(Store(str(tmp_path / "one")))
+
+
+def paid(use: ModelUsage) -> dict[str, float]:
+    """The part of a use that is the same whether its calls were sent or found."""
+    hidden = ("ledger_hits", "sent_cost_usd", "sent_tokens")
+    found = {name: value for name, value in asdict(use).items() if name not in hidden}
+    return found | {"cost_usd": round(use.cost_usd, 12)}  # its last bits depend on the order in which replies came
+
+
+async def test_a_pack_of_other_units_finds_the_replies_and_what_they_used(bench: Bench) -> None:
+    results, first, asked = await bench.run("abcdef")
+    assert (results, asked) == (list("abcdef"), ["abc", "def"])
+    for other in (PackingOptions(1000, 2), PackingOptions(1000, 6), ALONE, None):
+        results, use, asked = await bench.run("abcdef", other)
+        assert (results, asked) == (list("abcdef"), [])
+        assert paid(use) == paid(first)
+        assert (use.calls, use.ledger_hits, use.sent_tokens) == (2, 2, 0)
+
+
+async def test_the_same_packs_are_found_whole(bench: Bench) -> None:
+    _, first, _ = await bench.run("abcdef")
+    n_records = ledger_size(bench.store).records
+    assert n_records == 2 + 6 + 1  # packs, parts, and the grouping
+    _, again, asked = await bench.run("abcdef")
+    assert (asked, paid(again)) == ([], paid(first))
+    assert ledger_size(bench.store).records == n_records
+
+
+async def test_only_what_is_not_there_is_packed(bench: Bench) -> None:
+    _, first, _ = await bench.run("abc")
+    results, use, asked = await bench.run("xaybzcw")
+    assert (results, asked) == (list("xaybzcw"), ["xyz", "w"])
+    assert (use.calls, use.ledger_hits) == (3, 1)
+    _, rest, _ = await Bench(Store(bench.store.uri + "-other")).run("xyzw")
+    assert use.input_tokens == first.input_tokens + rest.input_tokens
+    _, again, asked = await bench.run("xaybzcw")
+    assert (asked, paid(again)) == ([], paid(use))
+
+
+async def test_some_parts_of_a_pack_count_their_share(bench: Bench) -> None:
+    _, first, _ = await bench.run("abc")
+    uses = [(await bench.run(names, ALONE))[1] for names in ("ab", "c")]
+    assert [use.calls for use in uses] == [1, 1]
+    for name in ("input_tokens", "cached_tokens", "output_tokens"):
+        assert sum(getattr(use, name) for use in uses) == getattr(first, name)
+    assert sum(use.cost_usd for use in uses) == pytest.approx(first.cost_usd)
+
+
+async def test_a_unit_asked_alone_is_found_by_a_pack_and_by_itself(bench: Bench) -> None:
+    _, first, asked = await bench.run("abc", ALONE)
+    assert asked == ["a", "b", "c"]
+    results, use, asked = await bench.run("abcd")
+    assert (results, asked, use.calls) == (list("abcd"), ["d"], 4)
+    _, again, asked = await bench.run("a", THREE)
+    assert (asked, again.calls, first.calls) == ([], 1, 3)
+
+
+@pytest.mark.parametrize("bad", ["b", "bc", "abc", "bde", "abcdef"])
+async def test_what_a_pack_failed_for_is_found_again_and_counted(bench: Bench, bad: str) -> None:
+    await bench.run("e", ALONE)
+    bench.model.say = without(*bad)
+    results, first, asked = await bench.run("abcdef")
+    failed = [name for name in bad if name != "e"]
+    assert (results, sorted(asked)) == (list("abcdef"), sorted(["abc", "df", *failed]))
+    _, again, asked = await bench.run("abcdef")
+    assert (asked, paid(again)) == ([], paid(first))
+    results, other, asked = await bench.run("abcdef", PackingOptions(1000, 4))
+    assert (results, asked) == (list("abcdef"), [])
+    if set(bad) != set("abcdef"):  # a pack without a part that could be read has nobody to count it
+        assert other.input_tokens <= first.input_tokens
+
+
+@pytest.mark.parametrize("before", ["", "e", "ag"])
+@pytest.mark.parametrize("unreadable", ["", "cd", "bc"])
+async def test_a_killed_run_goes_on_with_the_same_packs(bench: Bench, before: str, unreadable: str) -> None:
+    """Capitals are too large to share a call: once their pack is done, their neighbours would fit together."""
+    names = "abXcdYefg"
+    other = Bench(Store(bench.store.uri + "-other"))
+    for each_bench in (bench, other):
+        await each_bench.run(before, ALONE) if before else None
+        each_bench.model.say = without(*unreadable)
+    expected, undisturbed, _ = await other.run(names)
+    bench.model.held["b" if before == "ag" else "a"] = gate = asyncio.Event()
+    ended = asyncio.ensure_future(bench.run(names))
+    await asyncio.sleep(0.3)  # the others' replies and parts are stored
+    gate.set()
+    with pytest.raises(RequestRejected):
+        await ended
+    bench.model.held.clear()
+    results, use, _ = await bench.run(names)
+    assert results == expected
+    assert paid(use) == paid(undisturbed)
+    assert sorted(bench.model.asked) == sorted([*other.model.asked, "b" if before == "ag" else "ab"])
+
+
+async def test_a_reply_that_was_refused_is_not_asked_for_again_in_a_pack(bench: Bench) -> None:
+    tries = iter("?b")
+    bench.model.say = lambda names: next(tries) if names == ("b",) else each(names)
+    results, _, asked = await bench.run("ab", ALONE)
+    assert (results, asked) == (["a", "b"], ["a", "b", "b"])
+    results, use, asked = await bench.run("abc")
+    assert (results, asked, use.rejected) == (["a", "b", "c"], ["c"], 1)
+
+
+async def test_a_part_that_can_not_be_read_any_more_is_asked_again(bench: Bench) -> None:
+    await bench.run("ab")
+    key = ledger_key(unit("c").request, PricedModel("e", bench.model), 0)  # type: ignore[arg-type]
+    stored = {"text": "?", "finish_reason": "stop", "model": "model", "usage": [9, 0, 9], "endpoint": "e", "pack": key}
+    await Ledger(bench.store).put(key, stored)
+    results, use, asked = await bench.run("abcd")
+    assert (results, asked) == (list("abcd"), ["cd"])
+    assert (use.calls, use.ledger_hits) == (2, 1)
+
+
+async def test_packs_that_were_paid_before_parts_were_kept_are_found(bench: Bench) -> None:
+    """One of them with a unit that had to be asked alone."""
+    bench.model.say = without("b")
+    meter = UsageMeter()
+    chat = bench.services(meter).chat
+    for names in ("abc", "def", "b"):
+        requests = [unit(name).request for name in names]
+        await chat.ask(requests[0] if names == "b" else pack_request("summarise", requests, SYSTEM), str)
+    (before,) = meter.uses.values()
+    results, use, asked = await bench.run("abcdef")
+    assert (results, asked, paid(use)) == (list("abcdef"), [], paid(before))
+    results, _, asked = await bench.run("fedcba")
+    assert (results, asked) == (list("fedcba"), [])
+
+
+@pytest.mark.parametrize("keeps", ["both", "first", "second"])
+async def test_a_role_with_several_models_finds_what_any_of_them_said(bench: Bench, keeps: str) -> None:
+    first, second = (PricedModel("e", Model(name=name)) for name in ("one", "two"))  # type: ignore[arg-type]
+    bench.models = {"both": (first, second), "first": (first,), "second": (second,)}[keeps]
+    names = "abcdefghijklmnopqr"
+    results, use, _ = await bench.run(names)
+    bench.models = (first, second)
+    n_asked = len(first.model.asked) + len(second.model.asked)  # type: ignore[attr-defined]
+    again, found, _ = await bench.run(names, PackingOptions(1000, 5))
+    assert n_asked == len(first.model.asked) + len(second.model.asked) == 6  # type: ignore[attr-defined]
+    assert again == results == list(names)
+    assert paid(found) == paid(use)
+
+
+async def test_built_in_models_leave_nothing(bench: Bench) -> None:
+    bench.models = (PricedModel("e", bench.model, paid=False),)  # type: ignore[arg-type]
+    for _ in range(2):
+        results, use, asked = await bench.run("abcd")
+        assert (results, asked, use.ledger_hits) == (list("abcd"), ["abc", "d"], 0)
+    assert ledger_size(bench.store).records == 0
+
+
+async def test_parts_of_a_reply_from_a_batch_cost_half_too(bench: Bench) -> None:
+    collector = Collector("this run")
+    with pytest.raises(Deferred):
+        await bench.run("abcd", PackingOptions(1000, 4), collector)
+    ((call, _),) = read_calls(collector.content())
+    reply = ChatReply(each(tuple("abcd")), "stop", "model", 103, 20, 41)
+    await Ledger(bench.store).put(call.key, batch_record_of(reply, "e", "this run"))
+    results, whole, _ = await bench.run("abcd", PackingOptions(1000, 4), Collector("this run"))
+    assert results == list("abcd")
+    results, parts, asked = await bench.run("abcd", THREE, Collector("another run"))
+    assert (results, asked, paid(parts)) == (list("abcd"), [], paid(whole))
+    assert whole.cost_usd == (83 * 0.1 + 20 * 0.03 + 41 * 0.7) / 1e6 / 2
+    missing = Collector("another run")
+    with pytest.raises(Deferred):
+        await bench.run("abxcd", THREE, missing)
+    assert len(missing) == 1
+
+
+async def test_equal_units_share_a_record_and_their_use_is_counted_once(bench: Bench) -> None:
+    _, first, _ = await bench.run("aab")
+    results, use, asked = await bench.run("aba", PackingOptions(1000, 2))
+    assert (results, asked) == (list("aba"), [])
+    assert paid(use) == paid(first)
+
+
+def test_shares_add_up() -> None:
+    for total in (0, 1, 7, 1000):
+        for weights in ([1], [1, 1, 1], [5, 1, 3], [1, 999]):
+            shares = divide(total, weights)
+            assert sum(shares) == total
+            assert all(share >= 0 for share in shares)
+
+
+async def test_a_pack_of_reports_asks_for_what_it_lacks(bench: Bench) -> None:
+    await bench.run("bd")
+    results, use, asked = await bench.run("abcd", None)
+    assert (results, asked, use.calls) == (list("abcd"), ["ac"], 2)
+    _, again, asked = await bench.run("abcd", None)
+    assert (asked, paid(again)) == ([], paid(use))
