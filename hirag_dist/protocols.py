@@ -95,13 +95,16 @@ class ChatPool(Protocol):
 
 
 class UnitReplies(Protocol):
-    """The ledger's replies to units that share calls, each under the key of the unit's own request.
+    """The ledger's replies to units that share calls, each found by the unit's own request.
 
     Built-in models keep none: `find` returns nothing for their requests, and nothing is stored.
     """
 
     async def find(self, requests: Sequence[ChatRequest]) -> list[StoredReply | None]:
-        """Return the ledger's reply to the first attempt of each request, in one lookup. Nothing is counted."""
+        """Return the ledger's reply for each request, if there is one, in one lookup; nothing is counted.
+
+        A part of a pack's reply comes before a reply to the first attempt of the request alone.
+        """
         ...
 
     def count(self, role: str, parts: Iterable[StoredReply]) -> None:

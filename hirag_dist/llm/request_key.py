@@ -26,7 +26,20 @@ def request_hash(request: ChatRequest) -> str:
 
 def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
     """Return the ledger key of a reply: a hash of request, model, settings and attempt."""
-    parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{attempt}"
+    return _key(request, chosen, str(attempt))
+
+
+def part_key(request: ChatRequest, chosen: PricedModel) -> str:
+    """Return the ledger key of the part of a pack's reply that is about the unit of a request.
+
+    It differs from that of a reply to the request alone: the model saw the texts of other units too, which may have
+    other access labels.
+    """
+    return _key(request, chosen, "part")
+
+
+def _key(request: ChatRequest, chosen: PricedModel, kind: str) -> str:
+    parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{kind}"
     return hashlib.sha256(parts.encode()).hexdigest()[:40]
 
 

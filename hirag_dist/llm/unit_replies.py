@@ -6,20 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hirag_dist.llm.priced_model import ModelGroup
+from hirag_dist.llm.priced_model import ModelGroup, PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import part_record_of, record_of, reply_from
-from hirag_dist.llm.request_key import in_order, ledger_key
+from hirag_dist.llm.request_key import in_order, ledger_key, part_key
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply, ChatRequest, StoredReply
 
-_FIRST = 0  # the attempt whose reply a part stands for
+_FIRST = 0  # attempt
 
 
 class UnitReplyStore:
     """Lookup and storage of units' replies in the ledger. Implements `protocols.UnitReplies`.
 
-    A part of a pack's reply is stored as the reply to the unit's own request, under the model that replied. The shares
+    A part of a pack's reply is stored under a hash of the unit's own request and of the model that replied. The shares
     of all parts add up to the tokens of the pack, so a stage that finds the parts counts what the pack used.
     """
 
@@ -36,12 +36,14 @@ class UnitReplyStore:
         self._meter = meter
 
     async def find(self, requests: Sequence[ChatRequest]) -> list[StoredReply | None]:
-        """Return the ledger's reply to the first attempt of each request, in one lookup; nothing is counted.
+        """Return the ledger's reply for each request, if there is one, in one lookup; nothing is counted.
+
+        A part of a pack's reply comes before a reply to the first attempt of the request alone.
 
         Raises:
             StoreError: the ledger cannot be read.
         """
-        places = [self._places(request) for request in requests]
+        places = [self._part_places(request) | self._places(request) for request in requests]
         keys = [key for each in places for key in each]
         if not keys:
             return [None] * len(requests)
@@ -59,7 +61,7 @@ class UnitReplyStore:
             payer.count(self._meter, role, whole, payer.cost(whole) * price, from_ledger=True)
 
     async def store(self, pack: ChatRequest, parts: Sequence[tuple[ChatRequest, str]]) -> None:
-        """Store the parts of a pack's reply as replies to the units' own requests; return when they are durable.
+        """Store the parts of a pack's reply; return when they are durable.
 
         Args:
             pack: the request whose reply is in the ledger.
@@ -79,7 +81,7 @@ class UnitReplyStore:
         texts: dict[str, str] = {}
         sizes: dict[str, int] = {}
         for request, text in parts:
-            own = ledger_key(request, group.first, _FIRST)
+            own = part_key(request, group.first)
             texts.setdefault(own, text)
             sizes[own] = sizes.get(own, 0) + max(1, len(request.messages[-1].content))
         n_input, n_cached, n_output = whole["usage"]
@@ -102,12 +104,18 @@ class UnitReplyStore:
             await self._ledger.put(key, record_of(ChatReply(grouping), ""))
 
     def _places(self, request: ChatRequest) -> dict[str, int]:
-        """Return ledger key → number of the model in the role, in the order of `EndpointPool`; empty if built in."""
+        """Return the ledger key of the first attempt → number of the model; nothing for built-in models."""
+        return {ledger_key(request, model, _FIRST): number for number, model in self._models(request)}
+
+    def _part_places(self, request: ChatRequest) -> dict[str, int]:
+        """Return the ledger key of a part → number of the model; nothing for built-in models."""
+        return {part_key(request, model): number for number, model in self._models(request)}
+
+    def _models(self, request: ChatRequest) -> list[tuple[int, PricedModel]]:
+        """Return the models of a role with their numbers, in the order in which `EndpointPool` asks them."""
         groups = self._roles[request.role]
         ordered = in_order(groups, request)
-        if not ordered[0].first.paid:
-            return {}
-        return {ledger_key(request, group.first, _FIRST): groups.index(group) for group in ordered}
+        return [(groups.index(group), group.first) for group in ordered] if ordered[0].first.paid else []
 
 
 def divide(total: int, weights: Sequence[int]) -> list[int]:

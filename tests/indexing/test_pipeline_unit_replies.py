@@ -77,7 +77,6 @@ def test_a_build_that_packs_otherwise_pays_nothing(bench: Bench) -> None:
         "same": {},
         "smaller": {"pack_units": 2, "resolution": RESOLUTION | {"pairs_per_call": 3}},
         "larger": {"pack_units": 20, "resolution": RESOLUTION | {"pairs_per_call": 50}},
-        "alone": {"pack_units": 1, "resolution": RESOLUTION | {"pairs_per_call": 1}},
     }.items():
         again, found, n_sent = bench.build(name, ledger_of="first", **keys)
         assert (again, n_sent) == (snapshot, 0), name

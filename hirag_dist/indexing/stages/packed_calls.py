@@ -33,6 +33,11 @@ class PackingOptions:
     max_tokens: int
     max_units: int
 
+    @property
+    def enabled(self) -> bool:
+        """False if no units share calls; a reply that a model gave while it saw other units is not used then either."""
+        return self.max_tokens > 0 and self.max_units > 1
+
 
 async def ask_packed(
     units: Sequence[PackableUnit[T]], packing: PackingOptions, task: str, system: Message, services: Services
@@ -54,18 +59,22 @@ async def ask_packed(
         return [[some[place] for place in each] for each in found]
 
     limits = f"{packing.max_tokens} tokens, {packing.max_units} units"
-    return await _PackedCalls(units, group, limits, task, system, services.chat).results()
+    return await _PackedCalls(units, group, packing.enabled, limits, task, system, services.chat).results()
 
 
 async def ask_pack(
-    units: Sequence[PackableUnit[T]], task: str, system: Message, services: Services
+    units: Sequence[PackableUnit[T]], task: str, system: Message, services: Services, *, packing: PackingOptions
 ) -> list[T | Rejected]:
-    """Return the parsed replies of units that share one call, as `ask_packed` does, whatever their sizes."""
+    """Return the parsed replies of units that were packed for one call, as `ask_packed` does.
+
+    Args:
+        packing: the options that they were packed by; the call may have grown beyond them since.
+    """
 
     def group(some: Sequence[int]) -> list[list[int]]:
         return [list(some)] if some else []
 
-    return await _PackedCalls(units, group, "one call", task, system, services.chat).results()
+    return await _PackedCalls(units, group, packing.enabled, "one call", task, system, services.chat).results()
 
 
 @dataclass(frozen=True)
@@ -86,11 +95,13 @@ class _PackedCalls(Generic[T]):
 
     Attributes:
         group: units (positions) → those that share each call.
+        packing: whether calls are shared, and so parts of earlier replies used.
         limits: of a call, as text; a grouping by other limits is another one.
     """
 
     units: Sequence[PackableUnit[T]]
     group: Callable[[Sequence[int]], list[list[int]]]
+    packing: bool
     limits: str
     task: str
     system: Message
@@ -99,7 +110,7 @@ class _PackedCalls(Generic[T]):
     async def results(self) -> list[T | Rejected]:
         everything = range(len(self.units))
         store = self.chat.unit_replies
-        if store is None or len(self.units) < 2:
+        if store is None or not self.packing or not self.units:
             found: _Found[T] = _Found(self.group(everything), {})
         else:
             found = await self._find(store)
@@ -110,14 +121,23 @@ class _PackedCalls(Generic[T]):
         return [results[at] for at in everything]
 
     async def _find(self, store: UnitReplies) -> _Found[T]:
+        """Return the units to ask, grouped, and the results of the others, whose use is counted.
+
+        A pack whose whole reply is stored is taken as it is: that counts what its parts do not, a reply without a
+        readable part for one, and finds the packs of versions that kept neither parts nor groupings.
+        """
         requests = [unit.request for unit in self.units]
         key = self._grouping_request()
         stored, *own = await store.find([key, *requests])
+        planned = self.group(range(len(own))) if stored is None else json.loads(stored.reply.text)
+        is_whole = await self._are_stored(store, planned) if any(own) else [False] * len(planned)
         groups: list[list[int]] = []
-        if stored is not None:
-            groups = json.loads(stored.reply.text)
-        elif any(own):
-            groups = await self._stored_packs(store)
+        for group, whole in zip(planned, is_whole, strict=True):
+            if whole:
+                groups.append(group)
+            elif stored is not None:  # a request that was refused, or a reply that was removed from the ledger
+                groups.append([at for at in group if own[at] is None])
+        groups = [group for group in groups if group]
         done = {at for group in groups for at in group}
         results: dict[int, T] = {}
         alone: list[list[int]] = []
@@ -135,22 +155,22 @@ class _PackedCalls(Generic[T]):
                 results[at] = read
                 used.append(reply)
         groups += self.group(rest)
-        if stored is None and groups:
+        if stored is None and groups and len(own) > 1:
             await store.store_grouping(key, json.dumps(groups))
         if used:
             store.count(requests[0].role, used)
-        return _Found(groups + alone, results, frozenset(at for at, reply in enumerate(own) if reply is not None))
+        is_stored = frozenset(at for at, reply in enumerate(own) if reply is not None and reply.pack)
+        return _Found(groups + alone, results, is_stored)
 
     def _grouping_request(self) -> ChatRequest:
         units = "\n".join(request_hash(unit.request) for unit in self.units)
         role = self.units[0].request.role
         return ChatRequest(role, (self.system, Message("user", units)), "", form=f"grouping: {self.limits}")
 
-    async def _stored_packs(self, store: UnitReplies) -> list[list[int]]:
-        """Return the packs of all units whose whole reply is stored: they were asked before groupings were kept."""
-        groups = [group for group in self.group(range(len(self.units))) if len(group) > 1]
+    async def _are_stored(self, store: UnitReplies, groups: Sequence[Sequence[int]]) -> list[bool]:
+        """Return for each group whether the ledger has a reply to its pack."""
         stored = await store.find([self._pack_request(group) for group in groups])
-        return [group for group, reply in zip(groups, stored, strict=True) if reply is not None]
+        return [reply is not None and len(group) > 1 for group, reply in zip(groups, stored, strict=True)]
 
     def _pack_request(self, group: Sequence[int]) -> ChatRequest:
         return pack_request(self.task, [self.units[at].request for at in group], self.system)

@@ -100,7 +100,7 @@ class WriteReports:
                 if self.stand_in:
                     replies = stand_ins(units)
                 else:
-                    replies = await ask_pack(units, "report", system, services)
+                    replies = await ask_pack(units, "report", system, services, packing=self.packing)
                 for each, material, reply in zip(pack, shown, replies, strict=True):
                     own, level = each.row["community_id"], each.row["level"]
                     if not isinstance(reply, Rejected):

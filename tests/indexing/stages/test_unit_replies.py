@@ -23,7 +23,7 @@ from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger, ledger_size
 from hirag_dist.llm.reply_store.codec import batch_record_of
-from hirag_dist.llm.request_key import ledger_key
+from hirag_dist.llm.request_key import part_key
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.unit_replies import divide
 from hirag_dist.llm.usage import ModelUsage, UsageMeter
@@ -105,7 +105,7 @@ class Bench:
         before = len(self.model.asked)
         units = [unit(name) for name in names]
         if packing is None:
-            results = await ask_pack(units, "summarise", SYSTEM, services)
+            results = await ask_pack(units, "summarise", SYSTEM, services, packing=THREE)
         else:
             results = await ask_packed(units, packing, "summarise", SYSTEM, services)
         total = ModelUsage()
@@ -129,7 +129,7 @@ def paid(use: ModelUsage) -> dict[str, float]:
 async def test_a_pack_of_other_units_finds_the_replies_and_what_they_used(bench: Bench) -> None:
     results, first, asked = await bench.run("abcdef")
     assert (results, asked) == (list("abcdef"), ["abc", "def"])
-    for other in (PackingOptions(1000, 2), PackingOptions(1000, 6), ALONE, None):
+    for other in (PackingOptions(1000, 2), PackingOptions(1000, 6), None):
         results, use, asked = await bench.run("abcdef", other)
         assert (results, asked) == (list("abcdef"), [])
         assert paid(use) == paid(first)
@@ -158,11 +158,22 @@ async def test_only_what_is_not_there_is_packed(bench: Bench) -> None:
 
 async def test_some_parts_of_a_pack_count_their_share(bench: Bench) -> None:
     _, first, _ = await bench.run("abc")
-    uses = [(await bench.run(names, ALONE))[1] for names in ("ab", "c")]
+    uses = [(await bench.run(names))[1] for names in ("ab", "c")]
     assert [use.calls for use in uses] == [1, 1]
     for name in ("input_tokens", "cached_tokens", "output_tokens"):
         assert sum(getattr(use, name) for use in uses) == getattr(first, name)
     assert sum(use.cost_usd for use in uses) == pytest.approx(first.cost_usd)
+
+
+@pytest.mark.parametrize("off", [ALONE, PackingOptions(0, 3)])
+async def test_without_packing_nothing_is_used_that_a_model_said_while_it_saw_other_units(
+    bench: Bench, off: PackingOptions
+) -> None:
+    await bench.run("abc")
+    results, use, asked = await bench.run("abc", off)
+    assert (results, asked, use.ledger_hits) == (list("abc"), ["a", "b", "c"], 0)
+    _, again, asked = await bench.run("abc", off)
+    assert (asked, paid(again)) == ([], paid(use))
 
 
 async def test_a_unit_asked_alone_is_found_by_a_pack_and_by_itself(bench: Bench) -> None:
@@ -223,7 +234,7 @@ async def test_a_reply_that_was_refused_is_not_asked_for_again_in_a_pack(bench: 
 
 async def test_a_part_that_can_not_be_read_any_more_is_asked_again(bench: Bench) -> None:
     await bench.run("ab")
-    key = ledger_key(unit("c").request, PricedModel("e", bench.model), 0)  # type: ignore[arg-type]
+    key = part_key(unit("c").request, PricedModel("e", bench.model))  # type: ignore[arg-type]
     stored = {"text": "?", "finish_reason": "stop", "model": "model", "usage": [9, 0, 9], "endpoint": "e", "pack": key}
     await Ledger(bench.store).put(key, stored)
     results, use, asked = await bench.run("abcd")
@@ -284,6 +295,21 @@ async def test_parts_of_a_reply_from_a_batch_cost_half_too(bench: Bench) -> None
     with pytest.raises(Deferred):
         await bench.run("abxcd", THREE, missing)
     assert len(missing) == 1
+
+
+async def test_a_pack_that_the_endpoint_refuses_is_not_sent_again(bench: Bench) -> None:
+    """Such a call leaves no reply; those to its units alone are there."""
+
+    def refuse(names: tuple[str, ...]) -> str:
+        if "b" in names and len(names) > 1:
+            raise RequestRejected("the prompt is against the rules")
+        return each(names)
+
+    bench.model.say = refuse
+    results, use, asked = await bench.run("abcdef")
+    assert (results, sorted(asked)) == (list("abcdef"), ["a", "abc", "b", "c", "def"])
+    results, again, asked = await bench.run("abcdef")
+    assert (results, asked, paid(again)) == (list("abcdef"), [], paid(use))
 
 
 async def test_equal_units_share_a_record_and_their_use_is_counted_once(bench: Bench) -> None:
