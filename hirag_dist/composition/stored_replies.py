@@ -37,11 +37,11 @@ from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.prompt_files import load_prompts
-from hirag_dist.llm.replay import NoVectors, RecordingLedger, StoredVectors
+from hirag_dist.llm.replay import NoVectors, ReadOnlyLedger, RecordingLedger, StoredVectors
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import key_bytes
 from hirag_dist.llm.retry import RetriedCalls
-from hirag_dist.protocols import ChatPool, Embedder
+from hirag_dist.protocols import Embedder, PackingPool
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
@@ -85,7 +85,7 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
 
 @contextmanager
 def offline_context(
-    config: Config, models: ResolvedModels, ledger: Ledger, embedder: Embedder
+    config: Config, models: ResolvedModels, ledger: ReadOnlyLedger, embedder: Embedder
 ) -> Iterator[BuildContext]:
     """Lend a build in a temporary folder, in this process, that takes paid replies from a ledger and makes no call.
 
@@ -150,7 +150,7 @@ def _no_services() -> Services:
     raise AssertionError("no stage is run")
 
 
-def _services(config: Config, ledger: Ledger, embedder: Embedder) -> Services:
+def _services(config: Config, ledger: ReadOnlyLedger, embedder: Embedder) -> Services:
     roles = {role: priced_models(config, role, without_calls=True) for role in CHAT_ROLES}
     limits = {name: EndpointLimits(None, None, None) for name in config.llm.endpoints}
     retried = RetriedCalls(RateLimiter(QuotaCoordinator(limits)), retry_policy(config))
@@ -161,7 +161,7 @@ def _services(config: Config, ledger: Ledger, embedder: Embedder) -> Services:
         await pool.close()
         await ledger.close()
 
-    def bind(context: CallContext) -> tuple[ChatPool, Embedder]:
+    def bind(context: CallContext) -> tuple[PackingPool, Embedder]:
         return pool.with_context(context), embedder
 
     return Services(pool, embedder, _no_kernels, encoding(config.tokenizer), count, close=close, bind=bind)

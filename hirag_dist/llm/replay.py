@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,14 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, FloatMatrix, RateLimits
 
 
-class RecordingLedger(Ledger):
+class ReadOnlyLedger(Ledger):
+    """A ledger that is left as it is: nothing is stored."""
+
+    async def put_many(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        """Do nothing."""
+
+
+class RecordingLedger(ReadOnlyLedger):
     """A ledger that notes which records were found.
 
     Attributes:

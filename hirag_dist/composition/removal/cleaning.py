@@ -36,6 +36,7 @@ def purge_replies(store: Store, config: Config, lock: BuildLock, current: Snapsh
     """Keep the stored replies that layer 0 of the current snapshot rests on, and drop all others.
 
     The keys to keep are computed from the text of its chunks alone, so no kept reply derives from anything else.
+    A part of a reply to several units counts as the reply to its own unit.
 
     Raises:
         ConfigError: this is not the configuration of the last build.

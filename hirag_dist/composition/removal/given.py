@@ -10,8 +10,7 @@ from hirag_dist.composition.stored_replies import offline_context
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.indexing.documents import read_documents
-from hirag_dist.llm.replay import NoVectors
-from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.replay import NoVectors, ReadOnlyLedger
 from hirag_dist.storage.store import Store
 
 
@@ -27,6 +26,6 @@ def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.
         InputError: there is nothing to read.
     """
     models = ResolvedModels({}, {}, "", 1, "")
-    with offline_context(config, models, Ledger(store), NoVectors("", 1)) as context:
+    with offline_context(config, models, ReadOnlyLedger(store), NoVectors("", 1)) as context:
         read = read_documents(context, inputs)
         return context.datasets.read(read.documents), context.datasets.read(read.chunks)

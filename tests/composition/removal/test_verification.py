@@ -225,8 +225,9 @@ def test_a_stored_reply_is_found_by_what_was_asked(index: Index) -> None:
     bench = RemovalBench(index.bench.folder / "again", index.bench.config)
     bench.folder.mkdir()
     bench.build(KEPT | REMOVED)
-    (name, *_) = [path for path in bench.store.walk("ledger") if path.endswith(".seg")]
-    shutil.copy(Path(bench.store.root, name), Path(index.store.root, "ledger", f"{2:016x}-00000.seg"))
+    segments = [path for path in bench.store.walk("ledger") if path.endswith(".seg")]  # those of probes are one
+    for number, name in enumerate(segments, 2):
+        shutil.copy(Path(bench.store.root, name), Path(index.store.root, "ledger", f"{number:016x}-00000.seg"))
     found = {finding.what: finding.count for finding in index.findings()}
     assert found["reply to a request"] == 1
 
