@@ -92,6 +92,7 @@ class Bench:
     events: list[object] = field(default_factory=list)
     make_executor: Callable[[Callable[[], Services]], InlineExecutor] = InlineExecutor
     force_current: bool = False  # also after a rollback
+    counts_tokens: bool = False  # at four characters each; otherwise replies use none
     base_id: str | None = None  # of an update; None: every build is from nothing; "": the current snapshot
 
     @property
@@ -154,7 +155,11 @@ class Bench:
 
         def reply(request: ChatRequest) -> ChatReply | str:
             said = script(request)
-            return obey(request) if said is None else said
+            found = obey(request) if said is None else said
+            if not self.counts_tokens or isinstance(found, ChatReply):
+                return found
+            sizes = (len(request.messages[1].content) // 4, len(found) // 4)
+            return ChatReply(found, input_tokens=sizes[0], output_tokens=sizes[1])
 
         self.model = model = ScriptedModel(reply)
         store = self.store

@@ -1,0 +1,336 @@
+"""Equality of updated indexes: with fresh builds, with themselves replayed, and with what they were before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from hirag_dist.core.key_sets import key_sets
+from hirag_dist.core.text.ids import text_keys
+from hirag_dist.errors import InputError, SnapshotError
+from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from tests.toy_builds import Bench
+
+LAYER_0 = ("documents", "chunks", "mentions", "relation_mentions", "entities", "relations")
+TOPICS = ("sun", "sea", "tree", "iron", "bread", "horse")
+
+
+def text(topic: str, number: int, n_words: int = 12) -> str:
+    """Return words of one topic: neighbours are related, and some words are shared between texts of a topic."""
+    rng = random.Random(f"{topic} {number}")
+    return " ".join(f"{topic}{rng.randrange(30)}" for _ in range(n_words))
+
+
+def corpus(n_texts: int) -> dict[str, str]:
+    return {f"{at:02}.txt": text(TOPICS[at % len(TOPICS)], at) for at in range(n_texts)}
+
+
+class LivingBench:
+    """An index that is updated, and fresh builds of the same documents."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.bench = Bench(folder / "living")
+        self.bench.folder.mkdir(parents=True)
+        self.bench.base_id = ""
+        self.bench.counts_tokens = True
+        self._n_fresh = 0
+
+    def write(self, texts: dict[str, str], name: str = "corpus") -> str:
+        folder = self.folder / name
+        if folder.exists():
+            for file in folder.iterdir():
+                file.unlink()
+        folder.mkdir(exist_ok=True)
+        for file_name, content in texts.items():
+            (folder / file_name).write_text(content)
+        return str(folder)
+
+    def index(self, texts: dict[str, str], **keys: Any) -> Snapshot:
+        inputs = [self.write(texts)]
+        return self._done(self.bench.run_on(inputs, **keys))
+
+    def remove(self, *ids: str, sources: tuple[str, ...] = (), **keys: Any) -> Snapshot:
+        selection = DocumentSelection(ids, sources)
+        return self._done(self.bench.run_work(lambda build: build.remove(selection), **keys))
+
+    def add(self, texts: dict[str, str], **keys: Any) -> Snapshot:
+        inputs = [self.write(texts, "more")]
+        return self._done(self.bench.run_work(lambda build: build.add(inputs), **keys))
+
+    def refresh(self, **keys: Any) -> Snapshot:
+        return self._done(self.bench.run_work(lambda build: build.refresh(), **keys))
+
+    def fresh(self, texts: dict[str, str], **keys: Any) -> Snapshot:
+        self._n_fresh += 1
+        bench = Bench(self.folder / f"fresh{self._n_fresh}")
+        bench.folder.mkdir()
+        result = bench.run_on([self.write(texts, f"corpus{self._n_fresh}")], **keys)
+        return open_snapshot(bench.store, result.manifest.snapshot_id)
+
+    def _done(self, result: Any) -> Snapshot:
+        self.result = result
+        return open_snapshot(self.bench.store, result.manifest.snapshot_id, full_check=True)
+
+    @property
+    def n_asked(self) -> int:
+        assert self.bench.model is not None
+        return len(self.bench.model.requests)
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> LivingBench:
+    return LivingBench(tmp_path)
+
+
+def base_table(snapshot: Snapshot, name: str) -> pa.Table:
+    table = snapshot.table(name).combine_chunks()
+    if name == "entities":
+        return table.filter(pc.equal(table["layer"], 0))
+    return table.filter(pc.equal(table["kind"], "extracted")) if name == "relations" else table
+
+
+def check_base_layer(updated: Snapshot, fresh: Snapshot) -> None:
+    """Check that layer 0, its vectors and its chunks are those of a fresh build."""
+    for name in LAYER_0:
+        assert base_table(updated, name).equals(base_table(fresh, name)), name
+    n_entities = base_table(fresh, "entities").num_rows
+    np.testing.assert_array_equal(updated.entity_vectors[:n_entities], fresh.entity_vectors[:n_entities])
+    np.testing.assert_array_equal(updated.chunk_vectors, fresh.chunk_vectors)
+
+
+def check_consistent(snapshot: Snapshot) -> None:
+    """Check that nothing refers to what is not there, and that every entity is in a cluster and in a community."""
+    entities = set(snapshot.table("entities")["entity_id"].to_pylist())
+    relations = snapshot.table("relations")
+    assert set(relations["source_id"].to_pylist()) | set(relations["target_id"].to_pylist()) <= entities
+    clusters, layers = snapshot.table("clusters"), snapshot.table("entities")
+    assert set(clusters["entity_id"].to_pylist()) <= entities
+    clustered = set(clusters["layer"].to_pylist())
+    for layer in clustered:
+        own = set(layers.filter(pc.equal(layers["layer"], layer))["entity_id"].to_pylist())
+        here = clusters.filter(pc.equal(clusters["layer"], layer))
+        assert set(here["entity_id"].to_pylist()) == own
+        best = here.filter(here["best"])["entity_id"].to_pylist()
+        assert sorted(best) == sorted(own)
+    communities = snapshot.table("communities")
+    ids = communities["community_id"].to_pylist()
+    assert len(set(ids)) == len(ids)
+    top = communities.filter(pc.equal(communities["level"], 0))
+    assert set(pc.list_flatten(top["entity_ids"]).to_pylist()) == entities
+    reports = snapshot.table("reports").to_pylist()
+    assert {report["community_id"] for report in reports} == set(ids)
+    known = set(relations["relation_id"].to_pylist())
+    for report in reports:
+        for finding in report["findings"]:
+            assert set(finding["entity_ids"]) <= entities
+            assert set(finding["relation_ids"]) <= known
+    present = set(text_keys(snapshot.table("chunks")["chunk_id"]).tolist())
+    replaced = {key for keys in snapshot.manifest.notes["update"].get("replaced", {}).values() for key in keys}
+    for name in ("summaries", "report_inputs"):
+        assert set(key_sets(snapshot.table(name)["sources"]).keys.tolist()) <= present | replaced, name
+
+
+def texts_of(snapshot: Snapshot) -> str:
+    """Return every text of every table, as one."""
+    names = [name for name in snapshot.manifest.counts if name != "usage"]
+    return "\n".join(str(snapshot.table(name).to_pylist()) for name in names)
+
+
+def test_nothing_changed_asks_nothing_and_publishes_nothing(living: LivingBench) -> None:
+    first = living.index(corpus(6))
+    again = living.index(corpus(6))
+    assert living.n_asked == 0
+    assert not living.result.changed
+    assert again.manifest.snapshot_id == first.manifest.snapshot_id
+    assert len(living.bench.store.names("snapshots")) == 1
+
+
+@pytest.mark.parametrize("keys", [{}, {"resolution": {"enabled": True, "tiers": ["normalise"]}}])
+def test_layer_0_equals_a_fresh_builds_whatever_the_history(living: LivingBench, keys: dict[str, Any]) -> None:
+    rng = random.Random(7)
+    now = corpus(12)
+    living.index(now, **keys)
+    for step in range(6):
+        action = rng.choice(["add", "remove", "edit", "several"])
+        if action in ("add", "several"):
+            now[f"new{step}.txt"] = text(rng.choice(TOPICS), 100 + step)
+        if action in ("remove", "several"):
+            del now[rng.choice(sorted(now))]
+        if action in ("edit", "several"):
+            chosen = rng.choice(sorted(now))
+            now[chosen] = f"{now[chosen]} {text(rng.choice(TOPICS), 200 + step, 3)}"
+        updated = living.index(now, **keys)
+        check_consistent(updated)
+    assert living.result.update is not None
+    assert living.result.update.number == 6
+    check_base_layer(updated, living.fresh(now, **keys))
+
+
+def test_the_same_changes_on_the_same_base_give_the_same_snapshot(tmp_path: Path) -> None:
+    ids = []
+    for name in ("one", "other"):
+        living = LivingBench(tmp_path / name)
+        now = corpus(10)
+        living.index(now)
+        living.index(now | {"x.txt": text("sun", 77)})
+        living.remove(sources=("03.txt",))
+        ids.append(living.add({"05.txt": text("sea", 99)}).manifest.snapshot_id)
+    assert ids[0] == ids[1]
+
+
+def test_untouched_summaries_and_reports_keep_id_and_text_and_are_not_asked_again(living: LivingBench) -> None:
+    before = living.index(corpus(24))
+    after = living.index(corpus(24) | {"x.txt": text("sun", 77)}, update={"max_ratio": 1000})
+    update = living.result.update
+    assert update is not None
+    n_written = update.summaries.written + update.reports.written
+    assert 0 < len(living.bench.asked("summarise") + living.bench.asked("report")) == n_written
+    assert update.summaries.kept > update.summaries.written
+    for name, key in (("summaries", "cluster_id"), ("reports", "community_id")):
+        was = {row[key]: row for row in before.table(name).to_pylist()}
+        kept = [row for row in after.table(name).to_pylist() if row[key] in was]
+        same = [
+            row
+            for row in kept
+            if all(row[part] == was[row[key]][part] for part in ("title", "entities") if part in row)
+        ]
+        assert len(same) >= 0.5 * len(was), name
+
+
+def test_adding_and_removing_again_leads_back_and_pays_nothing(living: LivingBench) -> None:
+    before = living.index(corpus(18))
+    living.add({"x.txt": text("sun", 77)})
+    after = living.remove(sources=("x.txt",), update={"max_ratio": 1000})
+    check_base_layer(after, before)
+    assert set(after.table("clusters")["cluster_id"].to_pylist()) == set(
+        before.table("clusters")["cluster_id"].to_pylist()
+    )
+    assert not living.bench.asked("summarise")
+
+
+@pytest.mark.parametrize("max_ratio", [0, 1000])
+def test_nothing_derives_from_a_removed_document(living: LivingBench, max_ratio: float) -> None:
+    now = corpus(12) | {"secret.txt": f"zebra {text('sun', 5)} zebra {text('sea', 6)}"}
+    first = living.index(now)
+    assert "zebra" in texts_of(first)
+    after = living.remove(sources=("secret.txt",), update={"max_ratio": max_ratio})
+    assert "zebra" not in texts_of(after)
+    check_consistent(after)
+    update = living.result.update
+    assert update is not None
+    assert (update.summaries.stand_ins + update.reports.stand_ins > 0) == (max_ratio == 0)
+
+
+def test_what_was_put_off_is_debt_and_a_refresh_pays_it(living: LivingBench) -> None:
+    now = corpus(12)
+    living.index(now)
+    keys: dict[str, Any] = {"update": {"max_ratio": 0}}
+    behind = living.index(now | {f"{at}x.txt": text("iron", at) for at in range(4)}, **keys)
+    update = living.result.update
+    assert update is not None
+    assert update.debt_tokens > 0
+    assert not living.bench.asked("summarise")
+    assert behind.manifest.notes["update"]["debt"]["summaries"]["units"] == update.summaries.deferred
+    new = base_table(behind, "entities")["entity_id"].to_pylist()
+    assert set(new) <= set(behind.table("clusters")["entity_id"].to_pylist())  # found at once, whatever is put off
+    paid = living.refresh()
+    assert living.result.update.debt_tokens == 0
+    assert "stand-in" not in paid.table("reports")["origin"].to_pylist()
+    assert set(paid.table("summaries")["origin"].to_pylist()) == {"model"}
+    assert max(paid.table("report_inputs")["stale_since"].to_pylist()) == 0
+    check_consistent(paid)
+
+
+def test_the_bound_holds(living: LivingBench) -> None:
+    now = corpus(18)
+    living.index(now)
+    for ratio in (1.5, 3):
+        now = now | {f"x{ratio}.txt": text("bread", int(ratio * 10))}
+        living.index(now, update={"max_ratio": ratio})
+        update = living.result.update
+        assert update is not None
+        assert update.budget_tokens is not None
+        assert update.spent_tokens <= max(update.budget_tokens, update.extraction_tokens)
+
+
+def test_staleness_of_zero_writes_all_that_was_touched(living: LivingBench) -> None:
+    living.index(corpus(18))
+    keys: dict[str, Any] = {"update": {"staleness": 0, "max_ratio": 1000}}
+    after = living.index(corpus(18) | {"x.txt": text("sun", 77)}, **keys)
+    for name in ("summaries", "report_inputs"):
+        assert not any(after.table(name)["stale_share"].to_pylist()), name
+
+
+def test_an_edit_changes_its_document_and_keeps_the_others(living: LivingBench) -> None:
+    now = corpus(12)
+    living.index(now)
+    now["00.txt"] += " zebra"
+    living.index(now)
+    assert living.result.update is not None
+    counts = living.result.update.documents
+    assert (counts.added, counts.changed, counts.removed) == (0, 1, 0)
+    assert len(living.bench.asked("extract-graph")) == 1
+
+
+def test_a_document_that_is_added_again_replaces_that_of_its_place(living: LivingBench) -> None:
+    living.index(corpus(6))
+    after = living.add({"00.txt": "sun1 sun2 moon"})
+    assert after.manifest.counts["documents"] == 6
+    assert "moon" in texts_of(after)
+
+
+def test_a_former_text_goes_with_its_document(living: LivingBench) -> None:
+    keys: dict[str, Any] = {"update": {"max_ratio": 0, "staleness": 1}}
+    now = corpus(12) | {"secret.txt": f"zebra {text('sun', 5)} zebra {text('sea', 6)}"}
+    living.index(now)
+    behind = living.index(now | {"secret.txt": text("sun", 5)}, **keys)
+    assert "zebra" in texts_of(behind)  # summaries and reports of the former text are stale, not removed
+    assert behind.manifest.notes["update"]["replaced"]
+    after = living.remove(sources=("secret.txt",), **keys)
+    assert "zebra" not in texts_of(after)
+    assert not after.manifest.notes["update"]["replaced"]
+
+
+def test_purged_replacements_leave_nothing(living: LivingBench) -> None:
+    now = corpus(12) | {"secret.txt": f"zebra {text('sun', 5)} zebra {text('sea', 6)}"}
+    living.index(now)
+    keys: dict[str, Any] = {"update": {"max_ratio": 0, "purge_replaced": True}}
+    assert "zebra" not in texts_of(living.index(now | {"secret.txt": text("sun", 5)}, **keys))
+
+
+@pytest.mark.parametrize(
+    ("work", "error", "said"),
+    [
+        (lambda living: living.remove("nowhere"), InputError, "no document of the index is named nowhere"),
+        (lambda living: living.remove(sources=("*",)), InputError, "no document with text would be left"),
+    ],
+)
+def test_what_cannot_be_removed_is_refused(
+    living: LivingBench, work: Callable[[LivingBench], Any], error: type[Exception], said: str
+) -> None:
+    living.index(corpus(3))
+    before = current_id(living.bench.store)
+    with pytest.raises(error, match=said):
+        work(living)
+    assert current_id(living.bench.store) == before
+
+
+def test_an_index_that_is_not_there_cannot_be_added_to(living: LivingBench) -> None:
+    with pytest.raises(SnapshotError, match="it holds no index"):
+        living.add(corpus(2))
+
+
+def test_another_configuration_builds_from_nothing_and_says_why(living: LivingBench) -> None:
+    living.index(corpus(6))
+    living.index(corpus(6), description_tokens=399)
+    assert "description_tokens: 400 → 399" in living.result.rebuilt_because
+    assert living.result.update is None
