@@ -26,6 +26,7 @@ EXTRACTION = "extract"
 _EMBEDDING_ROLE = "embed"
 _CHAT_ROLES = ("extract", "summarise", "report", "answer", "judge")
 _NOTES = ("documents", "debt", "cost")  # of an update, in the manifest
+_STAND_IN = "stand-in"
 _CLEAR_PEAK = "5"  # written to clear_refs: the peak of resident memory starts again
 _Texts = dict[str, tuple[str, str]]  # id → text and origin
 Work = Callable[[Sequence[EventListener]], IndexResult]
@@ -101,19 +102,23 @@ def chat_usage(meter: UsageMeter) -> ModelUsage:
 
 
 def units(index_uri: str, base_id: str, own_id: str) -> dict[str, Any]:
-    """Return, of summaries and reports, how many have the same id and text as in the base and how many are new.
+    """Return, of summaries and reports, how many have the same id and text as in the base, and how many were written.
 
-    Stand-ins are counted apart; `gone` are those of the base that are no more. `update` has the debt and the budget.
+    `stand_ins` are all that the index has; `gone` are those of the base that are no more. `update` has the debt and the
+    budget.
     """
     store = Store(index_uri)
     base, own = open_snapshot(store, base_id), open_snapshot(store, own_id)
     found: dict[str, Any] = {}
     for name, texts in (("summaries", _summaries), ("reports", _reports)):
         before, now = texts(base), texts(own)
-        kept = sum(before.get(key) == text for key, text in now.items())
-        stand_ins = sum(origin == "stand-in" for _, origin in now.values())
-        gone = sum(key not in now for key in before)
-        found[name] = {"kept": kept, "written": len(now) - kept - stand_ins, "stand_ins": stand_ins, "gone": gone}
+        origins = Counter(text[1] for key, text in now.items() if before.get(key) != text)
+        found[name] = {
+            "kept": len(now) - origins.total(),
+            "written": origins.total() - origins[_STAND_IN],
+            "stand_ins": sum(origin == _STAND_IN for _, origin in now.values()),
+            "gone": sum(key not in now for key in before),
+        }
     notes = own.manifest.notes["update"]
     return found | {"update": {name: notes[name] for name in _NOTES}}
 

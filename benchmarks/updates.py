@@ -3,9 +3,10 @@
     python -m benchmarks.updates --corpus CORPUS.jsonl [--cases steps history] [--documents N] [--copies 1]
         [--only NAME …] [--set KEY=VALUE …] [--builtin] [--no-drift]
 
-CORPUS has a `text` a line. Prints a JSON line for each run: calls and tokens of chat that the run paid, by stage, their
-ratio to the extraction of the changed documents, wall and CPU seconds (of this process, not of the endpoint), peak
-memory, summaries and reports kept and written, the debt, and the drift from a shadow clustering.
+CORPUS has a `text` a line. Prints a JSON line for each run, and a table of all on stderr: calls and tokens of chat that
+the run paid, by stage, their ratio to the extraction of the changed documents, wall and CPU seconds (of this process,
+not of the endpoint), peak memory, summaries and reports kept and written, the debt, and the drift from a shadow
+clustering.
 
 steps: all documents but the last tenth are indexed, and each change is applied to a copy of that index: nothing, one
 document of median length added, 1 % and 10 % added, a sentence of one document replaced, 1 and 10 % of the documents
@@ -24,6 +25,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from rich.console import Console
+from rich.table import Table
 
 from benchmarks.update_corpora import CorpusFolder, of_median_length, read_corpus, with_new_sentence
 from benchmarks.update_steps import EXTRACTION, configured, drift_figures, measured, units
@@ -110,9 +114,12 @@ def main() -> None:
         tempfile.TemporaryDirectory(dir=arguments.folder, ignore_cleanup_errors=True) as work,
     ):
         bench = Bench(config, Path(work), arguments.drift, labels)
+        lines = []
         for case in arguments.cases:
             for line in _CASES[case](bench, documents, arguments.only):
+                lines.append(line)
                 print(json.dumps(line), flush=True)
+    Console(stderr=True, width=180).print(table(lines))
 
 
 def steps(bench: Bench, documents: Documents, only: Sequence[str] | None) -> Iterator[dict[str, Any]]:
@@ -186,6 +193,38 @@ def history(bench: Bench, documents: Documents, only: Sequence[str] | None) -> I
         "build_of_added_half": {key: fresh[key] for key in sums},
         "ratio_to_build_of_added_half": round(sums["tokens"] / fresh["tokens"], 3),
     }
+
+
+def table(lines: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the runs side by side; a line with sums shows these."""
+    columns = ("documents", "calls", "tokens", "ratio", "CPU s", "wall s", "MB", "summaries", "reports", "stand-ins")
+    shown = Table("case", box=None, header_style="dim")
+    for column in (*columns, "debt", "compactness", "modularity gap"):
+        shown.add_column(column, justify="right")
+    for line in lines:
+        run = line if "tokens" in line else line["cumulated"]
+        kinds = [line[kind] for kind in ("summaries", "reports") if kind in line]
+        debt = sum(each["tokens"] for each in line["update"]["debt"].values()) if kinds else 0
+        drift = line.get("drift", {})
+        ratios = [value for name, value in drift.items() if name.endswith("compactness ratio")]
+        ratio = line.get("ratio", line.get("ratio_to_build_of_added_half"))
+        shown.add_row(
+            line["case"],
+            str(line.get("documents", "")),
+            f"{run['calls']:,.0f}",
+            f"{run['tokens']:,.0f}",
+            "" if ratio is None else f"{ratio:.2f}",
+            f"{run['cpu_s']:.1f}",
+            f"{run['wall_s']:.1f}",
+            str(line.get("peak_mb", "")),
+            *(f"{each['written']} new, {each['kept']} kept" for each in kinds),
+            *[""] * (2 - len(kinds)),
+            str(sum(each["stand_ins"] for each in kinds)) if kinds else "",
+            f"{debt:,}" if kinds else "",
+            " ".join(f"{value:.3f}" for value in ratios),
+            f"{drift['communities modularity gap']:.4f}" if "communities modularity gap" in drift else "",
+        )
+    return shown
 
 
 def _rounded(sums: Mapping[str, float]) -> dict[str, float]:
