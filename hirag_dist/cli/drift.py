@@ -9,7 +9,7 @@ import typer
 
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
-from hirag_dist.cli._update_state import update_line
+from hirag_dist.cli._update_state import debt_line, update_line
 from hirag_dist.composition.drift import measure_drift
 from hirag_dist.core.drift.report import CommunityDrift, DriftReport, Gate, LayerDrift, PartitionDrift, UpdateState
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -93,7 +93,7 @@ def _agreement(groups: PartitionDrift) -> tuple[object, ...]:
 
 
 def _show_update(state: UpdateState) -> None:
-    out.print(update_line(state.number, state.documents))
+    out.print(f"{update_line(state.number, state.documents)} {debt_line({'debt': state.debt})}")
     columns = ["texts", "number", "due", "tokens", "due", "share due", "material changed"]
     rows = [
         (

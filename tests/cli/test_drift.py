@@ -58,6 +58,7 @@ def test_the_update_and_stale_texts_are_shown(index: str, fresh: Snapshot, capsy
     assert run(["drift", "--index", index, "--snapshot", snapshot.manifest.snapshot_id]) == 0
     said = capsys.readouterr().out
     assert "Update 3 since the index was built from nothing: 2 documents added, 1 removed." in said
+    assert "Debt: 2 summaries and 1 report are due, about 6.0k tokens" in said
     assert "stale share" in said
 
 
