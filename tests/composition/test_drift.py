@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -194,3 +195,27 @@ def test_an_index_of_one_layer_has_communities_only(tmp_path_factory: pytest.Tem
     assert report.layers == ()
     assert report.communities
     assert report.holds
+
+
+def test_an_index_that_came_by_updates(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    words = LONG.split()
+    bench.build([" ".join(words[:24])])
+    bench.base_id = ""
+    texts = [" ".join(words[:24]), " ".join(words[20:36]), " ".join(words[30:])]
+    bench.build(texts[:2])
+    report = measure_drift(bench.build(texts))
+    state = report.update
+    assert state
+    assert (state.number, state.documents) == (2, {"added": 1, "changed": 0, "removed": 0})
+    assert state.base
+    assert state.summaries.units == sum(layer.clusters.sizes.groups for layer in report.layers)
+    assert report.communities
+    assert report.communities.orphans == 0
+    for layer in report.layers:
+        assert (layer.orphans, layer.clusters.sizes.large) == (0, 0)
+        assert 0 < layer.clusters.jaccard <= 1
+    due = {"summaries": state.summaries.due, "reports": state.reports.due}
+    assert due == {kind: part["units"] for kind, part in state.debt.items()}, "what is due is debt"
+    assert due["summaries"] > 0, "the budget of so small an update does not pay for all"
+    assert measure_drift(bench.build(texts)) == report, "nothing changed"
