@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.core.text.ids import entity_id, text_key, text_keys
-from hirag_dist.core.text.shingles import Passages, shingles, words
+from hirag_dist.core.text.shingles import Passage, Passages, shingles, words
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import CLAIMS, MANIFEST, MENTIONS, RELATION_MENTIONS, snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -208,7 +208,7 @@ def _own(
     remaining: list[dict[str, Any]],
 ) -> RemovedDocuments:
     """Return the traces without those that the remaining documents of the current snapshot share."""
-    names = Passages(_names(traces))
+    names = _OwnNames(traces.names.values())
     traces.values -= {value for row in remaining for value in (row["uri"], *row["source_ids"], *row["labels"])}
     traces.values.discard("")
     if current is not None and current in snapshots:
@@ -227,16 +227,33 @@ def _own(
         frozenset(keys),
         frozenset(traces.values),
         traces.passages,
-        names,
+        names.passages,
         frozenset(traces.vectors),
         tuple(sorted(holding)),
     )
 
 
-def _names(traces: _Traces) -> Iterator[tuple[str, ...]]:
-    for name in traces.names.values():
-        if len(name) >= _MIN_NAME_CHARS:
-            yield tuple(words(name))
+class _OwnNames:
+    """Names that remaining documents do not have, to be searched for in texts.
+
+    A name of three or more words is left out too where a remaining document has it but for its first or last word: an
+    extracted name may begin with a word of its sentence ("And Ada Lovelace"), and a title may put the same word there.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        said = [tuple(words(name)) for name in names if len(name) >= _MIN_NAME_CHARS]
+        self.passages = Passages(said)
+        self._names_of: dict[Passage, set[Passage]] = {}
+        for name in said:
+            for core in (name[1:], name[:-1]) if len(name) > 2 else ():
+                self._names_of.setdefault(core, set()).add(name)
+        self._cores = Passages(self._names_of)
+
+    def discard_within(self, text: str) -> None:
+        """Leave out the names that a remaining text holds."""
+        self.passages.discard_within(text)
+        for core in self._cores.within(text):
+            self.passages.discard(self._names_of[core])
 
 
 def _remaining_keys(served: Snapshot, removed: frozenset[str]) -> set[int]:
@@ -258,7 +275,7 @@ def _has_key(snapshot: Snapshot, keys: set[int]) -> bool:
     return bool(np.isin(text_keys(snapshot.table("chunks", ["chunk_id"])["chunk_id"]), sorted(keys)).any())
 
 
-def _share_layer_0(traces: _Traces, names: Passages, served: Snapshot, removed: frozenset[str]) -> None:
+def _share_layer_0(traces: _Traces, names: _OwnNames, served: Snapshot, removed: frozenset[str]) -> None:
     """Leave out what is extracted from remaining documents too: entities, names, words of descriptions, vectors."""
     chunks = served.table("chunks", ["chunk_id", "document_id"])
     remains = pc.invert(pc.is_in(chunks["document_id"], pa.array(sorted(removed), pa.string())))

@@ -10,7 +10,7 @@ from hirag_dist.core.text.normalize import UNSPACED
 
 SHINGLE_WORDS = 8
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
-_MIN_WORDS = 3  # of a text that is shorter than a shingle and counts as a whole
+_MIN_WORDS = 6  # of a text that is shorter than a shingle and counts as a whole
 
 Passage = tuple[str, ...]
 
@@ -25,10 +25,10 @@ def words(text: str) -> list[str]:
 
 
 def shingles(text: str) -> Iterator[Passage]:
-    """Yield every run of `SHINGLE_WORDS` words; a shorter text is one passage, if it has at least three words.
+    """Yield every run of `SHINGLE_WORDS` words; a shorter text is one passage, if it has at least six words.
 
-    >>> list(shingles("One, two, three."))
-    [('one', 'two', 'three')]
+    >>> list(shingles("One, two, three, four, five, six."))
+    [('one', 'two', 'three', 'four', 'five', 'six')]
     """
     found = words(text)
     if len(found) >= SHINGLE_WORDS:
@@ -68,10 +68,14 @@ class Passages:
                     found |= passages.intersection(_runs(said, length))
         return found
 
+    def discard(self, passages: Iterable[Passage]) -> None:
+        """Remove passages."""
+        for passage in passages:
+            self._by_length.get(len(passage), set()).discard(passage)
+
     def discard_within(self, text: str) -> None:
         """Remove the passages that a text holds."""
-        for passage in self.within(text):
-            self._by_length[len(passage)].discard(passage)
+        self.discard(self.within(text))
 
 
 def _runs(found: list[str], length: int) -> Iterator[Passage]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.composition.removal.evidence import equal_rows, find_removed, finished_snapshots
+from hirag_dist.composition.removal.evidence import _OwnNames, equal_rows, find_removed, finished_snapshots
 from hirag_dist.composition.removal.verification import verify_removed
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.ids import text_key
@@ -63,6 +63,15 @@ def test_what_a_remaining_document_has_too_is_no_trace(bench: RemovalBench) -> N
     assert clean(bench, *gone)
     kept = {text_key(own) for own in bench.snapshot().table("chunks")["chunk_id"].to_pylist()}
     assert not removed.text_keys & kept
+
+
+def test_a_name_with_a_word_of_its_sentence_is_the_name() -> None:
+    names = _OwnNames(["And Joseph Jacquard", "Doctor Wilhelmina Throckmorton", "Ada Lovelace", "Eve"])
+    names.discard_within("Joseph Jacquard built a loom; Ada owned one.")
+    assert not names.passages.within("Lyon and Joseph Jacquard")
+    assert names.passages.within("Ada Lovelace was there")
+    assert names.passages.within("Doctor Wilhelmina Throckmorton was there")
+    assert not names.passages.within("Eve was there"), "too short to be searched for in texts"
 
 
 def test_labels_of_their_own_are_traces(bench: RemovalBench) -> None:

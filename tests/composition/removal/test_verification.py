@@ -17,15 +17,18 @@ import pyarrow.parquet as pq
 import pytest
 from pymilvus import MilvusClient
 
+import hirag_dist
 from hirag_dist.composition.forget import run_forget
+from hirag_dist.composition.indexing import run_remove
 from hirag_dist.composition.removal.evidence import RemovedDocuments, find_removed
 from hirag_dist.composition.removal.given import read_given
 from hirag_dist.composition.removal.search import Finding
-from hirag_dist.composition.removal.verification import verify_removed
-from hirag_dist.config.model import VectorsConfig
+from hirag_dist.composition.removal.verification import VerificationResult, verify_removed
+from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.text.ids import text_key
 from hirag_dist.execution.batch_api.records import OpenBatch
 from hirag_dist.execution.dead_letters import DroppedLetter
+from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import Record, pack_value
 from hirag_dist.llm.reply_store.segment import write_segment
@@ -348,3 +351,30 @@ def test_by_text_where_no_snapshot_has_the_document(index: Index, tmp_path: Path
     index.put("reports", changed(index.table("reports"), "summary", lambda _: SENTENCE))
     (found,) = verify_removed(index.store, index.bench.config, removed).findings
     assert found.what == "reports.summary"
+
+
+def test_nothing_derives_from_a_document_that_was_edited_and_then_removed(tmp_path: Path) -> None:
+    """With layers of summaries and reports: what was written from either version is written again or masked."""
+    samples = sorted((Path(hirag_dist.__file__).parent / "samples" / "corpus").iterdir())[:8]
+    texts = {path.name: path.read_text() for path in samples}
+    edited = samples[0].name
+    settings = {
+        "execution": {"executor": "inline"},
+        "clustering": {"target_size": 4, "max_size": 8},
+        "chunk_tokens": 200,
+    }
+    bench = RemovalBench(tmp_path, Config.model_validate(settings))
+    bench.build(texts)
+    texts[edited] = "\n\n".join(part for number, part in enumerate(texts[edited].split("\n\n")) if number % 3)
+    bench.build(texts)
+    gone = bench.document_id(edited)
+    assert not verify(bench, gone).clean
+    result = run_remove(DocumentSelection((gone,)), bench.store.uri, bench.config)
+    assert result.update is not None
+    assert result.manifest.counts["summaries"] > 10
+    assert len(find_removed(bench.store, [gone]).ids) == 2
+    assert verify(bench, gone).findings == ()
+
+
+def verify(bench: RemovalBench, gone: str) -> VerificationResult:
+    return verify_removed(bench.store, bench.config, find_removed(bench.store, [gone]), snapshot_only=True)
