@@ -11,7 +11,7 @@ from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.cli._update_state import debt_line, update_line
 from hirag_dist.composition.drift import measure_drift
-from hirag_dist.core.drift.report import CommunityDrift, DriftReport, Gate, LayerDrift, PartitionDrift, UpdateState
+from hirag_dist.core.drift.report import CommunityDrift, DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -92,7 +92,7 @@ def _agreement(groups: PartitionDrift) -> tuple[object, ...]:
     return groups.sizes.groups, groups.shadow_sizes.groups, f"{groups.jaccard:.3f}", f"{groups.ari:.3f}"
 
 
-def _show_update(state: UpdateState) -> None:
+def _show_update(state: UpdateStaleness) -> None:
     out.print(f"{update_line(state.number, state.documents)} {debt_line({'debt': state.debt})}")
     columns = ["texts", "number", "due", "tokens", "due", "share due", "material changed"]
     rows = [

@@ -38,7 +38,7 @@ from hirag_dist.core.drift.report import (
     GroupSizes,
     LayerDrift,
     PartitionDrift,
-    UpdateState,
+    UpdateStaleness,
 )
 from hirag_dist.core.drift.staleness import stale_reports, stale_summaries
 from hirag_dist.core.graph.csr import rows_of
@@ -109,7 +109,7 @@ def measure_drift(snapshot: Snapshot) -> DriftReport:
     )
 
 
-def update_state(snapshot: Snapshot) -> UpdateState | None:
+def update_state(snapshot: Snapshot) -> UpdateStaleness | None:
     """Return the update that made a snapshot and the texts that are due; None where it has no update state.
 
     Memory: the texts of all summaries and reports.
@@ -118,7 +118,7 @@ def update_state(snapshot: Snapshot) -> UpdateState | None:
     if note is None or not snapshot.manifest.files.keys() & {f"{SUMMARIES}.parquet", f"{REPORT_INPUTS}.parquet"}:
         return None
     staleness = ["stale_share", "stale_since"]
-    return UpdateState(
+    return UpdateStaleness(
         number=int(note.get("number", 0)),
         base=note.get("base"),
         documents=dict(note.get("documents", {})),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from hirag_dist.core.drift.report import DriftReport, LayerDrift, PartitionDrift, UpdateState
+from hirag_dist.core.drift.report import DriftReport, LayerDrift, PartitionDrift, UpdateStaleness
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.html import Cell, Formatted, Section, Table
 
 
-def update_section(state: UpdateState) -> Table:
+def update_section(state: UpdateStaleness) -> Table:
     """Return the texts of an index and how many of them are due."""
     made = f"Update {state.number} since a build from nothing. " if state.number else "Built from nothing. "
     debt = sum(part.get("units", 0) for part in state.debt.values())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from hirag_dist.core.drift.report import DriftReport, UpdateState, update_dict
+from hirag_dist.core.drift.report import DriftReport, UpdateStaleness, update_dict
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.inspection.measures import ClusteringCoefficients
 
@@ -194,7 +194,7 @@ class Inspection:
     resolved: tuple[TierSummary, ...]
     bill: tuple[BillLine, ...]
     total: BillLine
-    update: UpdateState | None = None
+    update: UpdateStaleness | None = None
     drift: DriftReport | None = None
 
     def to_dict(self) -> dict[str, Any]:

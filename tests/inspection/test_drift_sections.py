@@ -14,7 +14,7 @@ from hirag_dist.core.drift.report import (
     GroupSizes,
     LayerDrift,
     PartitionDrift,
-    UpdateState,
+    UpdateStaleness,
 )
 from hirag_dist.core.drift.staleness import StaleTexts
 from hirag_dist.inspection import graph_view, inspect_tables, render_page
@@ -22,7 +22,7 @@ from hirag_dist.inspection.drift_sections import drift_sections, update_section
 
 Tables = dict[str, pa.Table]
 GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75, 0.5)
-UPDATE = UpdateState(
+UPDATE = UpdateStaleness(
     number=3,
     base="before",
     documents={"added": 2, "changed": 0, "removed": 1},

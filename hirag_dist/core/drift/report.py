@@ -98,7 +98,7 @@ class CommunityDrift:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateState:
+class UpdateStaleness:
     """Update that made the index, and texts that are due.
 
     Attributes:
@@ -187,7 +187,7 @@ class DriftReport:
     index_kernels: str
     layers: tuple[LayerDrift, ...]
     communities: CommunityDrift | None
-    update: UpdateState | None
+    update: UpdateStaleness | None
     notes: tuple[str, ...] = ()
 
     @property
@@ -211,7 +211,7 @@ class DriftReport:
         return found | {"gates": [gate.to_dict() for gate in self.gates], "holds": self.holds}
 
 
-def update_dict(state: UpdateState) -> dict[str, Any]:
+def update_dict(state: UpdateStaleness) -> dict[str, Any]:
     """Return the state of an update with its shares, for JSON."""
     found = asdict(state)
     for kind, texts in (("summaries", state.summaries), ("reports", state.reports)):

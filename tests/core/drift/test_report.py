@@ -13,14 +13,14 @@ from hirag_dist.core.drift.report import (
     GroupSizes,
     LayerDrift,
     PartitionDrift,
-    UpdateState,
+    UpdateStaleness,
 )
 from hirag_dist.core.drift.staleness import StaleTexts
 
 SAME = PartitionDrift(GroupSizes(3, 0, 0), GroupSizes(3, 0, 0), 1.0, 1.0)
 LAYER = LayerDrift(0, 12, 0, SAME, 0.5, 0.5)
 COMMUNITIES = CommunityDrift(12, 0, SAME, SAME, 0.8, 0.8)
-UPDATE = UpdateState(1, "base", {"added": 1}, {}, StaleTexts(2, 0, 100, 0, 0), StaleTexts(2, 0, 100, 0, 0))
+UPDATE = UpdateStaleness(1, "base", {"added": 1}, {}, StaleTexts(2, 0, 100, 0, 0), StaleTexts(2, 0, 100, 0, 0))
 REPORT = DriftReport("s", "cpu", "cpu", (LAYER,), COMMUNITIES, UPDATE)
 
 
