@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--changed", type=int, default=50, help="rows that an update changes")
     parser.add_argument("--updates", type=int, default=3)
     parser.add_argument("--searches", type=int, default=100)
-    parser.add_argument("--vectors", nargs="+", default=["milvus-lite"])
+    parser.add_argument("--vectors", nargs="*", default=["milvus-lite"])
     parser.add_argument("--uri", help="of a Milvus server")
     arguments = parser.parse_args()
     for n_rows in arguments.rows:

@@ -43,6 +43,7 @@ _CONCURRENT_LISTS = 8  # requests: each waits some 200 ms for what was written b
 
 VECTOR: Final = "vector"
 KEY: Final = "row_key"
+BEGUN: Final = "_begun"  # ends the alias of a snapshot some of whose rows may be in a collection
 _OF_SNAPSHOT = re.compile(r"hirag_([0-9a-f]+)_[0-9a-f]{8}")
 
 

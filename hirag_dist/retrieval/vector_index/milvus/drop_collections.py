@@ -14,6 +14,7 @@ from hirag_dist.config.model import VectorsConfig
 from hirag_dist.errors import SnapshotError
 from hirag_dist.retrieval.vector_index.milvus.claim import Claim
 from hirag_dist.retrieval.vector_index.milvus.collection import (
+    BEGUN,
     SnapshotRows,
     aliases,
     drop,
@@ -32,6 +33,7 @@ from hirag_dist.storage.store import Store
 logger = logging.getLogger(__name__)
 _NAME = re.compile(r"hirag_([0-9a-f]+)_")
 _REMOVED = "_removed"  # ends the alias of a snapshot whose rows are being deleted
+_SUFFIXES = ("", _REMOVED, BEGUN)  # of the aliases of a snapshot
 _DELETED_ROWS = 10_000  # of one request
 
 
@@ -91,8 +93,8 @@ class MilvusCollections:
         """Remove names that `of` returned. A collection that no snapshot needs is dropped with its last name.
 
         Of a collection that kept snapshots need the other rows are deleted, unless it has rows of an unknown snapshot,
-        such as one of a copy of the index. The names of the removed snapshots are changed first and dropped last, so
-        that an interrupted removal is repeated and nothing opens what lacks rows.
+        such as one of a copy of the index, or a kept one cannot be read. The names of the removed snapshots are changed
+        first and dropped with their rows, so that an interrupted removal is repeated and nothing opens what lacks rows.
 
         Args:
             names: of the snapshots to remove.
@@ -102,45 +104,51 @@ class MilvusCollections:
             BackendUnavailable: Milvus does not do it.
         """
         with translated("drop collections", self.where):
-            shared: dict[str, list[str]] = {}
+            shared = set()
             for name in names:
                 collection = resolved(self._client, name)
-                if not collection:
+                if collection:
+                    shared.add(collection)
+                    self._rename(name, collection)
+                else:
                     drop(self._client, name)
-                    continue
-                removed = name if name.endswith(_REMOVED) else f"{name}{_REMOVED}"
-                if removed != name:
-                    drop_alias(self._client, removed)
-                    self._client.create_alias(collection, removed)
-                    drop_alias(self._client, name)
-                shared.setdefault(collection, []).append(removed)
             snapshots: dict[str, Snapshot] | None = None
-            for collection, removed_names in shared.items():
+            for collection in sorted(shared):
                 if not has_snapshot(self._client, collection):
                     drop(self._client, collection)
                     continue
                 if snapshots is None:
                     snapshots = {each.manifest.snapshot_id: each for each in _opened(kept)}
-                self._delete_rows(collection, snapshots)
-                for name in removed_names:
-                    drop_alias(self._client, name)
+                if self._delete_rows(collection, snapshots):
+                    for alias in aliases(self._client, collection):
+                        if alias.endswith(_REMOVED):
+                            drop_alias(self._client, alias)
 
-    def _delete_rows(self, collection: str, kept: dict[str, Snapshot]) -> None:
-        """Delete the rows that no kept snapshot needs."""
+    def _rename(self, name: str, collection: str) -> None:
+        """Let the alias of a removed snapshot say that its rows are to be deleted."""
+        removed = f"{name.removesuffix(_REMOVED).removesuffix(BEGUN)}{_REMOVED}"
+        if removed != name:
+            drop_alias(self._client, removed)
+            self._client.create_alias(collection, removed)
+            drop_alias(self._client, name)
+
+    def _delete_rows(self, collection: str, kept: dict[str, Snapshot]) -> bool:
+        """Delete the rows that no kept snapshot needs; return False where they must stay."""
         claim = Claim(self._client, f"{collection}_extending")
         while not claim.taken():
             claim.wait()
         with claim.held():
             users = {snapshot_id for alias in aliases(self._client, collection) if (snapshot_id := snapshot_of(alias))}
             if not users <= kept.keys():
-                logger.info("collection %s keeps its rows: snapshots of another index need it", collection)
-                return
+                logger.info("collection %s keeps its rows: other snapshots may need them", collection)
+                return False
             self._client.load_collection(collection)
             needed = [SnapshotRows(each, labelled_rows(each)).keys for each in kept.values()]
             unneeded: NDArray[np.int64] = np.setdiff1d(list_keys(self._client, collection), np.concatenate(needed))
             for first in range(0, len(unneeded), _DELETED_ROWS):
                 self._client.delete(collection, ids=unneeded[first : first + _DELETED_ROWS].tolist())
             logger.info("deleted %d rows of collection %s", len(unneeded), collection)
+            return True
 
     def _names(self) -> list[str]:
         """Return the aliases with a snapshot's id, and the collections that no alias names so."""
@@ -150,7 +158,7 @@ class MilvusCollections:
                 own = [
                     alias
                     for alias in aliases(self._client, collection)
-                    if snapshot_of(alias.removesuffix(_REMOVED)) is not None
+                    if any(alias.endswith(end) and snapshot_of(alias.removesuffix(end)) for end in _SUFFIXES)
                 ]
                 names += own or [collection]
         return sorted(names)

@@ -21,12 +21,14 @@ import numpy as np
 from hirag_dist.errors import BackendUnavailable, HiragError
 from hirag_dist.retrieval.vector_index.milvus.claim import Claim
 from hirag_dist.retrieval.vector_index.milvus.collection import (
+    BEGUN,
     KEY,
     VECTOR,
     SnapshotRows,
     collection_name,
     count_rows,
     drop,
+    drop_alias,
     fields,
     has_snapshot,
     list_keys,
@@ -167,6 +169,9 @@ class CollectionFill:
                 self._may_share = False
                 return
             logger.info("inserting %d of %d vectors into Milvus collection %s", len(missing), self.rows.n, name)
+            begun = f"{self.name}{BEGUN}"  # finds the rows of a killed attempt when the snapshot is removed
+            drop_alias(self.client, begun)
+            self.client.create_alias(name, begun)
             for page in self._pages(missing):
                 self.client.insert(name, page)
             if self.lite:
@@ -174,6 +179,7 @@ class CollectionFill:
             expected = len(keys) + len(np.unique(self.rows.keys[missing]))
             self._check_count(count_rows(self.client, name), expected)
             self._publish(name)
+            drop_alias(self.client, begun)
 
     def _fits(self, n_keys: int, n_missing: int) -> bool:
         """Return whether enough rows of a collection are the snapshot's, and few are not."""
