@@ -44,7 +44,7 @@ Vectors = dict[str, NDArray[np.float32]]
 
 
 class Place(NamedTuple):
-    """Where the collections are."""
+    """A Milvus, and the index whose collections it has."""
 
     store: Store
     open: Callable[[Snapshot], MilvusVectors]
@@ -269,9 +269,7 @@ def test_rows_of_a_killed_attempt_are_deleted_with_its_snapshot(tmp_path: Path, 
     update = place.publish(updated(vectors), base)
     choice = choose_index("auto", {}, 74, lite=True)
     with pytest.raises(Killed):
-        CollectionFill(
-            MortalClient(client, 2.5), update, choice, lite=True
-        ).ensure()  # after the insert
+        CollectionFill(MortalClient(client, 2.5), update, choice, lite=True).ensure()  # after the insert
     assert len(list_keys(client, place.collection(base))) == 75 + 6
     assert not place.collection(update)
     dropped(place, update, base)
@@ -417,7 +415,7 @@ def labelled_documents() -> list[tuple[str, list[str]]]:
 
 
 def filters(snapshot: Snapshot) -> list[AccessFilter]:
-    """What several callers may see of it."""
+    """The filters of several callers."""
     index = AccessControlledIndex(MappedIndex.open(snapshot), snapshot)
     reaches = [(), ("tenant:north",), ("tenant:south", "secret"), ("secret", "aside"), ("tenant:north", "tenant:south")]
     views = [index.view_for(frozenset(reach)) for reach in reaches]

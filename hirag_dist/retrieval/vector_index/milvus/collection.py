@@ -186,12 +186,21 @@ def count_rows(client: Any, name: str) -> int:
     return int(found[0]["count(*)"])
 
 
-def list_keys(client: Any, name: str) -> NDArray[np.int64]:
+def list_keys(client: Any, name: str, *, lite: bool = False) -> NDArray[np.int64]:
     """Return the keys of all rows of a loaded collection, ascending, including those that were inserted just before.
 
     Keys are hashes, so ranges of equal length have about as many. An iterator of pymilvus misses recent changes.
+
+    Args:
+        client: a `MilvusClient`.
+        name: of the collection.
+        lite: whether it is in a Lite file, which has no limit of a reply and reads all rows for each.
     """
-    n_ranges = max(-(-count_rows(client, name) // _RANGE_ROWS), 1)
+    n_rows = count_rows(client, name)
+    if lite:
+        found = client.query(name, filter=f"{KEY} >= 0", limit=n_rows + 1, output_fields=[KEY])
+        return np.unique(np.fromiter((row[KEY] for row in found), np.int64, len(found)))
+    n_ranges = max(-(-n_rows // _RANGE_ROWS), 1)
     bounds = [_KEYS * at // n_ranges for at in range(n_ranges + 1)]
     with ThreadPoolExecutor(_CONCURRENT_LISTS, thread_name_prefix="milvus-list") as threads:
         pages = list(threads.map(partial(_keys_between, client, name), bounds[:-1], bounds[1:]))

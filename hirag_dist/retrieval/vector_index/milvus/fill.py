@@ -163,7 +163,7 @@ class CollectionFill:
             return
         with nullcontext() if self.lite else claim.held():
             self.client.load_collection(name)
-            keys = list_keys(self.client, name)
+            keys = list_keys(self.client, name, lite=self.lite)
             missing = self.rows.missing(keys)
             if resolved(self.client, self.name) != name and not self._fits(len(keys), len(missing)):
                 self._may_share = False
