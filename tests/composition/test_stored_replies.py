@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hirag_dist.composition.indexing import BuildOptions
 from hirag_dist.composition.stored_replies import (
     entity_vector_keys,
     models_of_last_build,
@@ -27,8 +28,9 @@ def bench(tmp_path: Path) -> Iterator[RemovalBench]:
 
 
 def test_a_build_of_the_rest_finds_its_layer_0_and_nothing_else_stays(bench: RemovalBench) -> None:
+    from_nothing = BuildOptions(rebuild=True)
     bench.build(KEPT | REMOVED)
-    after = bench.build(KEPT)
+    after = bench.build(KEPT, options=from_nothing)
     snapshot = bench.snapshot()
     models = models_of_last_build(bench.config, bench.store)
     keys = replay_keys(bench.config, bench.store, models, snapshot.table("chunks"))
@@ -42,7 +44,7 @@ def test_a_build_of_the_rest_finds_its_layer_0_and_nothing_else_stays(bench: Rem
 
     purge(bench.store, lambda record: record.key in keys)
     shutil.rmtree(bench.folder / "index" / "work")
-    again = bench.build(KEPT)
+    again = bench.build(KEPT, options=from_nothing)
     assert again.snapshot_id == after.snapshot_id
     sent = {role: use.calls - use.ledger_hits for (role, *_), use in again.sent.uses.items()}
     assert sent == {"probe": 1, "extract": 0, "summarise": 1, "report": 1, "embed": 1}, "the layers above alone"
