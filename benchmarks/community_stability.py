@@ -14,7 +14,6 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,7 +70,9 @@ def divided(table: pa.Table, own: set[str]) -> tuple[pa.Table, pa.Table]:
     return table.filter(kept), table.filter(pc.invert(kept))
 
 
-def detected(entities: pa.Table, relations: pa.Table, way: str, start: Any = None) -> tuple[pa.Table, float]:
+def detected(
+    entities: pa.Table, relations: pa.Table, way: str, start: tuple[pa.Table, pa.ChunkedArray] | None = None
+) -> tuple[pa.Table, float]:
     """Return the communities and the modularity of level 0."""
     ids = entities["entity_id"]
     graph = build_graph(ids, relations)

@@ -168,7 +168,7 @@ LAYERS = pa.schema(
 
 COMMUNITIES = pa.schema(
     [
-        _column("community_id", _STRING),  # hash of level and sorted members
+        _column("community_id", _STRING),  # hash of level and sorted members, or of those it had when it was new
         _column("level", pa.int32()),  # 0 the coarsest
         _column("parent_id", _STRING, nullable=True),
         _column("is_leaf", pa.bool_()),

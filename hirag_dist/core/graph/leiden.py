@@ -239,6 +239,26 @@ def _renumber(labels: NDArray[np.int32]) -> Any:
 
 
 @compiled
+def _totals(strength: NDArray[np.float64], community: NDArray[np.int32], marked: NDArray[np.bool_]) -> Any:
+    """Return weight, size and mark of each label, then the labels without a node, the lowest last, and their number."""
+    n_nodes = len(strength)
+    weight_of = np.zeros(n_nodes, np.float64)
+    size = np.zeros(n_nodes, np.int32)
+    marked_label = np.zeros(n_nodes, np.bool_)
+    for node in range(n_nodes):
+        weight_of[community[node]] += strength[node]
+        size[community[node]] += 1
+        marked_label[community[node]] |= marked[node]
+    empty = np.empty(n_nodes, np.int32)
+    n_empty = 0
+    for label in range(n_nodes - 1, -1, -1):
+        if size[label] == 0:
+            empty[n_empty] = label
+            n_empty += 1
+    return weight_of, size, marked_label, empty, n_empty
+
+
+@compiled
 def _move(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -259,27 +279,13 @@ def _move(
         marked: (n_nodes,) whether the community of each node is marked; changed.
     """
     n_nodes = len(strength)
-    weight_of = np.zeros(n_nodes, np.float64)  # of each community's nodes
-    size = np.zeros(n_nodes, np.int32)
-    for node in range(n_nodes):
-        weight_of[community[node]] += strength[node]
-        size[community[node]] += 1
-    empty = np.empty(n_nodes, np.int32)
-    n_empty = 0
-    for label in range(n_nodes - 1, -1, -1):
-        if size[label] == 0:
-            empty[n_empty] = label
-            n_empty += 1
+    weight_of, size, marked_label, empty, n_empty = _totals(strength, community, marked)
     shared = np.zeros(n_nodes, np.float64)  # weight between the node and each adjacent community
     beside = np.empty(n_nodes, np.int32)
-    marked_label = np.zeros(n_nodes, np.bool_)
+    start = np.flatnonzero(waiting)
     queue = np.empty(n_nodes, np.int32)
-    first, n_queued = 0, 0
-    for node in range(n_nodes):
-        marked_label[community[node]] |= marked[node]
-        if waiting[node]:
-            queue[n_queued] = node
-            n_queued += 1
+    first, n_queued = 0, len(start)
+    queue[:n_queued] = start
     gained = 0.0
     while n_queued:
         node = queue[first]
