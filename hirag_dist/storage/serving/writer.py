@@ -339,7 +339,7 @@ def _save_reports(
 
 
 def _report_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield what `report_text` reads of each report, without the ids of its findings."""
+    """Yield the fields of each report that `report_text` reads, without the ids of its findings."""
     findings = batch["findings"]
     found = findings.flatten()
     pairs = list(zip(*(found.field(name).to_pylist() for name in ("summary", "explanation")), strict=True))

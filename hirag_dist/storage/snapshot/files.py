@@ -81,7 +81,7 @@ class SnapshotFiles:
         self.entries[name] = FileEntry(bytes=counting.size, sha256=counting.digest.hexdigest())
 
     def copied(self, name: str, parts: Sequence[str]) -> bool:
-        """Copy a file of the base, if the tables and arrays that it is made of have the same content there.
+        """Copy a file of the base, if the tables and arrays that it is derived from have the same content there.
 
         A file of the base that was altered or removed is not copied.
         """
