@@ -214,7 +214,7 @@ def _of_caches(
 
 
 def find_collections(store: Store, vectors: VectorsConfig, stale: Sequence[str]) -> tuple[list[Finding], list[str]]:
-    """Return what Milvus has of snapshots that are stale or gone, and problems of reaching it.
+    """Return collections and rows in Milvus of snapshots that are stale or gone, and problems of reaching it.
 
     Args:
         stale: snapshots that hold removed documents.
