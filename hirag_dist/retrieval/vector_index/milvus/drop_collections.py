@@ -44,9 +44,17 @@ class MilvusCollections:
         where: for messages.
     """
 
-    def __init__(self, client: Any, where: str) -> None:
+    def __init__(self, client: Any, where: str, *, lite: bool = False) -> None:
+        """Take over a client.
+
+        Args:
+            client: a `MilvusClient`.
+            where: for messages.
+            lite: whether it is of a Lite file.
+        """
         self.where = where
         self._client = client
+        self._lite = lite
 
     def __enter__(self) -> MilvusCollections:
         return self
@@ -85,7 +93,9 @@ class MilvusCollections:
                 if users:
                     self._client.load_collection(collection)
                     needed = [SnapshotRows(opened[name], labelled_rows(opened[name])).keys for name in opened]
-                    n_rows = len(np.setdiff1d(list_keys(self._client, collection), np.concatenate(needed)))
+                    n_rows = len(
+                        np.setdiff1d(list_keys(self._client, collection, lite=self._lite), np.concatenate(needed))
+                    )
                     found |= {collection: n_rows} if n_rows else {}
         return found
 
@@ -144,7 +154,9 @@ class MilvusCollections:
                 return False
             self._client.load_collection(collection)
             needed = [SnapshotRows(each, labelled_rows(each)).keys for each in kept.values()]
-            unneeded: NDArray[np.int64] = np.setdiff1d(list_keys(self._client, collection), np.concatenate(needed))
+            unneeded: NDArray[np.int64] = np.setdiff1d(
+                list_keys(self._client, collection, lite=self._lite), np.concatenate(needed)
+            )
             for first in range(0, len(unneeded), _DELETED_ROWS):
                 self._client.delete(collection, ids=unneeded[first : first + _DELETED_ROWS].tolist())
             logger.info("deleted %d rows of collection %s", len(unneeded), collection)
@@ -192,4 +204,4 @@ def lite_collections(store: Store) -> MilvusCollections | None:
     """
     if store.local is None or not (store.local / "milvus" / "milvus.db").exists():
         return None
-    return MilvusCollections(open_lite(store), "Milvus Lite")
+    return MilvusCollections(open_lite(store), "Milvus Lite", lite=True)
