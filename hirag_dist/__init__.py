@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from hirag_dist.api.build import build_index, build_index_async, plan_build
     from hirag_dist.api.config import load_config
     from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
+    from hirag_dist.api.update import (
+        add_documents,
+        add_documents_async,
+        refresh_index,
+        refresh_index_async,
+        remove_documents,
+        remove_documents_async,
+    )
     from hirag_dist.client import AsyncHiragClient, HiragClient
     from hirag_dist.composition.index_result import IndexResult
     from hirag_dist.config.model import Config
@@ -39,12 +47,21 @@ if TYPE_CHECKING:
         StageFailed,
     )
     from hirag_dist.indexing.cost_estimate import CostEstimate
+    from hirag_dist.indexing.update.summary import UpdateSummary
     from hirag_dist.types import Answer, Citation, IndexInfo, Query, Retrieval
 
 _MODULES = {
     "hirag_dist.api.build": ("build_index", "build_index_async", "plan_build"),
     "hirag_dist.api.config": ("load_config",),
     "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
+    "hirag_dist.api.update": (
+        "add_documents",
+        "add_documents_async",
+        "refresh_index",
+        "refresh_index_async",
+        "remove_documents",
+        "remove_documents_async",
+    ),
     "hirag_dist.client": ("AsyncHiragClient", "HiragClient"),
     "hirag_dist.composition.index_result": ("IndexResult",),
     "hirag_dist.config.model": ("Config",),
@@ -63,6 +80,7 @@ _MODULES = {
         "StageFailed",
     ),
     "hirag_dist.indexing.cost_estimate": ("CostEstimate",),
+    "hirag_dist.indexing.update.summary": ("UpdateSummary",),
     "hirag_dist.types": ("Answer", "Citation", "IndexInfo", "Query", "Retrieval"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
@@ -92,13 +110,20 @@ __all__ = [
     "SnapshotError",
     "SnapshotNotFound",
     "StageFailed",
+    "UpdateSummary",
     "__version__",
+    "add_documents",
+    "add_documents_async",
     "build_index",
     "build_index_async",
     "load_config",
     "open_index",
     "open_index_async",
     "plan_build",
+    "refresh_index",
+    "refresh_index_async",
+    "remove_documents",
+    "remove_documents_async",
 ]
 
 

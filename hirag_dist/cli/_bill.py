@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hirag_dist.cli._output import dollars, table
+from hirag_dist.cli._update_state import debt_line, update_line
 from hirag_dist.core.text.normalize import count_noun
 
 
@@ -47,3 +48,41 @@ def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int |
 def ratio_line(ratio: Mapping[str, Any]) -> str:
     """Return `tokens_per_corpus_token` for a person."""
     return f"{ratio['total']:,.1f} tokens per token of the corpus."
+
+
+def update_lines(update: Mapping[str, Any]) -> list[str]:
+    """Return what an update did, what it cost and what it put off, a sentence or two a line.
+
+    Args:
+        update: `UpdateSummary.to_dict`.
+    """
+    texts = " ".join(_texts_line(name, update[name]) for name in ("summaries", "reports"))
+    return [update_line(update["number"], update["documents"]), texts, _cost_line(update), debt_line(update)]
+
+
+def _texts_line(name: str, counts: Mapping[str, int]) -> str:
+    """Return how many texts of a kind were written, kept and put off.
+
+    >>> _texts_line("reports", {"written": 2, "kept": 1, "deferred": 3, "stand_ins": 1})
+    'Reports: 2 written, 1 kept, 3 put off (1 of them a stand-in).'
+    """
+    line = f"{name.capitalize()}: {counts['written']:,} written, {counts['kept']:,} kept"
+    if counts["deferred"]:
+        line += f", {counts['deferred']:,} put off"
+    if counts["stand_ins"]:
+        what = "a stand-in" if counts["stand_ins"] == 1 else "stand-ins"
+        line += f" ({counts['stand_ins']:,} of them {what})"
+    return f"{line}."
+
+
+def _cost_line(update: Mapping[str, Any]) -> str:
+    """Return the tokens of an update, and the ratio that its budget is about.
+
+    >>> _cost_line({"extraction_tokens": 1000, "spent_tokens": 2500, "budget_tokens": 3000})
+    'Tokens: 2,500, which is 2.5 times the extraction of the changed documents (1,000); the budget was 3,000.'
+    """
+    spent, extraction, budget = (update[f"{name}_tokens"] for name in ("spent", "extraction", "budget"))
+    line = f"Tokens: {spent:,}"
+    if extraction:
+        line += f", which is {spent / extraction:.1f} times the extraction of the changed documents ({extraction:,})"
+    return f"{line}; {'no budget' if budget is None else f'the budget was {budget:,}'}."

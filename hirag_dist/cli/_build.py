@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
+from hirag_dist.cli._bill import bill_table, ratio_line, sent_line, update_lines
 from hirag_dist.cli._output import emit, out, table
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.core.text.normalize import count_noun
@@ -26,7 +26,14 @@ def conclude(result: IndexResult, json: bool) -> None:
 def show(report: dict[str, Any]) -> None:
     """Print a build's summary for a person."""
     counts = report["counts"]
-    if not report["stages_run"]:
+    if report["rebuilt_because"]:
+        out.print("[yellow]The index was built from nothing, not updated:[/yellow]", end=" ")
+        out.print(f"{report['rebuilt_because']}.", markup=False)
+    if report["up_to_date"]:
+        out.print(
+            f"Nothing changed: the documents are those of snapshot {report['snapshot']} ({report['seconds']:.1f} s)."
+        )
+    elif not report["stages_run"]:
         out.print(f"Nothing to do: snapshot {report['snapshot']} is up to date ({report['seconds']:.1f} s).")
     else:
         out.print(
@@ -36,11 +43,14 @@ def show(report: dict[str, Any]) -> None:
             f"{count_noun(counts['entities'], 'entity', 'entities')}, {count_noun(counts['relations'], 'relation')}, "
             f"{count_noun(counts['reports'], 'report')}."
         )
+        if report["update"] is not None:
+            for line in update_lines(report["update"]):
+                out.print(line)
         out.print(layer_table(report["layers"]))
         levels = ", ".join(f"{n:,} at level {level}" for level, n in report["communities_by_level"].items())
         out.print(f"Communities: {levels}.")
-        out.print(bill_table(report["usage"]))
-        if report["tokens_per_corpus_token"] is not None:
+        out.print(bill_table(report["usage"], "" if report["update"] is None else "Bill of the update"))
+        if report["tokens_per_corpus_token"] is not None and report["update"] is None:
             out.print(ratio_line(report["tokens_per_corpus_token"]))
     out.print(f"This run {sent_line(report['this_run'])}.")
     where = report["index"]

@@ -25,7 +25,10 @@ from hirag_dist.errors import HiragError
 COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
     "init": ("init", "Write a commented hirag.yaml."),
     "plan": ("plan", "Estimate calls, tokens, cost and time of an index. Makes no call."),
-    "index": ("index", "Build an index of documents and publish it, or continue an interrupted build."),
+    "index": ("index", "Build or update an index of documents and publish it, or continue an interrupted build."),
+    "add": ("add", "Add documents to an index and publish it."),
+    "remove": ("remove", "Remove documents from an index and publish it without them."),
+    "refresh": ("refresh", "Write the summaries and reports that updates have put off."),
     "import": ("import_graph", "Import a graph that another tool extracted, build its hierarchy and publish an index."),
     "status": ("status", "Show the contents of an index, its last build, its dead letters and its cost."),
     "retry": ("retry", "Repeat the failed model calls (dead letters) of the last build and publish a new snapshot."),

@@ -35,6 +35,11 @@ MakeCurrentOption = Annotated[
     bool,
     typer.Option("--make-current", help="Make the snapshot current even if `current` was set back from it by hand."),
 ]
+RequireCompleteOption = Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")]
+TextFieldOption = Annotated[str | None, typer.Option(help="Field of JSON, CSV and Parquet records that is read.")]
+TitleFieldOption = Annotated[str | None, typer.Option(help="Field with the title.")]
+LabelFieldOption = Annotated[str | None, typer.Option(help="Field with the labels.")]
+IdFieldOption = Annotated[str | None, typer.Option(help="Field with the user's id of a record, for `eval`, `remove`.")]
 SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="ID", help="Use this snapshot instead of the current one.")
 ]
@@ -43,6 +48,12 @@ SnapshotOption = Annotated[
 def running(executor: str | None, workers: int | None, batch: bool) -> dict[str, Any]:
     """Return the configuration keys of --executor, --workers and --batch."""
     return {"execution.executor": executor, "execution.workers": workers, "llm.batch": batch or None}
+
+
+def reading(text: str | None, title: str | None, label: str | None, own_id: str | None) -> dict[str, Any]:
+    """Return the configuration keys of --text-field, --title-field, --label-field and --id-field."""
+    names = {"text_field": text, "title_field": title, "label_field": label, "id_field": own_id}
+    return {f"reading.{key}": value for key, value in names.items()}
 
 
 def configuration(

@@ -1,4 +1,4 @@
-"""`hirag-dist index`: build and publish a snapshot."""
+"""`hirag-dist index`: build or update an index and publish a snapshot."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ from hirag_dist.cli._options import (
     BatchOption,
     ConfigOption,
     ExecutorOption,
+    IdFieldOption,
     IndexOption,
     JsonOption,
+    LabelFieldOption,
     MakeCurrentOption,
     MaxTokensOption,
     MaxUsdOption,
+    RequireCompleteOption,
     SetOption,
+    TextFieldOption,
+    TitleFieldOption,
     WaitOption,
     WorkersOption,
     configuration,
+    reading,
     running,
 )
 from hirag_dist.cli._output import use_json
@@ -39,36 +45,41 @@ def index(
     settings: SetOption = None,
     executor: ExecutorOption = None,
     workers: WorkersOption = None,
-    text_field: Annotated[str | None, typer.Option(help="Field of JSON, CSV and Parquet records that is read.")] = None,
-    title_field: Annotated[str | None, typer.Option(help="Field with the title.")] = None,
-    label_field: Annotated[str | None, typer.Option(help="Field with the labels.")] = None,
-    id_field: Annotated[str | None, typer.Option(help="Field with the user's id of a record, for `eval`.")] = None,
+    text_field: TextFieldOption = None,
+    title_field: TitleFieldOption = None,
+    label_field: LabelFieldOption = None,
+    id_field: IdFieldOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     batch: BatchOption = False,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run finished stages again; paid replies are kept.")] = False,
-    require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild", help="Build an index that exists from nothing; stored replies are not paid again."),
+    ] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Run finished stages again, from nothing; paid replies are kept."),
+    ] = False,
+    require_complete: RequireCompleteOption = False,
     wait: WaitOption = 0.0,
     make_current: MakeCurrentOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Build an index of INPUT and publish it; after an interruption, the same command continues."""
+    """Build an index of INPUT and publish it; after an interruption, the same command continues.
+
+    An index that exists is updated: the documents of INPUT are compared by content with those of the index; new and
+    changed ones are extracted, those that are gone from INPUT are removed, and only what they reach is made again.
+    Entities, clusters, communities and reports that did not change keep their ids and texts. --rebuild makes all of
+    them from nothing, and ids of clusters and communities may change. See also add, remove and refresh.
+    """
     use_json(json)
-    loaded = configuration(
-        config,
-        settings,
-        running(executor, workers, batch)
-        | {
-            "reading.text_field": text_field,
-            "reading.title_field": title_field,
-            "reading.label_field": label_field,
-            "reading.id_field": id_field,
-        },
-    ).config
+    fields = reading(text_field, title_field, label_field, id_field)
+    loaded = configuration(config, settings, running(executor, workers, batch) | fields).config
     with ProgressBars(not json) as bars:
         result = build_index(
             inputs,
             index,
+            rebuild=rebuild,
             config=loaded,
             max_usd=max_usd,
             max_tokens=max_tokens,

@@ -150,7 +150,7 @@ def _show(report: dict[str, Any]) -> None:
         finished = build is None or build["state"] == "done"
         title = "" if finished else "Bill so far: what these replies cost, whenever they were paid"
         out.print(bill_table(report["usage"], title))
-    if report.get("tokens_per_corpus_token") is not None:
+    if report.get("tokens_per_corpus_token") is not None and not (update and update["number"]):
         out.print(f"The snapshot being served: {ratio_line(report['tokens_per_corpus_token'])}")
 
 

@@ -34,6 +34,7 @@ class IndexResult:
         seconds: wall-clock time of the run.
         update: what was done, if the build was an update of the index.
         rebuilt_because: why an existing index was built from nothing, if it was.
+        up_to_date: whether the documents were those of the index, so that there was nothing to update.
     """
 
     index_uri: str
@@ -51,6 +52,7 @@ class IndexResult:
     seconds: float
     update: UpdateSummary | None = None
     rebuilt_because: str = ""
+    up_to_date: bool = False
 
     @property
     def snapshot_id(self) -> str:
@@ -94,4 +96,5 @@ class IndexResult:
             "index": self.index_uri,
             "update": None if self.update is None else self.update.to_dict(),
             "rebuilt_because": self.rebuilt_because,
+            "up_to_date": self.up_to_date,
         }

@@ -15,7 +15,7 @@ from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import IndexBusy, SnapshotError, StoreError
+from hirag_dist.errors import IndexBusy, SnapshotError, SnapshotNotFound, StoreError
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
@@ -110,7 +110,7 @@ def run_add(
     arguments = replace(BuildArguments.index(inputs, config), command="add")
     return execute_build(
         config,
-        Store(index_uri),
+        _existing(index_uri),
         "add",
         arguments,
         options or BuildOptions(),
@@ -136,7 +136,7 @@ def run_remove(
     arguments = BuildArguments.removal(selection, config)
     return execute_build(
         config,
-        Store(index_uri),
+        _existing(index_uri),
         "remove",
         arguments,
         options or BuildOptions(),
@@ -164,7 +164,7 @@ def run_refresh(
     arguments = replace(BuildArguments.index((), config), command="refresh")
     return execute_build(
         config,
-        Store(index_uri),
+        _existing(index_uri),
         "refresh",
         arguments,
         options or BuildOptions(),
@@ -279,6 +279,20 @@ def execute_build(
     return _index_result(store, result, runner.bill.sent, time.perf_counter() - started)
 
 
+def _existing(index_uri: str) -> Store:
+    """Return the store of an index; the lock would create a folder for a mistyped name.
+
+    Raises:
+        SnapshotNotFound: nothing is published.
+    """
+    store = Store(index_uri)
+    if current_id(store) is None:
+        raise SnapshotNotFound(
+            f"{store.uri} holds no index to update; `hirag-dist index INPUT --index {store.uri}` builds one"
+        )
+    return store
+
+
 def _index_result(store: Store, result: BuildResult, sent: UsageMeter, seconds: float) -> IndexResult:
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
     return IndexResult(
@@ -297,6 +311,7 @@ def _index_result(store: Store, result: BuildResult, sent: UsageMeter, seconds: 
         seconds=seconds,
         update=result.update,
         rebuilt_because=result.rebuilt_because,
+        up_to_date=result.up_to_date,
     )
 
 

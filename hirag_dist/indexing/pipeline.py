@@ -60,6 +60,7 @@ class BuildResult:
         kept_current_id: the snapshot that stays current: `current` was set back to it from that of this build.
         update: what was done, if the build was an update of the index.
         rebuilt_because: why an existing index was built from nothing, if it was.
+        up_to_date: whether the documents were those of the index, so that there was nothing to update.
     """
 
     manifest: Manifest
@@ -70,6 +71,7 @@ class BuildResult:
     kept_current_id: str | None = None
     update: UpdateSummary | None = None
     rebuilt_because: str = ""
+    up_to_date: bool = False
 
 
 class Build:
@@ -196,8 +198,8 @@ class Build:
         if base is None:
             store = self.context.runner.store
             raise SnapshotError(
-                f"{store.uri} cannot be updated: {reason or 'it holds no index'}; run `hirag-dist index INPUT --index "
-                f"{store.uri}` with all of its documents"
+                f"{store.uri} cannot be updated: {reason or 'it holds no index'}; use the configuration that it was "
+                f"built with, or run `hirag-dist index INPUT --index {store.uri}` with all of its documents"
             )
         return base
 
@@ -221,7 +223,8 @@ class Build:
         n_dropped = counts.get(DROPPED, 0)
         manifest = base.snapshot.manifest
         kept = None if self._force_current else rolled_back_to(self.context.runner.store, manifest.snapshot_id)
-        return BuildResult(manifest, False, self.context.runner.stages_run, counts["rejects"], n_dropped, kept)
+        n_stages = self.context.runner.stages_run
+        return BuildResult(manifest, False, n_stages, counts["rejects"], n_dropped, kept, up_to_date=True)
 
     def _finish(self, documents: ChunkedDocuments, base: BaseLayer) -> BuildResult:
         models, chunks = self.context.models, documents.chunks

@@ -1,0 +1,182 @@
+"""`hirag-dist remove`: documents removed from an index, and forgotten on request."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hirag_dist.api.update import remove_documents
+from hirag_dist.cli._build import show
+from hirag_dist.cli._options import (
+    BatchOption,
+    ConfigOption,
+    ExecutorOption,
+    IndexOption,
+    JsonOption,
+    MakeCurrentOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    RequireCompleteOption,
+    SetOption,
+    WaitOption,
+    WorkersOption,
+    configuration,
+    running,
+)
+from hirag_dist.cli._output import emit, out, use_json
+from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.composition.forget import ForgetResult, run_forget
+from hirag_dist.composition.removal.selection import SelectedDocuments, select_documents
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.errors import ConfigError, InputError
+from hirag_dist.indexing.update.documents import DocumentSelection
+
+_SHOWN = 10  # documents that are listed
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("remove")(remove)
+
+
+def remove(
+    index: IndexOption,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID…]", help="Document ids, or the source ids of their owner.")
+    ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="GLOB", help="Documents whose path matches, such as 'reports/2019/*'."),
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input-file", metavar="FILE", help="File with ids, one a line; - for stdin.")
+    ] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    executor: ExecutorOption = None,
+    workers: WorkersOption = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
+    batch: BatchOption = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Also remove what derives from them in stored replies, work folders and old snapshots."
+        ),
+    ] = False,
+    now: Annotated[
+        bool, typer.Option("--now", help="With --forget: remove old snapshots at once, without the grace period.")
+    ] = False,
+    require_complete: RequireCompleteOption = False,
+    wait: WaitOption = 0.0,
+    make_current: MakeCurrentOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Remove documents from an index and publish a snapshot in which nothing derives from them.
+
+    Other documents are not read again. Texts that derive from the removed documents are written again within the
+    budget, or replaced by stand-ins, which `refresh` replaces. `verify-removed` shows whether anything is left.
+    With --forget, documents that were removed before may be named too; without ids, an earlier run is continued.
+    """
+    use_json(json)
+    if now and not forget:
+        raise ConfigError("--now is about old snapshots: give --forget with it")
+    named = (*(ids or ()), *_ids_of(input_file))
+    selection = DocumentSelection(tuple(dict.fromkeys(named)), tuple(source or ()))
+    if not (selection.ids or selection.sources or forget):
+        raise InputError("name the documents: their ids, --source GLOB, or --input-file FILE")
+    selected = select_documents(index, selection, allow_absent=forget)
+    report: dict[str, Any] = {"dry_run": dry_run, "documents": [asdict(each) for each in selected.documents]}
+    if not json:
+        _show_selected(selected, dry_run)
+    if dry_run:
+        _finish(report, json)
+        return
+    loaded = configuration(config, settings, running(executor, workers, batch)).config
+    complete = True
+    if selected.documents:
+        with ProgressBars(not json) as bars:
+            result = remove_documents(
+                selection.ids if not selected.absent else [each.document_id for each in selected.documents],
+                index,
+                sources=() if selected.absent else selection.sources,
+                config=loaded,
+                max_usd=max_usd,
+                max_tokens=max_tokens,
+                require_complete=require_complete,
+                wait_s=wait,
+                make_current=make_current,
+                progress=bars,
+            )
+        complete = result.complete
+        report |= result.to_dict()
+        if not json:
+            show(report)
+    if forget:
+        gone = [*(each.document_id for each in selected.documents), *selected.absent]
+        forgotten = run_forget(index, loaded, gone, now, wait)
+        complete = complete and not (forgotten.findings or forgotten.problems)
+        report["forgotten"] = forgotten.to_dict()
+        if not json:
+            _show_forgotten(forgotten)
+    _finish(report, json, complete)
+
+
+def _finish(report: dict[str, Any], json: bool, complete: bool = True) -> None:
+    if json:
+        emit(report)
+    if not complete:
+        raise typer.Exit(3)
+
+
+def _ids_of(file: Path | None) -> list[str]:
+    """Return the ids in a file, one a line.
+
+    Raises:
+        InputError: it cannot be read, or holds none.
+    """
+    if file is None:
+        return []
+    try:
+        text = typer.get_text_stream("stdin").read() if str(file) == "-" else file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read: {error}") from error
+    found = [line.strip() for line in text.splitlines() if line.strip()]
+    if not found:
+        raise InputError(f"{file} holds no id: it takes one a line")
+    return found
+
+
+def _show_selected(selected: SelectedDocuments, dry_run: bool) -> None:
+    found = selected.documents
+    if not found:
+        return
+    verb = "would be removed" if dry_run else "to remove"
+    out.print(f"{count_noun(len(found), 'document')} of {selected.n_documents:,} {verb}:")
+    for each in found[:_SHOWN]:
+        title = f"  {each.title}" if each.title and each.title != each.uri else ""
+        out.print(f"  {each.document_id}  {each.uri}{title}", markup=False)
+    if len(found) > _SHOWN:
+        out.print(f"  and {len(found) - _SHOWN:,} more; --json lists all.")
+
+
+def _show_forgotten(forgotten: ForgetResult) -> None:
+    documents = count_noun(len(forgotten.documents), "document")
+    if forgotten.complete:
+        out.print(f"{documents} forgotten.")
+    elif forgotten.waiting and not (forgotten.findings or forgotten.problems):
+        old = count_noun(len(forgotten.waiting), "old snapshot")
+        out.print(
+            f"{documents} forgotten, except in {old} within the grace period: `hirag-dist prune` removes them when it "
+            "is over, --now at once."
+        )
+    else:
+        out.print(f"[yellow]{documents} still to be forgotten:[/yellow]")
+        for finding in forgotten.findings:
+            out.print(f"  {finding.place}: {finding.what} ({finding.count:,})", markup=False)
+        for problem in forgotten.problems:
+            out.print(f"  {problem}", markup=False)

@@ -1,0 +1,90 @@
+"""`index`, `add` and `refresh` on an index that exists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.update_commands import CommandBench, command_bench
+from tests.removal_builds import REMOVED
+
+PATIENT = REMOVED["patient.txt"]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
+    made = command_bench(tmp_path, capfd)
+    made.json("index", made.corpus)
+    return made
+
+
+def test_the_bill_of_an_update(bench: CommandBench) -> None:
+    bench.write("patient.txt", PATIENT)
+    code, said = bench.run("index", bench.corpus)
+    assert code == 0
+    assert "Update 1 since the index was built from nothing: 1 document added." in said
+    assert "times the extraction of the changed documents" in said
+    assert "Debt: " in said
+    assert "Bill of the update" in said
+    code, said = bench.run("index", bench.corpus)
+    assert said.startswith("Nothing changed: the documents are those of snapshot ")
+    assert "This run sent 0 calls, 0 tokens: $0.00." in said
+
+
+def test_json_of_an_update_and_of_a_rebuild(bench: CommandBench) -> None:
+    first = bench.snapshot().manifest.snapshot_id
+    bench.write("patient.txt", PATIENT)
+    report = bench.json("index", bench.corpus)
+    update = report["update"]
+    assert (update["base"], update["number"]) == (first, 1)
+    assert update["documents"] == {"added": 1, "changed": 0, "removed": 0}
+    assert set(update["debt"]) == {"summaries", "reports"}
+    report = bench.json("index", bench.corpus, "--rebuild")
+    assert (report["update"], report["rebuilt_because"], report["up_to_date"]) == (None, "", False)
+    assert bench.snapshot().manifest.notes["update"]["number"] == 0
+
+
+def test_another_configuration_is_a_build_from_nothing_that_says_why(bench: CommandBench) -> None:
+    code, said = bench.run("index", bench.corpus, "--set", "chunk_tokens=500")
+    assert code == 0
+    assert "The index was built from nothing, not updated: the configuration changed: config.chunk_tokens" in said
+
+
+def test_add_keeps_what_the_index_has_and_replaces_what_has_the_same_path(bench: CommandBench) -> None:
+    more = bench.write("patient.txt", PATIENT, "more")
+    bench.write("loom.txt", "Joseph Jacquard built a loom in Paris.", "more")
+    report = bench.json("add", more)
+    assert report["update"]["documents"] == {"added": 1, "changed": 1, "removed": 0}
+    assert bench.uris() == ["engine.txt", "loom.txt", "patient.txt"]
+    assert bench.json("add", more)["up_to_date"]
+
+
+def test_refresh_pays_the_debt_within_its_budget(bench: CommandBench) -> None:
+    bench.write("patient.txt", PATIENT)
+    debt = bench.json("index", bench.corpus, "--set", "update.max_ratio=0")["update"]["debt"]
+    assert sum(part["units"] for part in debt.values()) > 0
+    kept = bench.json("refresh", "--max-tokens", "0")["update"]
+    assert kept["debt"] == debt
+    assert "dollars cannot be turned into tokens" in bench.run("refresh", "--max-usd", "1")[1]
+    code, said = bench.run("refresh")
+    assert code == 0
+    assert "no document changed" in said
+    assert "Debt: none." in said
+
+
+@pytest.mark.parametrize("command", ["add", "refresh", "remove"])
+def test_without_an_index_no_folder_is_made(command: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    bench = command_bench(tmp_path, capfd)
+    arguments = {"add": [bench.corpus], "refresh": [], "remove": ["x"]}[command]
+    code, said = bench.run(command, *arguments)
+    assert code == 1
+    assert "holds no index" in said
+    assert not Path(bench.index).exists()
+
+
+def test_an_index_of_another_configuration_is_not_updated(bench: CommandBench) -> None:
+    for arguments in (["add", bench.corpus], ["refresh"]):
+        code, said = bench.run(*arguments, "--set", "chunk_tokens=500")
+        assert code == 1
+        assert "cannot be updated: the configuration changed: config.chunk_tokens" in said
