@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hirag_dist.core.key_sets import LIST, KeySets, chunk_text_sets, distinct_keys, key_sets
+from hirag_dist.core.text.ids import chunk_id, text_key
+from hirag_dist.types import IntVector
+
+KEYS = st.integers(0, 2**48 - 1)
+SETS = st.lists(st.sets(st.one_of(st.integers(0, 5), KEYS), max_size=6), max_size=6)
+
+
+def made(sets: Sequence[set[int]]) -> KeySets:
+    return key_sets(pa.chunked_array([pa.array([sorted(keys) for keys in sets], LIST)]))
+
+
+def as_sets(found: KeySets) -> list[set[int]]:
+    parts = np.split(found.keys, found.indptr[1:-1]) if len(found) else []
+    for part in parts:
+        assert (np.diff(part) > 0).all(), "ascending and distinct"
+    return [set(part.tolist()) for part in parts]
+
+
+def vector(values: Sequence[int]) -> IntVector:
+    return np.array(values, np.int64)
+
+
+@given(SETS)
+def test_lists_and_sets_are_each_other(sets: list[set[int]]) -> None:
+    found = made(sets)
+    assert len(found) == len(sets)
+    assert as_sets(found) == sets
+    assert found.owners.tolist() == [row for row, keys in enumerate(sets) for _ in keys]
+    assert found.to_arrow().to_pylist() == [sorted(keys) for keys in sets]
+    assert found.to_arrow().type == LIST
+
+
+@given(SETS, st.data())
+def test_sets_are_taken_in_any_order_and_minus_one_is_empty(sets: list[set[int]], data: st.DataObject) -> None:
+    rows = data.draw(st.lists(st.integers(-1, len(sets) - 1), max_size=8))
+    assert as_sets(made(sets).take(vector(rows))) == [sets[row] if row >= 0 else set() for row in rows]
+
+
+@given(SETS, st.integers(1, 4), st.data())
+def test_unions_are_those_of_python(sets: list[set[int]], n_owners: int, data: st.DataObject) -> None:
+    pair = st.tuples(st.integers(0, n_owners - 1), st.integers(-1, len(sets) - 1))
+    pairs = data.draw(st.lists(pair, max_size=8))
+    wanted: list[set[int]] = [set() for _ in range(n_owners)]
+    for owner, row in pairs:
+        wanted[owner] |= sets[row] if row >= 0 else set()
+    owners, rows = vector([owner for owner, _ in pairs]), vector([row for _, row in pairs])
+    assert as_sets(made(sets).unions(owners, rows, n_owners)) == wanted
+
+
+@given(SETS, st.sets(st.integers(0, 5)))
+def test_hits_are_sets_with_any_of_the_keys(sets: list[set[int]], keys: set[int]) -> None:
+    assert made(sets).hits(vector(sorted(keys))).tolist() == [bool(own & keys) for own in sets]
+
+
+@given(st.lists(st.tuples(st.sets(st.integers(0, 4)), st.sets(st.integers(0, 4))), max_size=6))
+def test_within_is_the_subset_of_the_same_row(pairs: list[tuple[set[int], set[int]]]) -> None:
+    mine, others = made([pair[0] for pair in pairs]), made([pair[1] for pair in pairs])
+    assert mine.within(others).tolist() == [own <= other for own, other in pairs]
+
+
+def test_a_key_of_another_row_makes_no_subset() -> None:
+    assert made([{7}, {8}]).within(made([{8}, {7}])).tolist() == [False, False]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), KEYS), max_size=12))
+def test_keys_of_an_owner_are_distinct(pairs: list[tuple[int, int]]) -> None:
+    found = distinct_keys(vector([owner for owner, _ in pairs]), vector([key for _, key in pairs]), 4)
+    assert as_sets(found) == [{key for own, key in pairs if own == owner} for owner in range(4)]
+
+
+def test_owners_without_keys_have_empty_sets() -> None:
+    found = distinct_keys(vector([]), vector([]), 3)
+    assert (found.indptr.tolist(), found.keys.tolist()) == ([0, 0, 0, 0], [])
+
+
+def test_copies_of_a_text_are_one_key() -> None:
+    ids = [chunk_id("a", 0, 4, "text"), chunk_id("b", 9, 13, "text"), chunk_id("a", 5, 9, "else")]
+    lists = pa.chunked_array([pa.array([ids[:2]], pa.list_(pa.string())), pa.array([[], ids], pa.list_(pa.string()))])
+    text, other = text_key(ids[0]), text_key(ids[2])
+    assert as_sets(chunk_text_sets(lists)) == [{text}, set(), {text, other}]
+
+
+@pytest.mark.parametrize("chunks", [[], [pa.array([], LIST)], [pa.array([], LIST), pa.array([[1, 3]], LIST)]])
+def test_columns_of_no_or_several_chunks(chunks: list[pa.Array]) -> None:
+    assert as_sets(key_sets(pa.chunked_array(chunks, LIST))) == ([{1, 3}] if len(chunks) == 2 else [])
+
+
+def test_sets_of_a_slice_are_those_of_its_rows() -> None:
+    column = pa.chunked_array([pa.array([[1], [2, 3], [], [4]], LIST)]).slice(1, 2)
+    assert as_sets(key_sets(column)) == [{2, 3}, set()]

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hirag_dist.execution.events import StageFinished
+from hirag_dist.execution.usage_bill import UsageBill
+from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable, chat_tokens
+from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.types import ChatReply
+
+Row = tuple[bool, int, float, float]  # urgent, since, weight, tokens
+
+
+def due(rows: Sequence[Row]) -> DueTexts:
+    return DueTexts(
+        np.array([row[0] for row in rows], bool),
+        np.zeros(len(rows), bool),
+        np.array([row[1] for row in rows], np.int64),
+        np.array([row[2] for row in rows], np.float64),
+        np.array([row[3] for row in rows], np.float64),
+    )
+
+
+def chosen(rows: Sequence[Row], allowance: float) -> list[int]:
+    return np.flatnonzero(affordable(due(rows), allowance)).tolist()
+
+
+LATE_URGENT: Row = (True, 9, 0.1, 10.0)
+OLD: Row = (False, 1, 0.5, 10.0)
+HEAVY: Row = (False, 5, 4.0, 10.0)
+LIGHT: Row = (False, 5, 1.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("allowance", "wanted"),
+    [
+        (9.9, []),
+        (10, [3]),
+        (20, [2, 3]),
+        (30, [1, 2, 3]),
+        (39.9, [1, 2, 3]),
+        (40, [0, 1, 2, 3]),
+        (np.inf, [0, 1, 2, 3]),
+    ],
+)
+def test_urgent_texts_are_first_then_the_oldest_then_the_weightiest(allowance: float, wanted: list[int]) -> None:
+    assert chosen([LIGHT, HEAVY, OLD, LATE_URGENT], allowance) == wanted
+
+
+def test_of_equal_texts_the_first_row_is_first() -> None:
+    assert chosen([HEAVY, HEAVY, HEAVY], 20) == [0, 1]
+
+
+def test_a_text_that_is_too_long_is_not_passed_over() -> None:
+    """What waits behind it waits too: else a large text could be put off for ever."""
+    assert chosen([(False, 1, 1, 100), (False, 2, 1, 10)], 50) == []
+
+
+def test_no_text_is_due() -> None:
+    assert chosen([], 100) == []
+
+
+ROWS = st.lists(
+    st.tuples(st.booleans(), st.integers(1, 4), st.sampled_from([0.5, 1.0, 2.0]), st.sampled_from([1.0, 5.0, 20.0])),
+    max_size=12,
+)
+
+
+@given(ROWS, st.floats(0, 100))
+def test_what_is_written_fits_and_is_not_behind_what_is_not(rows: list[Row], allowance: float) -> None:
+    picked = set(chosen(rows, allowance))
+    assert sum(rows[at][3] for at in picked) <= allowance
+    order = sorted(range(len(rows)), key=lambda at: (not rows[at][0], rows[at][1], -rows[at][2], at))
+    assert picked == set(order[: len(picked)])
+    if len(picked) < len(rows):
+        assert sum(rows[at][3] for at in order[: len(picked) + 1]) > allowance
+
+
+@given(ROWS, st.floats(0, 100), st.floats(0, 100))
+def test_more_allowance_writes_no_text_less(rows: list[Row], one: float, other: float) -> None:
+    assert set(chosen(rows, min(one, other))) <= set(chosen(rows, max(one, other)))
+
+
+def bill_of(*stages: tuple[str, str, int], from_ledger: bool = False) -> UsageBill:
+    """Return a bill of stages: label, role, and input tokens; every reply has a tenth of these."""
+    bill = UsageBill()
+    for label, role, n_tokens in stages:
+        meter = UsageMeter()
+        meter.count(
+            role,
+            "model",
+            "endpoint",
+            ChatReply("text", input_tokens=n_tokens, output_tokens=n_tokens // 10),
+            0.0,
+            from_ledger,
+        )
+        bill(StageFinished(label, False, 1, 0, 0.0, meter))
+    return bill
+
+
+STAGES = (
+    ("extract", "extract", 1000),
+    ("claims", "extract", 100),
+    ("summarise layer 1", "summarise", 500),
+    ("embed layer 1", "embed", 9999),
+)
+
+
+@pytest.mark.parametrize("from_ledger", [False, True])
+def test_the_budget_is_a_multiple_of_what_extraction_rests_on(from_ledger: bool) -> None:
+    """Replies of the ledger count: a run that was killed and resumed decides as one that was not."""
+    budget = UpdateBudget(bill_of(*STAGES, from_ledger=from_ledger), 3.0)
+    assert budget.extraction == 1100 + 110
+    assert budget.total == 3 * 1210
+    assert budget.spent == 1100 + 110 + 550
+    assert budget.left == 3 * 1210 - 1760
+
+
+def test_removed_text_counts_as_its_extraction_did() -> None:
+    budget = UpdateBudget(bill_of(), 2.0, removed_tokens=300)
+    assert (budget.extraction, budget.total, budget.spent, budget.left) == (300, 600, 0, 600)
+
+
+def test_nothing_is_left_of_a_budget_that_is_spent() -> None:
+    assert UpdateBudget(bill_of(*STAGES), 0.0).left == 0
+
+
+def test_without_a_ratio_there_is_no_bound() -> None:
+    assert UpdateBudget(bill_of(*STAGES), None).left == np.inf
+
+
+def test_a_limit_of_tokens_takes_the_place_of_the_ratio() -> None:
+    budget = UpdateBudget(bill_of(*STAGES), None, max_tokens=2000)
+    assert (budget.total, budget.left) == (2000, 2000 - 1760)
+
+
+def test_only_chat_replies_of_a_stage_count() -> None:
+    bill = bill_of(("extract", "extract", 10), ("extract", "embed", 1000))
+    assert chat_tokens(bill, "extract") == 11
+    assert chat_tokens(bill, "reports") == 0

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from hirag_dist.core.text.ids import document_id
+from hirag_dist.errors import InputError
+from hirag_dist.indexing.update.documents import DocumentCounts, DocumentSelection, added_to, selected_documents
+from hirag_dist.schemas import DOCUMENTS
+
+
+def documents(*rows: tuple[str, str, int, Sequence[str]]) -> pa.Table:
+    """Return DOCUMENTS: text, URI, record, source ids."""
+    found = [
+        {
+            "document_id": document_id(text),
+            "uri": uri,
+            "record": record,
+            "title": text,
+            "source_ids": list(source_ids),
+            "labels": [],
+            "n_chars": len(text),
+            "text": text,
+        }
+        for text, uri, record, source_ids in rows
+    ]
+    return pa.Table.from_pylist(found, schema=DOCUMENTS)
+
+
+BASE = documents(
+    ("one", "s3://b/reports/2019/a.txt", 0, []),
+    ("two", "s3://b/reports/2020/b.txt", 0, []),
+    ("three", "s3://b/rows.jsonl", 0, ["wiki/3", "3"]),
+    ("four", "s3://b/rows.jsonl", 1, ["wiki/4"]),
+    ("five", "s3://b/[x].txt", 0, ["*"]),
+)
+
+
+def texts(table: pa.Table) -> list[str]:
+    found: list[str] = table["text"].to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("selection", "wanted"),
+    [
+        ({"ids": [document_id("two")]}, ["two"]),
+        ({"ids": ["3"]}, ["three"]),
+        ({"ids": ["3", "wiki/3"]}, ["three"]),
+        ({"ids": ["wiki/4", document_id("one")]}, ["one", "four"]),
+        ({"sources": ["s3://b/reports/2019/*"]}, ["one"]),
+        ({"sources": ["s3://b/reports/*"]}, ["one", "two"]),
+        ({"sources": ["*.jsonl"]}, ["three", "four"]),
+        ({"sources": ["s3://b/[[]x].txt"]}, ["five"]),
+        ({"ids": ["*"]}, ["five"]),  # an id is no pattern
+        ({"ids": ["3"], "sources": ["*/2020/?.txt", "*2020*"]}, ["two", "three"]),
+        ({}, []),
+    ],
+)
+def test_documents_are_selected_by_id_by_source_id_and_by_pattern(
+    selection: dict[str, list[str]], wanted: list[str]
+) -> None:
+    made = DocumentSelection(**{name: tuple(values) for name, values in selection.items()})
+    found = selected_documents(BASE, made)
+    assert texts(found) == wanted
+    assert found.schema == DOCUMENTS
+
+
+def test_some_columns_are_enough() -> None:
+    names = ["document_id", "uri", "source_ids"]
+    found = selected_documents(BASE.select(names), DocumentSelection(("wiki/3",)))
+    assert found.to_pylist() == BASE.select(names).slice(2, 1).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("selection", "said"),
+    [
+        (DocumentSelection(("3", "33")), "is named 33;"),
+        (DocumentSelection(("wiki/*",)), r"is named wiki/\*;"),
+        (DocumentSelection(("S3",), ("S3://*", "*.pdf")), r"is named \*.pdf, S3, S3://\*;"),  # case counts
+        (DocumentSelection(tuple(f"x{at}" for at in range(7))), "is named x0, x1, x2, x3, x4 and 2 more;"),
+        (DocumentSelection((document_id("One"),)), f"is named {document_id('One')};"),
+    ],
+)
+def test_names_of_no_document_are_refused(selection: DocumentSelection, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        selected_documents(BASE, selection)
+
+
+@pytest.mark.parametrize(
+    ("new", "wanted"),
+    [
+        (("six", "s3://b/reports/2020/b.txt", 0, []), ["one", "three", "four", "five", "six"]),  # the same place
+        (("six", "s3://b/rows.jsonl", 1, []), ["one", "two", "three", "five", "six"]),
+        (("six", "s3://b/rows.jsonl", 2, []), ["one", "two", "three", "four", "five", "six"]),
+        (
+            ("six", "s3://b/new.txt", 0, ["wiki/3"]),
+            ["one", "two", "three", "four", "five", "six"],
+        ),  # owner's ids: no place
+    ],
+)
+def test_a_new_document_replaces_that_of_its_place(new: Any, wanted: list[str]) -> None:
+    assert texts(added_to(BASE, documents(new))) == wanted
+
+
+def test_a_document_that_is_added_again_stays_and_is_there_twice() -> None:
+    """`unique_documents` makes them one, with the names of both."""
+    found = added_to(BASE, documents(("two", "s3://b/reports/2020/b.txt", 0, ["new"])))
+    assert texts(found) == ["one", "two", "three", "four", "five", "two"]
+
+
+def test_a_document_that_moved_to_the_place_of_another_replaces_it() -> None:
+    found = added_to(BASE, documents(("two", "s3://b/rows.jsonl", 0, [])))
+    assert texts(found) == ["one", "two", "four", "five", "two"]
+
+
+def test_counts_are_true_where_any_document_changed() -> None:
+    assert not DocumentCounts()
+    assert all((DocumentCounts(added=1), DocumentCounts(changed=1), DocumentCounts(removed=1)))

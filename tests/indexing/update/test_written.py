@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hirag_dist.core.key_sets import LIST, key_sets
+from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
+from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
+from hirag_dist.indexing.update.written import (
+    MODEL,
+    STAND_IN,
+    Inputs,
+    as_summaries,
+    changed_share,
+    digests_of,
+    input_lists,
+    member_inputs,
+    summary_rows,
+    written_inputs,
+)
+from hirag_dist.schemas import SUMMARIES
+
+Text = Mapping[int, int]  # id (−1: it does not exist any more) → digest
+IDS = pa.chunked_array([pa.array([f"e{number}" for number in range(6)])])
+
+
+def inputs(texts: Sequence[Sequence[tuple[int, int]]]) -> Inputs:
+    pairs = [pair for text in texts for pair in text]
+    indptr = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    return Inputs(indptr, *(np.array([pair[part] for pair in pairs], np.int64) for part in (0, 1)))
+
+
+A, B, C, D = (0, 10), (1, 11), (2, 12), (3, 13)
+GONE = (-1, 14)
+
+
+@pytest.mark.parametrize(
+    ("written", "now", "share"),
+    [
+        ([A, B, C, D], [A, B, C, D], 0),
+        ([A, B, C, D], [D, C, B, A], 0),
+        ([A, B, C, D], [A, B, C, (3, 99)], 1 / 4),  # changed
+        ([A, B, C], [A, B, C, D], 1 / 4),  # came
+        ([A, B, C, D], [A, B, C], 1 / 4),  # went
+        ([A, B, C, GONE], [A, B, C], 1 / 4),  # does not exist any more
+        ([A, B, C, GONE], [A, B, C, D], 2 / 4),  # one for another is two changes
+        ([A, B], [C, D], 1),  # at most 1
+        ([A], [A, B, C, D], 3 / 4),
+        ([GONE, GONE], [A], 1),
+        ([], [A], 1),
+        ([A], [], 1),
+        ([], [], 0),
+    ],
+)
+def test_share_of_inputs_that_changed(written: list[tuple[int, int]], now: list[tuple[int, int]], share: float) -> None:
+    assert changed_share(inputs([written]), inputs([now])).tolist() == [np.float32(share)]
+
+
+def test_an_input_of_another_text_is_none_of_this_one() -> None:
+    assert changed_share(inputs([[A, B], [C]]), inputs([[A, C], [B]])).tolist() == [1, 1]
+
+
+TEXT = st.dictionaries(st.integers(0, 5), st.integers(0, 2), max_size=5)
+
+
+@given(st.lists(st.tuples(TEXT, st.integers(0, 3), TEXT), max_size=4))
+def test_shares_are_those_of_python(texts: list[tuple[Text, int, Text]]) -> None:
+    wanted = []
+    for before, n_gone, now in texts:
+        same = sum(before.get(own) == digest for own, digest in now.items())
+        n_both = len(before.keys() & now.keys())
+        changes = len(now) + len(before) + n_gone - n_both - same
+        largest = max(len(now), len(before) + n_gone, 1)
+        wanted.append(np.float32(min(changes / largest, 1)))
+    written = inputs([[*before.items(), *([GONE] * n_gone)] for before, n_gone, _ in texts])
+    assert changed_share(written, inputs([list(now.items()) for _, _, now in texts])).tolist() == wanted
+
+
+def test_digests_depend_on_every_text_and_where_it_ends() -> None:
+    digests = digests_of(["a", "a", "b", "ab"], ["b", "b", "a", ""])
+    assert digests.dtype == np.int64
+    assert digests[0] == digests[1]
+    assert len(set(digests.tolist())) == 3
+    assert digests_of([], []).tolist() == []
+    assert digests_of(["\ud800"]).tolist() != digests_of(["?"]).tolist(), "half a pair is a text too"
+
+
+def cluster_members(clusters: Mapping[str, Sequence[str]], description: str = "Of old.") -> pa.Table:
+    return pa.table(
+        [
+            list(clusters),
+            list(clusters.values()),
+            [[own.upper() for own in own_ids] for own_ids in clusters.values()],
+            [["concept" for _ in own_ids] for own_ids in clusters.values()],
+            [[f"{own}. {description}" for own in own_ids] for own_ids in clusters.values()],
+        ],
+        schema=CLUSTER_MEMBERS,
+    )
+
+
+MEMBERS = cluster_members({"c": ["e1", "e0"], "d": ["e2", "e3", "e4"], "e": ["e5"]})
+REPLIES: list[dict[str, Any]] = [
+    {
+        "cluster_id": "d",
+        "entities": [{"name": "X", "type": "group", "description": "x"}, {"name": "Y", "type": "", "description": ""}],
+        "covers": [
+            {"member": 2, "entity": 0, "description": "is one", "strength": 5.0},
+            {"member": 0, "entity": 1, "description": "", "strength": 1.0},
+            {"member": 2, "entity": 1, "description": "again", "strength": 2.5},
+        ],
+    },
+    {"cluster_id": "e", "entities": [{"name": "Z", "type": "t", "description": "z"}], "covers": []},
+    {
+        "cluster_id": "c",
+        "entities": [{"name": "W", "type": "t", "description": "w"}],
+        "covers": [{"member": 1, "entity": 0, "description": "first", "strength": 9.0}],
+    },
+]
+SUMMARY_TABLE = pa.Table.from_pylist(REPLIES, schema=CLUSTER_SUMMARIES)
+SOURCES = key_sets(pa.chunked_array([pa.array([[1], [2, 3], []], LIST)]))  # by row of MEMBERS
+
+
+def stored(origin: str = MODEL, since: int = 0) -> pa.Table:
+    return summary_rows(4, MEMBERS, SUMMARY_TABLE, SOURCES, IDS, origin, since)
+
+
+def test_summaries_are_kept_by_the_ids_of_their_members() -> None:
+    rows = {row["cluster_id"]: row for row in stored().to_pylist()}
+    assert stored().schema == SUMMARIES
+    assert [cover["member_id"] for cover in rows["d"]["covers"]] == ["e4", "e2", "e4"]
+    assert rows["c"]["covers"] == [{"member_id": "e0", "entity": 0, "description": "first", "strength": 9.0}]
+    assert rows["e"]["covers"] == []
+    assert {name: row["sources"] for name, row in rows.items()} == {"c": [1], "d": [2, 3], "e": []}
+    assert {name: row["n_founded"] for name, row in rows.items()} == {"c": 2, "d": 3, "e": 1}
+    digests = digests_of(["E1", "E0"], ["concept"] * 2, ["e1. Of old.", "e0. Of old."]).tolist()
+    assert [(item["id"], item["digest"]) for item in rows["c"]["inputs"]] == [("e1", digests[0]), ("e0", digests[1])]
+
+
+@pytest.mark.parametrize(("origin", "share", "since"), [(MODEL, 0.0, 0), (STAND_IN, 1.0, 7)])
+def test_a_stand_in_is_due_at_once(origin: str, share: float, since: int) -> None:
+    for row in stored(origin, 7).to_pylist():
+        assert (row["layer"], row["origin"], row["n_turned"]) == (4, origin, 0)
+        assert (row["stale_share"], row["stale_since"]) == (share, since)
+
+
+def test_a_round_trip_gives_the_replies() -> None:
+    assert as_summaries(stored(), MEMBERS, IDS).to_pylist() == REPLIES
+
+
+def test_covers_follow_their_members_and_go_with_them() -> None:
+    now = cluster_members({"x": ["e2"], "e": ["e5"], "d": ["e1", "e4", "e3"], "c": ["e2"]})
+    found = {row["cluster_id"]: row for row in as_summaries(stored(), now, IDS).to_pylist()}
+    was = {row["cluster_id"]: row for row in REPLIES}
+    places = [(cover["member"], cover["entity"], cover["description"]) for cover in found["d"]["covers"]]
+    assert places == [(1, 0, "is one"), (1, 1, "again")]  # e2 left; e4 has another place
+    assert found["c"]["covers"] == []
+    assert all(found[name]["entities"] == was[name]["entities"] for name in was)
+
+
+def test_covers_of_entities_that_do_not_exist_any_more_are_gone() -> None:
+    left = pa.chunked_array([pa.array(["e0", "e1", "e2", "e3", "e5"])])
+    now = cluster_members({"c": ["e0", "e1"], "d": ["e2", "e3"], "e": ["e5"]})
+    found = {row["cluster_id"]: row for row in as_summaries(stored(), now, left).to_pylist()}
+    assert [cover["member"] for cover in found["d"]["covers"]] == [0]
+    assert [cover["member"] for cover in found["c"]["covers"]] == [0]
+
+
+def test_no_summaries_are_none() -> None:
+    empty = summary_rows(0, MEMBERS, CLUSTER_SUMMARIES.empty_table(), SOURCES, IDS, MODEL, 0)
+    assert empty.equals(SUMMARIES.empty_table())
+    assert as_summaries(empty, MEMBERS, IDS).equals(CLUSTER_SUMMARIES.empty_table())
+
+
+def test_what_was_just_written_has_not_changed() -> None:
+    ordered = MEMBERS.take([1, 2, 0])  # as the replies
+    before = written_inputs(stored()["inputs"], IDS)
+    assert changed_share(before, member_inputs(ordered, IDS)).tolist() == [0, 0, 0]
+    other = cluster_members({"d": ["e2", "e3", "e4"], "e": ["e5"], "c": ["e0", "e1"]}, "Of now.")
+    assert changed_share(before, member_inputs(other, IDS)).tolist() == [1, 1, 1]
+    left = pa.chunked_array([pa.array(["e0", "e1", "e2", "e3"])])
+    fewer = cluster_members({"d": ["e2", "e3"], "e": [], "c": ["e0"]})
+    shares = changed_share(written_inputs(stored()["inputs"], left), member_inputs(fewer, left))
+    assert shares.tolist() == [np.float32(1 / 3), 1, 0.5]
+
+
+def test_inputs_are_stored_and_found_again() -> None:
+    lists = input_lists(np.array([0, 2, 2, 3]), pa.array(["e3", "gone", "e0"]), np.array([5, -6, 7]))
+    assert lists.type == SUMMARIES.field("inputs").type
+    found = written_inputs(pa.chunked_array([lists.slice(0, 1), lists.slice(1)]), IDS)
+    assert (found.indptr.tolist(), found.ids.tolist()) == ([0, 2, 2, 3], [3, -1, 0])
+    assert (found.digests.tolist(), found.owners.tolist()) == ([5, -6, 7], [0, 0, 2])
