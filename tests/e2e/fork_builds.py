@@ -102,7 +102,8 @@ def build(
         executor = make_executor(made, store, None, None)
         try:
             runner = StageRunner(store, executor, (listen,), made.max_reject_ratio, fresh, retry)
-            result = Build(BuildContext(runner, made, load_prompts(None), resolve(made))).index(inputs)
+            context = BuildContext(runner, made, load_prompts(None), resolve(made))
+            result = Build(context, base_id=None if fresh else "").index(inputs)
         finally:
             executor.close()
     return {

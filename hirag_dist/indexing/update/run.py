@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from hirag_dist.config.model import META_TYPES
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.errors import InputError
+from hirag_dist.execution.task import one_thread
 from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.indexing.access_labels import collect_label_provenance
 from hirag_dist.indexing.communities import CommunityReports, detect_communities, outline_reports
@@ -96,6 +97,7 @@ def update_contents(
     Raises:
         StageFailed: too many dead letters in a stage.
     """
+    one_thread()  # the bits of products must not depend on whether a task ran here before
     datasets, notes = context.datasets, base.notes
     per_token = float(notes["extraction_per_token"])
     labels = datasets.read(changed.documents.documents, ["labels"])["labels"]
