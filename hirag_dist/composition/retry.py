@@ -14,6 +14,7 @@ from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.update.base import NOTES, differences, in_short
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.protocols import EventListener
+from hirag_dist.storage.layout import MANIFEST, snapshot_path
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -64,13 +65,14 @@ def run_retry(
 def _base_of_last_build(store: Store, record: Mapping[str, Any]) -> str | None:
     """Return the snapshot that the last build started from, None if it was built from nothing.
 
-    One that published nothing started from the current snapshot, which is the empty name.
+    One that published nothing started from the current snapshot, which is the empty name. So does a repetition of a
+    build whose base was pruned or forgotten.
     """
     snapshot_id = record.get("snapshot")
     if not snapshot_id:
         return ""
     base: str | None = open_snapshot(store, str(snapshot_id)).manifest.notes.get(NOTES, {}).get("base")
-    return base
+    return "" if base and not store.exists(f"{snapshot_path(base)}/{MANIFEST}") else base
 
 
 def check_same_configuration(before: Mapping[str, Any], now: Mapping[str, Any], uri: str) -> None:

@@ -114,7 +114,7 @@ class SnapshotContents:
 
 @dataclass(frozen=True)
 class UpdateState:
-    """What an update of the snapshot starts from.
+    """The state that an update of the snapshot starts from.
 
     Attributes:
         mentions, relation_mentions: that layer 0 was merged from.

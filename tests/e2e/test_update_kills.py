@@ -93,7 +93,7 @@ def test_of_two_updates_at_once_one_says_who_holds_the_index(
     command = ("index", *base["inputs"], "-i", index, "-c", config, "--executor", "inline")
     first = cli.start(*command)
     until(lambda: (index / "run.lock").exists(), "lock")
-    second = cli(*command, code=1)
-    assert "holds" in second.stderr
+    second = cli(*command, code=5)
+    assert "is being built by process" in second.stderr
     _, err = first.communicate(timeout=240)
     assert first.returncode == 0, err

@@ -78,6 +78,7 @@ def anchored_clusters(
     hints: IntVector,
     max_size: int,
     group: GroupRows,
+    loose: NDArray[np.bool_] | None = None,
 ) -> AnchoredMemberships:
     """Return the clusters of a layer after a change.
 
@@ -89,6 +90,7 @@ def anchored_clusters(
         max_size: of a cluster.
         group: returns (clusters, rows, responsibilities) of some rows, grouped among themselves; every one of these
             rows is in a cluster.
+        loose: (n_clusters,) bool, clusters to dissolve in any case (`loose_clusters`).
     """
     n_rows = len(vectors)
     clusters, rows, shares = before.clusters, before.rows, before.responsibilities
@@ -101,6 +103,8 @@ def anchored_clusters(
     dissolved = (sizes < np.maximum(np.ceil(before.n_founded * _LEFT_SHARE), 1)) | (n_turned > before.n_founded)
     untouched = n_turned == before.n_turned
     dissolved &= ~untouched
+    if loose is not None:
+        dissolved |= loose
     kept = ~leaves & ~dissolved[clusters]
     clusters, rows, shares = clusters[kept], rows[kept], shares[kept]
     placed = np.zeros(n_rows, bool)
@@ -109,6 +113,9 @@ def anchored_clusters(
     rest = np.flatnonzero(~placed)
     joined, rest = _join(anchors, vectors, rest, hints, sizes, ~dissolved & (sizes > 0), max_size)
     fresh, homeless = _new_clusters(group, rest)
+    if len(homeless) and not (sizes > 0).any():
+        fresh.append((homeless, np.ones(len(homeless), np.float32)))
+        homeless = homeless[:0]
     nearest = _nearest(anchors, vectors, homeless, sizes > 0)
     found = np.concatenate([joined, nearest])
     owners = np.concatenate(

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.clustering.anchored import AnchoredMemberships, PreviousClusters, anchored_clusters
+from hirag_dist.core.clustering.loose_clusters import loose_clusters
+from hirag_dist.core.clustering.partition_tree import largest_of_row
 from hirag_dist.core.clustering.pca import moments, principal_axes, project
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.graph.csr import rows_of
@@ -29,6 +31,9 @@ from hirag_dist.indexing.update.base_layer import LayerEntities
 from hirag_dist.types import FloatMatrix, IntVector
 
 _SAMPLE_ROWS = 65_536  # that the axes of a layer are fitted to
+_CHECKED_ROWS = 4_096  # a layer that is always compared with clusters made from nothing: some seconds
+_MAX_CHECKED_ROWS = 32_768
+_CHECKED_TURNOVER = 0.1  # members that joined or left, of all, from which a larger layer is compared
 
 
 @dataclass(frozen=True)
@@ -91,8 +96,35 @@ def update_clusters(
     def group(rows: IntVector) -> tuple[IntVector, IntVector, NDArray[np.float32]]:
         return _group(options, entities.vectors, rows)
 
-    found = anchored_clusters(entities.vectors, before, entities.moved, hinted, options.settings.max_size, group)
+    max_size = options.settings.max_size
+    found = anchored_clusters(entities.vectors, before, entities.moved, hinted, max_size, group)
+    if _is_checked(found, before, len(ids)):
+        everything = np.arange(len(ids))
+        clusters, rows, shares = _group(options, entities.vectors, everything)
+        shadow, labels = (
+            _best(rows, clusters, shares, len(ids)),
+            _best(found.rows, found.clusters, found.responsibilities, len(ids)),
+        )
+        previous = np.where(found.previous >= 0, found.previous, before.n_clusters)[labels]
+        loose = loose_clusters(entities.vectors, previous, shadow, before.n_clusters + 1)[:-1]
+        if loose.any():
+            found = anchored_clusters(entities.vectors, before, entities.moved, hinted, max_size, group, loose)
     return _named(layer, options, entities, found, names)
+
+
+def _is_checked(found: AnchoredMemberships, before: PreviousClusters, n_rows: int) -> bool:
+    """Return whether clusters are compared with ones made from nothing: where it is cheap, or where much has turned."""
+    kept = found.previous[found.previous >= 0]
+    turned = found.n_turned[found.previous >= 0].sum() / max(before.n_founded[kept].sum(), 1)
+    return n_rows <= _CHECKED_ROWS or (n_rows <= _MAX_CHECKED_ROWS and turned > _CHECKED_TURNOVER)
+
+
+def _best(rows: IntVector, clusters: IntVector, shares: NDArray[np.float32], n_rows: int) -> IntVector:
+    """Return (n_rows,) the best cluster of each row."""
+    best = largest_of_row(rows, shares)
+    labels = np.zeros(n_rows, np.int64)
+    labels[rows[best]] = clusters[best]
+    return labels
 
 
 def _group(
