@@ -95,7 +95,7 @@ class ReportTexts:
 def outline_reports(
     context: BuildContext, entities: Dataset, relations: Dataset, communities: Dataset
 ) -> OutlineReports.Outputs:
-    """Return what the report of each community may show, by id."""
+    """Return the material that the report of each community may show, by id."""
     return context.runner.run(
         OutlineReports(context.config.communities.report_tokens // _MIN_LINE_TOKENS, _MAX_TREE_REPORTS),
         "report material: outlines",

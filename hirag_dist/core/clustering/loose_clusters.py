@@ -13,7 +13,7 @@ _BLOCK_ROWS = 65_536
 
 
 def loose_clusters(vectors: FloatMatrix, labels: IntVector, shadow: IntVector, n_clusters: int) -> NDArray[np.bool_]:
-    """Return which clusters to make again so that a layer is about as compact as one that is clustered from nothing.
+    """Return the clusters to make again so that a layer is about as compact as one clustered from nothing.
 
     Those go first whose members lose most similarity to their centroid in comparison with the shadow; none where the
     layer's compactness, the mean cosine of rows to their cluster's centroid, is within 3 % of the shadow's.

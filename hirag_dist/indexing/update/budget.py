@@ -1,4 +1,4 @@
-"""What an update may spend, and which of the texts that are due it writes."""
+"""Budget of an update, and the choice of the due texts that it writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reports of communities may show, and which texts that derives from."""
+"""Material of the reports of communities, and the texts that it derives from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hirag_dist.types import IntVector
 
 
 @dataclass(frozen=True)
-class ReportMaterial:
+class CommunityMaterial:
     """All that reports may show, and what each community's report does.
 
     Attributes:
@@ -55,8 +55,8 @@ def report_material(
     entity_sources: tuple[KeySets, ...],
     communities: Dataset,
     outline: OutlineReports.Outputs,
-) -> ReportMaterial:
-    """Return what reports may show.
+) -> CommunityMaterial:
+    """Return the material of reports.
 
     Args:
         entity_sources: texts that the entities of each layer derive from, sorted by id within a layer.
@@ -78,7 +78,9 @@ def report_material(
     sources = _stacked(entity_sources).unions(
         np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), members.astype(np.int64), len(indptr) - 1
     )
-    return ReportMaterial(entities, relations, claims, found, rows, is_above, inputs, ids, lengths, sources.take(order))
+    return CommunityMaterial(
+        entities, relations, claims, found, rows, is_above, inputs, ids, lengths, sources.take(order)
+    )
 
 
 def _inputs(

@@ -20,7 +20,7 @@ from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable
 from hirag_dist.indexing.update.counts import TextCounts
 from hirag_dist.indexing.update.hierarchy import UpdateSettings, is_stale
-from hirag_dist.indexing.update.report_material import ReportMaterial
+from hirag_dist.indexing.update.report_material import CommunityMaterial
 from hirag_dist.indexing.update.written import STAND_IN, Inputs, changed_share, input_lists, written_inputs
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
 from hirag_dist.types import FloatVector, IntVector
@@ -46,7 +46,7 @@ class UpdatedReports:
     counts: TextCounts
 
 
-def fresh_report_state(material: ReportMaterial) -> pa.Table:
+def fresh_report_state(material: CommunityMaterial) -> pa.Table:
     """Return REPORT_INPUTS of reports that were all just written."""
     n_rows = material.rows.num_rows
     return _state(material, np.arange(n_rows), material.sources, np.zeros(n_rows), np.zeros(n_rows, np.int64))
@@ -55,7 +55,7 @@ def fresh_report_state(material: ReportMaterial) -> pa.Table:
 def update_reports(
     context: BuildContext,
     base: UpdateBase,
-    material: ReportMaterial,
+    material: CommunityMaterial,
     outline: OutlineReports.Outputs,
     budget: UpdateBudget,
     settings: UpdateSettings,
@@ -128,7 +128,7 @@ class _Writer:
     """Reports as they come together: kept ones, stand-ins, and those that are written."""
 
     def __init__(
-        self, context: BuildContext, material: ReportMaterial, outline: OutlineReports.Outputs, former: pa.Table
+        self, context: BuildContext, material: CommunityMaterial, outline: OutlineReports.Outputs, former: pa.Table
     ) -> None:
         self._context = context
         self._material = material
@@ -213,7 +213,7 @@ class _Writer:
 
 
 def _written_sources(
-    material: ReportMaterial, writer: _Writer, state: pa.Table, at: IntVector, replaced: NDArray[np.bool_]
+    material: CommunityMaterial, writer: _Writer, state: pa.Table, at: IntVector, replaced: NDArray[np.bool_]
 ) -> KeySets:
     """Return the texts that each report derives from: its members', and those of older reports below it."""
     known = at >= 0
@@ -237,7 +237,7 @@ def _union(one: KeySets, other: KeySets) -> KeySets:
 
 
 def _merged_state(
-    material: ReportMaterial,
+    material: CommunityMaterial,
     state: pa.Table,
     at: IntVector,
     rows: IntVector,
@@ -259,7 +259,7 @@ def _merged_state(
 
 
 def _state(
-    material: ReportMaterial, rows: IntVector, sources: KeySets, share: FloatVector, since: IntVector
+    material: CommunityMaterial, rows: IntVector, sources: KeySets, share: FloatVector, since: IntVector
 ) -> pa.Table:
     inputs = _taken(material.inputs, rows)
     columns = [
@@ -272,7 +272,7 @@ def _state(
     return pa.table(columns, schema=REPORT_INPUTS)
 
 
-def _tokens(context: BuildContext, material: ReportMaterial) -> FloatVector:
+def _tokens(context: BuildContext, material: CommunityMaterial) -> FloatVector:
     """Return the estimated tokens of each report's request."""
     costs = material.lengths[material.inputs.ids] / 4 + _LINE_TOKENS
     totals = np.bincount(material.inputs.owners, costs, minlength=material.rows.num_rows)

@@ -49,7 +49,7 @@ class UpdateOutcome:
 
 @dataclass(frozen=True)
 class UpdateRequest:
-    """What an update is asked to do.
+    """Request of an update.
 
     Attributes:
         found: the documents of now, and dead letters of reading.
@@ -99,27 +99,8 @@ def update_contents(
     """
     one_thread()  # the bits of products must not depend on whether a task ran here before
     datasets, notes = context.datasets, base.notes
-    per_token = float(notes["extraction_per_token"])
-    labels = datasets.read(changed.documents.documents, ["labels"])["labels"]
     replaced = _replaced_texts(base, changed)
-    removed_keys = changed.removed_keys
-    if context.config.update.purge_replaced:
-        removed_keys = np.array(
-            sorted({*removed_keys.tolist(), *(key for keys in replaced.values() for key in keys)}), np.int64
-        )
-    settings = UpdateSettings(
-        number=base.number + 1,
-        staleness=context.config.update.staleness,
-        removed_keys=removed_keys,
-        labelled=bool(pc.sum(pc.list_value_length(labels)).as_py()),
-        reply_tokens=(float(notes["reply_tokens"][0]), float(notes["reply_tokens"][1])),
-    )
-    budget = UpdateBudget(
-        context.runner.bill,
-        None if request.refresh else context.config.update.max_ratio,
-        int(changed.removed_tokens * per_token),
-        request.max_tokens,
-    )
+    settings, budget = _settings(context, base, changed, replaced), _budget(context, base, changed, request)
     layer, entities = update_base_layer(context, base, changed)
     meta_types = tuple(notes["meta_types"])
     updated = update_hierarchy(context, base, layer, entities, meta_types, budget, settings)
@@ -183,7 +164,7 @@ def fresh_update_state(
     documents: ChunkedDocuments,
     decisive: Mapping[str, Any],
 ) -> UpdateState | None:
-    """Return what the first update of an index that was built from nothing starts from; None for an imported graph."""
+    """Return the state that a first update starts from, of an index built from nothing; None for an imported graph."""
     if hierarchy.base.mentions is None or found.outline is None:
         return None
     summaries, sources = fresh_state(context, hierarchy)
@@ -213,6 +194,33 @@ def fresh_update_state(
     }
     mentions = hierarchy.base.mentions
     return UpdateState(mentions.entities, mentions.relations, summaries, fresh_report_state(material), notes)
+
+
+def _settings(
+    context: BuildContext, base: UpdateBase, changed: ChangedDocuments, replaced: Mapping[str, list[int]]
+) -> UpdateSettings:
+    config = context.config.update
+    removed = set(changed.removed_keys.tolist())
+    if config.purge_replaced:
+        removed.update(key for keys in replaced.values() for key in keys)
+    labels = context.datasets.read(changed.documents.documents, ["labels"])["labels"]
+    summary, report = base.notes["reply_tokens"]
+    return UpdateSettings(
+        number=base.number + 1,
+        staleness=config.staleness,
+        removed_keys=np.array(sorted(removed), np.int64),
+        labelled=bool(pc.sum(pc.list_value_length(labels)).as_py()),
+        reply_tokens=(float(summary), float(report)),
+    )
+
+
+def _budget(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest) -> UpdateBudget:
+    return UpdateBudget(
+        context.runner.bill,
+        None if request.refresh else context.config.update.max_ratio,
+        int(changed.removed_tokens * float(base.notes["extraction_per_token"])),
+        request.max_tokens,
+    )
 
 
 def _replaced_texts(base: UpdateBase, changed: ChangedDocuments) -> dict[str, list[int]]:

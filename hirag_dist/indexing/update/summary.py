@@ -1,4 +1,4 @@
-"""What an update did, and what it put off."""
+"""Summary of an update: the documents, texts and tokens."""
 
 from __future__ import annotations
 

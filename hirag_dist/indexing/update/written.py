@@ -1,4 +1,4 @@
-"""What summaries were written from, and how much of it has changed since: rows of SUMMARIES."""
+"""Inputs that summaries were written from, and the share that has changed since: rows of SUMMARIES."""
 
 from __future__ import annotations
 
