@@ -29,6 +29,7 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     "add": ("add", "Add documents to an index and publish it."),
     "remove": ("remove", "Remove documents from an index and publish it without them."),
     "refresh": ("refresh", "Write the summaries and reports that updates have put off."),
+    "watch": ("watch", "Follow a folder or an object-store prefix, and update the index as it changes."),
     "import": ("import_graph", "Import a graph that another tool extracted, build its hierarchy and publish an index."),
     "status": ("status", "Show the contents of an index, its last build, its dead letters and its cost."),
     "retry": ("retry", "Repeat the failed model calls (dead letters) of the last build and publish a new snapshot."),

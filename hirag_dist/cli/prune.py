@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,20 +10,18 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.cli._durations import seconds
 from hirag_dist.cli._options import ConfigOption, IndexOption, JsonOption, SetOption, WaitOption, configuration
 from hirag_dist.cli._output import emit, err, out, table, use_json
 from hirag_dist.composition.forget import forget
 from hirag_dist.composition.removal.pending import pending_forget
 from hirag_dist.config.model import VectorsConfig
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.errors import BackendUnavailable
 from hirag_dist.retrieval.vector_index.milvus import MilvusCollections, lite_collections, server_collections
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.gc import GcPlan, RetentionPolicy, collections_of, plan_gc, prune, served
 from hirag_dist.storage.store import Store
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 
 
 def register(app: typer.Typer) -> None:
@@ -61,7 +58,7 @@ def prune_command(
     continued first.
     """
     use_json(json)
-    rule = RetentionPolicy(keep, seconds(older_than))
+    rule = RetentionPolicy(keep, seconds(older_than, "--older-than"))
     loaded = configuration(config, settings).config
     store = Store(index)
     served(store)  # before the lock, which would create a folder for a mistyped name
@@ -84,21 +81,6 @@ def prune_command(
     if forgotten is not None:
         done = "forgotten" if forgotten.complete else "still to be forgotten; `hirag-dist status` says why"
         out.print(f"{count_noun(len(forgotten.documents), 'removed document')}: {done}.")
-
-
-def seconds(duration: str) -> float:
-    """Return a duration in seconds.
-
-    Raises:
-        ConfigError: the text is no duration.
-
-    >>> seconds("90m"), seconds("1.5d")
-    (5400.0, 129600.0)
-    """
-    found = _DURATION.fullmatch(duration.strip())
-    if found is None:
-        raise ConfigError(f"--older-than takes a number and a unit, such as 90m, 12h, 1d or 2w, not {duration!r}")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def _places(store: Store, vectors: VectorsConfig) -> Iterator[tuple[MilvusCollections, bool]]:

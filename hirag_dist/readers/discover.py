@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -93,14 +94,17 @@ def _walk(folder: str, *, hidden: bool) -> Iterator[str]:
 
 def _local_file(path: str, *, named: bool) -> SourceFile:
     uri = Path(os.path.abspath(path)).as_uri()
-    size = os.stat(path).st_size if os.path.exists(path) else 0  # a link to nothing: reading will say so
-    return _source(uri, os.path.normpath(path), size, named=named)
+    size, modified = 0, ""
+    with suppress(FileNotFoundError):  # a link to nothing: reading will say so
+        found = os.stat(path)
+        size, modified = found.st_size, str(found.st_mtime_ns)
+    return _source(uri, os.path.normpath(path), size, modified, named=named)
 
 
-def _source(uri: str, display: str, size_bytes: int, *, named: bool) -> SourceFile:
+def _source(uri: str, display: str, size_bytes: int, modified: str, *, named: bool) -> SourceFile:
     _, extension, compression = split_name(uri)
     unknown = "txt" if named else "unsupported"
-    return SourceFile(uri, display, size_bytes, FORMATS.get(extension, unknown), compression)
+    return SourceFile(uri, display, size_bytes, FORMATS.get(extension, unknown), compression, modified)
 
 
 def _of_folder(folder: str, files: list[SourceFile]) -> list[SourceFile]:
@@ -122,7 +126,7 @@ def _find_remote(name: str) -> list[SourceFile]:
         filesystem, path = fs.FileSystem.from_uri(root + mark + query)
         info = filesystem.get_file_info(path)
         if info.type == fs.FileType.File and magic is None:
-            return [_source(root + mark + query, public_uri(root), info.size, named=True)]
+            return [_source(root + mark + query, public_uri(root), info.size, _modified(info), named=True)]
         below = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=True))
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{shown} cannot be reached: {explain(error)}") from error
@@ -137,12 +141,16 @@ def _find_remote(name: str) -> list[SourceFile]:
         visible = hidden or not any(part.startswith(".") for part in rest.split("/"))
         if each.type == fs.FileType.File and visible and matches(rest):
             uri = f"{root}/{quote(rest)}{mark}{query}"
-            files.append(_source(uri, public_uri(uri), each.size, named=_is_named(pattern, rest)))
+            files.append(_source(uri, public_uri(uri), each.size, _modified(each), named=_is_named(pattern, rest)))
     if magic is None:
         return _of_folder(shown, files)
     if not files:
         raise InputError(f"{shown} matches no file: check the pattern; `**` goes down folders")
     return files
+
+
+def _modified(info: fs.FileInfo) -> str:
+    return str(info.mtime_ns or "")
 
 
 def _is_named(pattern: str, path: str) -> bool:

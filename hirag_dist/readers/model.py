@@ -17,6 +17,7 @@ class SourceFile:
         size_bytes: as stored, before decompression.
         format: txt, md, html, pdf, jsonl, json, parquet, csv or tsv; `unsupported` for any other.
         compression: gz, bz2, xz, zst or lz4; None for none.
+        modified: time of the last change, in nanoseconds since the epoch; empty where it is not known.
     """
 
     uri: str
@@ -24,6 +25,7 @@ class SourceFile:
     size_bytes: int
     format: str
     compression: str | None
+    modified: str = ""
 
 
 @dataclass(frozen=True, slots=True)

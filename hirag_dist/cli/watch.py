@@ -1,0 +1,146 @@
+"""`hirag-dist watch`: an index that follows a folder or an object-store prefix."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from hirag_dist.cli._durations import seconds
+from hirag_dist.cli._options import (
+    ConfigOption,
+    ExecutorOption,
+    IdFieldOption,
+    IndexOption,
+    JsonOption,
+    LabelFieldOption,
+    SetOption,
+    TextFieldOption,
+    TitleFieldOption,
+    WorkersOption,
+    configuration,
+    reading,
+    running,
+)
+from hirag_dist.cli._output import dollars, emit, err, out, short, use_json
+from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.indexing import BuildOptions
+from hirag_dist.composition.watch import WatchEvent, WatchOptions, debt_tokens, make_watch
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.service.metrics_server import serve_metrics
+from hirag_dist.service.watch_metrics import WatchMetrics
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("watch")(watch)
+
+
+def watch(
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")],
+    index: IndexOption,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    executor: ExecutorOption = None,
+    workers: WorkersOption = None,
+    text_field: TextFieldOption = None,
+    title_field: TitleFieldOption = None,
+    label_field: LabelFieldOption = None,
+    id_field: IdFieldOption = None,
+    every: Annotated[
+        str, typer.Option(metavar="DURATION", help="Update at most this long after the first change: 30s, 10m, 1h.")
+    ] = "60s",
+    batch_files: Annotated[
+        int | None, typer.Option("--batch-files", min=1, help="Update as soon as this many files have changed.")
+    ] = None,
+    poll: Annotated[str, typer.Option(metavar="DURATION", help="List INPUT this often.")] = "5s",
+    max_usd: Annotated[
+        float | None, typer.Option(min=0, help="Dollars a day (UTC); when they are spent, changes wait for the next.")
+    ] = None,
+    metrics: Annotated[
+        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics on /metrics.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Follow INPUT and update the index as files are added, changed and removed.
+
+    Each update is `hirag-dist index INPUT`: documents that are gone from INPUT are removed from the index. The first
+    round compares all of INPUT with the index, so the command can be stopped or killed at any moment and started again.
+    A round that fails (an endpoint or a folder out of reach) is tried again later. Ctrl-C and SIGTERM end the command;
+    an interrupted update is continued by the next start. With --json each round is one JSON object on a line.
+    """
+    use_json(json)
+    fields = reading(text_field, title_field, label_field, id_field)
+    loaded = configuration(config, settings, running(executor, workers, False) | fields).config
+    options = WatchOptions(seconds(every, "--every"), batch_files, seconds(poll, "--poll"), max_usd_per_day=max_usd)
+    counted = WatchMetrics()
+    followed = make_watch(inputs, index, loaded, options, BuildOptions(), emit_event if json else show_event, counted)
+    served = nullcontext() if metrics is None else serve_metrics(metrics, counted.registry, lambda: True)
+    with _ended_by_signals(), served as address:
+        if address is not None:
+            err.print(f"Metrics: http://{address}/metrics")
+        followed.run(time.sleep)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """End the block without an error at Ctrl-C and at SIGTERM."""
+
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print("The watch has ended; an interrupted update is continued by the next start.")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def emit_event(event: WatchEvent) -> None:
+    """Print an event as a JSON object on a line."""
+    said = {"at": _now(), "event": event.kind, "files": event.n_files, "age_seconds": round(event.age_s, 3)}
+    if event.message:
+        said["message"] = event.message
+    if event.result is not None:
+        report = event.result.to_dict()
+        names = ("snapshot", "changed", "complete", "dead_letters", "seconds", "update", "rebuilt_because", "this_run")
+        said |= {name: report[name] for name in names} | {"documents": report["counts"]["documents"]}
+        said["debt_tokens"] = debt_tokens(event.result)
+    emit(said)
+
+
+def show_event(event: WatchEvent) -> None:
+    """Print an event as a line."""
+    said = event.message if event.result is None else result_line(event.result)
+    out.print(f"{_now()} {event.kind}: {said}", markup=False)
+
+
+def result_line(result: IndexResult) -> str:
+    """Return what an update did, in a line."""
+    total = count_noun(result.manifest.counts["documents"], "document")
+    if result.up_to_date:
+        return f"{total}, snapshot {result.snapshot_id}; no document changed"
+    parts = [f"{total}, snapshot {result.snapshot_id}"]
+    if result.update is None:
+        parts.append("built from nothing" + (f" ({result.rebuilt_because})" if result.rebuilt_because else ""))
+    else:
+        documents = result.update.documents
+        parts.append(f"{documents.added:,} added, {documents.changed:,} changed, {documents.removed:,} removed")
+    sent = result.to_dict()["this_run"]
+    parts.append(f"{short(sent['tokens'])} tokens, {dollars(sent['usd'])}")
+    parts.append(f"debt {short(debt_tokens(result))} tokens")
+    if not result.complete:
+        parts.append(f"{count_noun(result.dead_letters, 'dead letter')}, see `hirag-dist status`")
+    return f"{'; '.join(parts)}; {result.seconds:.1f} s"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

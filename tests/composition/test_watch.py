@@ -1,0 +1,229 @@
+"""Rounds of a watch with a clock, a listing and updates that the test decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.watch import (
+    Listing,
+    Watch,
+    WatchEvent,
+    WatchOptions,
+    debt_tokens,
+    dollars_since,
+    list_files,
+)
+from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy, InputError
+from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.service.watch_metrics import WatchMetrics
+from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.store import Store
+
+DAY = 86_400.0
+
+
+def result_of(listing: Listing) -> IndexResult:
+    manifest = Manifest.model_construct(
+        snapshot_id="s", counts={"documents": len(listing)}, notes={"update": {"debt": {"reports": {"tokens": 7}}}}
+    )
+    return IndexResult("i", manifest, True, None, 1, 0, 0, (), {}, (), None, UsageMeter(), 1.0)
+
+
+@dataclass
+class Bench:
+    """A watch, and everything around it."""
+
+    options: WatchOptions = field(default_factory=WatchOptions)
+    now: float = 10 * DAY
+    files: dict[str, tuple[int, str]] = field(default_factory=lambda: {"a": (1, "1")})
+    indexed: dict[str, tuple[int, str]] = field(default_factory=dict)
+    error: HiragError | None = None
+    limits: list[float | None] = field(default_factory=list)
+    events: list[WatchEvent] = field(default_factory=list)
+    dollars: float = 0.0
+    update_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.metrics = WatchMetrics()
+        self.watch = Watch(
+            lambda: dict(self.files),
+            self.update,
+            self.options,
+            self.events.append,
+            self.metrics,
+            lambda since: self.dollars,
+            lambda: self.now,
+        )
+
+    def update(self, max_usd: float | None) -> IndexResult:
+        self.limits.append(max_usd)
+        if self.error is not None:
+            raise self.error
+        self.now += self.update_s
+        self.indexed = dict(self.files)
+        return result_of(self.files)
+
+    def rounds(self, n: int = 1) -> None:
+        for _ in range(n):
+            self.now += self.watch.round()
+
+    def value(self, name: str) -> Any:
+        return self.metrics.registry.get_sample_value(name)
+
+
+def test_the_first_round_applies_what_is_there() -> None:
+    bench = Bench()
+    bench.rounds(5)
+    assert bench.limits == [None]
+    assert bench.indexed == bench.files
+    assert [event.kind for event in bench.events] == ["updated"]
+    assert bench.value("hirag_watch_updates_total") == 1
+    assert bench.value("hirag_watch_documents") == 1
+    assert bench.value("hirag_watch_debt_tokens") == 7
+
+
+def test_changes_wait_for_each_other_but_not_longer_than_every() -> None:
+    bench = Bench(WatchOptions(every_s=60, poll_s=5))
+    bench.rounds()
+    bench.files["b"] = (1, "1")
+    bench.rounds()
+    bench.files |= {"a": (2, "2"), "c": (1, "1")}
+    bench.rounds(10)
+    assert len(bench.limits) == 1
+    assert bench.value("hirag_watch_pending_files") == 3
+    assert bench.value("hirag_watch_oldest_change_seconds") == 55
+    bench.rounds(3)
+    assert len(bench.limits) == 2
+    assert bench.indexed == bench.files
+    assert (bench.events[-1].n_files, bench.events[-1].age_s) == (3, 60)
+    assert bench.value("hirag_watch_oldest_change_seconds") == 0
+
+
+def test_a_batch_does_not_wait() -> None:
+    bench = Bench(WatchOptions(every_s=3600, batch=2))
+    bench.rounds()
+    bench.files["b"] = (1, "1")
+    bench.rounds(3)
+    assert len(bench.limits) == 1
+    del bench.files["a"]
+    bench.rounds()
+    assert len(bench.limits) == 2
+    assert bench.indexed == {"b": (1, "1")}
+
+
+def test_a_change_that_is_taken_back_is_none() -> None:
+    bench = Bench(WatchOptions(every_s=60))
+    bench.rounds()
+    bench.files["b"] = (1, "1")
+    bench.rounds()
+    del bench.files["b"]
+    bench.rounds(30)
+    assert len(bench.limits) == 1
+
+
+def test_a_change_during_an_update_is_seen_by_the_next_listing() -> None:
+    bench = Bench(WatchOptions(every_s=0), update_s=30)
+    bench.rounds()
+    bench.files["b"] = (1, "1")
+    bench.watch.listing = lambda: {"a": (1, "1"), "b": (0, "0")}  # half written
+    bench.rounds()
+    bench.watch.listing = lambda: dict(bench.files)
+    bench.rounds()
+    assert len(bench.limits) == 3
+    assert bench.events[-1].n_files == 1
+
+
+def test_failures_are_tried_again_later_and_later() -> None:
+    bench = Bench(WatchOptions(poll_s=5, max_backoff_s=40), error=HiragError("the endpoint is down"))
+    began = bench.now
+    bench.rounds(20)
+    waits = [event.message.rsplit(" in ", 1)[1] for event in bench.events]
+    assert waits[:4] == ["10 s", "20 s", "40 s", "40 s"]
+    assert bench.value("hirag_watch_failures_total") == len(bench.limits) == len(bench.events)
+    assert bench.value("hirag_watch_oldest_change_seconds") == pytest.approx(bench.now - began)
+    bench.error = None
+    bench.rounds(10)
+    assert bench.indexed == bench.files
+    bench.files["b"] = (1, "1")
+    bench.error = HiragError("down again")
+    bench.rounds(20)
+    assert bench.events[-1].message.endswith(("10 s", "20 s", "40 s"))
+
+
+def test_an_input_out_of_reach_is_a_failure_and_not_an_empty_one() -> None:
+    bench = Bench()
+    bench.rounds()
+
+    def gone() -> Listing:
+        raise InputError("the folder is not there")
+
+    bench.watch.listing = gone
+    bench.rounds(2)
+    assert bench.events[-1].kind == "failed"
+    assert len(bench.limits) == 1
+
+
+def test_a_wrong_configuration_is_not_tried_again() -> None:
+    bench = Bench(error=ConfigError("unknown key"))
+    with pytest.raises(ConfigError):
+        bench.rounds()
+
+
+def test_another_build_is_waited_for() -> None:
+    bench = Bench(error=IndexBusy("held"))
+    bench.rounds(3)
+    assert {event.kind for event in bench.events} == {"waiting"}
+    assert bench.value("hirag_watch_failures_total") == 0
+    bench.error = None
+    bench.rounds(2)
+    assert bench.indexed == bench.files
+
+
+def test_a_spent_budget_waits_for_the_next_day() -> None:
+    bench = Bench(WatchOptions(max_usd_per_day=2.0, poll_s=600), dollars=0.5, error=BudgetReached("$1.5 spent"))
+    bench.rounds()
+    assert bench.limits == [1.5]
+    assert "changes wait until 1970-01-12T00:00" in bench.events[-1].message
+    bench.error, bench.dollars = None, 2.0
+    bench.rounds(100)
+    assert bench.limits == [1.5]
+    bench.now, bench.dollars = 11 * DAY + 1, 0.0
+    bench.rounds()
+    assert bench.limits == [1.5, 2.0]
+    bench.dollars = 3.0
+    bench.files["b"] = (1, "1")
+    bench.rounds(5)
+    assert len(bench.limits) == 2
+    assert bench.events[-1].kind == "waiting"
+    assert "the $2 of today are spent" in bench.events[-1].message
+
+
+def test_the_listing_shows_a_change_of_the_same_size(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("one")
+    before = list_files([str(tmp_path)])
+    assert before == list_files([str(tmp_path)])
+    file.write_text("two")
+    assert list(before) == list(list_files([str(tmp_path)]))
+    assert before != list_files([str(tmp_path)])
+
+
+def test_dollars_of_a_day_are_those_of_the_records(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    assert dollars_since(store, 0) == 0
+    record = {"state": "done", "started_at": "2026-01-02T10:00:00+00:00", "sent": {"usd": 0.25}}
+    store.write_json("build.json", record | {"id": "2"})
+    store.write_json("builds/1.json", record | {"id": "1", "started_at": "2026-01-01T23:00:00+00:00"})
+    assert dollars_since(store, 1767312000) == 0.25
+    assert dollars_since(store, 0) == 0.5
+
+
+def test_debt_of_an_index_without_notes_is_none() -> None:
+    result = result_of({})
+    result.manifest.notes.clear()
+    assert debt_tokens(result) == 0
