@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from hirag_dist.api.build import build_index, build_index_async, plan_build
+    from hirag_dist.api.build import build_index, build_index_async, plan_build, plan_update
     from hirag_dist.api.config import load_config
     from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
     from hirag_dist.api.update import (
@@ -47,11 +47,12 @@ if TYPE_CHECKING:
         StageFailed,
     )
     from hirag_dist.indexing.cost_estimate import CostEstimate
+    from hirag_dist.indexing.update.estimate import UpdateEstimate
     from hirag_dist.indexing.update.summary import UpdateSummary
     from hirag_dist.types import Answer, Citation, IndexInfo, Query, Retrieval
 
 _MODULES = {
-    "hirag_dist.api.build": ("build_index", "build_index_async", "plan_build"),
+    "hirag_dist.api.build": ("build_index", "build_index_async", "plan_build", "plan_update"),
     "hirag_dist.api.config": ("load_config",),
     "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
     "hirag_dist.api.update": (
@@ -80,6 +81,7 @@ _MODULES = {
         "StageFailed",
     ),
     "hirag_dist.indexing.cost_estimate": ("CostEstimate",),
+    "hirag_dist.indexing.update.estimate": ("UpdateEstimate",),
     "hirag_dist.indexing.update.summary": ("UpdateSummary",),
     "hirag_dist.types": ("Answer", "Citation", "IndexInfo", "Query", "Retrieval"),
 }
@@ -110,6 +112,7 @@ __all__ = [
     "SnapshotError",
     "SnapshotNotFound",
     "StageFailed",
+    "UpdateEstimate",
     "UpdateSummary",
     "__version__",
     "add_documents",
@@ -120,6 +123,7 @@ __all__ = [
     "open_index",
     "open_index_async",
     "plan_build",
+    "plan_update",
     "refresh_index",
     "refresh_index_async",
     "remove_documents",

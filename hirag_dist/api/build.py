@@ -11,7 +11,10 @@ from hirag_dist.api.config import ConfigLike, as_config
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import run_build
 from hirag_dist.indexing.cost_estimate import CostEstimate, estimate_build
+from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
 from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
 
 
 def build_index(
@@ -79,3 +82,24 @@ def plan_build(inputs: Inputs, *, config: ConfigLike = None, latency_s: float | 
     """
     loaded = as_config(config)
     return estimate_build(input_names(inputs), loaded, load_prompts(loaded.prompts), latency_s)
+
+
+def plan_update(
+    inputs: Inputs, index: str | Path, *, config: ConfigLike = None, latency_s: float | None = None
+) -> UpdateEstimate:
+    """Estimate the update of an index that `build_index` would make; calls no model.
+
+    Args:
+        inputs: as `build_index`; they are read and compared with the documents of the index by content.
+        index: folder or object-store URI of the index.
+        config: as `as_config`; its endpoints have the prices and limits.
+        latency_s: seconds that a chat call takes; by default estimated from its output tokens.
+
+    Raises:
+        InputError: there is nothing to read.
+        SnapshotNotFound: there is no index.
+        ConfigError: the configuration is invalid.
+    """
+    loaded = as_config(config)
+    snapshot = open_snapshot(Store(str(index)))
+    return estimate_update(input_names(inputs), snapshot, loaded, load_prompts(loaded.prompts), latency_s)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.api.build import plan_build
+from hirag_dist.api.build import plan_build, plan_update
 from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import dollars, emit, out, table, use_json
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate
+from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
+from hirag_dist.indexing.update.estimate import UpdateEstimate
+
+_SHOWN = 20  # files that cannot be read
 
 
 def register(app: typer.Typer) -> None:
@@ -28,11 +32,26 @@ def plan(
     ] = None,
     batch: BatchOption = False,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
+    index: Annotated[
+        str | None,
+        typer.Option("--index", "-i", metavar="URI", help="Index that exists: estimate its update to INPUT."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Estimate calls, tokens, cost and time of an index. Makes no call."""
+    """Estimate calls, tokens, cost and time of an index, or of the update of one with --index. Makes no call.
+
+    With --index, documents that would be added, changed and removed, and the chunks to extract, are exact; summaries
+    and reports are estimated from averages of the index.
+    """
     use_json(json)
     loaded = configuration(config, settings, {"reading.text_field": text_field, "llm.batch": batch or None}).config
+    if index is not None:
+        update = plan_update(inputs, index, config=loaded, latency_s=latency_s)
+        if json:
+            emit(asdict(update))
+        else:
+            _show_update(update)
+        return
     made = plan_build(inputs, config=loaded, latency_s=latency_s)
     if json:
         emit(asdict(made))
@@ -45,24 +64,10 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
         f"{count_noun(made.documents, 'document')} ({count_noun(made.duplicates, 'copy', 'copies')} left out, "
         f"{len(made.unreadable):,} unreadable), {count_noun(made.chunks, 'chunk')}, {count_noun(made.tokens, 'token')}."
     )
-    for name, reason in made.unreadable[:20]:
+    for name, reason in made.unreadable[:_SHOWN]:
         out.print(f"  [yellow]cannot read[/yellow] {name}: {reason}")
-    rows = [
-        (
-            stage.stage,
-            stage.endpoint,
-            stage.calls,
-            stage.input_tokens,
-            stage.output_tokens,
-            dollars(stage.cost_usd),
-            _minutes(stage.seconds) if stage.bound not in ("", BATCH) else None,
-            stage.bound or "built in",
-        )
-        for stage in made.stages
-    ]
-    total = [sum(getattr(s, name) for s in made.stages) for name in ("calls", "input_tokens", "output_tokens")]
-    cost = sum(stage.cost_usd for stage in made.stages)
-    rows.append(("total", "", *total, dollars(cost), _minutes(made.seconds), ""))
+    rows = [_stage_row(stage) for stage in made.stages]
+    rows.append(_total_row("total", made.stages, made.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
     out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
     said = (
@@ -74,6 +79,56 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
         f"[dim]A call is assumed to take {said}; --latency-s sets it. Replies that an index already holds in its "
         "ledger are not known here and cost nothing again.[/dim]"
     )
+
+
+def _show_update(update: UpdateEstimate) -> None:
+    rebuild = update.rebuild
+    for name, reason in rebuild.unreadable[:_SHOWN]:
+        out.print(f"  [yellow]cannot read[/yellow] {name}: {reason}")
+    if update.rebuilt_because:
+        out.print("[yellow]The index would be built from nothing, not updated:[/yellow]", end=" ")
+        out.print(f"{update.rebuilt_because}.", markup=False)
+        rows = [_total_row("build", rebuild.stages, rebuild.seconds)]
+    elif not update.documents:
+        out.print(f"Nothing to do: the documents of INPUT are those of snapshot {update.base}.")
+        return
+    else:
+        said = update.documents
+        out.print(
+            f"{said.added:,} added, {said.changed:,} changed, {said.removed:,} removed of "
+            f"{count_noun(rebuild.documents, 'document')}; {count_noun(update.chunks, 'chunk')} to extract, "
+            f"{count_noun(update.tokens, 'token')}."
+        )
+        for name, text in (("Summaries", update.summaries), ("Reports", update.reports)):
+            out.print(f"{name}: about {text.due:,} due of {text.total:,}, of which about {text.written:,} are written.")
+        out.print(
+            f"Bound: {update.budget_tokens:,} tokens, from about {update.extraction_tokens:,} for the extraction of "
+            "the changed documents."
+        )
+        rows = [_stage_row(stage) for stage in update.stages]
+        rows.append(_total_row("update", update.stages, update.seconds))
+        rows.append(_total_row("rebuild", rebuild.stages, rebuild.seconds))
+    columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
+    out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
+    out.print("[dim]Replies that the ledger of the index holds are not known here and cost nothing again.[/dim]")
+
+
+def _stage_row(stage: StageEstimate) -> tuple[Any, ...]:
+    return (
+        stage.stage,
+        stage.endpoint,
+        stage.calls,
+        stage.input_tokens,
+        stage.output_tokens,
+        dollars(stage.cost_usd),
+        _minutes(stage.seconds) if stage.bound not in ("", BATCH) else None,
+        stage.bound or "built in",
+    )
+
+
+def _total_row(name: str, stages: Sequence[StageEstimate], seconds: float) -> tuple[Any, ...]:
+    total = [sum(getattr(stage, column) for stage in stages) for column in ("calls", "input_tokens", "output_tokens")]
+    return (name, "", *total, dollars(sum(stage.cost_usd for stage in stages)), _minutes(seconds), "")
 
 
 def _minutes(seconds: float) -> str:

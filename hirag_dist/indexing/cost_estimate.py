@@ -8,9 +8,11 @@ entities in a text of another kind and writes longer or shorter, so the estimate
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+
+from tiktoken import Encoding
 
 from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
 from hirag_dist.core.entities.claims import claims_request
@@ -25,7 +27,7 @@ from hirag_dist.core.prompts.templates import (
     summary_request,
 )
 from hirag_dist.core.text.chunking import chunk_spans
-from hirag_dist.core.text.ids import document_id
+from hirag_dist.core.text.ids import chunk_id, document_id, text_key
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.batch_api import BATCH_PRICE
@@ -46,7 +48,7 @@ CLUSTERS_PER_MEMBER = 1.45  # times entities / target_size: members of several c
 SUMMARIES_PER_CLUSTER = 1.75  # entities of the layer above
 MEMBER_IN, MEMBER_IN_ABOVE, MEMBER_OUT = 54, 104, 38  # tokens a cluster's member costs; summaries are longer to show
 SUMMARIES_PER_CALL, REPORTS_PER_CALL = 2.3, 2.6  # units that share one call, with the tokens of a pack below
-_SUMMARY_PACK_TOKENS, _REPORT_PACK_TOKENS = 4000, 8000
+SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 4000, 8000
 COMMUNITIES_PER_ROOT = 0.55  # times the square root of the entities that Leiden sees
 REPORT_IN_PER_ENTITY = 100  # with its relations, up to the prompt's limit
 REPORT_OUT = 800
@@ -119,7 +121,7 @@ class CostEstimate:
 
 
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """Calls of a stage to its role, and their tokens in total."""
 
     stage: str
@@ -127,6 +129,44 @@ class _Work:
     calls: float
     input_tokens: float
     output_tokens: float
+
+
+@dataclass(frozen=True)
+class PlannedDocument:
+    """A document of INPUT.
+
+    Attributes:
+        place: its path and record.
+        chunks: the key of the text and the tokens of each.
+    """
+
+    place: str
+    chunks: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class PlannedInput:
+    """INPUT as a build would read it.
+
+    Attributes:
+        documents: by id, each text once for each set of labels.
+        duplicates: copies that were left out.
+        unreadable: (name, reason) of what could not be read.
+    """
+
+    documents: Mapping[str, PlannedDocument]
+    duplicates: int
+    unreadable: tuple[tuple[str, str], ...]
+
+    @property
+    def n_chunks(self) -> int:
+        """Chunks of all documents."""
+        return sum(len(document.chunks) for document in self.documents.values())
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens of all chunks."""
+        return sum(tokens for document in self.documents.values() for _, tokens in document.chunks)
 
 
 def estimate_build(
@@ -140,45 +180,72 @@ def estimate_build(
     Raises:
         InputError: nothing to read.
     """
+    return estimate_planned(read_planned(inputs, config), config, prompts, latency_s)
+
+
+def estimate_planned(
+    planned: PlannedInput, config: Config, prompts: Prompts, latency_s: float | None = None
+) -> CostEstimate:
+    """Return the estimate of an index of INPUT that was read; see `estimate_build`."""
+    n_chunks, n_tokens = planned.n_chunks, planned.n_tokens
+    stages, seconds = stages_of(works_of_build(n_chunks, n_tokens, config, prompts), config, latency_s)
+    return CostEstimate(
+        len(planned.documents), planned.duplicates, n_chunks, n_tokens, planned.unreadable, stages, seconds
+    )
+
+
+def read_planned(inputs: Sequence[str], config: Config, names: Mapping[str, str] | None = None) -> PlannedInput:
+    """Read INPUT and cut it into chunks.
+
+    Args:
+        names: the path of each file by its URI, where it is to be the same as in an index.
+
+    Raises:
+        InputError: nothing to read.
+    """
     tokens = encoding(config.tokenizer)
-    seen: set[str] = set()
+    found: dict[str, PlannedDocument] = {}
     unreadable: list[tuple[str, str]] = []
-    n_chunks = n_tokens = copies = 0
+    copies = 0
     reading = config.reading
     options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
     for source in find_inputs(inputs):
-        for found in read_source(source, options):
-            if not isinstance(found, Document):
-                unreadable.append((source.display, found.reason))
+        for read in read_source(source, options):
+            if not isinstance(read, Document):
+                unreadable.append((source.display, read.reason))
                 continue
-            own = document_id(found.text, found.labels)
-            if own in seen:
+            own = document_id(read.text, read.labels)
+            if own in found:
                 copies += 1
                 continue
-            seen.add(own)
-            if config.chunking == "none":
-                n_chunks += 1
-                n_tokens += len(tokens.encode_ordinary(found.text))
-                continue
-            spans = chunk_spans(
-                found.text,
-                tokens,
-                config.chunk_tokens,
-                config.chunk_overlap_tokens,
-                config.chunking == "sentences",
-            )
-            n_chunks += len(spans)
-            n_tokens += sum(span.n_tokens for span in spans)
+            place = f"{(names or {}).get(source.uri, read.uri)}#{read.record}"
+            found[own] = PlannedDocument(place, _planned_chunks(read.text, tokens, config))
+    return PlannedInput(found, copies, tuple(unreadable))
+
+
+def _planned_chunks(text: str, tokens: Encoding, config: Config) -> tuple[tuple[int, int], ...]:
+    if config.chunking == "none":
+        return ((text_key(chunk_id("", 0, 0, text)), len(tokens.encode_ordinary(text))),)
+    at_sentences = config.chunking == "sentences"
+    spans = chunk_spans(text, tokens, config.chunk_tokens, config.chunk_overlap_tokens, at_sentences)
+    return tuple((text_key(chunk_id("", 0, 0, text[span.start : span.end])), span.n_tokens) for span in spans)
+
+
+def stages_of(
+    works: Iterable[Work], config: Config, latency_s: float | None
+) -> tuple[tuple[StageEstimate, ...], float]:
+    """Return the stages of the work at the endpoints of its roles, and their least time one after the other."""
     stages: list[StageEstimate] = []
     seconds = 0.0
-    for work in _works(n_chunks, n_tokens, config, prompts):
+    for work in works:
         shares = list(_shares(work, config, latency_s))
         stages += shares
         seconds += max(share.seconds for share in shares)
-    return CostEstimate(len(seen), copies, n_chunks, n_tokens, tuple(unreadable), tuple(stages), seconds)
+    return tuple(stages), seconds
 
 
-def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> Iterator[_Work]:
+def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> Iterator[Work]:
+    """Yield the work of an index built from nothing, stage by stage."""
     roles = config.llm.roles
     count = counter(config.tokenizer)
     meta_types = META_TYPES if config.meta_types == "generate" else config.meta_types
@@ -196,38 +263,38 @@ def _works(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> It
     calls = float(n_chunks * passes)
     # Two steps, or several rounds, write the same records in parts.
     written = max(n_tokens * EXTRACT_OUT_PER_TOKEN, calls * MIN_OUT)
-    yield _Work("extract", roles.extract, calls, n_tokens * passes + calls * fixed["extract"], written)
+    yield Work("extract", roles.extract, calls, n_tokens * passes + calls * fixed["extract"], written)
     if config.claims:
         system = count(claims_request("", [], prompts, None).messages[0].content)
         shown = n_tokens * (1 + CLAIM_NAMES_PER_TOKEN) + n_chunks * system
-        yield _Work("claims", roles.extract, n_chunks, shown, n_tokens * CLAIMS_OUT_PER_TOKEN)
+        yield Work("claims", roles.extract, n_chunks, shown, n_tokens * CLAIMS_OUT_PER_TOKEN)
     described = entities * DESCRIBED_SHARE
     describe_in = described * (2 * config.description_tokens + fixed["describe"])
-    yield _Work("describe", roles.summarise, described, describe_in, described * DESCRIBE_OUT)
+    yield Work("describe", roles.summarise, described, describe_in, described * DESCRIBE_OUT)
     if config.resolution.enabled and LLM in config.resolution.tiers:
         pairs = entities * QUESTIONS_PER_ENTITY
         calls = pairs / config.resolution.pairs_per_call
         system = count(same_entity_request([], prompts, None).messages[0].content)
-        yield _Work("resolve", roles.summarise, calls, pairs * QUESTION_IN + calls * system, pairs * QUESTION_OUT)
+        yield Work("resolve", roles.summarise, calls, pairs * QUESTION_IN + calls * system, pairs * QUESTION_OUT)
     clusters, tokens_in, tokens_out, above = _hierarchy(entities, config)
     if config.meta_types == "generate" and clusters:
         shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
-        yield _Work("meta types", roles.summarise, 1, fixed["meta types"] + shown, MIN_OUT)
-    calls = clusters / _per_call(
-        SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / _SUMMARY_PACK_TOKENS, config.pack_units
+        yield Work("meta types", roles.summarise, 1, fixed["meta types"] + shown, MIN_OUT)
+    calls = clusters / units_per_call(
+        SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / SUMMARY_PACK_TOKENS, config.pack_units
     )
-    yield _Work("summarise", roles.summarise, calls, tokens_in + calls * fixed["summarise"], tokens_out)
+    yield Work("summarise", roles.summarise, calls, tokens_in + calls * fixed["summarise"], tokens_out)
     communities, tokens_in = _communities(entities + above, config)
-    calls = communities / _per_call(
-        REPORTS_PER_CALL, config.communities.report_pack_tokens / _REPORT_PACK_TOKENS, config.pack_units
+    calls = communities / units_per_call(
+        REPORTS_PER_CALL, config.communities.report_pack_tokens / REPORT_PACK_TOKENS, config.pack_units
     )
-    yield _Work("reports", roles.report, calls, tokens_in + calls * fixed["report"], communities * REPORT_OUT)
+    yield Work("reports", roles.report, calls, tokens_in + calls * fixed["report"], communities * REPORT_OUT)
     texts = entities + above + n_chunks
     batches = texts / config.llm.endpoints[roles.embed].batch_size
-    yield _Work("embed", roles.embed, batches, n_tokens + (entities + above) * TOKENS_PER_ENTITY, 0)
+    yield Work("embed", roles.embed, batches, n_tokens + (entities + above) * TOKENS_PER_ENTITY, 0)
 
 
-def _per_call(usual: float, room: float, max_units: int) -> float:
+def units_per_call(usual: float, room: float, max_units: int) -> float:
     """Return how many units share a call, about: in proportion to the tokens that may."""
     return min(max(usual * room, 1.0), float(max(max_units, 1)))
 
@@ -266,7 +333,7 @@ def _communities(entities: float, config: Config) -> tuple[float, float]:
     return total, tokens
 
 
-def _shares(work: _Work, config: Config, latency_s: float | None) -> Iterator[StageEstimate]:
+def _shares(work: Work, config: Config, latency_s: float | None) -> Iterator[StageEstimate]:
     """Yield a stage's part at each endpoint of its role, by weight."""
     targets = [(work.target, 1.0)] if isinstance(work.target, str) else [(s.endpoint, s.weight) for s in work.target]
     whole = sum(weight for _, weight in targets)

@@ -27,7 +27,7 @@ from hirag_dist.indexing.layers import BaseLayer, Hierarchy, layer_table
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, publish
 from hirag_dist.indexing.stages.embed import EmbedChunks
 from hirag_dist.indexing.stages.read import ReadDocuments
-from hirag_dist.indexing.update.base import UpdateBase, find_base, open_base
+from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
 from hirag_dist.indexing.update.documents import DocumentSelection, added_to, selected_documents
 from hirag_dist.indexing.update.run import (
     UpdateRequest,
@@ -311,13 +311,8 @@ def _check_complete(context: BuildContext, contents: SnapshotContents) -> None:
 
 
 def _provenance(context: BuildContext) -> dict[str, Any]:
-    config = context.config
-    unused = {name for name, used in (("resolution", config.resolution.enabled), ("claims", config.claims)) if not used}
     return {
         "models": {role: list(names) for role, names in context.models.models.items()},
         "kernels": context.models.kernels,
-        "config": config.model_dump(
-            mode="json",
-            exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "update"} | unused,
-        ),
+        "config": content_config(context.config),
     }

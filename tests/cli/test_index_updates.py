@@ -88,3 +88,16 @@ def test_an_index_of_another_configuration_is_not_updated(bench: CommandBench) -
         code, said = bench.run(*arguments, "--set", "chunk_tokens=500")
         assert code == 1
         assert "cannot be updated: the configuration changed: config.chunk_tokens" in said
+
+
+def test_plan_of_an_update(bench: CommandBench) -> None:
+    assert "Nothing to do: the documents of INPUT are those of snapshot" in bench.run("plan", bench.corpus)[1]
+    bench.write("patient.txt", PATIENT)
+    code, said = bench.run("plan", bench.corpus)
+    assert code == 0
+    assert said.startswith("1 added, 0 changed, 0 removed of 3 documents; 1 chunk to extract")
+    assert "Bound: " in said
+    assert "rebuild" in said
+    report = bench.json("plan", bench.corpus)
+    assert report["documents"] == {"added": 1, "changed": 0, "removed": 0}
+    assert bench.run("plan", bench.corpus, "--set", "chunk_tokens=500")[1].startswith("The index would be built")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hirag_dist.config.model import Config
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.dataset import Dataset, DatasetPart
@@ -100,6 +101,10 @@ def open_base(store: Store, snapshot_id: str, decisive: Mapping[str, Any]) -> tu
         snapshot = open_snapshot(store, snapshot_id)
     except HiragError as error:
         return None, str(error)
+    return _as_base(snapshot, decisive)
+
+
+def _as_base(snapshot: Snapshot, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:
     manifest = snapshot.manifest
     notes = manifest.notes.get(NOTES)
     if not isinstance(notes, Mapping) or any(name not in manifest.counts for name in _STATE):
@@ -108,6 +113,22 @@ def open_base(store: Store, snapshot_id: str, decisive: Mapping[str, Any]) -> tu
     if changes:
         return None, f"the configuration changed: {in_short(changes)}"
     return UpdateBase(snapshot, notes), ""
+
+
+def open_configured(snapshot: Snapshot, config: Config) -> tuple[UpdateBase | None, str]:
+    """Return a snapshot as the base of an update, or None and the reason, as far as that is known without a call."""
+    known = snapshot.manifest.notes.get(NOTES)
+    decisive = dict(known.get("decisive", {})) if isinstance(known, Mapping) else {}
+    return _as_base(snapshot, decisive | {"config": content_config(config)})
+
+
+def content_config(config: Config) -> dict[str, Any]:
+    """Return the part of the configuration that decides the content of an index, as JSON."""
+    unused = {name for name, used in (("resolution", config.resolution.enabled), ("claims", config.claims)) if not used}
+    return config.model_dump(
+        mode="json",
+        exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "update"} | unused,
+    )
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,295 @@
+"""Estimate of the cost of an update before any call.
+
+Documents and the chunks to extract are exact: INPUT is read and compared by content. Summaries and reports are
+estimated from averages of the base, and never exceed the bound of an update.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.ids import text_keys
+from hirag_dist.indexing.cost_estimate import (
+    CLUSTERS_PER_MEMBER,
+    MEMBER_IN,
+    MEMBER_IN_ABOVE,
+    REPORT_IN_PER_ENTITY,
+    REPORT_PACK_TOKENS,
+    REPORTS_PER_CALL,
+    SUMMARIES_PER_CALL,
+    SUMMARIES_PER_CLUSTER,
+    SUMMARY_PACK_TOKENS,
+    TOKENS_PER_ENTITY,
+    CostEstimate,
+    PlannedInput,
+    StageEstimate,
+    Work,
+    estimate_planned,
+    read_planned,
+    stages_of,
+    units_per_call,
+    works_of_build,
+)
+from hirag_dist.indexing.inputs import source_table
+from hirag_dist.indexing.update.base import UpdateBase, open_configured
+from hirag_dist.indexing.update.documents import DocumentCounts
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import IntVector
+
+_EXTRACTION = ("extract", "claims")
+_REPORT_SHARE = 0.85  # of the limit that a report's material fills at most
+
+_NO_CHANGE = DocumentCounts()
+
+
+@dataclass(frozen=True)
+class DueEstimate:
+    """Texts of one kind that an update makes due, about.
+
+    Attributes:
+        total: of the base.
+        due: whose material changes by `update.staleness` or more, or that derive from removed text.
+        written: of the due ones, those that the budget pays.
+        tokens: of those that are written.
+    """
+
+    total: int = 0
+    due: int = 0
+    written: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class UpdateEstimate:
+    """Estimate of an update, beside that of a build from nothing.
+
+    Attributes:
+        base: id of the snapshot that it would start from.
+        documents: added, changed and removed; exact.
+        chunks, tokens: whose text the base does not have, and which are extracted; exact.
+        removed_chunks: chunks that would go.
+        summaries, reports: that would be made again, about.
+        extraction_tokens: of the extraction of the changed documents, on the average of the base.
+        budget_tokens: that the update may spend in all.
+        stages, seconds: of the update, see `CostEstimate`.
+        rebuild: the estimate of a build from nothing, which finds no reply in the ledger.
+        rebuilt_because: why the index would be built from nothing; empty for an update.
+    """
+
+    base: str
+    documents: DocumentCounts = _NO_CHANGE
+    chunks: int = 0
+    tokens: int = 0
+    removed_chunks: int = 0
+    summaries: DueEstimate = DueEstimate()
+    reports: DueEstimate = DueEstimate()
+    extraction_tokens: int = 0
+    budget_tokens: int = 0
+    stages: tuple[StageEstimate, ...] = ()
+    seconds: float = 0.0
+    rebuild: CostEstimate = field(kw_only=True)
+    rebuilt_because: str = ""
+
+    @property
+    def calls(self) -> int:
+        """Calls of all stages."""
+        return sum(stage.calls for stage in self.stages)
+
+    @property
+    def cost_usd(self) -> float:
+        """Cost of all stages."""
+        return sum(stage.cost_usd for stage in self.stages)
+
+
+def estimate_update(
+    inputs: Sequence[str], snapshot: Snapshot, config: Config, prompts: Prompts, latency_s: float | None = None
+) -> UpdateEstimate:
+    """Read INPUT and estimate the update that makes the index equal to it.
+
+    Args:
+        snapshot: the current one.
+        latency_s: see `estimate_build`.
+
+    Raises:
+        InputError: nothing to read.
+    """
+    sources = source_table(inputs)
+    names = dict(zip(sources["uri"].to_pylist(), sources["shown"].to_pylist(), strict=True))
+    planned = read_planned(inputs, config, names)
+    rebuild = estimate_planned(planned, config, prompts, latency_s)
+    base, reason = open_configured(snapshot, config)
+    if base is None:
+        return UpdateEstimate(snapshot.manifest.snapshot_id, rebuild=rebuild, rebuilt_because=reason)
+    changed = _changed(base, planned)
+    if not changed.counts:
+        return UpdateEstimate(base.snapshot_id, rebuild=rebuild)
+    per_token = float(base.notes["extraction_per_token"])
+    extraction = int(per_token * (changed.document_tokens + changed.removed_tokens))
+    budget = int(config.update.max_ratio * extraction)
+    kinds = _due_texts(base, changed, config)
+    wanted = sum(text.tokens for text in kinds.values())
+    share = min(1.0, max(budget - extraction, 0) / wanted) if wanted else 1.0
+    due = {
+        name: DueEstimate(text.total, text.due, math.floor(text.due * share), int(text.tokens * share))
+        for name, text in kinds.items()
+    }
+    works = list(_works(changed, due, per_token, config, prompts, base))
+    stages, seconds = stages_of(works, config, latency_s)
+    return UpdateEstimate(
+        base.snapshot_id,
+        changed.counts,
+        changed.chunks,
+        changed.tokens,
+        changed.removed_chunks,
+        due["summaries"],
+        due["reports"],
+        extraction,
+        budget,
+        stages,
+        seconds,
+        rebuild=rebuild,
+    )
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """Documents and chunks that differ from the base.
+
+    Attributes:
+        chunks, tokens: whose text the base does not have.
+        document_tokens: of all chunks of added and changed documents.
+        removed_chunks: of removed documents and of former texts.
+        removed_tokens: of removed documents.
+        removed_keys: of texts of removed documents that no chunk has any more.
+    """
+
+    counts: DocumentCounts
+    chunks: int
+    tokens: int
+    document_tokens: int
+    removed_chunks: int
+    removed_tokens: int
+    removed_keys: IntVector
+
+
+def _changed(base: UpdateBase, planned: PlannedInput) -> _Changes:
+    before = base.table("documents", ["document_id", "uri", "record"]).to_pylist()
+    gone = {row["document_id"]: f"{row['uri']}#{row['record']}" for row in before}
+    new = {own: document for own, document in planned.documents.items() if own not in gone}
+    gone = {own: place for own, place in gone.items() if own not in planned.documents}
+    replaced = {document.place for document in new.values()} & set(gone.values())
+    n_changed = len(replaced)
+    chunks = base.table("chunks", ["chunk_id", "document_id", "n_tokens"])
+    keys = text_keys(chunks["chunk_id"])
+    known = set(keys.tolist())
+    added = [tokens for document in new.values() for key, tokens in document.chunks if key not in known]
+    left = pc.is_in(chunks["document_id"], value_set=pa.array(list(gone), pa.string())).to_numpy()
+    removed_ids = pa.array([own for own, place in gone.items() if place not in replaced], pa.string())
+    removed = pc.is_in(chunks["document_id"], value_set=removed_ids).to_numpy()
+    present = np.array([key for document in planned.documents.values() for key, _ in document.chunks], np.int64)
+    return _Changes(
+        DocumentCounts(len(new) - n_changed, n_changed, len(gone) - n_changed),
+        len(added),
+        sum(added),
+        sum(tokens for document in new.values() for _, tokens in document.chunks),
+        int(left.sum()),
+        int(chunks["n_tokens"].to_numpy()[removed].sum()),
+        np.setdiff1d(keys[removed], present),
+    )
+
+
+def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[str, DueEstimate]:
+    """Return summaries and reports that become due, with their tokens, before any bound."""
+    counts = base.snapshot.manifest.counts
+    replies = base.notes["reply_tokens"]
+    per_chunk = counts["mentions"] / max(counts["chunks"], 1)
+    moved = per_chunk * (changed.chunks + changed.removed_chunks)
+    layers = base.table("layers").to_pylist()
+    here, summaries, tokens, total, touched = moved, 0.0, 0.0, 0, 0.0
+    for row in layers:
+        here = min(here, float(row["n_entities"]))
+        touched += here
+        n_clusters = int(row["n_clusters"] or 0)
+        if not n_clusters:
+            break
+        size = row["n_entities"] * CLUSTERS_PER_MEMBER / n_clusters
+        due = n_clusters * _share_due(here * CLUSTERS_PER_MEMBER / n_clusters, size, config.update.staleness)
+        summaries, total = summaries + due, total + n_clusters
+        tokens += due * (size * (MEMBER_IN if row["layer"] == 0 else MEMBER_IN_ABOVE) + replies[0])
+        here = due * SUMMARIES_PER_CLUSTER
+    urgent = _deriving(base.table("summaries"), changed.removed_keys)
+    if urgent > summaries:
+        each = tokens / summaries if summaries else config.clustering.target_size * MEMBER_IN + replies[0]
+        summaries, tokens = float(urgent), urgent * each
+    n_reports = base.table("report_inputs").num_rows
+    size = counts["entities"] / max(n_reports, 1)
+    reports = n_reports * _share_due(touched / max(n_reports, 1), size, config.update.staleness)
+    reports = max(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
+    report = min(size * REPORT_IN_PER_ENTITY, _REPORT_SHARE * config.communities.report_tokens) + replies[1]
+    return {
+        "summaries": DueEstimate(total, round(summaries), 0, int(tokens)),
+        "reports": DueEstimate(n_reports, round(reports), 0, int(reports * report)),
+    }
+
+
+def _share_due(mean: float, size: float, staleness: float) -> float:
+    """Return the share of groups that have enough changed members, if these are spread at random.
+
+    Args:
+        mean: changed members of a group, on average.
+        size: members of a group, on average.
+        staleness: share of changed members from which a group is due.
+
+    >>> round(_share_due(1.0, 4, 0.2), 3), _share_due(0.0, 4, 0.2)
+    (0.632, 0.0)
+    """
+    least = max(1, math.ceil(staleness * size))
+    below = sum(math.exp(-mean + n * math.log(mean) - math.lgamma(n + 1)) for n in range(least)) if mean else 1.0
+    return max(0.0, 1.0 - below)
+
+
+def _deriving(state: pa.Table, removed_keys: IntVector) -> int:
+    """Return the number of texts that derive from removed text."""
+    sources = state["sources"].combine_chunks()
+    hit = pc.is_in(sources.flatten(), value_set=pa.array(removed_keys, pa.int64()))
+    return len(pc.unique(pc.list_parent_indices(sources).filter(hit)))
+
+
+def _works(
+    changed: _Changes,
+    due: Mapping[str, DueEstimate],
+    per_token: float,
+    config: Config,
+    prompts: Prompts,
+    base: UpdateBase,
+) -> Iterator[Work]:
+    roles = config.llm.roles
+    if changed.chunks:
+        built = works_of_build(changed.chunks, changed.tokens, config, prompts)
+        works = [work for work in built if work.stage in _EXTRACTION]
+        guess = sum(work.input_tokens + work.output_tokens for work in works)
+        scale = per_token * changed.tokens / guess if per_token else 1.0
+        for work in works:
+            yield Work(work.stage, work.target, work.calls, work.input_tokens * scale, work.output_tokens * scale)
+    packs = {
+        "summaries": (SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / SUMMARY_PACK_TOKENS),
+        "reports": (REPORTS_PER_CALL, config.communities.report_pack_tokens / REPORT_PACK_TOKENS),
+    }
+    targets = {"summaries": ("summarise", roles.summarise), "reports": ("reports", roles.report)}
+    for (name, (usual, room)), reply in zip(packs.items(), base.notes["reply_tokens"], strict=True):
+        text, (stage, target) = due[name], targets[name]
+        written = min(text.written * float(reply), float(text.tokens))
+        calls = text.written / units_per_call(usual, room, config.pack_units)
+        yield Work(stage, target, calls, text.tokens - written, written)
+    counts = base.snapshot.manifest.counts
+    entities = changed.chunks * counts["entities"] / max(counts["chunks"], 1)
+    batches = (entities + changed.chunks) / config.llm.endpoints[roles.embed].batch_size
+    yield Work("embed", roles.embed, batches, changed.tokens + entities * TOKENS_PER_ENTITY, 0)

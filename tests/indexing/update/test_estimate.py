@@ -1,0 +1,105 @@
+"""Estimates of updates against the updates themselves, with the built-in model."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.composition.indexing import run_build
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
+
+SAMPLES = Path(__file__).parents[3] / "hirag_dist" / "samples" / "corpus"
+SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4, "max_size": 8}}
+FILES = ("melville-brit-and-squid.md", "monroe-1823-doctrine.md", "newton-whiteness-from-colours.md")
+CHAT = {"base_url": "http://127.0.0.1:9", "model": "m", "price": {"input": 2.0, "output": 8.0}}
+PRICED = {"llm": {"endpoints": {"paid": CHAT}, "roles": dict.fromkeys(("extract", "summarise", "report"), "paid")}}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    (folder / "corpus").mkdir()
+    for name in FILES:
+        shutil.copy(SAMPLES / name, folder / "corpus" / name)
+    run_build([str(folder / "corpus")], str(folder / "index"), Config.model_validate(SETTINGS))
+    return folder
+
+
+@pytest.fixture
+def folder(built: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(built, tmp_path / "copy"))
+
+
+def plan(folder: Path, **keys: Any) -> UpdateEstimate:
+    config = Config.model_validate(SETTINGS | keys)
+    return estimate_update([str(folder / "corpus")], open_snapshot(Store(str(folder / "index"))), config, Prompts())
+
+
+def texts(folder: Path) -> set[str]:
+    """Return the texts of all chunks of the index."""
+    return set(open_snapshot(Store(str(folder / "index"))).table("chunks", ["text"])["text"].to_pylist())
+
+
+def test_nothing_changed(folder: Path) -> None:
+    made = plan(folder)
+    assert not made.documents
+    assert (made.calls, made.cost_usd, made.stages) == (0, 0, ())
+    assert made.rebuild.calls > 0
+
+
+def test_documents_and_chunks_are_those_of_the_update(folder: Path) -> None:
+    corpus = folder / "corpus"
+    (corpus / FILES[0]).unlink()
+    edited = (corpus / FILES[1]).read_text("utf-8")
+    (corpus / FILES[1]).write_text(f"{edited}\nOne more sentence about the Treasury of Lisbon.\n", "utf-8")
+    shutil.copy(SAMPLES / "lincoln-1862-one-national-family.md", corpus)
+    made = plan(folder)
+    before = texts(folder)
+    result = run_build([str(corpus)], str(folder / "index"), Config.model_validate(SETTINGS))
+    assert result.update is not None
+    assert made.base == result.update.base
+    assert made.documents == result.update.documents
+    assert made.chunks == len(texts(folder) - before)
+    assert made.chunks < made.rebuild.chunks
+    assert made.extraction_tokens == pytest.approx(result.update.extraction_tokens, rel=0.6)
+    spent = sum(stage.input_tokens + stage.output_tokens for stage in made.stages if stage.stage != "embed")
+    assert spent <= made.budget_tokens
+    assert 0.4 < spent / result.update.spent_tokens < 2.5
+    assert 0.3 < made.summaries.written / result.update.summaries.written < 3
+
+
+def test_an_update_costs_less_than_a_build_and_keeps_its_bound(folder: Path) -> None:
+    shutil.copy(SAMPLES / "lincoln-1862-one-national-family.md", folder / "corpus")
+    made = plan(folder, **PRICED)
+    assert 0 < made.cost_usd < made.rebuild.cost_usd
+    tight = plan(folder, update={"max_ratio": 1})
+    assert tight.summaries.written == tight.reports.written == 0
+    assert tight.summaries.due == made.summaries.due > 0
+
+
+def test_strict_staleness_makes_more_texts_due(folder: Path) -> None:
+    shutil.copy(SAMPLES / "lincoln-1862-one-national-family.md", folder / "corpus")
+    strict, lax = (plan(folder, update={"staleness": share}).summaries.due for share in (0, 1))
+    assert strict > lax
+
+
+def test_texts_that_derive_from_removed_documents_are_counted(folder: Path) -> None:
+    (folder / "corpus" / FILES[2]).unlink()
+    made = plan(folder, update={"staleness": 1})
+    assert (made.documents.removed, made.chunks) == (1, 0)
+    assert made.removed_chunks > 0
+    assert made.summaries.due > 0
+    assert not [stage for stage in made.stages if stage.stage == "extract"]
+
+
+def test_another_configuration_would_build_from_nothing(folder: Path) -> None:
+    made = plan(folder, chunk_tokens=500)
+    assert made.rebuilt_because == "the configuration changed: config.chunk_tokens: 1200 → 500"
+    assert not made.stages
