@@ -78,12 +78,12 @@ class KeySets:
 
 def distinct_keys(owners: IntVector, keys: IntVector, n_owners: int) -> KeySets:
     """Return the distinct keys of each owner."""
-    values, codes = np.unique(keys, return_inverse=True)
-    width = max(len(values), 1)
-    pairs = np.unique(owners * width + codes)
-    found = pairs // width
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(found, minlength=n_owners))]).astype(np.int64)
-    return KeySets(indptr, values[pairs % width] if len(pairs) else np.zeros(0, np.int64))
+    order = np.lexsort((keys, owners))
+    owners, keys = owners[order], keys[order]
+    new = np.ones(len(keys), bool)
+    new[1:] = (owners[1:] != owners[:-1]) | (keys[1:] != keys[:-1])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(owners[new], minlength=n_owners))]).astype(np.int64)
+    return KeySets(indptr, keys[new])
 
 
 def key_sets(lists: pa.ChunkedArray) -> KeySets:

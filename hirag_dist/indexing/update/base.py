@@ -23,7 +23,7 @@ NOTES = "update"  # key of the manifest's notes
 _STATE = (MENTIONS, SUMMARIES, REPORT_INPUTS)
 _NOT_DECISIVE = ("config.max_reject_ratio",)
 _MAX_DIFFERENCES = 5
-_KEPT = ("clusters", "layers", "summaries", "report_inputs")
+_KEPT = ("entities", "clusters", "layers", "summaries", "report_inputs")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class UpdateBase:
         return int(self.notes["number"])
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a table of the snapshot. Those without the texts of documents and layer 0 stay in memory."""
+        """Return a table of the snapshot. Those that several steps need stay in memory."""
         if name not in _KEPT:
             return self.snapshot.table(name, columns).combine_chunks()
         if name not in self._small:
@@ -67,8 +67,8 @@ class UpdateBase:
         """Return the entities of a layer, sorted by id, and their rows in the snapshot."""
         layers = self.table("entities", ["layer"])["layer"].to_numpy()
         first, last = np.searchsorted(layers, [layer, layer + 1])
-        found = self.snapshot.table("entities").slice(int(first), int(last - first))
-        return found.combine_chunks().cast(ENTITIES), np.arange(first, last)
+        found = self.table("entities").slice(int(first), int(last - first))
+        return found.cast(ENTITIES), np.arange(first, last)
 
     def vectors_of(self, ids: pa.ChunkedArray, entities: pa.Table, rows: IntVector) -> tuple[FloatMatrix, IntVector]:
         """Return vectors of entities, zeros where there is none, and their positions in `entities`, −1 for none.

@@ -211,18 +211,17 @@ def _summaries(
     known = np.flatnonzero(at >= 0)
     n_clusters = members.num_rows
     inputs = member_inputs(members, ids)
-    own_sources = sources.unions(inputs.owners, inputs.ids, n_clusters)
     share = np.ones(n_clusters, np.float32)
     since = np.full(n_clusters, settings.number, np.int64)
     urgent, unwritten = np.zeros(n_clusters, bool), np.ones(n_clusters, bool)
     before = state.take(pa.array(at[known]))
     if len(known):
-        now = member_inputs(members.take(pa.array(known)), ids)
-        share[known] = changed_share(written_inputs(before["inputs"], ids), now)
+        share[known] = changed_share(written_inputs(before["inputs"], ids), inputs.take(known))
         stored = key_sets(before["sources"])
         urgent[known] = stored.hits(settings.removed_keys)
         if settings.labelled:
-            urgent[known] |= ~stored.within(own_sources.take(known))
+            now = inputs.take(known)
+            urgent[known] |= ~stored.within(sources.unions(now.owners, now.ids, len(known)))
         stand_in = pc.equal(before["origin"], STAND_IN).to_numpy()
         unwritten[known] = stand_in
         share[known[stand_in]] = 1.0
@@ -237,13 +236,13 @@ def _summaries(
         budget.left * _REPLY_SHARE,
     )
     stage = summary_stage(context, number + 1, meta_types)
-    new, rejects = _write(context, stage, label, members, wanted[chosen], own_sources, ids, number, MODEL, settings)
+    new, rejects = _write(context, stage, label, members, wanted[chosen], sources, ids, number, MODEL, settings)
     done = np.zeros(n_clusters, bool)
     done[rows_of(new["cluster_id"], members["cluster_id"])] = True
     replaced = np.flatnonzero(due & ~done & (urgent | (at < 0)))
     rules = replace(stage, stand_in=True, models=())
     stood, _ = _write(
-        context, rules, f"{label}: stand-ins", members, replaced, own_sources, ids, number, STAND_IN, settings
+        context, rules, f"{label}: stand-ins", members, replaced, sources, ids, number, STAND_IN, settings
     )
     parts = [new, stood]
     gone = np.zeros(n_clusters, bool)
@@ -285,10 +284,11 @@ def _write(
     """Return SUMMARIES of some clusters, written now, and dead letters."""
     if not len(rows):
         return SUMMARIES.empty_table(), Dataset(REJECTS)
-    given = context.datasets.put("due_clusters", members.take(pa.array(rows)))
+    some = members.take(pa.array(rows))
+    given = context.datasets.put("due_clusters", some)
     found = context.runner.run_tolerant(stage, label, members=given)
     replies = context.datasets.read(found.summaries)
-    return summary_rows(layer, members, replies, sources, ids, origin, settings.number), found.rejects
+    return summary_rows(layer, some, replies, sources, ids, origin, settings.number), found.rejects
 
 
 def _restated(state: pa.Table, share: NDArray[np.float32], since: IntVector) -> pa.Table:
@@ -374,9 +374,9 @@ def fresh_state(context: BuildContext, hierarchy: Hierarchy) -> tuple[pa.Table, 
         assert layer.members is not None
         assert layer.replies is not None
         members, replies = datasets.read(layer.members), datasets.read(layer.replies)
-        inputs = member_inputs(members, ids)
-        own = sources[-1].unions(inputs.owners, inputs.ids, members.num_rows)
-        state = summary_rows(number, members, replies, own, ids, MODEL, 0).sort_by("cluster_id").combine_chunks()
+        state = (
+            summary_rows(number, members, replies, sources[-1], ids, MODEL, 0).sort_by("cluster_id").combine_chunks()
+        )
         above = datasets.read(layer.entities, ["entity_id"]).sort_by("entity_id")
         sources.append(_sources_above(datasets.read(layer.mentions), above, state, number + 1))
         ids = above["entity_id"]

@@ -34,7 +34,8 @@ class CommunityMaterial:
         inputs: by row of `rows`; ids are rows of `ids`.
         ids: of entities, then of relations.
         lengths: (n_ids,) characters of each one's text.
-        sources: texts that the members of each community derive from, by row of `rows`.
+        members: entities of each community as rows of `entities`, by row of `rows`.
+        entity_sources: texts that each entity derives from.
     """
 
     entities: pa.Table
@@ -46,7 +47,13 @@ class CommunityMaterial:
     inputs: Inputs
     ids: pa.ChunkedArray
     lengths: IntVector
-    sources: KeySets
+    members: KeySets
+    entity_sources: KeySets
+
+    def sources(self, rows: IntVector) -> KeySets:
+        """Return the texts that the members of some communities derive from."""
+        members = self.members.take(rows)
+        return self.entity_sources.unions(members.owners, members.keys, len(rows))
 
 
 def report_material(
@@ -75,11 +82,18 @@ def report_material(
     inputs, lengths = _inputs(rows, ids, entities, relations, claims)
     indptr, members = membership(found, entities["entity_id"])
     order = rows_of(rows["community_id"], found["community_id"])
-    sources = _stacked(entity_sources).unions(
-        np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), members.astype(np.int64), len(indptr) - 1
-    )
     return CommunityMaterial(
-        entities, relations, claims, found, rows, is_above, inputs, ids, lengths, sources.take(order)
+        entities,
+        relations,
+        claims,
+        found,
+        rows,
+        is_above,
+        inputs,
+        ids,
+        lengths,
+        KeySets(indptr, members.astype(np.int64)).take(order),
+        _stacked(entity_sources),
     )
 
 

@@ -21,7 +21,7 @@ from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable
 from hirag_dist.indexing.update.counts import TextCounts
 from hirag_dist.indexing.update.hierarchy import UpdateSettings, is_stale
 from hirag_dist.indexing.update.report_material import CommunityMaterial
-from hirag_dist.indexing.update.written import STAND_IN, Inputs, changed_share, input_lists, written_inputs
+from hirag_dist.indexing.update.written import STAND_IN, changed_share, input_lists, written_inputs
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
 from hirag_dist.types import FloatVector, IntVector
 
@@ -49,7 +49,8 @@ class UpdatedReports:
 def fresh_report_state(material: CommunityMaterial) -> pa.Table:
     """Return REPORT_INPUTS of reports that were all just written."""
     n_rows = material.rows.num_rows
-    return _state(material, np.arange(n_rows), material.sources, np.zeros(n_rows), np.zeros(n_rows, np.int64))
+    everything = np.arange(n_rows)
+    return _state(material, everything, material.sources(everything), np.zeros(n_rows), np.zeros(n_rows, np.int64))
 
 
 def update_reports(
@@ -74,11 +75,11 @@ def update_reports(
     is_small = pc.less(rows["n_entities"], context.config.communities.report_min_entities).to_numpy()
     if len(known):
         before = state.take(pa.array(at[known]))
-        share[known] = changed_share(written_inputs(before["inputs"], material.ids), _taken(material.inputs, known))
+        share[known] = changed_share(written_inputs(before["inputs"], material.ids), material.inputs.take(known))
         stored = key_sets(before["sources"])
         urgent[known] = stored.hits(settings.removed_keys)
         if settings.labelled:
-            urgent[known] |= ~stored.within(material.sources.take(known))
+            urgent[known] |= ~stored.within(material.sources(known))
         stand_in = pc.equal(former["origin"].take(pa.array(report_at[known])), STAND_IN).to_numpy()
         unwritten[known] = stand_in
         share[known[stand_in]] = 1.0
@@ -92,9 +93,8 @@ def update_reports(
         DueTexts(urgent[wanted], unwritten[wanted], since[wanted], weight[wanted], tokens[wanted]), budget.left
     )
     chosen |= is_small[wanted]
-    kept = np.flatnonzero(~due | (~urgent & (at >= 0)))
     writer = _Writer(context, material, outline, former)
-    writer.keep(kept, report_at)
+    writer.keep(np.flatnonzero(~due | (~urgent & (at >= 0))), report_at)
     put_off = np.setdiff1d(np.flatnonzero(due & (urgent | (at < 0))), wanted[chosen])
     writer.write(put_off, ": stand-ins", stand_in=True)
     done = writer.write(wanted[chosen])
@@ -102,7 +102,8 @@ def update_reports(
     writer.write(refused, ": refused", stand_in=True)
     fresh = _mask(n_rows, done)
     replaced = writer.replaced
-    sources = _written_sources(material, writer, state, at, replaced)
+    new = np.flatnonzero(replaced)
+    sources = _written_sources(material, writer, state, at, new)
     share = np.where(fresh, 0.0, np.where(replaced, 1.0, share))
     since = np.where(due & ~fresh, since, 0)
     left = due & ~fresh & ~is_small
@@ -113,12 +114,11 @@ def update_reports(
         int((left & (replaced | unwritten)).sum()),
         int(tokens[left].sum()),
     )
-    there = writer.there
-    rows_there = np.flatnonzero(there)
-    inputs_kept = ~replaced
+    kept = np.flatnonzero(writer.there & ~replaced)
+    written = _state(material, new, sources, share, since)
     return UpdatedReports(
         writer.reports(),
-        _merged_state(material, state, at, rows_there, inputs_kept, sources, share, since),
+        _with_kept(written, state.take(pa.array(at[kept])), share[kept], since[kept]),
         writer.rejects,
         counts,
     )
@@ -213,45 +213,38 @@ class _Writer:
 
 
 def _written_sources(
-    material: CommunityMaterial, writer: _Writer, state: pa.Table, at: IntVector, replaced: NDArray[np.bool_]
+    material: CommunityMaterial, writer: _Writer, state: pa.Table, at: IntVector, rows: IntVector
 ) -> KeySets:
-    """Return the texts that each report derives from: its members', and those of older reports below it."""
-    known = at >= 0
-    stored = key_sets(state["sources"]).take(np.where(known & ~replaced, at, -1))
-    own = material.sources.take(np.where(replaced, np.arange(len(at)), -1))
-    sources = _union(stored, own)
-    ids = material.rows["community_id"]
-    parents = rows_of(pc.fill_null(material.rows["parent_id"], ""), ids)
+    """Return the texts that each new report derives from: its members', and those of the reports below it.
+
+    Args:
+        at: row of `state` of each community.
+        rows: of the new reports.
+    """
+    found, n_new = material.sources(rows), len(rows)
+    place = np.full(len(at), -1, np.int64)
+    place[rows] = np.arange(n_new)
+    stored = key_sets(state["sources"])
+    parents = rows_of(pc.fill_null(material.rows["parent_id"], ""), material.rows["community_id"])
     levels = material.rows["level"].to_numpy()
     for level in range(int(levels.max(initial=0)), 0, -1):  # children first
         here = np.flatnonzero((levels == level) & (parents >= 0) & writer.there)
-        here = here[replaced[parents[here]]]
-        if len(here):
-            grown = sources.unions(parents[here], here, len(at))
-            sources = _union(sources, grown)
-    return sources
+        here = here[place[parents[here]] >= 0]
+        owners, own = place[parents[here]], place[here]
+        new = own >= 0
+        for sets, some, children in ((found, new, own), (stored, ~new, at[here])):
+            if some.any():
+                found = _union(found, sets.unions(owners[some], children[some], n_new))
+    return found
 
 
 def _union(one: KeySets, other: KeySets) -> KeySets:
     return distinct_keys(np.concatenate([one.owners, other.owners]), np.concatenate([one.keys, other.keys]), len(one))
 
 
-def _merged_state(
-    material: CommunityMaterial,
-    state: pa.Table,
-    at: IntVector,
-    rows: IntVector,
-    inputs_kept: NDArray[np.bool_],
-    sources: KeySets,
-    share: FloatVector,
-    since: IntVector,
-) -> pa.Table:
-    """Return REPORT_INPUTS: inputs as they were for kept reports, of now for the others."""
-    new = rows[~inputs_kept[rows]]
-    old = rows[inputs_kept[rows]]
-    written = _state(material, new, sources, share, since)
-    kept = state.take(pa.array(at[old]))
-    for name, values in (("stale_share", share[old]), ("stale_since", since[old])):
+def _with_kept(written: pa.Table, kept: pa.Table, share: FloatVector, since: IntVector) -> pa.Table:
+    """Return REPORT_INPUTS of new reports, and of kept ones with the shares and numbers of now."""
+    for name, values in (("stale_share", share), ("stale_since", since)):
         place = kept.schema.get_field_index(name)
         field = kept.schema.field(place)
         kept = kept.set_column(place, field, pa.array(values, field.type))
@@ -261,11 +254,12 @@ def _merged_state(
 def _state(
     material: CommunityMaterial, rows: IntVector, sources: KeySets, share: FloatVector, since: IntVector
 ) -> pa.Table:
-    inputs = _taken(material.inputs, rows)
+    """Return REPORT_INPUTS of some communities; `sources` are by place in `rows`, share and since by community."""
+    inputs = material.inputs.take(rows)
     columns = [
         material.rows["community_id"].take(pa.array(rows)),
         input_lists(inputs.indptr, _strings(material.ids.take(pa.array(inputs.ids))), inputs.digests),
-        sources.take(rows).to_arrow(),
+        sources.to_arrow(),
         pa.array(share[rows], pa.float32()),
         pa.array(since[rows], pa.int32()),
     ]
@@ -277,11 +271,6 @@ def _tokens(context: BuildContext, material: CommunityMaterial) -> FloatVector:
     costs = material.lengths[material.inputs.ids] / 4 + _LINE_TOKENS
     totals = np.bincount(material.inputs.owners, costs, minlength=material.rows.num_rows)
     return np.minimum(totals, context.config.communities.report_tokens) + _REQUEST_TOKENS
-
-
-def _taken(inputs: Inputs, rows: IntVector) -> Inputs:
-    ids = KeySets(inputs.indptr, inputs.ids).take(rows)
-    return Inputs(ids.indptr, ids.keys, KeySets(inputs.indptr, inputs.digests).take(rows).keys)
 
 
 def _with_ids(table: pa.Table, key: str, wanted: pa.Table) -> pa.Table:

@@ -41,6 +41,11 @@ class Inputs:
         """(n_inputs,) the text of each input."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
+    def take(self, texts: IntVector) -> Inputs:
+        """Return the inputs of some texts."""
+        ids = KeySets(self.indptr, self.ids).take(texts)
+        return Inputs(ids.indptr, ids.keys, KeySets(self.indptr, self.digests).take(texts).keys)
+
 
 def digests_of(*columns: Sequence[str]) -> IntVector:
     """Return the digest of each row of texts. (n,) int64."""
@@ -124,7 +129,7 @@ def summary_rows(
         layer: whose entities are grouped.
         members: CLUSTER_MEMBERS, at least of these clusters.
         summaries: CLUSTER_SUMMARIES.
-        sources: by row of `members`.
+        sources: texts that the layer's entities derive from.
         entity_ids: of the layer.
         origin: MODEL or STAND_IN.
         since: number of the update, for stand-ins, which are due at once.
@@ -153,7 +158,7 @@ def summary_rows(
         pa.array(sizes, pa.int32()),
         pa.array(np.zeros(n_rows), pa.int32()),
         input_lists(inputs.indptr, ids.flatten(), inputs.digests),
-        sources.take(at).to_arrow(),
+        sources.unions(inputs.owners, inputs.ids, n_rows).to_arrow(),
         pa.array(np.full(n_rows, 1.0 if stand_in else 0.0), pa.float32()),
         pa.array(np.full(n_rows, since if stand_in else 0), pa.int32()),
     ]

@@ -123,7 +123,8 @@ REPLIES: list[dict[str, Any]] = [
     },
 ]
 SUMMARY_TABLE = pa.Table.from_pylist(REPLIES, schema=CLUSTER_SUMMARIES)
-SOURCES = key_sets(pa.chunked_array([pa.array([[1], [2, 3], []], LIST)]))  # by row of MEMBERS
+SOURCES_OF = {"e0": [1], "e1": [1], "e2": [2], "e3": [2, 3], "e4": [3]}
+SOURCES = key_sets(pa.chunked_array([pa.array([SOURCES_OF.get(own, []) for own in IDS.to_pylist()], LIST)]))
 
 
 def stored(origin: str = MODEL, since: int = 0) -> pa.Table:
