@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from hirag_dist.config.model import Config
-from hirag_dist.errors import BudgetReached, HiragError, SnapshotNotFound, StoreError
+from hirag_dist.errors import BudgetReached, HiragError, SnapshotError, SnapshotNotFound, StoreError
 from hirag_dist.execution.dead_letters import Drops, letter_rows, split_letters, stage_letters
 from hirag_dist.execution.events import (
     KernelsResolved,
@@ -93,15 +93,17 @@ class BuildRecord:
         limits: Mapping[str, float | None],
         clock: Callable[[], float] = time.monotonic,
         fence: Callable[[], AbstractContextManager[None]] = nullcontext,
+        base: str | None = "",
     ) -> None:
         """Begin a record; the one of the build before moves to builds/.
 
         Args:
-            action: the command: index, import or retry.
+            action: the command: index, add, remove, refresh, import or retry.
             decisive: all that decides the content (`Build.decisive`).
             limits: max_usd and max_tokens of this run.
             clock: seconds, monotonic.
             fence: entered around every write; raises where another build has the index.
+            base: the snapshot that an update starts from; None for none; empty: the current one.
         """
         self._store = store
         self._fence = fence
@@ -117,6 +119,7 @@ class BuildRecord:
             "started_at": now.isoformat(timespec="seconds"),
             "action": action,
             "given": asdict(given),
+            "base": current_id(store) if base == "" else base,
             "config": config.model_dump(mode="json"),  # secrets are masked
             "decisive": dict(decisive),
             "limits": dict(limits),
@@ -173,6 +176,20 @@ class BuildRecord:
         self._record |= {"state": state, "ended_at": datetime.now(UTC).isoformat(timespec="seconds")} | facts
         self._write()
 
+    def close_published(self, snapshot_id: str) -> None:
+        """Write the end of a build that published a snapshot, or left that of the build before as it was.
+
+        Then the record takes over the stages of that build, whose dead letters are still there, and what a retry
+        repeats.
+        """
+        before = self._build_of(snapshot_id) if snapshot_id == self._record["base"] else None
+        if before is not None:
+            self._record["repeats"] = repeated(before)
+            kept = {stage["stage"]: stage | {"state": "kept", "kept": True} for stage in before["stages"]}
+            meters = {label: UsageMeter.from_rows(stage.pop("usage")) for label, stage in kept.items()}
+            self._stages, self._meters = kept | self._stages, meters | self._meters
+        self.close("done", snapshot=snapshot_id)
+
     @contextmanager
     def closed(self) -> Iterator[None]:
         """Write the end of the build if the block raises."""
@@ -183,6 +200,15 @@ class BuildRecord:
             with suppress(StoreError):  # a full disk is what the failure itself tells
                 self.close(state, **outcome)
             raise
+
+    def _build_of(self, snapshot_id: str) -> dict[str, Any] | None:
+        """Return the record of the last build before this one that published a snapshot."""
+        for name in reversed(self._store.names(BUILDS)):
+            with suppress(StoreError):  # a damaged record is none
+                record: dict[str, Any] = self._store.read_json(f"{BUILDS}/{name}")
+                if record.get("snapshot") == snapshot_id and record.get("given"):
+                    return record
+        return None
 
     def _spent(self, label: str, usage: UsageMeter) -> None:
         self._meters[label].add(usage)
@@ -266,6 +292,11 @@ def last_build(store: Store) -> dict[str, Any] | None:
     return record
 
 
+def repeated(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `given` and `base` of the build that a retry repeats: the last one that was not without changes."""
+    return record.get("repeats") or {"given": record.get("given"), "base": record.get("base")}
+
+
 def no_build(store: Store) -> SnapshotNotFound:
     """Return the error for an index without a record of a build."""
     return SnapshotNotFound(
@@ -304,14 +335,31 @@ def dead_letters(
         columns: of REJECTS, `stage` and `unit_id` among them. `request` and `reply` are all but the whole size of a
             letter: `IN_SHORT` is without them.
     """
-    letters = None if record is None else _stage_letters(store, record, columns)
-    if letters is None:
-        snapshot_id = published(store, record)
-        if snapshot_id is None:
-            return []
-        snapshot = open_snapshot(store, snapshot_id)
-        letters = pa.concat_tables([snapshot.table("rejects", columns), snapshot.table(DROPPED, columns)])
-    return letter_rows(*split_letters(letters, drops))
+    found = None if record is None else _stage_letters(store, record, columns)
+    letters = pa.table({}) if found is None else found
+    snapshot_id = published(store, record)
+    if snapshot_id is not None:
+        try:
+            letters = _with_others(found, _snapshot_letters(store, snapshot_id, columns))
+        except SnapshotError:
+            if found is None:
+                raise
+    return letter_rows(*split_letters(letters, drops)) if letters.num_columns else []
+
+
+def _snapshot_letters(store: Store, snapshot_id: str, columns: Sequence[str]) -> pa.Table:
+    snapshot = open_snapshot(store, snapshot_id)
+    return pa.concat_tables([snapshot.table("rejects", columns), snapshot.table(DROPPED, columns)])
+
+
+def _with_others(found: pa.Table | None, letters: pa.Table) -> pa.Table:
+    """Return letters of stages, and those that an update took over from its base without asking again."""
+    if found is None:
+        return letters
+    units = set(zip(found["stage"].to_pylist(), found["unit_id"].to_pylist(), strict=True))
+    pairs = zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True)
+    others = letters.filter(pa.array([pair not in units for pair in pairs], pa.bool_()))
+    return pa.concat_tables([found, others.cast(found.schema)])
 
 
 def _stage_letters(store: Store, record: Mapping[str, Any], columns: Sequence[str]) -> pa.Table | None:

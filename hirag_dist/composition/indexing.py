@@ -259,20 +259,23 @@ def execute_build(
                 batches,
             )
             context = BuildContext(runner, config, prompts, models)
+            base_id = None if options.rebuild or options.fresh else base_id
             build = Build(
                 context,
                 force_current=options.force_current,
                 require_complete=options.require_complete,
-                base_id=None if options.rebuild or options.fresh else base_id,
+                base_id=base_id,
             )
             check(build)
-            record = BuildRecord(store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced)
+            record = BuildRecord(
+                store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced, base=base_id
+            )
             runner.listeners = (*listeners, record)
             runner.record_usage("probes", probes)
             with record.closed():
                 runner.collect_batches()
                 result = work(build)
-                record.close("done", snapshot=result.manifest.snapshot_id)
+                record.close_published(result.manifest.snapshot_id)
         finally:
             executor.close()
             batches.close()

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hirag_dist.composition.build_records import BuildArguments, last_build, no_build
+from hirag_dist.composition.build_records import BuildArguments, last_build, no_build, repeated
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import BuildOptions, execute_build, read_import
 from hirag_dist.config.model import Config, ReadingConfig
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.indexing.pipeline import Build, BuildResult
-from hirag_dist.indexing.update.base import NOTES, differences, in_short
+from hirag_dist.indexing.update.base import differences, in_short
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.protocols import EventListener
 from hirag_dist.storage.layout import MANIFEST, snapshot_path
-from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
 
@@ -38,7 +37,8 @@ def run_retry(
     record = last_build(store)
     if record is None:
         raise no_build(store)
-    arguments = _arguments(record, store)
+    repeats = repeated(record)
+    arguments = _arguments(repeats["given"], store)
     config = config.model_copy(update={"reading": ReadingConfig.model_validate(arguments.reading)})
     previous = record.get("decisive")  # empty if its models could not be probed: then there is nothing to differ from
 
@@ -58,21 +58,13 @@ def run_retry(
         if previous:
             check_same_configuration(previous, build.decisive(), store.uri)
 
-    base_id = None if arguments.rebuild else _base_of_last_build(store, record)
+    base_id = _present(store, repeats["base"])
     return execute_build(config, store, "retry", arguments, options, work, listeners, check, base_id)
 
 
-def _base_of_last_build(store: Store, record: Mapping[str, Any]) -> str | None:
-    """Return the snapshot that the last build started from, None if it was built from nothing.
-
-    One that published nothing started from the current snapshot, which is the empty name. So does a repetition of a
-    build whose base was pruned or forgotten.
-    """
-    snapshot_id = record.get("snapshot")
-    if not snapshot_id:
-        return ""
-    base: str | None = open_snapshot(store, str(snapshot_id)).manifest.notes.get(NOTES, {}).get("base")
-    return "" if base and not store.exists(f"{snapshot_path(base)}/{MANIFEST}") else base
+def _present(store: Store, base_id: str | None) -> str | None:
+    """Return the base of a build, or the empty name of the current snapshot if it was pruned or forgotten since."""
+    return "" if base_id and not store.exists(f"{snapshot_path(base_id)}/{MANIFEST}") else base_id
 
 
 def check_same_configuration(before: Mapping[str, Any], now: Mapping[str, Any], uri: str) -> None:
@@ -94,8 +86,7 @@ def configuration_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> 
     return in_short(differences(before, now))
 
 
-def _arguments(record: Mapping[str, Any], store: Store) -> BuildArguments:
-    given = record.get("given")
+def _arguments(given: Mapping[str, Any] | None, store: Store) -> BuildArguments:
     if given is None:
         raise InputError(
             f"the last build of {store.uri} did not note its INPUT; run `hirag-dist index INPUT --index {store.uri}` "
@@ -107,4 +98,4 @@ def _arguments(record: Mapping[str, Any], store: Store) -> BuildArguments:
         "removed": tuple(given.get("removed", ())),
         "sources": tuple(given.get("sources", ())),
     }
-    return BuildArguments(**given | lists)
+    return BuildArguments(**{**given, **lists})

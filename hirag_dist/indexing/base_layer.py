@@ -37,8 +37,14 @@ class ExtractedMentions:
     rejects: Dataset
 
 
-def extract_mentions(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMentions:
-    """Return the mentions of entities and relations that the extract model finds in chunks."""
+def extract_mentions(
+    context: BuildContext, chunks: Dataset, label: str, any_letters: bool = False
+) -> ExtractedMentions:
+    """Return the mentions of entities and relations that the extract model finds in chunks.
+
+    Args:
+        any_letters: accept any number of dead letters.
+    """
     config = context.config
     extract = ExtractGraph(
         method=config.extraction,
@@ -50,7 +56,8 @@ def extract_mentions(context: BuildContext, chunks: Dataset, label: str) -> Extr
         prompts=context.prompts.of("extract-graph", "extract-entities", "extract-relations"),
         models=context.models.models["extract"],
     )
-    found = context.runner.run(extract, label, chunks=chunks)
+    run = context.runner.run_tolerant if any_letters else context.runner.run
+    found = run(extract, label, chunks=chunks)
     return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions), found.rejects)
 
 
@@ -139,13 +146,23 @@ def _resolve(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -
 
 
 def extract_claims(
-    context: BuildContext, chunks: Dataset, mentions: GraphMentions, aliases: Dataset, label: str
+    context: BuildContext,
+    chunks: Dataset,
+    mentions: GraphMentions,
+    aliases: Dataset,
+    label: str,
+    any_letters: bool = False,
 ) -> ExtractClaims.Outputs:
-    """Return the claims that the extract model finds in chunks about their entities, and dead letters."""
+    """Return the claims that the extract model finds in chunks about their entities, and dead letters.
+
+    Args:
+        any_letters: accept any number of dead letters.
+    """
     extract = ExtractClaims(
         structured=context.models.structured["extract"],
         same_language=context.same_language,
         prompts=context.prompts.of("extract-claims"),
         models=context.models.models["extract"],
     )
-    return context.runner.run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)
+    run = context.runner.run_tolerant if any_letters else context.runner.run
+    return run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)

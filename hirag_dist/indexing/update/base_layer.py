@@ -17,6 +17,7 @@ from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.indexing.base_layer import (
+    ExtractedMentions,
     check_entities,
     describe_entities,
     extract_claims,
@@ -31,6 +32,7 @@ from hirag_dist.indexing.stages.embed import vector_rows
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.update.base import UpdateBase
+from hirag_dist.indexing.update.budget import CLAIMS_AGAIN, EXTRACT_AGAIN
 from hirag_dist.indexing.update.documents import ChangedDocuments
 from hirag_dist.schemas import CHUNKS, CLAIMS, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS, VECTORS
 from hirag_dist.storage.layout import DROPPED
@@ -65,10 +67,10 @@ def update_base_layer(
     """
     datasets = context.datasets
     letters = _letters(base)
-    chunks = _chunks_to_ask(context, base, changed, letters)
-    asked = datasets.read(chunks, ["chunk_id"])["chunk_id"].combine_chunks()
+    chunks = (changed.new_chunks, _refused_chunks(context, base, changed, letters))
+    asked = datasets.read(chunks[0] + chunks[1], ["chunk_id"])["chunk_id"].combine_chunks()
     stale = pa.concat_arrays([changed.removed_chunks, asked])
-    found = extract_mentions(context, chunks, "extract")
+    found = _extracted(context, *chunks)
     mentions, keys = _merged_rows(context, base, "mentions", MENTIONS, stale, found.mentions.entities, ("name_key",))
     relation_mentions, pairs = _merged_rows(
         context,
@@ -162,20 +164,32 @@ def _of_stage(letters: pa.Table, stage: str, without: pa.Array) -> pa.Table:
     return own.filter(pc.invert(pc.is_in(own["unit_id"], value_set=without)))
 
 
-def _chunks_to_ask(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, letters: pa.Table) -> Dataset:
-    """Return the new chunks, and those that are open dead letters of the base."""
+def _extracted(context: BuildContext, new: Dataset, refused: Dataset) -> ExtractedMentions:
+    """Return the mentions of new chunks, and of those that were refused before, any number of which may be again."""
+    found = extract_mentions(context, new, "extract")
+    if not refused.rows:
+        return found
+    again = extract_mentions(context, refused, EXTRACT_AGAIN, any_letters=True)
+    mentions = GraphMentions(
+        found.mentions.entities + again.mentions.entities, found.mentions.relations + again.mentions.relations
+    )
+    return ExtractedMentions(mentions, found.rejects + again.rejects)
+
+
+def _refused_chunks(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, letters: pa.Table) -> Dataset:
+    """Return the chunks that are open dead letters of the base."""
     still_open = split_letters(letters, context.runner.drops)[0]
     refused = still_open.filter(
         pc.is_in(still_open["stage"], value_set=pa.array([ExtractGraph.name, ExtractClaims.name]))
     )
     if not refused.num_rows:
-        return changed.new_chunks
+        return Dataset(CHUNKS)
     chunks = base.table("chunks").cast(CHUNKS)
     wanted = pc.and_(
         pc.is_in(chunks["chunk_id"], value_set=refused["unit_id"].combine_chunks()),
         pc.invert(pc.is_in(chunks["chunk_id"], value_set=changed.removed_chunks)),
     )
-    return changed.new_chunks + context.datasets.put("refused_chunks", chunks.filter(wanted))
+    return context.datasets.put("refused_chunks", chunks.filter(wanted))
 
 
 def _merged_rows(
@@ -220,13 +234,23 @@ def _replaced(before: pa.Table, key: str, ids: pa.Array, rows: pa.Table) -> pa.T
 
 
 def _with_claims(
-    context: BuildContext, base: UpdateBase, layer: BaseLayer, chunks: Dataset, stale: pa.Array, letters: pa.Table
+    context: BuildContext,
+    base: UpdateBase,
+    layer: BaseLayer,
+    chunks: tuple[Dataset, Dataset],
+    stale: pa.Array,
+    letters: pa.Table,
 ) -> BaseLayer:
-    """Return the layer with the base's claims of chunks that stay, and those of new chunks."""
+    """Return the layer with the base's claims of chunks that stay, and those of new and of refused chunks."""
     assert layer.mentions is not None
     datasets = context.datasets
-    found = extract_claims(context, chunks, layer.mentions, layer.aliases, "claims")
+    new, refused = chunks
+    found = extract_claims(context, new, layer.mentions, layer.aliases, "claims")
+    claims, own_letters = found.claims, found.rejects
+    if refused.rows:
+        again = extract_claims(context, refused, layer.mentions, layer.aliases, CLAIMS_AGAIN, any_letters=True)
+        claims, own_letters = claims + again.claims, own_letters + again.rejects
     before = base.table("claims").cast(CLAIMS)
     kept = before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale)))
-    rejects = found.rejects + datasets.put("kept_letters", _of_stage(letters, ExtractClaims.name, stale))
-    return replace(layer, claims=datasets.put("kept_claims", kept) + found.claims, rejects=layer.rejects + rejects)
+    rejects = own_letters + datasets.put("kept_letters", _of_stage(letters, ExtractClaims.name, stale))
+    return replace(layer, claims=datasets.put("kept_claims", kept) + claims, rejects=layer.rejects + rejects)

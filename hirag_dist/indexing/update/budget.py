@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.types import FloatVector, IntVector
 
-_EXTRACTION = ("extract", "claims")  # labels of stages whose cost the budget is a multiple of
+EXTRACT_AGAIN, CLAIMS_AGAIN = "extract: dead letters", "claims: dead letters"  # labels: chunks refused in the base
+_EXTRACTION = ("extract", EXTRACT_AGAIN, "claims", CLAIMS_AGAIN)  # stages whose cost the budget is a multiple of
 _CHAT_ROLES = ("extract", "summarise", "report")
 
 

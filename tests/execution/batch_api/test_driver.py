@@ -15,6 +15,7 @@ from hirag_dist.composition.indexing import Action, BuildOptions, execute_build
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError
 from hirag_dist.execution.batch_api.records import OpenBatch, open_batches
+from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -77,7 +78,11 @@ class Bench:
         options = BuildOptions(max_usd=limits[0], max_tokens=limits[1])
         arguments = BuildArguments.index(inputs, config)
         action: Action = "retry" if retry else "index"
-        return execute_build(config, self.store(name), action, arguments, options, lambda build: build.index(inputs))
+
+        def work(build: Build) -> BuildResult:
+            return build.index(inputs)
+
+        return execute_build(config, self.store(name), action, arguments, options, work, base_id=None)
 
     def batched(self, name: str, **keys: Any) -> tuple[str, UsageMeter]:
         llm = {"batch": True} | keys.pop("llm", {})

@@ -1,0 +1,223 @@
+"""Repetition of the last build where that was an update, against an endpoint that refuses chosen texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.composition.build_records import dead_letters, last_build
+from hirag_dist.composition.drop import LetterSelection, run_drop
+from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.indexing import BuildOptions, run_add, run_build, run_refresh, run_remove
+from hirag_dist.composition.retry import run_retry
+from hirag_dist.config.model import Config
+from hirag_dist.errors import BudgetReached
+from hirag_dist.execution.dead_letters import load_drops
+from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.llm.rule_based import reply_to
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.types import Message
+from tests.scripted_endpoint import Asked, Endpoint
+
+TEXTS = {
+    "engine.txt": "Charles Babbage designed the Analytical Engine in London. Ada Lovelace wrote notes on it.",
+    "loom.txt": "Joseph Jacquard built a loom in Lyon. Charles Babbage owned a portrait of Joseph Jacquard.",
+    "bridge.txt": "Isambard Brunel built the Clifton Bridge. Sarah Guppy drew the piles of the Clifton Bridge.",
+    "train.txt": "George Stephenson built the Rocket in Newcastle. Robert Stephenson drove the Rocket to Rainhill.",
+}
+
+
+@dataclass
+class Index:
+    """An index whose model refuses texts that hold a word."""
+
+    folder: Path
+    refused: str = ""
+    asked: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.endpoint = Endpoint(self._reply)
+        self.uri = str(self.folder / "index")
+        self.store = Store(self.uri)
+        roles = dict.fromkeys(("extract", "summarise", "report"), "chat")
+        self.config = Config.model_validate(
+            {
+                "execution": {"executor": "inline"},
+                "max_reject_ratio": 1,
+                "pack_units": 1,
+                "update": {"max_ratio": 1000},
+                "llm": {
+                    "attempts": 1,
+                    "endpoints": {"chat": {"base_url": self.endpoint.url, "model": "m", "output": "delimited"}},
+                    "roles": roles,
+                },
+            }
+        )
+
+    def _reply(self, asked: Asked) -> str:
+        self.asked.append(asked.user)
+        if self.refused and self.refused in asked.user:
+            return "I cannot help with that."
+        return reply_to([Message("system", asked.system), Message("user", asked.user)], None, 0)
+
+    def files(self, *names: str) -> list[str]:
+        folder = self.folder / "corpus"
+        folder.mkdir(exist_ok=True)
+        for name in names:
+            (folder / name).write_text(TEXTS[name])
+        return [str(folder / name) for name in names]
+
+    def build(self, *names: str) -> IndexResult:
+        return run_build(self.files(*names), self.uri, self.config)
+
+    def add(self, *names: str) -> IndexResult:
+        return run_add(self.files(*names), self.uri, self.config)
+
+    def retry(self) -> IndexResult:
+        self.asked.clear()
+        return run_retry(self.uri, self.config)
+
+    def letters(self) -> list[dict[str, Any]]:
+        return dead_letters(self.store, last_build(self.store), load_drops(self.store))
+
+    def names(self) -> set[str]:
+        return {Path(uri).name for uri in open_snapshot(self.store).table("documents", ["uri"])["uri"].to_pylist()}
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[Index]:
+    found = Index(tmp_path)
+    yield found
+    found.endpoint.close()
+
+
+def extracted(snapshot: Snapshot) -> str:
+    return " ".join(snapshot.table("entities", ["name"])["name"].to_pylist()).upper()
+
+
+def test_the_letters_of_an_update_are_asked_again_from_its_base(index: Index) -> None:
+    index.build("engine.txt", "loom.txt")
+    index.refused = "Brunel"
+    added = index.add("bridge.txt")
+    assert added.dead_letters == 1
+    (letter,) = index.letters()
+    assert (letter["stage"], "Brunel" in letter["request"]) == ("extract", True)
+    index.refused = ""
+    healed = index.retry()
+    assert healed.update is not None
+    assert added.update is not None
+    assert (healed.complete, healed.update.base) == (True, added.update.base)
+    assert "BRUNEL" in extracted(open_snapshot(index.store))
+    assert index.letters() == []
+    assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
+
+
+def test_letters_of_earlier_builds_are_letters_of_an_update(index: Index) -> None:
+    index.refused = "Brunel"
+    index.build("engine.txt", "bridge.txt")
+    assert index.add("loom.txt").dead_letters == 1
+    assert [letter["stage"] for letter in index.letters()] == ["extract"]
+    index.refused = ""
+    assert index.retry().complete
+    assert "BRUNEL" in extracted(open_snapshot(index.store))
+    assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
+
+
+@pytest.mark.parametrize("again", ["index", "add", "refresh"])
+def test_letters_stay_after_a_run_that_changed_nothing(index: Index, again: str) -> None:
+    index.refused = "Brunel"
+    index.build("engine.txt", "bridge.txt")
+    index.add("loom.txt")
+    match again:
+        case "index":
+            index.build("engine.txt", "bridge.txt", "loom.txt")
+        case "add":
+            index.add("engine.txt")
+        case _:
+            run_refresh(index.uri, index.config)
+    assert [letter["stage"] for letter in index.letters()] == ["extract"]
+    index.refused = ""
+    assert index.retry().complete
+    assert index.letters() == []
+    assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
+
+
+@pytest.mark.parametrize("work", ["add", "refresh", "remove"])
+def test_a_retry_loses_no_document_of_later_updates(index: Index, work: str) -> None:
+    """The snapshot that a run left as it was came from an earlier base."""
+    index.build("engine.txt", "loom.txt")
+    index.add("bridge.txt")
+    index.add("train.txt")
+    wanted = set(TEXTS)
+    match work:
+        case "add":
+            assert not index.add("bridge.txt").changed
+        case "refresh":
+            assert not run_refresh(index.uri, index.config).changed
+        case _:
+            run_remove(DocumentSelection(sources=("*loom.txt",)), index.uri, index.config)
+            wanted.remove("loom.txt")
+    before = open_snapshot(index.store).manifest.snapshot_id
+    assert index.retry().snapshot_id == before
+    assert index.names() == wanted
+    assert index.asked == []
+
+
+def test_dropped_letters_of_an_update_are_not_asked_again(index: Index) -> None:
+    index.build("engine.txt", "loom.txt")
+    index.refused = "Brunel"
+    index.add("bridge.txt")
+    dropped = run_drop(index.uri, LetterSelection(why="not needed"))
+    assert dropped.manifest is not None
+    assert dropped.manifest.complete
+    assert open_snapshot(index.store).manifest.snapshot_id == dropped.manifest.snapshot_id
+    index.refused = ""
+    index.asked.clear()
+    added = index.add("train.txt")
+    assert (added.complete, added.dropped) == (True, 1)
+    assert not [text for text in index.asked if "Brunel" in text and "<text>" in text]
+    assert [letter["dropped"]["why"] for letter in index.letters()] == ["not needed"]
+
+
+def test_a_retry_of_a_removal_repeats_it_on_its_base(index: Index) -> None:
+    index.build(*TEXTS)
+    index.refused = "Babbage"
+    removed = run_remove(DocumentSelection(sources=("*train.txt",)), index.uri, index.config)
+    index.refused = ""
+    healed = index.retry()
+    assert removed.update is not None
+    assert healed.update is not None
+    assert healed.update.base == removed.update.base
+    assert healed.complete
+    assert index.names() == set(TEXTS) - {"train.txt"}
+
+
+def test_a_retry_after_one_that_failed_and_a_run_that_changed_nothing(index: Index) -> None:
+    """Its units are those of the build that made the snapshot, and get new attempts."""
+    index.refused = "Brunel"
+    first = index.build("engine.txt", "bridge.txt")
+    with pytest.raises(BudgetReached):
+        run_retry(index.uri, index.config, BuildOptions(max_tokens=1))
+    assert index.build("engine.txt", "bridge.txt").snapshot_id == first.snapshot_id
+    assert [letter["stage"] for letter in index.letters()] == ["extract"]
+    index.refused = ""
+    healed = index.retry()
+    assert (healed.complete, healed.update) == (True, None)
+    assert index.letters() == []
+
+
+def test_refused_chunks_of_before_fail_no_update(index: Index) -> None:
+    """They were too few for the build that they were in; among those that an update asks they may be most."""
+    index.refused = "Brunel"
+    index.build("engine.txt", "bridge.txt")
+    strict = index.config.model_copy(update={"max_reject_ratio": 0.2})
+    added = run_add(index.files("loom.txt"), index.uri, strict)
+    assert added.dead_letters == 1
+    assert [letter["unit_id"] for letter in index.letters()] == [
+        row["unit_id"] for row in open_snapshot(index.store).table("rejects").to_pylist()
+    ]
