@@ -51,7 +51,7 @@ def ratio_line(ratio: Mapping[str, Any]) -> str:
 
 
 def update_lines(update: Mapping[str, Any]) -> list[str]:
-    """Return what an update did, what it cost and what it put off, a sentence or two a line.
+    """Return the lines of an update: its documents, its texts, its cost and its debt.
 
     Args:
         update: `UpdateSummary.to_dict`.

@@ -28,7 +28,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.composition.forget import ForgetResult, run_forget
+from hirag_dist.composition.forget import run_forget
 from hirag_dist.composition.removal.selection import SelectedDocuments, select_documents
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, InputError
@@ -85,8 +85,7 @@ def remove(
     use_json(json)
     if now and not forget:
         raise ConfigError("--now is about old snapshots: give --forget with it")
-    named = (*(ids or ()), *_ids_of(input_file))
-    selection = DocumentSelection(tuple(dict.fromkeys(named)), tuple(source or ()))
+    selection = _selection(ids or [], source or [], input_file)
     if not (selection.ids or selection.sources or forget):
         raise InputError("name the documents: their ids, --source GLOB, or --input-file FILE")
     selected = select_documents(index, selection, allow_absent=forget)
@@ -121,16 +120,20 @@ def remove(
         forgotten = run_forget(index, loaded, gone, now, wait)
         complete = complete and not (forgotten.findings or forgotten.problems)
         report["forgotten"] = forgotten.to_dict()
-        if not json:
-            _show_forgotten(forgotten)
     _finish(report, json, complete)
 
 
 def _finish(report: dict[str, Any], json: bool, complete: bool = True) -> None:
     if json:
         emit(report)
+    elif "forgotten" in report:
+        _show_forgotten(report["forgotten"])
     if not complete:
         raise typer.Exit(3)
+
+
+def _selection(ids: list[str], sources: list[str], input_file: Path | None) -> DocumentSelection:
+    return DocumentSelection(tuple(dict.fromkeys([*ids, *_ids_of(input_file)])), tuple(sources))
 
 
 def _ids_of(file: Path | None) -> list[str]:
@@ -164,19 +167,19 @@ def _show_selected(selected: SelectedDocuments, dry_run: bool) -> None:
         out.print(f"  and {len(found) - _SHOWN:,} more; --json lists all.")
 
 
-def _show_forgotten(forgotten: ForgetResult) -> None:
-    documents = count_noun(len(forgotten.documents), "document")
-    if forgotten.complete:
+def _show_forgotten(forgotten: dict[str, Any]) -> None:
+    documents = count_noun(len(forgotten["documents"]), "document")
+    if forgotten["complete"]:
         out.print(f"{documents} forgotten.")
-    elif forgotten.waiting and not (forgotten.findings or forgotten.problems):
-        old = count_noun(len(forgotten.waiting), "old snapshot")
+    elif not (forgotten["findings"] or forgotten["problems"]):
+        old = count_noun(len(forgotten["waiting"]), "old snapshot")
         out.print(
             f"{documents} forgotten, except in {old} within the grace period: `hirag-dist prune` removes them when it "
             "is over, --now at once."
         )
     else:
         out.print(f"[yellow]{documents} still to be forgotten:[/yellow]")
-        for finding in forgotten.findings:
-            out.print(f"  {finding.place}: {finding.what} ({finding.count:,})", markup=False)
-        for problem in forgotten.problems:
+        for finding in forgotten["findings"]:
+            out.print(f"  {finding['place']}: {finding['what']} ({finding['count']:,})", markup=False)
+        for problem in forgotten["problems"]:
             out.print(f"  {problem}", markup=False)

@@ -124,7 +124,7 @@ def show_event(event: WatchEvent) -> None:
 
 
 def result_line(result: IndexResult) -> str:
-    """Return what an update did, in a line."""
+    """Return the outcome of an update in one line."""
     total = count_noun(result.manifest.counts["documents"], "document")
     if result.up_to_date:
         return f"{total}, snapshot {result.snapshot_id}; no document changed"

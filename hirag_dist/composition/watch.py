@@ -43,7 +43,7 @@ class WatchOptions:
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """What a round of the watch did.
+    """Outcome of a round of the watch.
 
     Attributes:
         kind: updated; unchanged: the files changed, but no document; waiting: the budget of the day is spent, or
@@ -201,7 +201,7 @@ def list_files(inputs: Sequence[str]) -> Listing:
 
 
 def dollars_since(store: Store, since: float) -> float:
-    """Return what builds of an index spent that began at a time or later, as far as their records are kept."""
+    """Return the dollars of the builds of an index that began at a time or later, as far as records are kept."""
     last = last_build(store)
     records = [*([] if last is None else [last]), *earlier_builds(store)]
     return sum(

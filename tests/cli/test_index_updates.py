@@ -65,7 +65,8 @@ def test_refresh_pays_the_debt_within_its_budget(bench: CommandBench) -> None:
     debt = bench.json("index", bench.corpus, "--set", "update.max_ratio=0")["update"]["debt"]
     assert sum(part["units"] for part in debt.values()) > 0
     kept = bench.json("refresh", "--max-tokens", "0")["update"]
-    assert kept["debt"] == debt
+    assert (kept["summaries"]["written"], kept["reports"]["written"]) == (0, 0)
+    assert sum(part["units"] for part in kept["debt"].values()) >= sum(part["units"] for part in debt.values())
     assert "dollars cannot be turned into tokens" in bench.run("refresh", "--max-usd", "1")[1]
     code, said = bench.run("refresh")
     assert code == 0

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
 from hirag_dist.service.metrics import Metrics, ProcessFacts, WorkerMetrics
+from hirag_dist.service.watch_metrics import WatchMetrics
 from tools.docs.markdown import NOTICE, cell, table
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +29,12 @@ questions, else 503). No label holds a caller's name or a question.
 ## Metrics
 
 """
+_WATCH = """
+## Metrics of `watch`
+
+`hirag-dist watch --metrics HOST:PORT` serves these on `/metrics`.
+
+"""
 _ALERTS = """
 ## Alerts
 
@@ -36,7 +45,9 @@ The Helm chart installs these rules with `monitoring.prometheusRule.enabled`. Th
 
 def page() -> str:
     """Return the page `reference/metrics.md`."""
-    return NOTICE + _HEAD + table(("metric", "type", "labels", "meaning"), _metrics()) + _ALERTS + _alerts()
+    columns = ("metric", "type", "labels", "meaning")
+    watch = [_row(family, {}) for family in WatchMetrics().registry.collect()]
+    return NOTICE + _HEAD + table(columns, _metrics()) + _WATCH + table(columns, watch) + _ALERTS + _alerts()
 
 
 def _metrics() -> list[tuple[str, str, str, str]]:
@@ -50,12 +61,13 @@ def _metrics() -> list[tuple[str, str, str, str]]:
         )
         facts.write(Path(folder), 0)
         families = [*registry.collect(), *WorkerMetrics(Path(folder), 1).registry.collect()]
-    rows = []
-    for family in families:
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        names = labels.get(family.name) or getattr(family, "_labelnames", None) or ()
-        rows.append((f"`{name}`", family.type, ", ".join(f"`{label}`" for label in names), cell(family.documentation)))
-    return rows
+    return [_row(family, labels) for family in families]
+
+
+def _row(family: Metric, labels: Mapping[str, Sequence[str]]) -> tuple[str, str, str, str]:
+    name = f"{family.name}_total" if family.type == "counter" else family.name
+    names = labels.get(family.name) or getattr(family, "_labelnames", None) or ()
+    return f"`{name}`", family.type, ", ".join(f"`{label}`" for label in names), cell(family.documentation)
 
 
 def _alerts() -> str:

@@ -69,7 +69,7 @@ class DueEstimate:
 
 @dataclass(frozen=True)
 class UpdateEstimate:
-    """Estimate of an update, beside that of a build from nothing.
+    """Estimate of an update, with that of a build from nothing.
 
     Attributes:
         base: id of the snapshot that it would start from.
