@@ -208,7 +208,10 @@ class UpdateConfig(ConfigSection):
     """Updates of an index: what they may cost, and how stale a text may get. It decides no text by itself."""
 
     max_ratio: float = Field(
-        3.0, ge=0, description="an update pays at most so many times the extraction of the changed documents"
+        3.0,
+        ge=0,
+        description="an update pays at most so many times the extraction of the changed documents; the built-in model "
+        "costs nothing, and puts nothing off",
     )
     staleness: float = Field(
         0.2,

@@ -17,9 +17,16 @@ from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
-from tests.toy_builds import Bench
+from hirag_dist.types import ChatRequest
+from tests.indexing.stages.test_claims import claim
+from tests.toy_builds import Bench, task_of
 
 LAYER_0 = ("documents", "chunks", "mentions", "relation_mentions", "entities", "relations")
+PAID: dict[str, Any] = {
+    "endpoints": {"model": {"base_url": "http://model", "model": "m"}}
+}  # not asked: the bench's model is
+PAID["roles"] = dict.fromkeys(("extract", "summarise", "report"), "model")
+CLAIMING: dict[str, Any] = {"claims": True}
 TOPICS = ("sun", "sea", "tree", "iron", "bread", "horse")
 
 
@@ -56,24 +63,24 @@ class LivingBench:
 
     def index(self, texts: dict[str, str], **keys: Any) -> Snapshot:
         inputs = [self.write(texts)]
-        return self._done(self.bench.run_on(inputs, **keys))
+        return self._done(self.bench.run_on(inputs, **{"llm": PAID} | keys))
 
     def remove(self, *ids: str, sources: tuple[str, ...] = (), **keys: Any) -> Snapshot:
         selection = DocumentSelection(ids, sources)
-        return self._done(self.bench.run_work(lambda build: build.remove(selection), **keys))
+        return self._done(self.bench.run_work(lambda build: build.remove(selection), **{"llm": PAID} | keys))
 
     def add(self, texts: dict[str, str], **keys: Any) -> Snapshot:
         inputs = [self.write(texts, "more")]
-        return self._done(self.bench.run_work(lambda build: build.add(inputs), **keys))
+        return self._done(self.bench.run_work(lambda build: build.add(inputs), **{"llm": PAID} | keys))
 
     def refresh(self, **keys: Any) -> Snapshot:
-        return self._done(self.bench.run_work(lambda build: build.refresh(), **keys))
+        return self._done(self.bench.run_work(lambda build: build.refresh(), **{"llm": PAID} | keys))
 
     def fresh(self, texts: dict[str, str], **keys: Any) -> Snapshot:
         self._n_fresh += 1
         bench = Bench(self.folder / f"fresh{self._n_fresh}")
         bench.folder.mkdir()
-        result = bench.run_on([self.write(texts, f"corpus{self._n_fresh}")], **keys)
+        result = bench.run_on([self.write(texts, f"corpus{self._n_fresh}")], **{"llm": PAID} | keys)
         return open_snapshot(bench.store, result.manifest.snapshot_id)
 
     def _done(self, result: Any) -> Snapshot:
@@ -334,3 +341,48 @@ def test_another_configuration_builds_from_nothing_and_says_why(living: LivingBe
     living.index(corpus(6), description_tokens=399)
     assert "description_tokens: 400 → 399" in living.result.rebuilt_because
     assert living.result.update is None
+
+
+def test_claims_equal_a_fresh_builds_and_go_with_their_document(living: LivingBench) -> None:
+    now = corpus(8)
+    living.index(now, script=claim, **CLAIMING)
+    now["x.txt"] = "zebra sun1 sun2"
+    with_zebra = living.index(now, script=claim, **CLAIMING)
+    assert len(living.bench.asked("extract-claims")) == 1
+    assert "zebra" in str(with_zebra.table("claims").to_pylist())
+    now["00.txt"] += " sea1"
+    del now["x.txt"]
+    updated = living.index(now, script=claim, **CLAIMING)
+    assert updated.table("claims").equals(living.fresh(now, script=claim, **CLAIMING).table("claims"))
+    assert "zebra" not in str(updated.table("claims").to_pylist())
+
+
+def test_dead_letters_stay_until_they_are_asked_again(living: LivingBench) -> None:
+    def refusing(request: ChatRequest) -> str | None:
+        broken = task_of(request) == "extract-graph" and "badword" in request.messages[1].content
+        return "no entities here, sorry" if broken else None
+
+    now = corpus(6) | {"bad.txt": "badword sun1 sun2"}
+    living.index(now, script=refusing)
+    base = current_id(living.bench.store)
+    now["more.txt"] = text("sea", 50)
+    updated = living.index(now, script=refusing)
+    letters = [(row["stage"], row["unit_id"]) for row in updated.table("rejects").to_pylist()]
+    fresh = living.fresh(now, script=refusing)
+    assert letters == [(row["stage"], row["unit_id"]) for row in fresh.table("rejects").to_pylist()]
+    assert len(letters) == 1
+    assert not updated.manifest.complete
+    check_base_layer(updated, fresh)
+    living.bench.base_id = base
+    healed = living._done(living.bench.run_on([str(living.folder / "corpus")], retry=True, llm=PAID))
+    assert healed.manifest.complete
+    check_base_layer(healed, living.fresh(now))
+
+
+def test_the_built_in_model_puts_nothing_off(living: LivingBench) -> None:
+    living.index(corpus(12), llm={})
+    living.index(corpus(12) | {"x.txt": text("iron", 60)}, llm={}, update={"max_ratio": 0})
+    update = living.result.update
+    assert update is not None
+    assert update.budget_tokens is None
+    assert update.debt_tokens == 0
