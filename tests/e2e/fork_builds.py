@@ -103,7 +103,7 @@ def build(
         try:
             runner = StageRunner(store, executor, (listen,), made.max_reject_ratio, fresh, retry)
             context = BuildContext(runner, made, load_prompts(None), resolve(made))
-            result = Build(context, base_id=None if fresh else "").index(inputs)
+            result = Build(context, base_id=None if fresh or retry else "").index(inputs)
         finally:
             executor.close()
     return {

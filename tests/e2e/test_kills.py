@@ -63,8 +63,8 @@ def test_killed_between_a_stages_last_task_and_its_end(
 def test_killed_after_every_few_writes(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
     """Down to the files of the snapshot, its manifest, and `current`."""
     deaths = 0
-    # A task writes up to five files and publishing some 50: each run gets somewhere.
-    for writes in cycle((17, 11, 59, 14, 23)):
+    # A task writes up to five files and publishing some 60: each run gets somewhere.
+    for writes in cycle((17, 11, 73, 14, 23)):
         said = forked.build(**job, index=tmp_path / "index", at_write=writes)
         if "snapshot" in said:
             break
