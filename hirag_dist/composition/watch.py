@@ -30,7 +30,7 @@ class WatchOptions:
         every_s: at most so long after the first change.
         batch: or as soon as so many files have changed; None for no limit.
         poll_s: between two listings.
-        max_backoff_s: between two attempts after failures.
+        max_backoff_s: between two attempts after failures of updates; after those of listings, `every_s`.
         max_usd_per_day: spending limit of a day, UTC; changes wait for the next day. None for none.
     """
 
@@ -107,6 +107,10 @@ class Watch:
             return min(self._not_before - now, self.options.poll_s)
         try:
             found = self.listing()
+        except HiragError as error:  # soon tried again: a first file may appear in an empty folder at any time
+            self._back_off(str(error), max(self.options.every_s, self.options.poll_s))
+            return self.options.poll_s
+        try:
             self._gather(found, now)
             if self._is_due(now):
                 self._apply(found, now)
@@ -119,7 +123,7 @@ class Watch:
             self._not_before = now + self.options.poll_s
             self._report("waiting", str(error))
         except HiragError as error:
-            self._back_off(str(error))
+            self._back_off(str(error), self.options.max_backoff_s)
         return self.options.poll_s
 
     def _gather(self, found: Listing, now: float) -> None:
@@ -145,8 +149,10 @@ class Watch:
         result = self.update(left)
         n_files, age_s = len(self._pending), self.oldest_change_s()
         self._applied, self._pending = found, {}
-        self.metrics.count_update(result.manifest.counts["documents"], debt_tokens(result))
+        self.metrics.show_snapshot(result.manifest.counts["documents"], debt_tokens(result))
         kind: Literal["updated", "unchanged"] = "unchanged" if result.up_to_date else "updated"
+        if kind == "updated":
+            self.metrics.count_update()
         self.notify(WatchEvent(kind, "", n_files, age_s, result))
 
     def _wait_for_tomorrow(self, message: str) -> None:
@@ -155,10 +161,10 @@ class Watch:
         until = datetime.fromtimestamp(self._not_before, UTC).isoformat(timespec="minutes")
         self._report("waiting", f"{message}; changes wait until {until}")
 
-    def _back_off(self, message: str) -> None:
+    def _back_off(self, message: str, max_s: float) -> None:
         self.metrics.count_failure()
         self._failures += 1
-        wait_s = min(self.options.poll_s * 2**self._failures, self.options.max_backoff_s)
+        wait_s = min(self.options.poll_s * 2**self._failures, max_s)
         self._not_before = self.clock() + wait_s
         self._report("failed", f"{message}; the next attempt is in {wait_s:.0f} s")
 

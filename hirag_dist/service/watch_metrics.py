@@ -26,7 +26,9 @@ class WatchMetrics:
             "Files that were added, changed or removed, and that no snapshot has yet.",
             registry=self.registry,
         )
-        self._updates = Counter("hirag_watch_updates", "Updates that ended with a snapshot.", registry=self.registry)
+        self._updates = Counter(
+            "hirag_watch_updates", "Updates that changed the documents of the index.", registry=self.registry
+        )
         self._failures = Counter(
             "hirag_watch_failures", "Listings and updates that failed, and are tried again.", registry=self.registry
         )
@@ -42,9 +44,12 @@ class WatchMetrics:
         self._oldest.set_function(oldest_s)
         self._pending.set_function(pending)
 
-    def count_update(self, n_documents: int, debt_tokens: int) -> None:
-        """Count an update, with the documents and the debt of its snapshot."""
+    def count_update(self) -> None:
+        """Count an update."""
         self._updates.inc()
+
+    def show_snapshot(self, n_documents: int, debt_tokens: int) -> None:
+        """Show the documents and the debt of the current snapshot."""
         self._documents.set(n_documents)
         self._debt.set(debt_tokens)
 

@@ -74,3 +74,15 @@ def test_wrong_arguments(index: str, tmp_path: Path) -> None:
         hd.refresh_index(index, config=CONFIG, max_usd=1)
     with pytest.raises(hd.SnapshotNotFound, match="no index to update"):
         hd.refresh_index(tmp_path / "none", config=CONFIG)
+
+
+def test_a_plan_of_an_update_changes_nothing(index: str, tmp_path: Path) -> None:
+    corpus = write(tmp_path / "corpus", REMOVED)
+    made = hd.plan_update(corpus, index, config=CONFIG)
+    assert isinstance(made, hd.UpdateEstimate)
+    assert (made.documents.added, made.chunks) == (1, 1)
+    assert 0 < made.calls < made.rebuild.calls
+    with hd.open_index(index, config=CONFIG) as opened:
+        assert opened.info.snapshot_id == made.base
+    with pytest.raises(hd.SnapshotNotFound):
+        hd.plan_update(corpus, tmp_path / "none")

@@ -82,6 +82,7 @@ def test_the_first_round_applies_what_is_there() -> None:
     assert bench.limits == [None]
     assert bench.indexed == bench.files
     assert [event.kind for event in bench.events] == ["updated"]
+    assert bench.value("hirag_watch_failures_total") == 0
     assert bench.value("hirag_watch_updates_total") == 1
     assert bench.value("hirag_watch_documents") == 1
     assert bench.value("hirag_watch_debt_tokens") == 7
@@ -163,9 +164,12 @@ def test_an_input_out_of_reach_is_a_failure_and_not_an_empty_one() -> None:
         raise InputError("the folder is not there")
 
     bench.watch.listing = gone
-    bench.rounds(2)
-    assert bench.events[-1].kind == "failed"
+    bench.rounds(60)
+    assert {event.kind for event in bench.events[1:]} == {"failed"}
     assert len(bench.limits) == 1
+    bench.watch.listing = lambda: {"a": (1, "1"), "b": (1, "1")}
+    bench.rounds(1 + 60 // 5)  # soon listed again, however long it failed
+    assert bench.value("hirag_watch_pending_files") == 1
 
 
 def test_a_wrong_configuration_is_not_tried_again() -> None:
