@@ -3,95 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from hirag_dist.composition.build_records import dead_letters, last_build
 from hirag_dist.composition.drop import LetterSelection, run_drop
-from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.indexing import BuildOptions, run_add, run_build, run_refresh, run_remove
+from hirag_dist.composition.indexing import BuildOptions, run_add, run_refresh, run_remove
 from hirag_dist.composition.retry import run_retry
-from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached
-from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.indexing.update.documents import DocumentSelection
-from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from hirag_dist.storage.store import Store
-from hirag_dist.types import Message
-from tests.scripted_endpoint import Asked, Endpoint
-
-TEXTS = {
-    "engine.txt": "Charles Babbage designed the Analytical Engine in London. Ada Lovelace wrote notes on it.",
-    "loom.txt": "Joseph Jacquard built a loom in Lyon. Charles Babbage owned a portrait of Joseph Jacquard.",
-    "bridge.txt": "Isambard Brunel built the Clifton Bridge. Sarah Guppy drew the piles of the Clifton Bridge.",
-    "train.txt": "George Stephenson built the Rocket in Newcastle. Robert Stephenson drove the Rocket to Rainhill.",
-}
-
-
-@dataclass
-class Index:
-    """An index whose model refuses texts that hold a word."""
-
-    folder: Path
-    refused: str = ""
-    asked: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.endpoint = Endpoint(self._reply)
-        self.uri = str(self.folder / "index")
-        self.store = Store(self.uri)
-        roles = dict.fromkeys(("extract", "summarise", "report"), "chat")
-        self.config = Config.model_validate(
-            {
-                "execution": {"executor": "inline"},
-                "max_reject_ratio": 1,
-                "pack_units": 1,
-                "update": {"max_ratio": 1000},
-                "llm": {
-                    "attempts": 1,
-                    "endpoints": {"chat": {"base_url": self.endpoint.url, "model": "m", "output": "delimited"}},
-                    "roles": roles,
-                },
-            }
-        )
-
-    def _reply(self, asked: Asked) -> str:
-        self.asked.append(asked.user)
-        if self.refused and self.refused in asked.user:
-            return "I cannot help with that."
-        return reply_to([Message("system", asked.system), Message("user", asked.user)], None, 0)
-
-    def files(self, *names: str) -> list[str]:
-        folder = self.folder / "corpus"
-        folder.mkdir(exist_ok=True)
-        for name in names:
-            (folder / name).write_text(TEXTS[name])
-        return [str(folder / name) for name in names]
-
-    def build(self, *names: str) -> IndexResult:
-        return run_build(self.files(*names), self.uri, self.config)
-
-    def add(self, *names: str) -> IndexResult:
-        return run_add(self.files(*names), self.uri, self.config)
-
-    def retry(self) -> IndexResult:
-        self.asked.clear()
-        return run_retry(self.uri, self.config)
-
-    def letters(self) -> list[dict[str, Any]]:
-        return dead_letters(self.store, last_build(self.store), load_drops(self.store))
-
-    def names(self) -> set[str]:
-        return {Path(uri).name for uri in open_snapshot(self.store).table("documents", ["uri"])["uri"].to_pylist()}
+from tests.refusing_index import TEXTS, RefusingIndex
 
 
 @pytest.fixture
-def index(tmp_path: Path) -> Iterator[Index]:
-    found = Index(tmp_path)
+def index(tmp_path: Path) -> Iterator[RefusingIndex]:
+    found = RefusingIndex(tmp_path)
     yield found
     found.endpoint.close()
 
@@ -100,7 +27,7 @@ def extracted(snapshot: Snapshot) -> str:
     return " ".join(snapshot.table("entities", ["name"])["name"].to_pylist()).upper()
 
 
-def test_the_letters_of_an_update_are_asked_again_from_its_base(index: Index) -> None:
+def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingIndex) -> None:
     index.build("engine.txt", "loom.txt")
     index.refused = "Brunel"
     added = index.add("bridge.txt")
@@ -117,7 +44,7 @@ def test_the_letters_of_an_update_are_asked_again_from_its_base(index: Index) ->
     assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
 
 
-def test_letters_of_earlier_builds_are_letters_of_an_update(index: Index) -> None:
+def test_letters_of_earlier_builds_are_letters_of_an_update(index: RefusingIndex) -> None:
     index.refused = "Brunel"
     index.build("engine.txt", "bridge.txt")
     assert index.add("loom.txt").dead_letters == 1
@@ -129,7 +56,7 @@ def test_letters_of_earlier_builds_are_letters_of_an_update(index: Index) -> Non
 
 
 @pytest.mark.parametrize("again", ["index", "add", "refresh"])
-def test_letters_stay_after_a_run_that_changed_nothing(index: Index, again: str) -> None:
+def test_letters_stay_after_a_run_that_changed_nothing(index: RefusingIndex, again: str) -> None:
     index.refused = "Brunel"
     index.build("engine.txt", "bridge.txt")
     index.add("loom.txt")
@@ -148,7 +75,7 @@ def test_letters_stay_after_a_run_that_changed_nothing(index: Index, again: str)
 
 
 @pytest.mark.parametrize("work", ["add", "refresh", "remove"])
-def test_a_retry_loses_no_document_of_later_updates(index: Index, work: str) -> None:
+def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex, work: str) -> None:
     """The snapshot that a run left as it was came from an earlier base."""
     index.build("engine.txt", "loom.txt")
     index.add("bridge.txt")
@@ -168,7 +95,7 @@ def test_a_retry_loses_no_document_of_later_updates(index: Index, work: str) -> 
     assert index.asked == []
 
 
-def test_dropped_letters_of_an_update_are_not_asked_again(index: Index) -> None:
+def test_dropped_letters_of_an_update_are_not_asked_again(index: RefusingIndex) -> None:
     index.build("engine.txt", "loom.txt")
     index.refused = "Brunel"
     index.add("bridge.txt")
@@ -184,7 +111,7 @@ def test_dropped_letters_of_an_update_are_not_asked_again(index: Index) -> None:
     assert [letter["dropped"]["why"] for letter in index.letters()] == ["not needed"]
 
 
-def test_a_retry_of_a_removal_repeats_it_on_its_base(index: Index) -> None:
+def test_a_retry_of_a_removal_repeats_it_on_its_base(index: RefusingIndex) -> None:
     index.build(*TEXTS)
     index.refused = "Babbage"
     removed = run_remove(DocumentSelection(sources=("*train.txt",)), index.uri, index.config)
@@ -197,7 +124,7 @@ def test_a_retry_of_a_removal_repeats_it_on_its_base(index: Index) -> None:
     assert index.names() == set(TEXTS) - {"train.txt"}
 
 
-def test_a_retry_after_one_that_failed_and_a_run_that_changed_nothing(index: Index) -> None:
+def test_a_retry_after_one_that_failed_and_a_run_that_changed_nothing(index: RefusingIndex) -> None:
     """Its units are those of the build that made the snapshot, and get new attempts."""
     index.refused = "Brunel"
     first = index.build("engine.txt", "bridge.txt")
@@ -211,7 +138,7 @@ def test_a_retry_after_one_that_failed_and_a_run_that_changed_nothing(index: Ind
     assert index.letters() == []
 
 
-def test_refused_chunks_of_before_fail_no_update(index: Index) -> None:
+def test_refused_chunks_of_before_fail_no_update(index: RefusingIndex) -> None:
     """They were too few for the build that they were in; among those that an update asks they may be most."""
     index.refused = "Brunel"
     index.build("engine.txt", "bridge.txt")

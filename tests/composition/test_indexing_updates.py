@@ -1,0 +1,126 @@
+"""Updates after an import and after a rollback, and what reads snapshots with stand-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist.composition.build_records import last_build
+from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.indexing import read_import, run_add, run_build, run_import, run_refresh
+from hirag_dist.composition.retry import run_retry
+from hirag_dist.errors import SnapshotError
+from hirag_dist.inspection.summary import inspect_tables
+from hirag_dist.interop.exporters import graphrag_tables, write_graphml
+from hirag_dist.storage.layout import CURRENT
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
+from tests.refusing_index import TEXTS, RefusingIndex
+
+KEYS = {
+    "clustering": {"target_size": 3, "max_size": 6},
+    "communities": {"report_min_entities": 1},
+    "update": {"max_ratio": 0},
+}
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[RefusingIndex]:
+    found = RefusingIndex(tmp_path, KEYS)
+    yield found
+    found.endpoint.close()
+
+
+def tables_of(snapshot: Snapshot) -> dict[str, Any]:
+    return {name: snapshot.table(name) for name in snapshot.manifest.counts}
+
+
+def stand_ins(snapshot: Snapshot) -> int:
+    return sum(origin == "stand-in" for origin in snapshot.table("reports", ["origin"])["origin"].to_pylist())
+
+
+@pytest.fixture
+def behind(index: RefusingIndex) -> Snapshot:
+    """Return an index whose update had no budget: its reports are stand-ins."""
+    index.build("engine.txt", "loom.txt")
+    result = index.build(*TEXTS)
+    assert result.update is not None
+    snapshot = open_snapshot(index.store)
+    assert stand_ins(snapshot)
+    return snapshot
+
+
+@pytest.fixture
+def imported(behind: Snapshot, index: RefusingIndex, tmp_path: Path) -> tuple[str, IndexResult]:
+    """Return another index, of a graph that was exported."""
+    folder, uri = tmp_path / "graphrag", str(tmp_path / "imported")
+    folder.mkdir()
+    for name, table in graphrag_tables(tables_of(behind)).items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    return uri, run_import(read_import(str(folder), index.config), str(folder), uri, index.config)
+
+
+def test_an_imported_graph_is_no_base(imported: tuple[str, IndexResult], index: RefusingIndex) -> None:
+    """Nor does what was imported stay: `index` builds from INPUT alone, and can be updated from then on."""
+    uri, before = imported
+    assert "update" not in before.manifest.notes
+    with pytest.raises(SnapshotError, match=r"cannot be updated: .* imported, and holds no state for updates"):
+        run_add(index.files("engine.txt"), uri, index.config)
+    with pytest.raises(SnapshotError, match="cannot be updated"):
+        run_refresh(uri, index.config)
+    assert current_id(Store(uri)) == before.snapshot_id
+    built = run_build(index.files("engine.txt", "loom.txt"), uri, index.config)
+    assert "imported" in built.rebuilt_because
+    assert built.manifest.counts["documents"] == 2
+    added = run_add(index.files("bridge.txt"), uri, index.config)
+    assert added.update is not None
+    assert added.update.base == built.snapshot_id
+
+
+def test_an_import_is_repeated_as_an_import(imported: tuple[str, IndexResult], index: RefusingIndex) -> None:
+    uri, before = imported
+    assert run_retry(uri, index.config).snapshot_id == before.snapshot_id
+
+
+def test_an_update_after_a_rollback_starts_from_what_is_current(index: RefusingIndex) -> None:
+    first = index.build("engine.txt", "loom.txt")
+    second = index.build("engine.txt", "loom.txt", "bridge.txt")
+    index.store.write_bytes(CURRENT, first.snapshot_id.encode())
+    added = index.add("train.txt")
+    assert added.update is not None
+    assert added.update.base == first.snapshot_id != second.snapshot_id
+    assert index.names() == {"engine.txt", "loom.txt", "train.txt"}
+
+
+def test_a_rebuild_is_from_nothing_and_its_retry_too(index: RefusingIndex) -> None:
+    index.build("engine.txt", "loom.txt")
+    index.build("engine.txt", "loom.txt", "bridge.txt")
+    rebuilt = index.build("engine.txt", "loom.txt", "bridge.txt", rebuild=True)
+    again = index.retry()
+    assert (rebuilt.update, again.update) == (None, None)
+    assert again.snapshot_id == rebuilt.snapshot_id == current_id(index.store)
+    record = last_build(index.store)
+    assert record is not None
+    assert (record["action"], record["base"], record["given"]["rebuild"]) == ("retry", None, True)
+
+
+def test_stand_ins_are_shown_and_exported_as_such(behind: Snapshot) -> None:
+    tables = tables_of(behind)
+    found = inspect_tables(tables, behind.manifest.model_dump(mode="json"))
+    origins = behind.table("reports", ["origin"])["origin"].to_pylist()
+    assert found.reports.reports == len(origins)
+    assert (
+        found.reports.from_model
+        == origins.count("model")
+        == len(origins) - stand_ins(behind) - origins.count("members")
+    )
+    exported = graphrag_tables(tables)["community_reports"]
+    assert exported["origin"].to_pylist().count("stand-in") == stand_ins(behind)
+    stream = BytesIO()
+    write_graphml(tables, stream)
+    assert b"Rocket" in stream.getvalue() or b"ROCKET" in stream.getvalue()
