@@ -101,9 +101,9 @@ def _show_update(update: UpdateEstimate) -> None:
         )
         for name, text in (("Summaries", update.summaries), ("Reports", update.reports)):
             out.print(f"{name}: about {text.due:,} due of {text.total:,}, of which about {text.written:,} are written.")
+        bound = "none for the built-in model" if update.budget_tokens is None else f"{update.budget_tokens:,} tokens"
         out.print(
-            f"Bound: {update.budget_tokens:,} tokens, from about {update.extraction_tokens:,} for the extraction of "
-            "the changed documents."
+            f"Bound: {bound}; the extraction of the changed documents is about {update.extraction_tokens:,} tokens."
         )
         rows = [_stage_row(stage) for stage in update.stages]
         rows.append(_total_row("update", update.stages, update.seconds))

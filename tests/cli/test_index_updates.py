@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.cli.update_commands import CommandBench, command_bench
+from hirag_dist.testing.simulator import SimulatorOptions
+from hirag_dist.testing.simulator.run import SimulatorThread
+from tests.cli.update_commands import SETTINGS, CommandBench, command_bench
 from tests.removal_builds import REMOVED
 
 PATIENT = REMOVED["patient.txt"]
@@ -60,15 +64,35 @@ def test_add_keeps_what_the_index_has_and_replaces_what_has_the_same_path(bench:
     assert bench.json("add", more)["up_to_date"]
 
 
-def test_refresh_pays_the_debt_within_its_budget(bench: CommandBench) -> None:
+@pytest.fixture
+def paid_bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[CommandBench]:
+    """An index of a simulated endpoint with a price."""
+    made = command_bench(tmp_path, capfd)
+    with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0")) as url:
+        chat = {"base_url": url, "model": "m", "api_key": "k", "price": {"input": 1.0, "output": 1.0}}
+        roles = dict.fromkeys(("extract", "summarise", "report"), "chat")
+        settings = SETTINGS | {"llm": {"endpoints": {"chat": chat}, "roles": roles}}
+        (tmp_path / "hirag.yaml").write_text(yaml.safe_dump(settings))
+        made.json("index", made.corpus)
+        yield made
+
+
+def test_dollars_of_a_refresh_need_a_price(bench: CommandBench) -> None:
+    code, said = bench.run("refresh", "--max-usd", "1")
+    assert code == 2
+    assert "dollars cannot be turned into tokens" in said
+
+
+def test_refresh_pays_the_debt_within_its_budget(paid_bench: CommandBench) -> None:
+    bench = paid_bench
     bench.write("patient.txt", PATIENT)
     debt = bench.json("index", bench.corpus, "--set", "update.max_ratio=0")["update"]["debt"]
     assert sum(part["units"] for part in debt.values()) > 0
-    kept = bench.json("refresh", "--max-tokens", "0")["update"]
+    kept = bench.json("refresh", "--max-usd", "0.00001")["update"]
+    assert kept["budget_tokens"] == 10
     assert (kept["summaries"]["written"], kept["reports"]["written"]) == (0, 0)
     assert sum(part["units"] for part in kept["debt"].values()) >= sum(part["units"] for part in debt.values())
-    assert "dollars cannot be turned into tokens" in bench.run("refresh", "--max-usd", "1")[1]
-    code, said = bench.run("refresh")
+    code, said = bench.run("refresh", "--max-tokens", "1000000")
     assert code == 0
     assert "no document changed" in said
     assert "Debt: none." in said

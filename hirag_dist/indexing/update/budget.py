@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.config.model import Config
 from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.types import FloatVector, IntVector
 
@@ -63,6 +64,13 @@ def chat_tokens(bill: UsageBill, label: str) -> int:
     if meter is None:
         return 0
     return sum(use.input_tokens + use.output_tokens for (role, _, _), use in meter.uses.items() if role in _CHAT_ROLES)
+
+
+def is_free(config: Config) -> bool:
+    """Return whether the built-in model alone writes summaries and reports: then none has to be put off."""
+    targets = (config.llm.roles.summarise, config.llm.roles.report)
+    shares = [[target] if isinstance(target, str) else [share.endpoint for share in target] for target in targets]
+    return all(config.llm.endpoints[name].kind == "extractive" for names in shares for name in names)
 
 
 @dataclass(frozen=True, slots=True)

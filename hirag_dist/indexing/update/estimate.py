@@ -40,6 +40,7 @@ from hirag_dist.indexing.cost_estimate import (
 )
 from hirag_dist.indexing.inputs import source_table
 from hirag_dist.indexing.update.base import UpdateBase, open_configured
+from hirag_dist.indexing.update.budget import is_free
 from hirag_dist.indexing.update.documents import DocumentCounts
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import IntVector
@@ -78,7 +79,7 @@ class UpdateEstimate:
         removed_chunks: chunks that would go.
         summaries, reports: that would be made again, about.
         extraction_tokens: of the extraction of the changed documents, on the average of the base.
-        budget_tokens: that the update may spend in all.
+        budget_tokens: that the update may spend in all; None for no bound: the built-in model has none.
         stages, seconds: of the update, see `CostEstimate`.
         rebuild: the estimate of a build from nothing, which finds no reply in the ledger.
         rebuilt_because: why the index would be built from nothing; empty for an update.
@@ -92,7 +93,7 @@ class UpdateEstimate:
     summaries: DueEstimate = DueEstimate()
     reports: DueEstimate = DueEstimate()
     extraction_tokens: int = 0
-    budget_tokens: int = 0
+    budget_tokens: int | None = None
     stages: tuple[StageEstimate, ...] = ()
     seconds: float = 0.0
     rebuild: CostEstimate = field(kw_only=True)
@@ -133,10 +134,10 @@ def estimate_update(
         return UpdateEstimate(base.snapshot_id, rebuild=rebuild)
     per_token = float(base.notes["extraction_per_token"])
     extraction = int(per_token * (changed.document_tokens + changed.removed_tokens))
-    budget = int(config.update.max_ratio * extraction)
+    budget = None if is_free(config) else int(config.update.max_ratio * extraction)
     kinds = _due_texts(base, changed, config)
     wanted = sum(text.tokens for text in kinds.values())
-    share = min(1.0, max(budget - extraction, 0) / wanted) if wanted else 1.0
+    share = min(1.0, max(budget - extraction, 0) / wanted) if wanted and budget is not None else 1.0
     due = {
         name: DueEstimate(text.total, text.due, math.floor(text.due * share), int(text.tokens * share))
         for name, text in kinds.items()

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.config.model import META_TYPES, Config
+from hirag_dist.config.model import META_TYPES
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.errors import InputError
 from hirag_dist.execution.task import one_thread
@@ -26,7 +26,7 @@ from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import LayerEntities, update_base_layer
-from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens
+from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_free
 from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
 from hirag_dist.indexing.update.hierarchy import UpdateSettings, fresh_state, update_hierarchy
 from hirag_dist.indexing.update.report_material import report_material
@@ -217,17 +217,10 @@ def _settings(
 def _budget(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest) -> UpdateBudget:
     return UpdateBudget(
         context.runner.bill,
-        None if request.refresh or _is_free(context.config) else context.config.update.max_ratio,
+        None if request.refresh or is_free(context.config) else context.config.update.max_ratio,
         int(changed.removed_tokens * float(base.notes["extraction_per_token"])),
         request.max_tokens,
     )
-
-
-def _is_free(config: Config) -> bool:
-    """Return whether the built-in model alone writes summaries and reports: then none has to be put off."""
-    targets = (config.llm.roles.summarise, config.llm.roles.report)
-    shares = [[target] if isinstance(target, str) else [share.endpoint for share in target] for target in targets]
-    return all(config.llm.endpoints[name].kind == "extractive" for names in shares for name in names)
 
 
 def _replaced_texts(base: UpdateBase, changed: ChangedDocuments) -> dict[str, list[int]]:
