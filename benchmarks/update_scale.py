@@ -111,7 +111,7 @@ def _in_own_processes(place: Path, n_entities: int, arguments: argparse.Namespac
 
 def configuration() -> Config:
     """Return the configuration: built-in models, in one process."""
-    return load_config(None, {}, {"execution.executor": "inline"}).config
+    return load_config(None, {}, {"execution.executor": "inline", "update.max_ratio": 3}).config
 
 
 def write_base(place: Path, n_entities: int) -> dict[str, Any]:

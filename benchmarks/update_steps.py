@@ -142,7 +142,7 @@ def configured(settings: dict[str, Any], builtin: bool = False) -> Iterator[Conf
         builtin: take the built-in models in this process instead.
     """
     if builtin:
-        yield load_config(None, {}, {"execution.executor": "inline"} | settings).config
+        yield load_config(None, {}, {"execution.executor": "inline", "update.max_ratio": 3} | settings).config
         return
     simulator, url = start_simulator()
     try:

@@ -210,8 +210,8 @@ class UpdateConfig(ConfigSection):
     max_ratio: float = Field(
         3.0,
         ge=0,
-        description="an update pays at most so many times the extraction of the changed documents; the built-in model "
-        "costs nothing, and puts nothing off",
+        description="an update pays at most so many times the extraction of the changed documents; where the built-in "
+        "model writes, for nothing, there is no bound unless it is set",
     )
     staleness: float = Field(
         0.2,

@@ -113,10 +113,9 @@ def anchored_clusters(
     rest = np.flatnonzero(~placed)
     joined, rest = _join(anchors, vectors, rest, hints, sizes, ~dissolved & (sizes > 0), max_size)
     fresh, homeless = _new_clusters(group, rest)
-    if len(homeless) and not (sizes > 0).any():
-        fresh.append((homeless, np.ones(len(homeless), np.float32)))
-        homeless = homeless[:0]
-    nearest = _nearest(anchors, vectors, homeless, sizes > 0)
+    nearest, homeless = _nearest(anchors, vectors, homeless, sizes, max_size)
+    parts_of = np.array_split(homeless, max(-(-len(homeless) // max_size), 1))
+    fresh += [(part, np.ones(len(part), np.float32)) for part in parts_of if len(part)]
     found = np.concatenate([joined, nearest])
     owners = np.concatenate(
         [clusters, found[:, 0], *(np.full(len(new[0]), before.n_clusters + at) for at, new in enumerate(fresh))]
@@ -252,8 +251,25 @@ def _new_clusters(group: GroupRows, rows: IntVector) -> tuple[list[tuple[IntVect
     return large, np.setdiff1d(rows, covered)
 
 
-def _nearest(anchors: _Anchors, vectors: FloatMatrix, rows: IntVector, open_: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return the (cluster, row) of rows and their nearest clusters, whatever those accept."""
-    if not len(rows):
-        return np.zeros((0, 2), np.int64)
-    return np.stack([_candidates(anchors, vectors, rows, open_)[1][:, 0], rows], axis=1)
+def _nearest(
+    anchors: _Anchors, vectors: FloatMatrix, rows: IntVector, sizes: IntVector, max_size: int
+) -> tuple[NDArray[np.int64], IntVector]:
+    """Return the (cluster, row) of rows and the nearest clusters with room, and the rows without one.
+
+    Args:
+        sizes: (n_clusters,) members; changed by what joins.
+    """
+    found: list[tuple[int, int]] = []
+    rest: list[int] = []
+    if len(rows) and (sizes > 0).any():
+        nearest = _candidates(anchors, vectors, rows, sizes > 0)[1]
+        for row, clusters in zip(rows.tolist(), nearest.tolist(), strict=True):
+            cluster = next((each for each in clusters if sizes[each] < max_size), None)
+            if cluster is None:
+                rest.append(row)
+            else:
+                sizes[cluster] += 1
+                found.append((cluster, row))
+    else:
+        rest = rows.tolist()
+    return np.array(found, np.int64).reshape(-1, 2), np.array(rest, np.int64)

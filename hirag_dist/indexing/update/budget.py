@@ -66,8 +66,10 @@ def chat_tokens(bill: UsageBill, label: str) -> int:
     return sum(use.input_tokens + use.output_tokens for (role, _, _), use in meter.uses.items() if role in _CHAT_ROLES)
 
 
-def is_free(config: Config) -> bool:
-    """Return whether the built-in model alone writes summaries and reports: then none has to be put off."""
+def is_unbounded(config: Config) -> bool:
+    """Return whether none has to be put off: the built-in model writes, and the configuration sets no bound."""
+    if "max_ratio" in config.update.model_fields_set:
+        return False
     targets = (config.llm.roles.summarise, config.llm.roles.report)
     shares = [[target] if isinstance(target, str) else [share.endpoint for share in target] for target in targets]
     return all(config.llm.endpoints[name].kind == "extractive" for names in shares for name in names)

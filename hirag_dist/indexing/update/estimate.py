@@ -40,7 +40,7 @@ from hirag_dist.indexing.cost_estimate import (
 )
 from hirag_dist.indexing.inputs import source_table
 from hirag_dist.indexing.update.base import UpdateBase, open_configured
-from hirag_dist.indexing.update.budget import is_free
+from hirag_dist.indexing.update.budget import is_unbounded
 from hirag_dist.indexing.update.documents import DocumentCounts
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import IntVector
@@ -134,7 +134,7 @@ def estimate_update(
         return UpdateEstimate(base.snapshot_id, rebuild=rebuild)
     per_token = float(base.notes["extraction_per_token"])
     extraction = int(per_token * (changed.document_tokens + changed.removed_tokens))
-    budget = None if is_free(config) else int(config.update.max_ratio * extraction)
+    budget = None if is_unbounded(config) else int(config.update.max_ratio * extraction)
     kinds = _due_texts(base, changed, config)
     wanted = sum(text.tokens for text in kinds.values())
     share = min(1.0, max(budget - extraction, 0) / wanted) if wanted and budget is not None else 1.0

@@ -26,7 +26,7 @@ from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import LayerEntities, update_base_layer
-from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_free
+from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded
 from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
 from hirag_dist.indexing.update.hierarchy import UpdateSettings, fresh_state, update_hierarchy
 from hirag_dist.indexing.update.report_material import report_material
@@ -217,7 +217,7 @@ def _settings(
 def _budget(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest) -> UpdateBudget:
     return UpdateBudget(
         context.runner.bill,
-        None if request.refresh or is_free(context.config) else context.config.update.max_ratio,
+        None if request.refresh or is_unbounded(context.config) else context.config.update.max_ratio,
         int(changed.removed_tokens * float(base.notes["extraction_per_token"])),
         request.max_tokens,
     )

@@ -150,5 +150,9 @@ def test_every_row_is_in_a_cluster_and_has_one_best(seed: int, n_new: int, max_s
     np.testing.assert_array_equal(found.clusters, again.clusters)
     assert sorted(found.rows[found.best].tolist()) == list(range(len(vectors)))
     assert len(np.unique(found.clusters)) == found.clusters.max() + 1 == len(found.previous)
+    sizes = np.bincount(found.clusters)
+    before_sizes = np.bincount(labels, minlength=n_clusters)
+    limits = np.where(found.previous >= 0, np.maximum(before_sizes[found.previous], max_size), max_size)
+    assert (sizes <= np.where(found.previous >= 0, limits, len(vectors))).all()
     kept = found.previous[found.previous >= 0]
     assert len(set(kept.tolist())) == len(kept)

@@ -381,7 +381,7 @@ def test_dead_letters_stay_until_they_are_asked_again(living: LivingBench) -> No
 
 def test_the_built_in_model_puts_nothing_off(living: LivingBench) -> None:
     living.index(corpus(12), llm={})
-    living.index(corpus(12) | {"x.txt": text("iron", 60)}, llm={}, update={"max_ratio": 0})
+    living.index(corpus(12) | {"x.txt": text("iron", 60)}, llm={})
     update = living.result.update
     assert update is not None
     assert update.budget_tokens is None
