@@ -12,6 +12,7 @@ from hirag_dist.composition.indexing import BuildOptions, run_add, run_refresh, 
 from hirag_dist.composition.retry import run_retry
 from hirag_dist.errors import BudgetReached
 from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.storage.layout import DROPS, snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.refusing_index import TEXTS, RefusingIndex
 
@@ -148,3 +149,26 @@ def test_refused_chunks_of_before_fail_no_update(index: RefusingIndex) -> None:
     assert [letter["unit_id"] for letter in index.letters()] == [
         row["unit_id"] for row in open_snapshot(index.store).table("rejects").to_pylist()
     ]
+
+
+def test_a_drop_that_was_taken_back_is_asked_again(index: RefusingIndex) -> None:
+    index.refused = "Brunel"
+    index.build("engine.txt", "bridge.txt")
+    run_drop(index.uri, LetterSelection(why="not needed"))
+    index.store.delete(DROPS)
+    index.refused = ""
+    healed = index.retry()
+    assert (healed.complete, healed.dropped) == (True, 0)
+    assert "BRUNEL" in extracted(open_snapshot(index.store))
+
+
+def test_a_base_that_was_pruned_is_replaced_by_the_current_snapshot(index: RefusingIndex) -> None:
+    first = index.build("engine.txt", "loom.txt")
+    index.refused = "Brunel"
+    added = index.add("bridge.txt")
+    index.store.delete(snapshot_path(first.snapshot_id))
+    index.refused = ""
+    again = index.retry()
+    assert again.update is not None
+    assert again.update.base == added.snapshot_id
+    assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
