@@ -7,22 +7,25 @@ from numpy.typing import NDArray
 
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 
-_MIN_RATIO = 0.97  # of compactness; below it clusters are made again, well before drift counts as too large (0.95)
-_WANTED_RATIO = 0.99
+_MIN_RATIO = 0.955  # of compactness; below it clusters are made again, before drift counts as too large (0.95)
+_WANTED_RATIO = 0.965
 _BLOCK_ROWS = 65_536
 
 
-def loose_clusters(vectors: FloatMatrix, labels: IntVector, shadow: IntVector, n_clusters: int) -> NDArray[np.bool_]:
+def loose_clusters(
+    vectors: FloatMatrix, labels: IntVector, shadow: IntVector, n_clusters: int, max_loose: int | None = None
+) -> NDArray[np.bool_]:
     """Return the clusters to make again so that a layer is about as compact as one clustered from nothing.
 
     Those go first whose members lose most similarity to their centroid in comparison with the shadow; none where the
-    layer's compactness, the mean cosine of rows to their cluster's centroid, is within 3 % of the shadow's.
+    layer's compactness, the mean cosine of rows to their cluster's centroid, is within 4.5 % of the shadow's.
 
     Args:
         vectors: (n, dim) float32, unit length or zero.
         labels: (n,) int64 best cluster of each row.
         shadow: (n,) int64 best cluster of each row in the clusters made from nothing.
         n_clusters: of `labels`.
+        max_loose: that are made again at most, None for no limit.
 
     Returns:
         (n_clusters,) bool.
@@ -35,7 +38,7 @@ def loose_clusters(vectors: FloatMatrix, labels: IntVector, shadow: IntVector, n
     order = np.argsort(-deficits, kind="stable")
     gained = own.sum() + np.cumsum(deficits[order])
     n_loose = int(np.searchsorted(gained, _WANTED_RATIO * other.sum())) + 1
-    chosen = order[:n_loose]
+    chosen = order[: n_loose if max_loose is None else min(n_loose, max_loose)]
     loose[chosen[deficits[chosen] > 0]] = True
     return loose
 

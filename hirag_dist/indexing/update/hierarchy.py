@@ -48,6 +48,8 @@ from hirag_dist.types import FloatVector, IntVector
 
 logger = logging.getLogger(__name__)
 _REQUEST_TOKENS = 90  # of a cluster's share of the instructions, about
+_LOOSE_SHARE = 0.3  # of what is left of the budget, for clusters that are made again because they became loose
+_LOOSE_TOKENS = 4_000  # of the summaries and reports that one of them changes, about
 _REPLY_SHARE = (
     0.5  # of a layer's summaries at what is left of the budget: the layers above and the reports take the rest
 )
@@ -137,7 +139,7 @@ def update_hierarchy(
         if not was_clustered and before is not None and n_here < 2 * before["n_entities"]:
             records.append(replace(record, decision=before["decision"]))
             break
-        clusters = _clusters(context, base, number, top, hints, was_clustered)
+        clusters = _clusters(context, base, number, top, hints, was_clustered, budget)
         record = _with_stats(record, clusters, records)
         label = f"summarise layer {number}"
         written = _summaries(context, base, number, top, clusters, sources[-1], meta_types, budget, settings, label)
@@ -178,12 +180,19 @@ def update_hierarchy(
 
 
 def _clusters(
-    context: BuildContext, base: UpdateBase, number: int, top: LayerEntities, hints: dict[str, str], anchored: bool
+    context: BuildContext,
+    base: UpdateBase,
+    number: int,
+    top: LayerEntities,
+    hints: dict[str, str],
+    anchored: bool,
+    budget: UpdateBudget,
 ) -> UpdatedClusters:
     """Return the clusters of a layer: anchored in the base's, or new where the base has none."""
     options, datasets = clustering_options(context), context.datasets
     if anchored:
-        return update_clusters(base, options, number, top, hints)
+        max_loose = None if np.isinf(budget.left) else int(_LOOSE_SHARE * budget.left / _LOOSE_TOKENS)
+        return update_clusters(base, options, number, top, hints, max_loose)
     vectors = datasets.put("layer_vectors", vector_table(top.table["entity_id"], top.vectors))
     found = cluster_layer(context.runner, options, number, vectors, datasets.put("layer_entities", top.table))
     members = datasets.read(found.members)

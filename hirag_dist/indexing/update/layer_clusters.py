@@ -59,12 +59,14 @@ def update_clusters(
     layer: int,
     entities: LayerEntities,
     hints: dict[str, str],
+    max_loose: int | None,
 ) -> UpdatedClusters:
     """Return the clusters of a layer that the base has clustered.
 
     Args:
         options: of the clustering.
         hints: new entity → cluster of the base that it should join if it is near enough.
+        max_loose: clusters that are made again at most because they have become loose; None for no limit.
     """
     links = base.table("clusters")
     links = links.filter(pc.equal(links["layer"], layer))
@@ -98,7 +100,8 @@ def update_clusters(
 
     max_size = options.settings.max_size
     found = anchored_clusters(entities.vectors, before, entities.moved, hinted, max_size, group)
-    if _is_checked(found, before, len(ids)):
+    is_changed = bool(before.n_lost.any() or entities.moved.any() or len(np.unique(before.rows)) < len(ids))
+    if is_changed and max_loose != 0 and _is_checked(found, before, len(ids)):
         everything = np.arange(len(ids))
         clusters, rows, shares = _group(options, entities.vectors, everything)
         shadow, labels = (
@@ -106,7 +109,7 @@ def update_clusters(
             _best(found.rows, found.clusters, found.responsibilities, len(ids)),
         )
         previous = np.where(found.previous >= 0, found.previous, before.n_clusters)[labels]
-        loose = loose_clusters(entities.vectors, previous, shadow, before.n_clusters + 1)[:-1]
+        loose = loose_clusters(entities.vectors, previous, shadow, before.n_clusters + 1, max_loose)[:-1]
         if loose.any():
             found = anchored_clusters(entities.vectors, before, entities.moved, hinted, max_size, group, loose)
     return _named(layer, options, entities, found, names)
