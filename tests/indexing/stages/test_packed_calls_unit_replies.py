@@ -196,7 +196,7 @@ async def test_what_a_pack_failed_for_is_found_again_and_counted(bench: Bench, b
     assert (asked, paid(again)) == ([], paid(first))
     results, other, asked = await bench.run("abcdef", PackingOptions(1000, 4))
     assert (results, asked) == (list("abcdef"), [])
-    if set(bad) != set("abcdef"):  # a pack without a part that could be read has nobody to count it
+    if set(bad) != set("abcdef"):  # a pack without a part that could be read has no one to count it
         assert other.input_tokens <= first.input_tokens
 
 

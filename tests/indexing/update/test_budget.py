@@ -57,7 +57,7 @@ def test_of_equal_texts_the_first_row_is_first() -> None:
 
 
 def test_a_text_that_is_too_long_is_not_passed_over() -> None:
-    """What waits behind it waits too: else a large text could be put off for ever."""
+    """Texts behind it wait too: otherwise a large text could be put off for ever."""
     assert chosen([(False, 1, 1, 100), (False, 2, 1, 10)], 50) == []
 
 
