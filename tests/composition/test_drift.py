@@ -203,8 +203,8 @@ def test_an_index_that_came_by_updates(tmp_path: Path) -> None:
     bench.build([" ".join(words[:24])])
     bench.base_id = ""
     texts = [" ".join(words[:24]), " ".join(words[20:36]), " ".join(words[30:])]
-    bench.build(texts[:2])
-    report = measure_drift(bench.build(texts))
+    bench.build(texts[:2], update={"max_ratio": 3})
+    report = measure_drift(bench.build(texts, update={"max_ratio": 3}))
     state = report.update
     assert state
     assert (state.number, state.documents) == (2, {"added": 1, "changed": 0, "removed": 0})

@@ -19,6 +19,7 @@ from tests.labelled_builds import build
 from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, Documents, all_text, corpus, engine_of, public, script, topics
 from tests.toy_builds import Bench
 
+pytestmark = pytest.mark.integration  # it starts no process, but builds forty indexes
 BUDGETS = {"paid": {"max_ratio": 1000}, "unpaid": {"max_ratio": 0, "staleness": 1}}
 ASKED = [*QUESTIONS, "termaa", "termbb", "termcc"]
 
