@@ -81,7 +81,8 @@ class EndpointLimiter:
     def __init__(self, client: QuotaClient, worker: str, endpoint: str, clock: Callable[[], float]) -> None:
         self._client, self._worker, self._endpoint, self._clock = client, worker, endpoint, clock
         self._waiting: list[_WaitingCall] = []
-        self._n_calls = self._n_waiting = 0
+        self._n_calls = 0
+        self._pending: set[asyncio.Future[Permit]] = set()  # permits that are waited for
         self.in_flight = 0
         self._released, self._released_tokens, self._released_usd = 0, 0, 0.0
         self._used_tokens, self._used_usd = 0, 0.0
@@ -100,21 +101,22 @@ class EndpointLimiter:
         """Return the future permit of a call; the lower `priority` goes first."""
         permit: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
         self._n_calls += 1
-        self._n_waiting += 1
+        self._pending.add(permit)
         heapq.heappush(self._waiting, _WaitingCall(priority, self._n_calls, demand, permit))
         self._demand()
         return permit
 
     def give_up(self, permit: asyncio.Future[Permit]) -> None:
         """Leave the queue, or end the permit if it was granted meanwhile."""
+        self._pending.discard(permit)
         if permit.cancel() or permit.cancelled():
-            self._n_waiting -= 1
-        elif permit.exception() is None:
+            return
+        if permit.exception() is None:
             permit.result().failed()
 
     def load(self) -> int:
         """Return the calls in flight and waiting."""
-        return self.in_flight + self._n_waiting
+        return self.in_flight + len(self._pending)
 
     def pause_s(self) -> float:
         """Return the pause that the endpoint asked for, as far as this worker knows."""
@@ -160,7 +162,7 @@ class EndpointLimiter:
         self._release(1, permit.demand.max_tokens, permit.demand.max_usd)
         if self._policy.renews and self._waiting and self._paused_until <= self._clock():
             self._renew()
-        if self._policy.is_prompt or not (self._n_waiting or self.in_flight):
+        if self._policy.is_prompt or not (self._pending or self.in_flight):
             self._report_in(0.0 if self._policy.is_prompt else _IDLE_REPORT_S)
         else:
             self._report_in(self._policy.report_s)
@@ -185,7 +187,7 @@ class EndpointLimiter:
         return None
 
     def _start(self, call: _WaitingCall) -> None:
-        self._n_waiting -= 1
+        self._pending.discard(call.permit)
         self.in_flight += 1
         self._events.max_in_flight = max(self._events.max_in_flight, self.in_flight)
         call.permit.set_result(Permit(self, call.demand, self._clock()))
@@ -197,8 +199,7 @@ class EndpointLimiter:
     async def _demand_permits(self) -> None:
         """Demand permits as long as calls wait."""
         try:
-            while self._n_waiting:
-                calls = heapq.nsmallest(_MAX_DEMAND, (each for each in self._waiting if not each.permit.done()))
+            while calls := heapq.nsmallest(_MAX_DEMAND, (each for each in self._waiting if not each.permit.done())):
                 demand = tuple(each.demand for each in calls)
                 report, priority = self._take_report(), calls[0].priority
                 self._report_in(self._policy.report_s)  # its reply tells of pauses while this demand waits
@@ -212,7 +213,7 @@ class EndpointLimiter:
                         error if isinstance(error, Exception) else asyncio.CancelledError("the rate limiter is closed")
                     )
             self._waiting.clear()
-            self._n_waiting = 0
+            self._pending.clear()
             if not isinstance(error, Exception):
                 raise
         finally:

@@ -412,3 +412,17 @@ async def test_nothing_follows_a_call_in_a_pause() -> None:
     assert one.pause_s("e") == pytest.approx(59.9)
     assert client.n_reports == 1
     one.close()
+
+
+async def test_a_call_that_is_cancelled_before_it_is_demanded_does_not_lose_those_after_it() -> None:
+    limiter = RateLimiter(QuotaCoordinator({"endpoint": EndpointLimits(None, None, 8)}))
+    for _ in range(3):
+        given_up = asyncio.create_task(limiter.acquire("endpoint", 1, 0.0))
+        await asyncio.sleep(0)  # it waits for its permit, and the demand is about to be made
+        given_up.cancel()
+        await asyncio.gather(given_up, return_exceptions=True)
+        async with asyncio.timeout(5):
+            permit = await limiter.acquire("endpoint", 1, 0.0)
+        permit.answered(1, 0.0)
+    assert limiter.load("endpoint") == 0
+    limiter.close()
