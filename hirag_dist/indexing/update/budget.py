@@ -81,14 +81,12 @@ class DueTexts:
 
     Attributes:
         urgent: (n,) bool, that derive from removed text.
-        unwritten: (n,) bool, that have no text of a model yet.
         since: (n,) int64 update in which each became due.
         weight: (n,) how much each matters: what of it has changed, times its members.
         tokens: (n,) estimated cost.
     """
 
     urgent: NDArray[np.bool_]
-    unwritten: NDArray[np.bool_]
     since: IntVector
     weight: FloatVector
     tokens: FloatVector

@@ -241,7 +241,7 @@ def _summaries(
     weight = share * np.diff(inputs.indptr)
     wanted = np.flatnonzero(due)
     chosen = affordable(
-        DueTexts(urgent[wanted], unwritten[wanted], since[wanted], weight[wanted], tokens[wanted]),
+        DueTexts(urgent[wanted], since[wanted], weight[wanted], tokens[wanted]),
         budget.left * _REPLY_SHARE,
     )
     stage = summary_stage(context, number + 1, meta_types)

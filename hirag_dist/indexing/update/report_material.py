@@ -28,7 +28,6 @@ class CommunityMaterial:
 
     Attributes:
         entities, relations, claims: ENTITIES, RELATIONS and CLAIMS of all layers.
-        communities: COMMUNITIES.
         rows: the outlines of all communities, below and above trees.
         is_above: (n_communities,) bool, by row of `rows`.
         inputs: by row of `rows`; ids are rows of `ids`.
@@ -41,7 +40,6 @@ class CommunityMaterial:
     entities: pa.Table
     relations: pa.Table
     claims: pa.Table
-    communities: pa.Table
     rows: pa.Table
     is_above: NDArray[np.bool_]
     inputs: Inputs
@@ -86,7 +84,6 @@ def report_material(
         entities,
         relations,
         claims,
-        found,
         rows,
         is_above,
         inputs,

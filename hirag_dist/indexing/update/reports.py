@@ -89,9 +89,7 @@ def update_reports(
     tokens = np.where(is_small, 0.0, _tokens(context, material) + settings.reply_tokens[1])
     wanted = np.flatnonzero(due)
     weight = share * rows["n_entities"].to_numpy()
-    chosen = affordable(
-        DueTexts(urgent[wanted], unwritten[wanted], since[wanted], weight[wanted], tokens[wanted]), budget.left
-    )
+    chosen = affordable(DueTexts(urgent[wanted], since[wanted], weight[wanted], tokens[wanted]), budget.left)
     chosen |= is_small[wanted]
     writer = _Writer(context, material, outline, former)
     writer.keep(np.flatnonzero(~due | (~urgent & (at >= 0))), report_at)

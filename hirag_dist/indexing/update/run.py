@@ -132,8 +132,7 @@ def update_contents(
         _mentions(layer).relations,
         updated.state,
         reports.state,
-        _notes(summary, notes, moved.num_rows, stats, decisive)
-        | {"replaced": _still_used(replaced, updated.state, reports.state)},
+        _notes(summary, notes, stats, decisive) | {"replaced": _still_used(replaced, updated.state, reports.state)},
     )
     return UpdateOutcome(
         SnapshotContents(
@@ -245,11 +244,9 @@ def _still_used(replaced: Mapping[str, list[int]], *states: pa.Table) -> dict[st
 def _notes(
     summary: UpdateSummary,
     before: Mapping[str, Any],
-    n_moved: int,
     stats: Mapping[str, Any],
     decisive: Mapping[str, Any],
 ) -> dict[str, Any]:
-    cold = stats["modularity_cold"] is not None
     return {
         "number": summary.number,
         "base": summary.base,
@@ -259,7 +256,7 @@ def _notes(
             "removed": summary.documents.removed,
         },
         "meta_types": before["meta_types"],
-        "changed_since_detection": 0 if cold else int(before["changed_since_detection"]) + n_moved,
+        "changed_since_detection": stats["changed_since_cold"],
         "debt": summary.debt(),
         "summaries": vars(summary.summaries),
         "reports": vars(summary.reports),

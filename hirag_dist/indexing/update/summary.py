@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -57,17 +56,3 @@ class UpdateSummary:
             "spent_tokens": self.spent_tokens,
             "budget_tokens": self.budget_tokens,
         }
-
-
-def summary_of(notes: Mapping[str, Any]) -> UpdateSummary | None:
-    """Return the summary that a manifest's notes hold; None for an index that was built from nothing."""
-    if not notes.get("number"):
-        return None
-    return UpdateSummary(
-        base=str(notes["base"]),
-        number=int(notes["number"]),
-        documents=DocumentCounts(**notes["documents"]),
-        summaries=TextCounts(**notes["summaries"]),
-        reports=TextCounts(**notes["reports"]),
-        **notes["cost"],
-    )

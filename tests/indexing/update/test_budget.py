@@ -19,7 +19,6 @@ Row = tuple[bool, int, float, float]  # urgent, since, weight, tokens
 def due(rows: Sequence[Row]) -> DueTexts:
     return DueTexts(
         np.array([row[0] for row in rows], bool),
-        np.zeros(len(rows), bool),
         np.array([row[1] for row in rows], np.int64),
         np.array([row[2] for row in rows], np.float64),
         np.array([row[3] for row in rows], np.float64),
