@@ -24,7 +24,7 @@ from tests.e2e.test_kills import chat_calls
 TEXT = "Aloysius Pemberley measured the white light of a lamp with a prism at Trinity College in the year 1701. "
 
 
-def until(check: Callable[[], Any], process: subprocess.Popen[str], timeout_s: float = 120.0) -> Any:
+def until(check: Callable[[], Any], process: subprocess.Popen[str], timeout_s: float = 300.0) -> Any:
     """Return the first true value of a check."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
@@ -50,9 +50,8 @@ def test_a_folder_is_followed_and_a_killed_update_continued(
     endpoint = SimulatorThread(SimulatorOptions(listen=address))
     with endpoint as url:
         config = make_config(llm=paid(url))
-        base = forked.build(inputs=[str(corpus)], config=yaml.safe_load(config.read_text("utf-8")), index=index)[
-            "snapshot"
-        ]
+        built = forked.build(inputs=[str(corpus)], config=yaml.safe_load(config.read_text("utf-8")), index=index)
+    base, whole = built["snapshot"], shutil.copytree(index, tmp_path / "whole")
     store, port = Store(str(index)), free_port()
     options = ("-i", index, "-c", config, "--executor", "inline")
     command = ("watch", corpus, *options, "--every", "0s", "--poll", "0.1s", "--metrics", f"127.0.0.1:{port}", "--json")
