@@ -8,7 +8,8 @@ from typing import Any
 from hirag_dist.composition.build_records import BuildArguments, last_build, no_build, repeated
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import BuildOptions, execute_build, read_import
-from hirag_dist.config.model import Config, ReadingConfig
+from hirag_dist.config.model import Config
+from hirag_dist.config.reading import ReadingConfig
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.update.base import differences, in_short
@@ -24,7 +25,7 @@ def run_retry(
     """Send the dead letters of the last build to the models again, complete the build, and publish a new snapshot.
 
     Args:
-        config: the configuration of that build; its reading options are taken from the record.
+        config: the configuration of that build; the fields of records are taken from the record of it.
         index_uri, options, listeners: see `composition.indexing.run_build`.
 
     Raises:
@@ -39,7 +40,7 @@ def run_retry(
         raise no_build(store)
     repeats = repeated(record)
     arguments = _arguments(repeats["given"], store)
-    config = config.model_copy(update={"reading": ReadingConfig.model_validate(arguments.reading)})
+    config = config.model_copy(update={"reading": _reading(arguments, config)})
     previous = record.get("decisive")  # empty if its models could not be probed: then there is nothing to differ from
 
     def work(build: Build) -> BuildResult:
@@ -60,6 +61,12 @@ def run_retry(
 
     base_id = _present(store, repeats["base"])
     return execute_build(config, store, "retry", arguments, options, work, listeners, check, base_id)
+
+
+def _reading(arguments: BuildArguments, config: Config) -> ReadingConfig:
+    """Return the reading options of a retry: the fields of the last build, the limits of now, which may be higher."""
+    fields = {name: value for name, value in arguments.reading.items() if name.endswith("_field")}
+    return config.reading.model_copy(update=fields)
 
 
 def _present(store: Store, base_id: str | None) -> str | None:

@@ -192,18 +192,19 @@ def make_watch(
     def update(max_usd: float | None) -> IndexResult:
         return run_build(inputs, index_uri, config, replace(build, max_usd=max_usd))
 
-    return Watch(
-        lambda: list_files(inputs), update, options, notify, metrics, lambda since: dollars_since(store, since)
-    )
+    def listing() -> Listing:
+        return list_files(inputs, follow_links=config.reading.follow_links)
+
+    return Watch(listing, update, options, notify, metrics, lambda since: dollars_since(store, since))
 
 
-def list_files(inputs: Sequence[str]) -> Listing:
+def list_files(inputs: Sequence[str], *, follow_links: bool = False) -> Listing:
     """Return size and time of the last change of all files of the inputs.
 
     Raises:
         InputError: an input is not there, or holds no file.
     """
-    return {file.uri: (file.size_bytes, file.modified) for file in find_inputs(inputs)}
+    return {file.uri: (file.size_bytes, file.modified) for file in find_inputs(inputs, follow_links=follow_links)}
 
 
 def dollars_since(store: Store, since: float) -> float:

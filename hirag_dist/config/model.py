@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from hirag_dist.config.base import ConfigSection
+from hirag_dist.config.reading import ReadingConfig
 from hirag_dist.config.service import ServiceConfig
 
 ENTITY_TYPES = ("person", "organization", "location", "event", "work", "technology", "product", "concept")
@@ -141,15 +142,6 @@ class LlmConfig(ConfigSection):
             if endpoint.fallback and endpoint.fallback not in self.endpoints:
                 raise ValueError(f"endpoint {name!r} falls back on {endpoint.fallback!r}, which there is none of")
         return self
-
-
-class ReadingConfig(ConfigSection):
-    """Fields of JSON, CSV and Parquet records; null: the usual names are tried."""
-
-    text_field: str | None = Field(None, description="text of a record")
-    title_field: str | None = Field(None, description="title of a record")
-    label_field: str | None = Field(None, description="labels of a record; what has no such field is refused")
-    id_field: str | None = Field(None, description="the owner's id of a record, by which evaluations know evidence")
 
 
 _FULL_DIMS = 64  # a component then has 2,080 covariances

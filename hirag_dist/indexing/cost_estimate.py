@@ -29,9 +29,10 @@ from hirag_dist.core.prompts.templates import (
 from hirag_dist.core.text.chunking import chunk_spans
 from hirag_dist.core.text.ids import chunk_id, document_id, text_key
 from hirag_dist.core.text.tokens import counter, encoding
+from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.batch_api import BATCH_PRICE
-from hirag_dist.readers import Document, ReadOptions, find_inputs, read_source
+from hirag_dist.readers import Document, find_inputs, read_source
 from hirag_dist.types.notebook import table_html
 
 ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
@@ -194,11 +195,8 @@ def estimate_planned(
     )
 
 
-def read_planned(inputs: Sequence[str], config: Config, names: Mapping[str, str] | None = None) -> PlannedInput:
+def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
     """Read INPUT and cut it into chunks.
-
-    Args:
-        names: the path of each file by its URI, where it is to be the same as in an index.
 
     Raises:
         InputError: nothing to read.
@@ -207,9 +205,8 @@ def read_planned(inputs: Sequence[str], config: Config, names: Mapping[str, str]
     found: dict[str, PlannedDocument] = {}
     unreadable: list[tuple[str, str]] = []
     copies = 0
-    reading = config.reading
-    options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
-    for source in find_inputs(inputs):
+    options = read_options(config.reading)
+    for source in find_inputs(inputs, follow_links=config.reading.follow_links):
         for read in read_source(source, options):
             if not isinstance(read, Document):
                 unreadable.append((source.display, read.reason))
@@ -218,8 +215,7 @@ def read_planned(inputs: Sequence[str], config: Config, names: Mapping[str, str]
             if own in found:
                 copies += 1
                 continue
-            place = f"{(names or {}).get(source.uri, read.uri)}#{read.record}"
-            found[own] = PlannedDocument(place, _planned_chunks(read.text, tokens, config))
+            found[own] = PlannedDocument(f"{source.name}#{read.record}", _planned_chunks(read.text, tokens, config))
     return PlannedInput(found, copies, tuple(unreadable))
 
 

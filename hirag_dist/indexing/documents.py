@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.inputs import check_read, source_table
+from hirag_dist.indexing.inputs import check_read, read_options, source_table
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
-from hirag_dist.readers import ReadOptions
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,11 @@ def read_input(context: BuildContext, inputs: Sequence[str]) -> ReadInput:
         InputError: there is nothing to read, or no record has the text field that was named.
     """
     config, runner, datasets = context.config, context.runner, context.datasets
-    sources = source_table(inputs)
     reading = config.reading
-    options = ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
-    read = runner.run_tolerant(ReadDocuments(options), "documents", sources=datasets.put("sources", sources))
+    sources = source_table(inputs, follow_links=reading.follow_links)
+    read = runner.run_tolerant(
+        ReadDocuments(read_options(reading)), "documents", sources=datasets.put("sources", sources)
+    )
     if read.rejects.rows:
         uris = datasets.read(read.documents, ["uri"])["uri"].to_pylist()
         check_read(sources, set(uris), datasets.read(read.rejects, ["unit_id", "reason"]), reading.text_field)

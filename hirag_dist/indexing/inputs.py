@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-from pyarrow import fs
 
+from hirag_dist.config.reading import ReadingConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError
 from hirag_dist.indexing.stages.read import SOURCES
-from hirag_dist.readers import find_inputs, is_missing_text, is_uri, public_uri
+from hirag_dist.readers import ReadOptions, find_inputs, is_missing_text, is_uri, is_utf8, public_uri
 
 _RECORD_FORMATS = ("json", "jsonl", "csv", "tsv", "parquet")
 
 
-def source_table(inputs: Sequence[str]) -> pa.Table:
+def read_options(reading: ReadingConfig) -> ReadOptions:
+    """Return the reading options of a configuration."""
+    return ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
+
+
+def source_table(inputs: Sequence[str], *, follow_links: bool = False) -> pa.Table:
     """Return SOURCES for INPUT arguments, each file once, sorted.
 
     A local file is named by its path below the INPUT it came from, so that an index does not depend on where its
@@ -27,24 +31,19 @@ def source_table(inputs: Sequence[str]) -> pa.Table:
     Raises:
         InputError: an INPUT is not there or holds no file.
     """
-    rows: dict[str, dict[str, Any]] = {}
-    for argument in inputs:
-        for source in find_inputs([argument]):
-            filesystem, path = fs.FileSystem.from_uri(source.uri)
-            info = filesystem.get_file_info(path)
-            local = isinstance(filesystem, fs.LocalFileSystem)
-            rows.setdefault(
-                source.uri,
-                {
-                    "uri": source.uri,
-                    "shown": _below(argument, path) if local else source.display,
-                    "size_bytes": source.size_bytes,
-                    "format": source.format,
-                    "compression": source.compression,
-                    "modified": str(info.mtime_ns or ""),
-                },
-            )
-    return pa.Table.from_pylist([rows[uri] for uri in sorted(rows)], SOURCES)
+    rows = [
+        {
+            "uri": source.uri,
+            "shown": source.name,
+            "size_bytes": source.size_bytes,
+            "format": source.format,
+            "compression": source.compression,
+            "modified": source.modified,
+            "refusal": source.refusal,
+        }
+        for source in find_inputs(inputs, follow_links=follow_links)
+    ]
+    return pa.Table.from_pylist(rows, SOURCES)
 
 
 def check_read(sources: pa.Table, read: set[str], rejects: pa.Table, text_field: str | None) -> None:
@@ -75,15 +74,8 @@ def check_read(sources: pa.Table, read: set[str], rejects: pa.Table, text_field:
 
 
 def portable_uri(argument: str) -> str:
-    """Return an INPUT argument so that it means the same from another folder, and holds no credentials."""
-    return public_uri(argument) if is_uri(argument) else os.path.abspath(os.path.expanduser(argument))
-
-
-def _below(argument: str, path: str) -> str:
-    """Return a local file's path below an INPUT: a folder, a glob's fixed part, or the file itself."""
-    fixed = Path(argument.removeprefix("file://"))
-    while any(mark in str(fixed) for mark in "*?["):
-        fixed = fixed.parent
-    root = fixed.resolve()
-    file = Path(path).resolve()
-    return file.name if file == root or root not in file.parents else file.relative_to(root).as_posix()
+    """Return an INPUT argument so that it means the same from another folder, holds no credentials, and is UTF-8."""
+    if is_uri(argument):
+        return public_uri(argument)
+    path = os.path.abspath(os.path.expanduser(argument))
+    return path if is_utf8(path) else Path(path).as_uri()

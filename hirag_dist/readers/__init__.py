@@ -11,7 +11,7 @@ from hirag_dist.readers.document_builder import is_missing_text
 from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.read import read_source
 from hirag_dist.readers.records import Row, read_rows
-from hirag_dist.readers.uris import is_uri, public_uri
+from hirag_dist.readers.uris import is_uri, is_utf8, public_uri
 
 __all__ = [
     "Document",
@@ -23,6 +23,7 @@ __all__ = [
     "find_inputs",
     "is_missing_text",
     "is_uri",
+    "is_utf8",
     "public_uri",
     "read_rows",
     "read_source",

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-import stat
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import Sequence
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
 from hirag_dist.errors import InputError
+from hirag_dist.readers.local_files import LocalRoot, find_local, local_roots
 from hirag_dist.readers.model import SourceFile
 from hirag_dist.readers.open import explain
+from hirag_dist.readers.patterns import glob_to_regex, is_named, matches_hidden
 from hirag_dist.readers.uris import FORMATS, is_uri, public_uri, split_name
 
-_MAGIC = re.compile(r"[*?\[]")
 _REMOTE_MAGIC = re.compile(r"[*\[]")
 _SUPPORTED = ".txt .md .html .pdf .jsonl .json .parquet .csv .tsv, also as .gz .bz2 .xz .zst .lz4"
 
 
-def find_inputs(inputs: Sequence[str]) -> list[SourceFile]:
+def find_inputs(inputs: Sequence[str], *, follow_links: bool = False) -> list[SourceFile]:
     """Return the files that INPUT arguments name, each once, sorted by URI.
 
     An input is a file, a folder (with all that is below it), a glob, or a URI of either kind that pyarrow.fs
@@ -31,10 +29,13 @@ def find_inputs(inputs: Sequence[str]) -> list[SourceFile]:
     folders, and `?` is one character, but in a URI it begins the query. Folders and globs leave out names
     that begin with a dot (unless the glob says so), sockets and devices. What they find of another type has
     format `unsupported`, so that `read_source` accounts for it; a file that is named, by itself or by a glob
-    ending in its extension, is read as text where its extension is not known.
+    ending in its extension, is read as text where its extension is not known. A file that must not or cannot be
+    read (a link out of INPUT, a ring of links, a name that is not UTF-8) has a `refusal`.
 
     Args:
-        inputs: paths, globs and URIs; a path that exists is no glob.
+        inputs: paths, globs and URIs; a path that exists is no glob. A path may itself be a link.
+        follow_links: also follow links that folders and globs find and that lead out of all local folders of the
+            inputs.
 
     Raises:
         InputError: there is no input; one does not exist, cannot be reached or listed; a glob matches
@@ -42,77 +43,40 @@ def find_inputs(inputs: Sequence[str]) -> list[SourceFile]:
     """
     if not inputs:
         raise InputError("no input: name at least one file, folder, glob or URI")
+    local = {name: _local_path(name) for name in inputs if _is_local(name)}
+    roots = None if follow_links else local_roots(local.values())
     found: dict[str, SourceFile] = {}
     for name in inputs:
-        is_remote = is_uri(name) and urlsplit(name).scheme.lower() != "file"
-        files = _find_remote(name) if is_remote else _find_local(_local_path(name))
-        for file in files:
+        for file in _local(local[name], roots) if name in local else _find_remote(name):
             found.setdefault(file.uri, file)
     return [found[uri] for uri in sorted(found)]
 
 
+def _is_local(name: str) -> bool:
+    return not is_uri(name) or urlsplit(name).scheme.lower() == "file"
+
+
 def _local_path(name: str) -> str:
-    return unquote(urlsplit(name).path) if is_uri(name) else os.path.expanduser(name)
+    return unquote(urlsplit(name).path, errors="surrogateescape") if is_uri(name) else os.path.expanduser(name)
 
 
-def _find_local(path: str) -> list[SourceFile]:
-    if os.path.isdir(path):
-        walked = (os.path.join(path, below) for below in _walk(path, hidden=False))
-        return _of_folder(path, [_local_file(each, named=False) for each in walked])
-    if os.path.exists(path):
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise InputError(f"{path} is no file that can be read: name files, folders or globs")
-        return [_local_file(path, named=True)]
-    magic = _MAGIC.search(path)
-    if magic is None:
-        raise InputError(f"{path} does not exist: check the path, or quote a glob")
-    base = path[: path.rfind("/", 0, magic.start()) + 1]
-    pattern = path[len(base) :]
-    matches = re.compile(_glob_to_regex(pattern)).fullmatch
-    below = [each for each in _walk(base or ".", hidden=_asks_for_hidden(pattern)) if matches(each)]
-    if not below:
-        raise InputError(f"{path} matches no file: check the pattern; `**` goes down folders")
-    return [_local_file(base + each, named=_is_named(pattern, each)) for each in below]
+def _local(path: str, roots: Sequence[LocalRoot] | None) -> list[SourceFile]:
+    files = find_local(path, roots)
+    return _of_folder(path, files) if os.path.isdir(path) else files
 
 
-def _walk(folder: str, *, hidden: bool) -> Iterator[str]:
-    """Yield the regular files below a folder, relative to it; a folder linked to twice is walked once."""
-    visited = {os.path.realpath(folder)}
-    for where, folders, names in os.walk(folder, followlinks=True):
-        kept = []
-        for name in sorted(folders):
-            real = os.path.realpath(os.path.join(where, name))
-            if (hidden or not name.startswith(".")) and real not in visited:
-                visited.add(real)
-                kept.append(name)
-        folders[:] = kept
-        for name in sorted(names):
-            path = os.path.join(where, name)
-            if (hidden or not name.startswith(".")) and (os.path.islink(path) or os.path.isfile(path)):
-                yield os.path.relpath(path, folder)
-
-
-def _local_file(path: str, *, named: bool) -> SourceFile:
-    uri = Path(os.path.abspath(path)).as_uri()
-    size, modified = 0, ""
-    with suppress(FileNotFoundError):  # a link to nothing: reading will say so
-        found = os.stat(path)
-        size, modified = found.st_size, str(found.st_mtime_ns)
-    return _source(uri, os.path.normpath(path), size, modified, named=named)
+def _of_folder(folder: str, files: list[SourceFile]) -> list[SourceFile]:
+    if all(file.format == "unsupported" and not file.refusal for file in files):
+        kinds = sorted({split_name(file.uri)[1] for file in files})
+        there = f"nothing but {', '.join(kinds)}" if kinds else "no file"
+        raise InputError(f"{folder} holds {there}; what can be read is {_SUPPORTED}")
+    return files
 
 
 def _source(uri: str, display: str, size_bytes: int, modified: str, *, named: bool) -> SourceFile:
     _, extension, compression = split_name(uri)
     unknown = "txt" if named else "unsupported"
-    return SourceFile(uri, display, size_bytes, FORMATS.get(extension, unknown), compression, modified)
-
-
-def _of_folder(folder: str, files: list[SourceFile]) -> list[SourceFile]:
-    if all(file.format == "unsupported" for file in files):
-        kinds = sorted({split_name(file.uri)[1] for file in files})
-        there = f"nothing but {', '.join(kinds)}" if kinds else "no file"
-        raise InputError(f"{folder} holds {there}; what can be read is {_SUPPORTED}")
-    return files
+    return SourceFile(uri, display, size_bytes, FORMATS.get(extension, unknown), compression, modified, display)
 
 
 def _find_remote(name: str) -> list[SourceFile]:
@@ -133,15 +97,15 @@ def _find_remote(name: str) -> list[SourceFile]:
     if info.type == fs.FileType.NotFound and not below:
         raise InputError(f"{shown} does not exist: check the bucket and the path")
     pattern = "" if magic is None else base[base.rfind("/", 0, magic.start()) + 1 :]
-    matches = re.compile(_glob_to_regex(pattern or "**")).fullmatch
-    hidden = _asks_for_hidden(pattern)
+    matches = re.compile(glob_to_regex(pattern or "**")).fullmatch
+    hidden = matches_hidden(pattern)
     files = []
     for each in below:
         rest = each.path[len(path) :].lstrip("/")
         visible = hidden or not any(part.startswith(".") for part in rest.split("/"))
         if each.type == fs.FileType.File and visible and matches(rest):
             uri = f"{root}/{quote(rest)}{mark}{query}"
-            files.append(_source(uri, public_uri(uri), each.size, _modified(each), named=_is_named(pattern, rest)))
+            files.append(_source(uri, public_uri(uri), each.size, _modified(each), named=is_named(pattern, rest)))
     if magic is None:
         return _of_folder(shown, files)
     if not files:
@@ -151,31 +115,3 @@ def _find_remote(name: str) -> list[SourceFile]:
 
 def _modified(info: fs.FileInfo) -> str:
     return str(info.mtime_ns or "")
-
-
-def _is_named(pattern: str, path: str) -> bool:
-    """Check that a glob ends in the extension of the file it found."""
-    extension = os.path.splitext(path)[1]
-    return bool(extension) and pattern.endswith(extension)
-
-
-def _asks_for_hidden(pattern: str) -> bool:
-    return any(part.startswith(".") and part not in (".", "..") for part in pattern.split("/"))
-
-
-def _glob_to_regex(pattern: str) -> str:
-    """Return a regular expression for relative paths.
-
-    >>> re.fullmatch(_glob_to_regex("**/*.txt"), "a/b/c.txt") is not None
-    True
-    """
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\])", pattern)
-    known = {"**/": r"(?:[^/]+/)*", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}
-    regex = ""
-    for piece in pieces:
-        if len(piece) > 2 and piece[0] == "[" and piece[-1] == "]":
-            inside = piece[1:-1].replace("\\", r"\\")
-            regex += "[" + ("^" + inside[1:] if inside[0] == "!" else inside) + "]"
-        else:
-            regex += known.get(piece, re.escape(piece))
-    return regex

@@ -18,6 +18,9 @@ class SourceFile:
         format: txt, md, html, pdf, jsonl, json, parquet, csv or tsv; `unsupported` for any other.
         compression: gz, bz2, xz, zst or lz4; None for none.
         modified: time of the last change, in nanoseconds since the epoch; empty where it is not known.
+        name: a local file's path below the INPUT that it was found by, links not resolved, so that it does not depend
+            on where a corpus lies or what a link leads to; of a file of an object store its URI, as `display`.
+        refusal: the reason why the file is not read; empty for none.
     """
 
     uri: str
@@ -26,6 +29,8 @@ class SourceFile:
     format: str
     compression: str | None
     modified: str = ""
+    name: str = ""
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

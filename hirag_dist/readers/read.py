@@ -43,6 +43,9 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
     """
     stem, extension, _ = split_name(source.uri)
     maker = DocumentBuilder(public_uri(source.uri), stem, options)
+    if source.refusal:
+        yield maker.unreadable(0, source.refusal)
+        return
     if source.format == "unsupported":
         yield maker.unreadable(0, f"unsupported file type {extension}")
         return

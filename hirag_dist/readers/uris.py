@@ -27,6 +27,15 @@ def is_uri(name: str) -> bool:
     return _URI.match(name) is not None
 
 
+def is_utf8(name: str) -> bool:
+    """Tell a name in UTF-8 from one with other bytes, which Python holds as lone surrogates."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def public_uri(uri: str) -> str:
     """Return a URI without the credentials and the query that it may hold.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -21,8 +22,16 @@ SOURCES = pa.schema(
         pa.field("format", pa.string(), nullable=False),
         pa.field("compression", pa.string()),
         pa.field("modified", pa.string(), nullable=False),  # so that a changed file is read again
+        pa.field("refusal", pa.string(), nullable=False),  # why it is not read; empty for none
     ]
 )
+
+
+def source_of(row: Mapping[str, Any]) -> SourceFile:
+    """Return the file of a row of SOURCES."""
+    shown = row["shown"]
+    form, compression = row["format"], row["compression"]
+    return SourceFile(row["uri"], shown, row["size_bytes"], form, compression, row["modified"], shown, row["refusal"])
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,7 @@ class ReadDocuments:
         documents: list[dict[str, Any]] = []
         rejects: list[dict[str, Any]] = []
         for row in tables["sources"].to_pylist():
-            source = SourceFile(row["uri"], row["shown"], row["size_bytes"], row["format"], row["compression"])
+            source = source_of(row)
             for found in read_source(source, self.options):
                 where = f"{row['shown']}#{found.record}" if found.record else row["shown"]
                 if isinstance(found, Document):

@@ -38,7 +38,6 @@ from hirag_dist.indexing.cost_estimate import (
     units_per_call,
     works_of_build,
 )
-from hirag_dist.indexing.inputs import source_table
 from hirag_dist.indexing.update.base import UpdateBase, open_configured
 from hirag_dist.indexing.update.budget import is_unbounded
 from hirag_dist.indexing.update.documents import DocumentCounts
@@ -122,9 +121,7 @@ def estimate_update(
     Raises:
         InputError: nothing to read.
     """
-    sources = source_table(inputs)
-    names = dict(zip(sources["uri"].to_pylist(), sources["shown"].to_pylist(), strict=True))
-    planned = read_planned(inputs, config, names)
+    planned = read_planned(inputs, config)
     rebuild = estimate_planned(planned, config, prompts, latency_s)
     base, reason = open_configured(snapshot, config)
     if base is None:
