@@ -1,25 +1,30 @@
 """Compare-and-swap of small objects on S3: an object is replaced only if it still has the version that was read.
 
 pyarrow.fs (26) has no conditional put. These few requests go through obstore instead, with the endpoint, region and
-credentials of the pyarrow filesystem that everything else uses.
+credentials of the pyarrow filesystem that everything else uses. Where a server answers that it has no conditional
+puts, the version is compared before a plain put, which excludes no other writer between the two; a warning says so.
 """
 
 from __future__ import annotations
 
 import configparser
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pyarrow import fs
 
 if TYPE_CHECKING:
+    from obstore import UpdateVersion
     from obstore.store import ClientConfig, RetryConfig, S3Config, S3Store
 
+logger = logging.getLogger(__name__)
 _RETRY: RetryConfig = {"max_retries": 5, "retry_timeout": timedelta(seconds=20)}  # shorter than a lock lives
+_NOT_IMPLEMENTED = "<Code>NotImplemented</Code>"  # the code of S3's protocol; the status is 501, of some servers 400
 
 
 class S3ConditionalPut:
@@ -33,6 +38,8 @@ class S3ConditionalPut:
             root: bucket and folder, as pyarrow.fs writes them.
         """
         self._store = _open(filesystem, root)
+        self._uri = f"s3://{root}"
+        self._refused = False  # whether the server has answered that it has no conditional puts
 
     def read(self, path: str) -> tuple[bytes, str] | None:
         """Return an object and its version (ETag), None where there is no such object."""
@@ -52,14 +59,28 @@ class S3ConditionalPut:
             The new version; None where the object has another version.
         """
         import obstore
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
         with _os_errors():
             try:
-                put = obstore.put(self._store, path, data, mode="create" if version is None else {"e_tag": version})
+                if not self._refused:
+                    mode: Literal["create"] | UpdateVersion = "create" if version is None else {"e_tag": version}
+                    return obstore.put(self._store, path, data, mode=mode)["e_tag"] or ""
             except (AlreadyExistsError, PreconditionError, FileNotFoundError):
                 return None
-            return put["e_tag"] or ""
+            except BaseError as error:
+                if _NOT_IMPLEMENTED not in str(error):
+                    raise
+                self._refused = True
+                logger.warning(
+                    "the object store of %s has no conditional puts: two builds that start at the same moment would "
+                    "not exclude each other",
+                    self._uri,
+                )
+            current = self.read(path)
+            if (current and current[1]) != version:
+                return None
+            return obstore.put(self._store, path, data)["e_tag"] or ""
 
 
 def _open(filesystem: fs.S3FileSystem, root: str) -> S3Store:

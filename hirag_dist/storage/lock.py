@@ -1,5 +1,10 @@
 """One build at a time on an index: a lock file with a heartbeat, taken over when its holder is dead.
 
+A holder is dead when its process is known to have ended (`lock_holder`), or when its lease has expired: no heartbeat
+for `LockTiming.dead_after_s`. No wall clock decides that, so a clock that jumps neither ends a lease nor keeps one for
+ever. Under the holder's kernel the age of a heartbeat is read from the monotonic clock that both share. Elsewhere the
+lock is watched: it has expired when it has not changed for that time by the observer's monotonic clock.
+
 On S3 every write of the lock is conditional on the version that was read, so of two builds that start at the same
 moment one gets it, and a late write of a build that was taken over is refused. On a folder, a lock of the operating
 system makes the check and the write exclusive between processes, and `fenced` holds it for a whole block. On other
@@ -11,44 +16,27 @@ both then agree on the later one.
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
+import math
 import os
-import socket
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from hirag_dist.errors import IndexBusy, StoreError
 from hirag_dist.storage.layout import LOCK
+from hirag_dist.storage.lock_holder import LockHolder, own_process
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
 _POLL_S = 1.0  # between two attempts at a lock that another build holds
 _GUARD_POLL_S = 0.05
 _GUARD_TIMEOUT_S = 10.0  # a process needs the guard for milliseconds
-
-
-@dataclass(frozen=True, slots=True)
-class LockHolder:
-    """The content of the lock file.
-
-    Attributes:
-        since: when the build began, for people.
-        beat: seconds since the epoch at the last heartbeat, by the holder's clock.
-        epoch: rises with every holder.
-    """
-
-    host: str
-    pid: int
-    since: str
-    token: str
-    beat: float
-    epoch: int
+_OTHER_VERSION = '"0"'  # an ETag that no object has
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +50,21 @@ class LockTiming:
 
     beat_s: float = 10.0
     dead_after_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """The observation of another build's lock, by the observer's monotonic clock.
+
+    Attributes:
+        version: of the lock file.
+        since: when this version was read first.
+        ends_at: the end of the observation that is due even without --wait; minus infinity for none.
+    """
+
+    version: str | None
+    since: float
+    ends_at: float
 
 
 class BuildLock:
@@ -78,32 +81,38 @@ class BuildLock:
         *,
         timing: LockTiming | None = None,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Prepare to lock an index.
 
         Args:
             wait_s: wait so long for another build to end.
-            clock: seconds since the epoch.
+            clock: seconds since the epoch; it may jump.
+            monotonic: seconds of a clock that never jumps and that all processes under one kernel share.
             sleep: waits some seconds.
         """
         self._store = store
         self._wait_s = wait_s
         self._timing = timing or LockTiming()
         self._clock = clock
+        self._monotonic = monotonic
         self._sleep = sleep
         self._token = uuid.uuid4().hex
+        self._process = own_process()
         self._record: LockHolder | None = None  # as written last
+        self._watch: _Watch | None = None  # of another build's lock
         self._writing = threading.RLock()  # the heartbeat and the build write the same file
         self._lost: str | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> BuildLock:
-        give_up_at = self._clock() + self._wait_s
+        give_up_at = self._monotonic() + self._wait_s
         warned = False
         while (busy := self._take()) is not None:
-            left = give_up_at - self._clock()
+            watched_until = self._watch.ends_at if self._watch is not None else -math.inf
+            left = max(give_up_at, watched_until) - self._monotonic()
             if left <= 0:
                 hint = "wait for it (--wait SECONDS), or end it" if not self._wait_s else "or end it"
                 raise IndexBusy(f"{busy}; {hint}")
@@ -123,16 +132,27 @@ class BuildLock:
             self._thread.join()
         try:
             with self._guard():
-                holder, _ = self._read()
-                if holder is not None and holder.token == self._token:
+                if self._store.local is not None:
+                    self._confirm()
                     self._store.delete(LOCK)
-        except (IndexBusy, StoreError) as failure:  # must not hide the build's own error; the next build takes over
+                elif self._renew():  # S3 has no conditional delete: a fresh heartbeat keeps others out
+                    self._store.delete(LOCK)
+        except IndexBusy as failure:  # the lock is left to the build that took over
+            if self._lost is None:
+                logger.warning("the lock of %s stays behind: %s", self._store.uri, failure)
+        except StoreError as failure:  # must not hide the build's own error; the next build takes over
             logger.warning("the lock of %s stays behind: %s", self._store.uri, failure)
 
     def is_held(self) -> bool:
-        """Return whether a live build of another process holds the index, without taking the lock."""
+        """Return whether a live build holds the index, without taking the lock.
+
+        Of a build on another machine it compares wall clocks, since it does not wait: the lock itself never does.
+        """
         holder, _ = self._read()
-        return holder is not None and self._alive(holder, self._clock())
+        if holder is None or holder.process.has_ended(self._process):
+            return False
+        age = self._age(holder)
+        return (abs(self._clock() - holder.beat) if age is None else age) < self._timing.dead_after_s
 
     def check(self) -> None:
         """Return while this build holds the index.
@@ -164,23 +184,56 @@ class BuildLock:
         with self._guard():
             now = self._clock()
             holder, version = self._read()
-            if holder is not None and self._alive(holder, now):
+            if holder is not None and not self._is_free(holder, version):
                 return self._busy_message(holder, now)
             if holder is not None:
-                logger.warning("taking over %s from process %d on %s", self._store.uri, holder.pid, holder.host)
+                logger.warning(
+                    "taking over %s from process %d on %s", self._store.uri, holder.process.pid, holder.process.host
+                )
             # In milliseconds, so that epochs keep rising after the lock was removed.
             epoch = max(holder.epoch + 1 if holder else 1, int(now * 1000))
             since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-            record = LockHolder(socket.gethostname(), os.getpid(), since, self._token, now, epoch)
+            record = LockHolder(self._process, since, self._token, now, self._monotonic(), epoch)
             if not self._write(record, version):
                 return f"another build of {self._store.uri} started at the same moment"
-            if self._store.replace(LOCK, _encode(record), None) is not None:
-                logger.warning(
-                    "the object store of %s ignores If-None-Match: two builds that start at the same moment would not "
-                    "exclude each other",
-                    self._store.uri,
-                )
+            self._check_conditions(record)
         return None
+
+    def _is_free(self, holder: LockHolder, version: str | None) -> bool:
+        """Return whether a holder is known to be dead, by its process or its lease; go on watching it if not."""
+        if holder.process.has_ended(self._process):
+            return True
+        now, dead_after = self._monotonic(), self._timing.dead_after_s
+        age = self._age(holder)
+        if age is not None and age >= dead_after:
+            return True
+        if self._watch is None or self._watch.version != version:
+            # Where the wall clocks say that it is not recent, or is of the future, it is watched without --wait too:
+            # otherwise a build that never waits would find the lock of a dead one for ever.
+            first = self._watch is None
+            doubtful = first and age is None and not abs(self._clock() - holder.beat) < dead_after  # it may be NaN
+            self._watch = _Watch(version, now, now + dead_after if doubtful else -math.inf)
+        return now - self._watch.since >= dead_after
+
+    def _age(self, holder: LockHolder) -> float | None:
+        """Return the seconds since a holder's heartbeat, None where the two processes share no monotonic clock."""
+        if not holder.process.clock or holder.process.clock != self._process.clock:
+            return None
+        age = self._monotonic() - holder.uptime
+        return age if age >= 0 else None
+
+    def _check_conditions(self, record: LockHolder) -> None:
+        """Warn where the store ignores the conditions of a put: the same record is written on conditions that fail."""
+        data = record.encode()
+        for header, version in (("If-None-Match", None), ("If-Match", _OTHER_VERSION)):
+            if self._store.replace(LOCK, data, version) is not None:
+                logger.warning(
+                    "the object store of %s ignores %s: two builds that start at the same moment would not exclude "
+                    "each other",
+                    self._store.uri,
+                    header,
+                )
+                return
 
     def _confirm(self) -> str | None:
         """Return the lock's version if this build holds it; undo a late write of an earlier holder.
@@ -198,7 +251,7 @@ class BuildLock:
                         return None
                 by = ", and the lock is gone"
                 if holder is not None:
-                    by = f" by process {holder.pid} on {holder.host} at {holder.since}"
+                    by = f" by process {holder.process.pid} on {holder.process.host} at {holder.since}"
                 self._lost = (
                     f"this build of {self._store.uri} was stopped or cut off for too long, and taken over{by}; what it "
                     "paid for is kept, run the command again"
@@ -217,14 +270,24 @@ class BuildLock:
                 logger.info("a heartbeat was missed: %s", error)
 
     def _beat(self) -> None:
-        with self._guard(), self._writing:
+        with self._guard():
+            self._renew()
+
+    def _renew(self) -> bool:
+        """Write a heartbeat; return whether it is there.
+
+        Raises:
+            IndexBusy: another build has taken the index over.
+        """
+        with self._writing:
             version = self._confirm()
-            if version is not None and self._record is not None:
-                self._write(replace(self._record, beat=self._clock()), version)
+            if version is None or self._record is None:
+                return False
+            return self._write(replace(self._record, beat=self._clock(), uptime=self._monotonic()), version)
 
     def _write(self, record: LockHolder, version: str | None) -> bool:
         """Write the lock if it still has this version; return whether this build's record is there now."""
-        data = _encode(record)
+        data = record.encode()
         if self._store.replace(LOCK, data, version) is None:
             current = self._store.read_version(LOCK)  # a put whose response was lost is refused when it is repeated
             if current is None or current[0] != data:
@@ -263,40 +326,10 @@ class BuildLock:
         current = self._store.read_version(LOCK)
         if current is None:
             return None, None
-        data, version = current
-        try:
-            fields = json.loads(data)
-            holder = LockHolder(
-                str(fields["host"]),
-                int(fields["pid"]),
-                str(fields["since"]),
-                str(fields["token"]),
-                float(fields["beat"]),
-                int(fields.get("epoch", 0)),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return None, version
-        return holder, version
-
-    def _alive(self, holder: LockHolder, now: float) -> bool:
-        if now - holder.beat >= self._timing.dead_after_s:
-            return False  # on this host too: the process id may be another process's by now
-        if holder.host == socket.gethostname():
-            try:
-                os.kill(holder.pid, 0)
-            except ProcessLookupError:
-                return False
-            except PermissionError:
-                return True
-            return holder.pid != os.getpid()
-        return True
+        return LockHolder.decode(current[0]), current[1]
 
     def _busy_message(self, holder: LockHolder, now: float) -> str:
         return (
-            f"{self._store.uri} is being built by process {holder.pid} on {holder.host} since {holder.since}, "
-            f"last heard of {max(0.0, now - holder.beat):.0f} s ago"
+            f"{self._store.uri} is being built by process {holder.process.pid} on {holder.process.host} since "
+            f"{holder.since}, last heard of {max(0.0, now - holder.beat):.0f} s ago"
         )
-
-
-def _encode(record: LockHolder) -> bytes:
-    return json.dumps(asdict(record), sort_keys=True, ensure_ascii=False, indent=1).encode()

@@ -22,12 +22,14 @@ class S3Server:
 
     Attributes:
         delay_s: seconds that the next put of a lock waits before it is handled; 0.0 for none.
-        ignores_conditions: whether the server drops the headers of conditional puts.
+        refuses_conditions: whether the server answers that conditional puts are not implemented.
+        ignored_conditions: headers of conditional puts that the server drops, such as "If-Match".
     """
 
     def __init__(self) -> None:
         self.delay_s = 0.0
-        self.ignores_conditions = False
+        self.refuses_conditions = False
+        self.ignored_conditions: set[str] = set()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._puts = threading.Lock()
 
@@ -37,9 +39,12 @@ class S3Server:
         if environ["PATH_INFO"].endswith("run.lock"):
             delay_s, self.delay_s = self.delay_s, 0.0
             time.sleep(delay_s)
-        if self.ignores_conditions:
-            environ.pop("HTTP_IF_NONE_MATCH", None)
-            environ.pop("HTTP_IF_MATCH", None)
+        if self.refuses_conditions and {"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"} & environ.keys():
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start_response("501 Not Implemented", [("Content-Type", "application/xml")])
+            return [b"<Error><Code>NotImplemented</Code><Message>A header is not implemented</Message></Error>"]
+        for header in self.ignored_conditions:
+            environ.pop(f"HTTP_{header.upper().replace('-', '_')}", None)
         with self._puts:
             return list(self._moto(environ, start_response))
 
