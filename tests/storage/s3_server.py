@@ -1,6 +1,7 @@
-"""An S3 server on loopback whose conditional puts are atomic, as those of S3 are.
+"""An S3 server on loopback whose requests are atomic, as those of S3 are.
 
-moto compares the ETag and writes the object in two steps, so that two threads of it can both pass the comparison.
+moto compares the ETag and writes the object in two steps, so that two threads of it can both pass the comparison, and
+a read beside a write can return part of an object.
 """
 
 from __future__ import annotations
@@ -31,11 +32,18 @@ class S3Server:
         self.refuses_conditions = False
         self.ignored_conditions: set[str] = set()
         self._moto = DomainDispatcherApplication(create_backend_app)
-        self._puts = threading.Lock()
+        self._requests = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] != "PUT":
-            return self._moto(environ, start_response)
+        if environ["REQUEST_METHOD"] == "PUT":
+            refused = self._before_put(environ, start_response)
+            if refused is not None:
+                return refused
+        with self._requests:
+            return list(self._moto(environ, start_response))
+
+    def _before_put(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes] | None:
+        """Delay a put, or return the response that refuses it."""
         if environ["PATH_INFO"].endswith("run.lock"):
             delay_s, self.delay_s = self.delay_s, 0.0
             time.sleep(delay_s)
@@ -45,8 +53,7 @@ class S3Server:
             return [b"<Error><Code>NotImplemented</Code><Message>A header is not implemented</Message></Error>"]
         for header in self.ignored_conditions:
             environ.pop(f"HTTP_{header.upper().replace('-', '_')}", None)
-        with self._puts:
-            return list(self._moto(environ, start_response))
+        return None
 
 
 @contextmanager
