@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 from hirag_dist.errors import IndexBusy
 from hirag_dist.storage.layout import LOCK
@@ -60,8 +61,8 @@ def main() -> None:
                 if server is not None:
                     hold(server, number, arguments.slow_s)
                 winners[one_round(contenders, case, uri)] += 1
-            line = {"one_winner": winners[1], "two_winners": winners[2], "no_winner": winners[0]}
-            line |= {"seconds": round(time.perf_counter() - started, 1)}
+            line: dict[str, Any] = {"one_winner": winners[1], "two_winners": winners[2], "no_winner": winners[0]}
+            line["seconds"] = round(time.perf_counter() - started, 1)
             print(json.dumps({"benchmark": "lock_races", "case": case, "rounds": arguments.rounds} | line), flush=True)
             good = good and winners[1] == arguments.rounds
         for contender in contenders:

@@ -1,7 +1,7 @@
 """An S3 server on loopback whose requests are atomic, as those of S3 are.
 
 moto compares the ETag and writes the object in two steps, so that two threads of it can both pass the comparison, and
-a read beside a write can return part of an object.
+a read during a write can return part of an object.
 """
 
 from __future__ import annotations
