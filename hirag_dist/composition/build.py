@@ -33,6 +33,7 @@ from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import with_context
 from hirag_dist.llm.endpoints.factory import endpoint_settings, make_embedder
+from hirag_dist.llm.key_locks import KeyLockClient, KeyLocks
 from hirag_dist.llm.limits.protocol import QuotaClient
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
@@ -114,7 +115,7 @@ def make_services(
 
     Args:
         spending: whether the run has a spending limit.
-        client: the quota coordinator, local or remote.
+        client: the quota coordinator, local or remote. On a cluster it has the key locks too.
         worker: the worker's unique name.
         kernels: name of the kernels that the build resolved to: a worker that cannot have them says so at once. None
             to find that out with the first stage that names some.
@@ -122,15 +123,19 @@ def make_services(
     ledger = Ledger(store)
     count = counter(config.tokenizer)
     retried = RetriedCalls(RateLimiter(client, worker, spending), retry_policy(config))
-    chat = make_pool(config, ledger, retried)
-    embedder = limited_embedder(config, ledger, retried)
+    locks = KeyLocks(client, worker, ledger.refresh) if isinstance(client, KeyLockClient) else None
+    chat = make_pool(config, ledger, retried, locks=locks)
+    embedder = limited_embedder(config, ledger, retried, locks=locks)
 
     async def close() -> None:
         await chat.close()
         if isinstance(embedder, Closable):
             await embedder.close()
         await ledger.close()
+        if locks is not None:
+            locks.close()
 
+    catch_up = ledger.refresh if locks is None else locks.refresh
     made_kernels = cache(make_kernels)
     if kernels is not None:
         made_kernels(kernels)
@@ -138,7 +143,7 @@ def make_services(
     def bind(context: CallContext) -> tuple[PackingPool, Embedder]:
         return chat.with_context(context), with_context(embedder, context)
 
-    return Services(chat, embedder, made_kernels, encoding(config.tokenizer), count, ledger.refresh, close, bind)
+    return Services(chat, embedder, made_kernels, encoding(config.tokenizer), count, catch_up, close, bind)
 
 
 def make_executor(

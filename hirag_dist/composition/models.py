@@ -14,6 +14,7 @@ from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
+from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.spending import RAISE_LIMIT
@@ -135,12 +136,14 @@ def make_pool(
     retried: RetriedCalls,
     more_roles: Mapping[str, RoleTarget] | None = None,
     context: CallContext | None = None,
+    locks: KeyLocks | None = None,
 ) -> EndpointPool:
     """Compose the layers cached → retried → limited → endpoint for every role.
 
     Args:
         more_roles: roles in addition to those of the configuration, with their endpoints.
         context: the meter of all calls; None counts nothing.
+        locks: of the worker of a cluster.
     """
     models: dict[str, ChatModel] = {}
     roles: dict[str, list[PricedModel]] = {}
@@ -150,11 +153,15 @@ def make_pool(
             if name not in models:
                 models[name] = make_chat_model(name, config, retried.limiter.spending)
             roles.setdefault(role, []).append(_priced(name, weight, models[name], config))
-    return EndpointPool(roles, ledger, retried, counter(config.tokenizer), context)
+    return EndpointPool(roles, ledger, retried, counter(config.tokenizer), context, locks)
 
 
 def limited_embedder(
-    config: Config, ledger: Ledger | None, retried: RetriedCalls, context: CallContext | None = None
+    config: Config,
+    ledger: Ledger | None,
+    retried: RetriedCalls,
+    context: CallContext | None = None,
+    locks: KeyLocks | None = None,
 ) -> Embedder:
     """Return the embedder; one at an endpoint goes through the ledger and the rate limits."""
     embedder = make_embedder(config)
@@ -162,7 +169,7 @@ def limited_embedder(
         return embedder
     name = config.llm.roles.embed
     target = PricedEmbedder(name, embedder, config.llm.endpoints[name].price.input)
-    return LedgerEmbedder(target, ledger, retried, context)
+    return LedgerEmbedder(target, ledger, retried, context, locks)
 
 
 def retry_policy(config: Config) -> RetryPolicy:

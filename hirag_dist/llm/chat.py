@@ -13,6 +13,7 @@ from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.errors import Deferred, ModelError, RateLimited, RequestRejected
 from hirag_dist.llm.batch_api import BATCH_PRICE, Batchable, BatchCall, Collector
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
+from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.priced_model import ChatCall, ModelGroup, PricedModel, choose_by_weight, group_models
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
@@ -56,6 +57,7 @@ class EndpointPool:
         retried: RetriedCalls,
         count_tokens: Callable[[str], int],
         context: CallContext | None = None,
+        locks: KeyLocks | None = None,
     ) -> None:
         """Compose the layers.
 
@@ -65,12 +67,14 @@ class EndpointPool:
             ledger: store of replies; None stores none, for answering questions.
             retried: the layers below the ledger.
             context: the meter and the settings of all calls.
+            locks: keep other workers from sending the requests that this one sends; None where there are none.
         """
         self._roles = {role: group_models(models) for role, models in roles.items()}
         self._ledger = ledger
         self._retried = retried
         self._count_tokens = count_tokens
         self._estimates = TokenEstimates(count_tokens, retried.limiter.spending)
+        self._locks = locks
         self._flights: dict[str, _SingleFlight] = {}
         self._is_metered = context is not None
         self._context = CallContext() if context is None else context
@@ -173,15 +177,36 @@ class EndpointPool:
         if self._ledger is None:
             return await self._new_reply(request, groups, attempt, None) if may_send else None
         async with self._single_flight(ledger_key(request, chosen, attempt)):  # the second of two equal requests waits
-            for group in groups:
-                record = await self._ledger.get(ledger_key(request, group.first, attempt))
-                if record is not None:
-                    return self._stored_answer(request, group, record)
-            if not may_send:
-                return None
+            stored = await self._stored(request, groups, attempt, self._ledger)
+            if stored is not None or not may_send:
+                return stored
             if self._context.collector is not None:
                 self._defer(request, groups[0], attempt, self._context.collector)
-            return await self._new_reply(request, groups, attempt, self._ledger)
+            if self._locks is None:
+                return await self._new_reply(request, groups, attempt, self._ledger)
+            return await self._locked(request, groups, attempt, self._ledger, self._locks)
+
+    async def _locked(
+        self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger, locks: KeyLocks
+    ) -> _Answer:
+        """Return the reply that another worker has stored meanwhile, or a new one."""
+        key = ledger_key(request, groups[0].first, attempt)
+        while True:
+            async with locks.hold([key]) as held:
+                stored = await self._stored(request, groups, attempt, ledger)
+                if stored is not None:
+                    return stored
+                if held:
+                    return await self._new_reply(request, groups, attempt, ledger)
+
+    async def _stored(
+        self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger
+    ) -> _Answer | None:
+        for group in groups:
+            record = await ledger.get(ledger_key(request, group.first, attempt))
+            if record is not None:
+                return self._stored_answer(request, group, record)
+        return None
 
     def _stored_answer(self, request: ChatRequest, group: ModelGroup, record: Mapping[str, Any]) -> _Answer:
         reply, payer = reply_from(record), group.member(record.get("endpoint"))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
+from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.protocols import Embedder
@@ -158,6 +159,7 @@ class LedgerEmbedder:
 
     Args:
         ledger: where vectors are kept; None keeps none, for questions.
+        locks: as of `EndpointPool`.
     """
 
     def __init__(
@@ -166,12 +168,14 @@ class LedgerEmbedder:
         ledger: Ledger | None,
         retried: RetriedCalls,
         context: CallContext | None = None,
+        locks: KeyLocks | None = None,
     ) -> None:
         self.name, self.dim = target.embedder.name, target.embedder.dim
         self._target = target
         self._ledger = ledger
         self._retried = retried
         self._context = CallContext() if context is None else context
+        self._locks = locks
         self._over_count = _OverCount()
         self._turns: dict[str, _Turn] = {}
 
@@ -228,9 +232,11 @@ class LedgerEmbedder:
         turns: dict[str, _Turn] = {key: loop.create_future() for key in own}
         self._turns |= turns  # before the ledger is looked at: what it does not have is asked for once
         try:
-            for key, vector in (await self._stored(own)).items():
-                turns[key].set_result(vector)
-            await _all_ended(self._ask(part, turns) for part in self._parts(own, turns))
+            await self._take_stored(own, turns)
+            if self._locks is None:
+                await _all_ended(self._ask(part, turns) for part in self._parts(own, turns))
+            else:
+                await self._ask_locked(own, turns, self._locks)
             return {key: found for key, turn in turns.items() if (found := turn.result()) is not None}
         except asyncio.CancelledError:
             for turn in turns.values():
@@ -242,6 +248,19 @@ class LedgerEmbedder:
                     del self._turns[key]
                 if not turn.done():
                     turn.set_result(None)
+
+    async def _ask_locked(self, own: Mapping[str, str], turns: Mapping[str, _Turn], locks: KeyLocks) -> None:
+        """Request the texts that no other worker requests; wait for the vectors of the others."""
+        while missing := {key: text for key, text in own.items() if not turns[key].done()}:
+            async with locks.hold(missing) as held:
+                await self._take_stored(missing, turns)
+                taken = {key: text for key, text in missing.items() if key in held}
+                await _all_ended(self._ask(part, turns) for part in self._parts(taken, turns))
+
+    async def _take_stored(self, keys: Mapping[str, str], turns: Mapping[str, _Turn]) -> None:
+        """Set the results of those texts whose vectors are in the ledger."""
+        for key, vector in (await self._stored(keys)).items():
+            turns[key].set_result(vector)
 
     async def _stored(self, keys: Mapping[str, str]) -> dict[str, _Vector]:
         if self._ledger is None:

@@ -1,16 +1,17 @@
-"""Quota actor: the cluster's one quota coordinator, and the client with which workers call it."""
+"""Quota actor: the cluster's one quota coordinator and its key locks, and the client with which workers call it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
 
 from hirag_dist.errors import HiragError, StageFailed
 from hirag_dist.execution.ray.cluster import last_line
+from hirag_dist.llm.key_locks import KeyLockTable, LockReply
 from hirag_dist.llm.limits import limit_log
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
@@ -19,7 +20,7 @@ ACTOR_PREFIX = "quota-coordinator-"  # of the names under which workers find the
 
 
 class RemoteQuotaCoordinator:
-    """The quota coordinator's actor, as a worker calls it. Implements `llm.limits.protocol.QuotaClient`."""
+    """The quota coordinator's actor, as a worker calls it. Implements `QuotaClient` and `KeyLockClient` of `llm`."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
@@ -34,6 +35,16 @@ class RemoteQuotaCoordinator:
     async def leave(self, worker: str) -> None:
         """As `QuotaCoordinator.leave`."""
         await self._answer(self._actor.leave.remote(worker))
+
+    async def lock_keys(self, worker: str, n_refreshed: int, keys: Sequence[str], released: Sequence[str]) -> LockReply:
+        """As `KeyLockTable.lock`, after `KeyLockTable.release`."""
+        reply: LockReply = await self._answer(self._actor.lock_keys.remote(worker, n_refreshed, keys, released))
+        return reply
+
+    async def wait_for_keys(self, keys: Sequence[str]) -> int:
+        """As `KeyLockTable.wait`."""
+        n_released: int = await self._answer(self._actor.wait_for_keys.remote(keys))
+        return n_released
 
     async def _answer(self, ref: Any) -> Any:
         try:
@@ -73,6 +84,7 @@ class QuotaActor:
 
     def __init__(self, make_coordinator: Callable[[], QuotaCoordinator]) -> None:
         self._coordinator = make_coordinator()
+        self._key_locks = KeyLockTable()
         self._warnings = _Warnings()
         logging.getLogger(limit_log.__name__).addHandler(self._warnings)
         self._names: dict[str, str] = {}  # worker number → its present name
@@ -101,8 +113,22 @@ class QuotaActor:
             raise
 
     async def leave(self, worker: str) -> None:
-        """As `QuotaCoordinator.leave`."""
+        """As `QuotaCoordinator.leave`; the worker's key locks are released too."""
+        self._key_locks.leave(worker)
         await self._coordinator.leave(worker)
+
+    async def lock_keys(
+        self, worker: str, n_refreshed: int, keys: Sequence[str], released: Sequence[str]
+    ) -> LockReply | HiragError:
+        """As `RemoteQuotaCoordinator.lock_keys`; an error is returned."""
+        if await self._is_dead(worker):
+            return _DECLARED_DEAD
+        self._key_locks.release(worker, released)
+        return self._key_locks.lock(worker, n_refreshed, keys)
+
+    async def wait_for_keys(self, keys: Sequence[str]) -> int:
+        """As `KeyLockTable.wait`."""
+        return await self._key_locks.wait(keys)
 
     async def charge(self, tokens: int, usd: float) -> None:
         """As `QuotaCoordinator.charge`."""
@@ -113,11 +139,11 @@ class QuotaActor:
         return await self._warnings.messages.get()
 
     async def forget(self, worker: int) -> None:
-        """Take back the permits of a dead worker."""
+        """Take back the permits and key locks of a dead worker."""
         name = self._names.pop(str(worker), None)
         if name is not None:
             self._dead.add(name)
-            await self._coordinator.leave(name)
+            await self.leave(name)
 
     async def _is_dead(self, worker: str) -> bool:
         """Return whether a worker was declared dead; remember its name otherwise."""
@@ -128,6 +154,6 @@ class QuotaActor:
         if before != worker:
             if before is not None:
                 self._dead.add(before)
-                await self._coordinator.leave(before)
+                await self.leave(before)
             self._names[number] = worker
         return False
