@@ -19,7 +19,7 @@ _MAX_MESSAGES_PER_S = 500.0  # of all workers together
 
 
 class LockReply(NamedTuple):
-    """What a worker gets for the keys that it asked for.
+    """Outcome for a worker for the keys that it asked for.
 
     Attributes:
         granted: positions of the keys that it holds now.
