@@ -15,7 +15,8 @@ HiragError
 ├── ModelError             a model endpoint did not do its work
 │   ├── RateLimited        429; retryable, says when
 │   ├── ModelUnavailable   no answer, 5xx; retryable
-│   │   └── TimedOut       an endpoint that was reached did not answer in time
+│   │   ├── TimedOut       an endpoint that was reached did not answer in time
+│   │   └── UnusableReply  an answer of 2xx that cannot be read, or is too large
 │   └── RequestRejected    4xx: asking again will not help
 ├── StageFailed            a stage cannot go on
 ├── BudgetReached          --max-usd or --max-tokens would be passed          exit 4
@@ -134,6 +135,13 @@ class ModelUnavailable(ModelError):
 
 class TimedOut(ModelUnavailable):
     """An endpoint that was reached did not answer in time."""
+
+    def __init__(self, message: str, was_sent: bool = True) -> None:
+        super().__init__(message, was_sent)
+
+
+class UnusableReply(ModelUnavailable):
+    """An answer of 2xx that cannot be read, or is too large. It was paid for."""
 
     def __init__(self, message: str, was_sent: bool = True) -> None:
         super().__init__(message, was_sent)

@@ -57,11 +57,13 @@ class Endpoint:
 
     Attributes:
         tokens: of the prompt of each request, as it says.
+        alter: changes the body of a reply before it is sent.
         asked: every request, in the order in which they came.
     """
 
     script: Script
     tokens: int = 100
+    alter: Callable[[dict[str, Any]], Any] = lambda body: body
     asked: list[Asked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -81,7 +83,8 @@ class Endpoint:
                     message = {"role": "assistant", "content": said}
                     usage = {"prompt_tokens": endpoint.tokens, "completion_tokens": 10}
                     choice = {"message": message, "finish_reason": "stop"}
-                    self._send(200, {"choices": [choice], "usage": usage, "model": body["model"]})
+                    reply = {"choices": [choice], "usage": usage, "model": body["model"]}
+                    self._send(200, endpoint.alter(reply))
 
             def _send(self, status: int, value: object) -> None:
                 data = json.dumps(value).encode()

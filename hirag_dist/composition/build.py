@@ -31,7 +31,7 @@ from hirag_dist.execution.lazy_executor import LazyExecutor
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.embedding import with_context
+from hirag_dist.llm.embedding import embedder_identity, with_context
 from hirag_dist.llm.endpoints.factory import endpoint_settings, make_embedder
 from hirag_dist.llm.key_locks import KeyLockClient, KeyLocks
 from hirag_dist.llm.limits.protocol import QuotaClient
@@ -83,7 +83,8 @@ def resolve(
     return ResolvedModels(
         structured={role: all(structured[name] for name in role_endpoints(config, role)) for role in BUILD_ROLES},
         models=models,
-        embedder=embedder.name,
+        embedder=embedder_identity(embedder),
+        embedder_name=embedder.name,
         dim=embedder.dim,
         kernels=known_kernels(config, kernels),
     )

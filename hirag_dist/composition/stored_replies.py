@@ -31,7 +31,7 @@ from hirag_dist.indexing.pipeline import Build
 from hirag_dist.indexing.stages.embed import EmbedChunks, entity_texts
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.embedding import PaidEmbedder, vector_key
+from hirag_dist.llm.embedding import PaidEmbedder, embedder_identity, vector_key
 from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
@@ -69,7 +69,7 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
     if not is_paid and not any(each.paid for role in CHAT_ROLES for each in priced_models(config, role)):
         return set()  # built-in models compute their replies again
     if is_paid:
-        embedder = StoredVectors(embedder.name, embedder.dim, ledger)
+        embedder = StoredVectors(embedder_identity(embedder), embedder.dim, ledger)
     elif not config.resolution.enabled:
         embedder = NoVectors(embedder.name, embedder.dim)
     with offline_context(config, models, ledger, embedder) as context:
@@ -132,7 +132,8 @@ def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
     models = ResolvedModels(
         structured=decisive["structured"],
         models={role: answerers(config, getattr(config.llm.roles, role)) for role in CHAT_ROLES},
-        embedder=embedder.name,
+        embedder=embedder_identity(embedder),
+        embedder_name=embedder.name,
         dim=embedder.dim,
         kernels=decisive.get("kernels", ""),
     )

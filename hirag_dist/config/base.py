@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, PlainSerializer, model_validator
+
+_USER = re.compile(r"(?<=://)[^/?#]*@|\A[^/?#:@]*:[^/?#]*@")
+_QUERY_VALUE = re.compile(r"(?<==)[^&#]+")
+
+
+def public_url(url: str) -> str:
+    """Return a URL without the credentials in it: those before the host, and the values of its query.
+
+    >>> public_url("https://me:secret@host/v1?key=abc")
+    'https://***@host/v1?key=***'
+    """
+    address, mark, query = url.partition("?")
+    return _USER.sub("***@", address) + mark + _QUERY_VALUE.sub("***", query)
+
+
+Url = Annotated[str, PlainSerializer(lambda url: public_url(url), return_type=str, when_used="json")]
+"""A URL that may hold credentials, which are masked wherever the configuration is shown or recorded."""
 
 
 class ConfigSection(BaseModel):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from hirag_dist.config.base import ConfigSection
+from hirag_dist.config.base import ConfigSection, Url
 from hirag_dist.config.reading import ReadingConfig
 from hirag_dist.config.service import ServiceConfig
 
@@ -32,7 +32,7 @@ class EndpointConfig(ConfigSection):
     kind: Literal["openai", "extractive", "recorded", "hashing", "minilm"] = Field(
         "openai", description="openai: anything that speaks the OpenAI API; the others are built in"
     )
-    base_url: str | None = Field(None, description="address of the API, such as https://api.example.com/v1")
+    base_url: Url | None = Field(None, description="address of the API, such as https://api.example.com/v1")
     api_key: SecretStr | None = Field(None, description="better as ${NAME} from the environment")
     api_key_file: str | None = Field(None, description="file that holds the key, in place of api_key")
     model: str | None = Field(None, description="name of the model at the endpoint")
@@ -261,7 +261,7 @@ class VectorsConfig(ConfigSection):
     backend: Literal["auto", "milvus-lite", "milvus", "memory"] = Field(
         "auto", description="auto: Milvus Lite where this process can own its file, else memory"
     )
-    uri: str | None = Field(None, description="of a Milvus server")
+    uri: Url | None = Field(None, description="of a Milvus server")
     token: SecretStr | None = Field(None, description="of a Milvus server, such as user:password")
     index: Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "scann", "diskann"] = Field(
         "auto", description="of Milvus; auto: flat for few rows, else hnsw. scann and diskann are a server's alone"
@@ -298,7 +298,7 @@ class ExecutionConfig(ConfigSection):
         description="of Ray, with a GPU each, started for what kernels compute and ended after it; the others then do "
         "all else. 0: no worker is special",
     )
-    ray_address: str | None = Field(None, description="null: a Ray of this command's own; auto: a running one")
+    ray_address: Url | None = Field(None, description="null: a Ray of this command's own; auto: a running one")
     tasks_in_flight: int | None = Field(
         None, ge=1, description="tasks that wait for models in one worker at a time; null: as the limits of calls need"
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hirag_dist.config.base import ConfigSection
+from hirag_dist.config.base import ConfigSection, Url
 
 
 def _labels(given: Any) -> Any:
@@ -89,7 +89,7 @@ class ServiceConfig(ConfigSection):
         "text", description="format of the access log, one line per request"
     )
     log_questions: bool = Field(False, description="write the question into the access log")
-    traces_endpoint: str | None = Field(
+    traces_endpoint: Url | None = Field(
         None, description="OTLP endpoint over HTTP, such as http://collector:4318/v1/traces"
     )
     traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that are sent")

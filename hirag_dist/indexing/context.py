@@ -18,9 +18,10 @@ class ResolvedModels:
     Attributes:
         structured: role of a build → whether JSON schemas are requested.
         models: role → the models that may answer, each with everything else that decides its replies.
-        embedder, dim: name and size of the vectors.
+        embedder, dim: what the vectors depend on (`llm.embedding.embedder_identity`), and their size.
         kernels: name of the numerical backend; empty if a worker with a GPU has to be asked (`gpu_kernels`), which
             happens before the first stage that needs one.
+        embedder_name: of the embedder alone, for the manifest; empty: `embedder` is it.
     """
 
     structured: Mapping[str, bool]
@@ -28,6 +29,7 @@ class ResolvedModels:
     embedder: str
     dim: int
     kernels: str
+    embedder_name: str = ""
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,8 @@ class Build:
         runner, models = context.runner, context.models
         store = runner.store
         build = _provenance(context)
-        manifest = publish(runner, contents, embedder=models.embedder, dim=models.dim, build=build)
+        embedder = models.embedder_name or models.embedder
+        manifest = publish(runner, contents, embedder=embedder, dim=models.dim, build=build)
         kept_current_id = None if self._force_current else rolled_back_to(store, manifest.snapshot_id)
         before = read_current(store)
         changed = before.snapshot_id != manifest.snapshot_id and kept_current_id is None

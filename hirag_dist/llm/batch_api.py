@@ -7,12 +7,18 @@ the call, a tab, and the line as the endpoint takes it. So the driver passes lin
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import BinaryIO, Final, Protocol, runtime_checkable
 
+from hirag_dist.errors import RequestRejected
 from hirag_dist.types import ChatReply, ChatRequest
 
+MAX_LINE_BYTES = 8 << 20
+_GROUP_BYTES = 32 << 20
+_FILE_BYTES, _MEAN_LINE_BYTES = 16 << 20, 64 << 10  # of a file of results: at most so much, and so much for each call
+_CUSTOM_ID = re.compile(r"([0-9a-f]{40})\.([0-9]{1,9})")  # the ledger key, and the tokens of the prompt
 BATCH_PRICE = 0.5  # of what the same call costs when it is sent alone
 CHAT_URL: Final = "/v1/chat/completions"
 
@@ -78,11 +84,37 @@ def read_calls(content: bytes) -> Iterator[tuple[BatchCall, bytes]]:
 def parse_custom_id(custom_id: str) -> tuple[str, int]:
     """Return the ledger key of a call and the tokens of its prompt; ("", 0) if the id was not made by `Collector.add`.
 
-    >>> parse_custom_id("00ff.120")
-    ('00ff', 120)
+    >>> parse_custom_id("ab" * 20 + ".120")[1]
+    120
     """
-    key, _, tokens = custom_id.partition(".")
-    return (key, int(tokens)) if key and tokens.isdecimal() else ("", 0)
+    found = _CUSTOM_ID.fullmatch(custom_id)
+    return (found[1], int(found[2])) if found else ("", 0)
+
+
+class OversizedFile(RequestRejected):
+    """A file of results is larger than its batch can have made it."""
+
+
+def max_file_bytes(n_lines: int) -> int:
+    """Return the most bytes of a file of results for so many calls."""
+    return _FILE_BYTES + n_lines * _MEAN_LINE_BYTES
+
+
+def result_lines(file: BinaryIO, n_lines: int) -> list[bytes]:
+    """Return the next lines of a file of results, up to a number and to 32 MiB; none at its end.
+
+    A line that is too long for a reply is empty.
+    """
+    found: list[bytes] = []
+    n_bytes = 0
+    while len(found) < n_lines and n_bytes < _GROUP_BYTES and (line := file.readline(MAX_LINE_BYTES)):
+        complete = line.endswith(b"\n") or len(line) < MAX_LINE_BYTES
+        n_bytes += len(line)
+        found.append(line if complete else b"")
+        while not complete:
+            rest = file.readline(MAX_LINE_BYTES)
+            complete = not rest or rest.endswith(b"\n")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +157,7 @@ class BatchEndpoint(Protocol):
         """Raise BackendUnavailable where the endpoint takes no batches. Changes nothing there."""
         ...
 
-    async def upload(self, name: str, content: BinaryIO) -> str:
+    async def upload(self, file_name: str, content: BinaryIO) -> str:
         """Return the id of the uploaded lines."""
         ...
 
@@ -141,8 +173,8 @@ class BatchEndpoint(Protocol):
         """Return how a batch is."""
         ...
 
-    async def download(self, file_id: str, to: BinaryIO) -> None:
-        """Write what a batch wrote to a file, from its beginning."""
+    async def download(self, file_id: str, to: BinaryIO, max_bytes: int) -> None:
+        """Write what a batch wrote to a file, from its beginning. Raises OversizedFile where it is larger."""
         ...
 
     async def remove(self, file_id: str) -> None:

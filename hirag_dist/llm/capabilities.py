@@ -84,9 +84,9 @@ async def probe_structured_output(
     """
     key = hashlib.sha256(f"forms|{target.endpoint}|{target.name}|{target.settings}".encode()).hexdigest()[:40]
     record = None if ledger is None else await ledger.get(key)
-    if record is not None:
-        if "reply" in record:
-            reply = reply_from(record["reply"])
+    if record is not None and "forms" in record:
+        reply = reply_from(record["reply"]) if isinstance(record.get("reply"), dict) else None
+        if reply is not None:
             target.count(meter, "probe", reply, target.cost(reply), from_ledger=True)
         return bool(record["forms"])
     call = ProbeCall(None, [_ProbeTarget(target)], "probe", _TOKENS, _MAX_INPUT_TOKENS, context=CallContext(meter))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hirag_dist.core.prompts.reply_validation import MalformedReply
-from hirag_dist.errors import Deferred, ModelError, RateLimited, RequestRejected
+from hirag_dist.errors import Deferred, ModelError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.batch_api import BATCH_PRICE, Batchable, BatchCall, Collector
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
@@ -204,12 +204,17 @@ class EndpointPool:
     ) -> _Answer | None:
         for group in groups:
             record = await ledger.get(ledger_key(request, group.first, attempt))
-            if record is not None:
-                return self._stored_answer(request, group, record)
+            stored = None if record is None else self._stored_answer(request, group, record)
+            if stored is not None:
+                return stored
         return None
 
-    def _stored_answer(self, request: ChatRequest, group: ModelGroup, record: Mapping[str, Any]) -> _Answer:
-        reply, payer = reply_from(record), group.member(record.get("endpoint"))
+    def _stored_answer(self, request: ChatRequest, group: ModelGroup, record: Mapping[str, Any]) -> _Answer | None:
+        """Return a reply of the ledger and count it; None where it cannot be used."""
+        reply = reply_from(record, sum(len(message.content) for message in request.messages))
+        if reply is None:
+            return None
+        payer = group.member(record.get("endpoint"))
         usd = payer.cost(reply) * float(record.get("price", 1.0))
         payer.count(self._context.meter, request.role, reply, usd, from_ledger=True)
         collector = self._context.collector
@@ -305,8 +310,8 @@ class EndpointPool:
         except RateLimited as error:
             permit.limited(error.retry_after_s, error.kind)
             raise
-        except BaseException:
-            permit.failed()
+        except BaseException as error:
+            permit.failed(billed=bool(written) or (isinstance(error, ModelUnavailable) and error.was_sent))
             raise
         permit.answered(*self._streamed(call, target, "".join(written)))
 

@@ -20,6 +20,7 @@ from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.reply_store.codec import token_count
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.protocols import Embedder
 from hirag_dist.types import ChatReply, FloatMatrix, RateLimits
@@ -47,11 +48,13 @@ class PaidEmbedder(Protocol):
     """An embedder that is paid by the token. Each call of `request` is one request; it splits nothing itself.
 
     Attributes:
+        identity: the name, with the settings that its vectors depend on; for keys.
         batch_size, batch_tokens: texts, and tokens of all of them, that one request may hold.
     """
 
     name: str
     dim: int
+    identity: str
     batch_size: int
     batch_tokens: int
 
@@ -195,7 +198,8 @@ class LedgerEmbedder:
             BudgetReached: a request would pass a spending limit.
             StoreError: vectors could not be made durable.
         """
-        keys = [vector_key(self.name, self.dim, text) for text in texts]
+        identity = self._target.embedder.identity
+        keys = [vector_key(identity, self.dim, text) for text in texts]
         found = await self._found({key: text for key, text in zip(keys, texts, strict=True) if text.strip()})
         vectors = np.zeros((len(texts), self.dim), np.float32)
         for at, key in enumerate(keys):
@@ -266,7 +270,8 @@ class LedgerEmbedder:
         if self._ledger is None:
             return {}
         records = await self._ledger.get_many(list(keys))
-        vectors = {key: _vector(record) for key, record in records.items()}
+        found = {key: _stored_vector(record, self.dim) for key, record in records.items()}
+        vectors = {key: vector for key, vector in found.items() if vector is not None}
         self._count_paid(vectors)
         return vectors
 
@@ -319,23 +324,31 @@ class LedgerEmbedder:
     async def _store_vectors(self, call: EmbeddingCall, part: _Part, turns: Mapping[str, _Turn]) -> CallReply[Embedded]:
         answered = await self._retried(call)
         self._over_count.ratio = max(self._over_count.ratio, answered.tokens / max(call.tokens, 1))
-        records = _records(part, answered.value)
+        vectors = _shared(part, answered.value)
         if self._ledger is not None:
+            records = {key: {"vector": row.tobytes(), "tokens": tokens} for key, (row, tokens) in vectors.items()}
             await self._ledger.put_many(records)
-        for key, record in records.items():
+        for key, vector in vectors.items():
             if not turns[key].done():
-                turns[key].set_result(_vector(record))
+                turns[key].set_result(vector)
         return answered
 
 
-def vector_key(name: str, dim: int, text: str) -> str:
-    """Return the ledger key of a text's vector: a hash of the text, and of the embedder's name and size."""
-    return hashlib.sha256(f"embed|{name}|{dim}|{text}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
+def embedder_identity(embedder: Embedder) -> str:
+    """Return the name of an embedder with the settings that its vectors depend on; for keys."""
+    paid = embedder._target.embedder if isinstance(embedder, LedgerEmbedder) else embedder
+    return paid.identity if isinstance(paid, PaidEmbedder) else embedder.name
 
 
-def vector_of(record: Mapping[str, Any]) -> NDArray[np.float32]:
-    """Return the vector that a ledger record holds."""
-    return _vector(record).row
+def vector_key(identity: str, dim: int, text: str) -> str:
+    """Return the ledger key of a text's vector: a hash of the text, and of the embedder's identity and size."""
+    return hashlib.sha256(f"embed|{identity}|{dim}|{text}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def vector_of(record: Mapping[str, Any], dim: int) -> NDArray[np.float32] | None:
+    """Return the vector that a ledger record holds; None where it cannot be used."""
+    found = _stored_vector(record, dim)
+    return None if found is None else found.row
 
 
 def with_context(embedder: Embedder, context: CallContext) -> Embedder:
@@ -343,22 +356,26 @@ def with_context(embedder: Embedder, context: CallContext) -> Embedder:
     return embedder.with_context(context) if isinstance(embedder, LedgerEmbedder) else embedder
 
 
-def _records(part: _Part, found: Embedded) -> dict[str, dict[str, Any]]:
-    """Return the ledger records; the reported use is split in proportion to the local token counts."""
+def _shared(part: _Part, found: Embedded) -> dict[str, _Vector]:
+    """Return the vectors by key; the reported use is split in proportion to the local token counts."""
     ends = list(accumulate(part.tokens, initial=0))
     used = ends[-1] if found.input_tokens is None else found.input_tokens
     upto = [used * end // max(ends[-1], 1) for end in ends]  # whole numbers that add up to what was used
     rows = np.ascontiguousarray(found.vectors, "<f4")
     shares = (end - start for start, end in pairwise(upto))
-    return {
-        key: {"vector": row.tobytes(), "tokens": share} for key, row, share in zip(part.keys, rows, shares, strict=True)
-    }
+    return {key: _Vector(row, share) for key, row, share in zip(part.keys, rows, shares, strict=True)}
 
 
-def _vector(record: Mapping[str, Any]) -> _Vector:
-    kept = record["vector"]
-    data = base64.b64decode(kept) if isinstance(kept, str) else bytes(kept)  # text in ledgers of earlier versions
-    return _Vector(np.frombuffer(data, "<f4"), int(record.get("tokens", 0)))
+def _stored_vector(record: Mapping[str, Any], dim: int) -> _Vector | None:
+    """Return the vector of a ledger record; None where it cannot be used, so that it counts as absent."""
+    kept = record.get("vector")
+    try:
+        data = base64.b64decode(kept) if isinstance(kept, str) else kept  # text in ledgers of earlier versions
+        row = np.frombuffer(data, "<f4") if isinstance(data, bytes) else np.zeros(0, np.float32)
+    except ValueError:
+        return None
+    usable = len(row) == dim and bool(np.all(np.isfinite(row)))
+    return _Vector(row, token_count(record.get("tokens")) or 0) if usable else None
 
 
 async def _all_ended(calls: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -65,10 +65,14 @@ class UnavailableModel:
 
 
 class StoredVectors:
-    """An embedder with the vectors that a ledger has; other texts get zeros. Implements `protocols.Embedder`."""
+    """An embedder with the vectors that a ledger has; other texts get zeros. Implements `protocols.Embedder`.
 
-    def __init__(self, name: str, dim: int, ledger: Ledger) -> None:
-        self.name, self.dim = name, dim
+    Args:
+        identity: of the embedder whose vectors are looked up, as in `llm.embedding.PaidEmbedder`.
+    """
+
+    def __init__(self, identity: str, dim: int, ledger: Ledger) -> None:
+        self.name, self.dim = identity, dim
         self._ledger = ledger
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
@@ -77,8 +81,9 @@ class StoredVectors:
         records = await self._ledger.get_many(list(dict.fromkeys(keys)))
         vectors = np.zeros((len(texts), self.dim), np.float32)
         for row, key in enumerate(keys):
-            if key in records:
-                vectors[row] = vector_of(records[key])
+            vector = vector_of(records[key], self.dim) if key in records else None
+            if vector is not None:
+                vectors[row] = vector
         return vectors
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
+from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut, UnusableReply
 from hirag_dist.llm.backoff import backoff_s
 from hirag_dist.llm.call import Call, CallReply, CallTarget
 from hirag_dist.llm.circuit_breaker import MAX_FAILURES, CircuitBreaker
@@ -30,7 +30,8 @@ class RetryPolicy:
     """Limits of retrying.
 
     Attributes:
-        attempts: replies that a unit may have refused; also how often a request may time out while others do not.
+        attempts: replies that a unit may have refused; also how often a request may time out, or have a reply that
+            cannot be read, while others do not.
         outage_timeout_s: time without any answer after which the run fails.
         failover_s: outage of a model's endpoints after which another model of the role is asked.
         deadline_s: time limit of one unit with all its retries, None without limit.
@@ -172,7 +173,7 @@ class RetriedCalls:
 
     async def _until_answered(self, call: Call[P, R]) -> CallReply[R]:
         begun = self._clock()
-        failures = timeouts = n_limited = 0
+        failures = unanswered = n_limited = 0
         last: ModelError | None = None
         while True:
             target = await self._next_target(call, begun, last)
@@ -197,11 +198,11 @@ class RetriedCalls:
                     raise
                 self.note_failed(target, picked_at)
                 call.context.meter.use(call.role, target.name, target.endpoint).failed += 1
-                timed_out = isinstance(error, TimedOut)
-                timeouts, failures = timeouts + timed_out, failures + (not timed_out)
+                timed_out, unusable = isinstance(error, TimedOut), isinstance(error, UnusableReply)
+                unanswered, failures = unanswered + (timed_out or unusable), failures + (not timed_out)
                 elsewhere = any(self._is_available(each) for each in call.targets if each is not target)
                 last, wait_s = error, 0.0 if timed_out or elsewhere else backoff_s(failures)
-                self._raise_if_alone(call, begun, timeouts, failures, error)
+                self._raise_if_alone(call, begun, unanswered, failures, error)
                 call.priority -= 1  # before calls that were never made
             else:
                 self.note_answered(target)
@@ -222,11 +223,18 @@ class RetriedCalls:
         if wait_s:
             await self._sleep(wait_s)
 
-    def _raise_if_alone(self, call: Call[P, R], begun: float, timeouts: int, failures: int, error: ModelError) -> None:
-        """Raise RequestRejected if this call fails again and again while others are answered."""
-        exhausted = timeouts >= self.policy.attempts or failures >= _MAX_LONE_FAILURES
+    def _raise_if_alone(
+        self, call: Call[P, R], begun: float, unanswered: int, failures: int, error: ModelError
+    ) -> None:
+        """Raise RequestRejected if this call fails again and again while others are answered.
+
+        Args:
+            unanswered: requests that timed out or had an unusable reply, and so may have been paid.
+            failures: those that failed before their time-out.
+        """
+        exhausted = unanswered >= self.policy.attempts or failures >= _MAX_LONE_FAILURES
         if exhausted and max(self._breaker(each).answered_at for each in call.targets) > begun:
-            tries = count_noun(timeouts + failures, "try", "tries")
+            tries = count_noun(max(unanswered, failures), "try", "tries")
             raise RequestRejected(f"no reply in {tries} while other requests had theirs: {error}") from error
 
     async def _next_target(self, call: Call[P, R], begun: float, last: ModelError | None) -> CallTarget[P, R]:

@@ -48,7 +48,7 @@ class UnitReplyStore:
         if not keys:
             return [None] * len(requests)
         records = await self._ledger.get_many(keys)
-        return [_first_stored(each, records) for each in places]
+        return [_first_stored(each, records, request) for each, request in zip(places, requests, strict=True)]
 
     def count(self, role: str, parts: Iterable[StoredReply]) -> None:
         """Count the parts that a caller uses as replies from the ledger: one for each pack."""
@@ -75,21 +75,23 @@ class UnitReplyStore:
             return
         records = await self._ledger.get_many(list(places))
         key = next((key for key in places if key in records), None)
-        if key is None:
+        whole = None if key is None else reply_from(records[key], sum(len(each.content) for each in pack.messages))
+        if key is None or whole is None:
             return  # removed since it was read
-        group, whole = self._roles[pack.role][places[key]], records[key]
+        group = self._roles[pack.role][places[key]]
         texts: dict[str, str] = {}
         sizes: dict[str, int] = {}
         for request, text in parts:
             own = part_key(request, group.first)
             texts.setdefault(own, text)
             sizes[own] = sizes.get(own, 0) + max(1, len(request.messages[-1].content))
-        n_input, n_cached, n_output = whole["usage"]
         weights = list(sizes.values())
-        shares = zip(*(divide(total, weights) for total in (n_input - n_cached, n_cached, n_output)), strict=True)
+        n_fresh = whole.input_tokens - whole.cached_tokens
+        totals = (n_fresh, whole.cached_tokens, whole.output_tokens)
+        shares = zip(*(divide(total, weights) for total in totals), strict=True)
         await self._ledger.put_many(
             {
-                own: part_record_of(whole, key, text, [fresh + cached, cached, output])
+                own: part_record_of(records[key], key, text, [fresh + cached, cached, output])
                 for (own, text), (fresh, cached, output) in zip(texts.items(), shares, strict=True)
             }
         )
@@ -129,12 +131,16 @@ def divide(total: int, weights: Sequence[int]) -> list[int]:
     return shares
 
 
-def _first_stored(places: Mapping[str, int], records: Mapping[str, Mapping[str, Any]]) -> StoredReply | None:
+def _first_stored(
+    places: Mapping[str, int], records: Mapping[str, Mapping[str, Any]], request: ChatRequest
+) -> StoredReply | None:
+    n_chars = sum(len(message.content) for message in request.messages)
     for key, model in places.items():
-        if key in records:
-            record = records[key]
+        record = records.get(key)
+        reply = None if record is None else reply_from(record, n_chars)
+        if record is not None and reply is not None:
             endpoint, price = str(record.get("endpoint", "")), float(record.get("price", 1.0))
-            return StoredReply(reply_from(record), key, str(record.get("pack", "")), model, endpoint, price)
+            return StoredReply(reply, key, str(record.get("pack", "")), model, endpoint, price)
     return None
 
 

@@ -280,3 +280,18 @@ def test_a_renamed_key_of_an_endpoint_is_named(load: Loader) -> None:
     fault = load.fault("llm: {endpoints: {main: {kind: openai, burst_s: 3}}, patience_s: 1}")
     assert "unknown key llm.endpoints.main.burst_s; it is called llm.endpoints.main.burst_window_s now" in fault
     assert "unknown key llm.patience_s; it is called llm.outage_timeout_s now" in fault
+
+
+def test_credentials_in_urls_are_masked_where_the_configuration_is_shown() -> None:
+    config = Config.model_validate(
+        {
+            "llm": {"endpoints": {"main": {"base_url": "https://me:secret1@h/v1?api-key=secret2&x=", "model": "m"}}},
+            "vectors": {"uri": "http://root:secret3@milvus:19530"},
+            "execution": {"ray_address": "ray://me:secret4@h:10001"},
+            "service": {"traces_endpoint": "http://me:secret5@h:4318/v1/traces"},
+        }
+    )
+    shown = config.model_dump_json()
+    assert "secret" not in shown
+    assert "https://***@h/v1?api-key=***&x=" in shown
+    assert config.llm.endpoints["main"].base_url == "https://me:secret1@h/v1?api-key=secret2&x="

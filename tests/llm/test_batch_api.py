@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, Deferred
-from hirag_dist.llm.batch_api import BatchCall, Collector, parse_custom_id, read_calls
+from hirag_dist.llm.batch_api import MAX_LINE_BYTES, BatchCall, Collector, parse_custom_id, read_calls, result_lines
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
@@ -179,3 +180,20 @@ async def test_what_batches_cost_is_taken_from_what_single_calls_may(store: Stor
     coordinator.charge(1000, 100.0)
     with pytest.raises(BudgetReached, match=r"\$120\.0000 spent"):
         await asked.ask(question("the second"), str)
+
+
+@pytest.mark.parametrize(
+    "custom_id", ["", "x.1", "00ff.1", "ab" * 20, "AB" * 20 + ".1", "ab" * 20 + ".٣", "ab" * 20 + ".1e9"]
+)
+def test_a_foreign_id_has_no_key(custom_id: str) -> None:
+    assert parse_custom_id(custom_id) == ("", 0)
+
+
+def test_lines_of_results_come_in_bounded_groups_without_those_that_are_too_long() -> None:
+    long = b"x" * (MAX_LINE_BYTES + 5) + b"\n"
+    file = io.BytesIO(b"a\n" + long + b"b\n" + long[:-1])
+    assert result_lines(file, 2) == [b"a\n", b""]
+    assert result_lines(file, 9) == [b"b\n", b""]
+    assert result_lines(file, 9) == []
+    many = io.BytesIO((b"y" * (MAX_LINE_BYTES - 1) + b"\n") * 9)
+    assert len(result_lines(many, 9)) == 4, "32 MiB"

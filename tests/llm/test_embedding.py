@@ -42,7 +42,7 @@ class Lengths:
         used: Callable[[Sequence[str]], int | None] = lambda texts: None,
         vectors: Callable[[Sequence[str]], FloatMatrix] = by_length,
     ) -> None:
-        self.name = name
+        self.name = self.identity = name
         self.calls: list[list[str]] = []
         self._act, self._used, self._vectors = act, used, vectors
 

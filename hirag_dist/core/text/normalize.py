@@ -25,6 +25,21 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+def encodable(text: str) -> str:
+    r"""Return the text with each lone surrogate, which UTF-8 and so no table can hold, replaced by U+FFFD.
+
+    A pair of surrogates becomes the character that it stands for.
+
+    >>> encodable("a\ud800"), encodable("\ud83d\ude00") == "😀"
+    ('a�', True)
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
 def clean_name(name: str) -> str:
     """Return a name as it is shown: one line, without the quotes and punctuation around it.
 

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import Any, TypeVar
 
 from hirag_dist.core.text.normalize import count_noun
@@ -23,7 +22,7 @@ from hirag_dist.errors import BackendUnavailable, ModelError, RateLimited, Reque
 from hirag_dist.execution.batch_api.input_files import InputFile, SpendingGuard, input_files, temporary_file
 from hirag_dist.execution.batch_api.records import ClosedBatch, OpenBatch
 from hirag_dist.execution.task import Task
-from hirag_dist.llm.batch_api import BatchEndpoint, BatchState
+from hirag_dist.llm.batch_api import BatchEndpoint, BatchState, OversizedFile, max_file_bytes, result_lines
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import batch_record_of
@@ -267,9 +266,13 @@ class Batches:
         try:
             for file_id in state.files:
                 with temporary_file() as file:
-                    await self._with_retries(partial(target.api.download, file_id, file))
+                    try:
+                        await self._with_retries(partial(target.api.download, file_id, file, max_file_bytes(out.lines)))
+                    except OversizedFile as error:
+                        returned.problems.append(f"{error}; its calls are asked again by the next run")
+                        continue
                     file.seek(0)
-                    while lines := [target.api.read(line) for line in islice(file, _GROUP)]:
+                    while lines := [target.api.read(line) for line in result_lines(file, _GROUP)]:
                         await ledger.put_many(
                             {
                                 line.key: batch_record_of(line.reply, out.endpoint, out.run)

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from hirag_dist.core.prompts.templates import SCHEMAS
-from hirag_dist.errors import ModelUnavailable
+from hirag_dist.errors import ModelUnavailable, UnusableReply
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
+from hirag_dist.llm.endpoints.openai_replies import (
+    Completion,
+    UnusableField,
+    parse_completion,
+    parse_delta,
+    parse_object,
+)
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
+logger = logging.getLogger(__name__)
 _PATH = "/chat/completions"
 _NAMES_FORMS = re.compile(r"response_?format|json_schema|structured.?output|guided", re.IGNORECASE)
 FILTERED = frozenset({"content_filter", "content_policy_violation"})  # codes of a prompt that a filter stopped
 _MESSAGE_TOKENS = 4  # what the chat template puts around a message, about
+_PROBE = "Is water wet? Set ok to true if it is."
+_MAX_MODELS = 20  # that one endpoint's replies may name
 _PROBE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {"ok": {"type": "boolean"}},
@@ -44,6 +55,8 @@ class OpenAiChat:
         self._client = EndpointClient(settings)
         self._forms: bool | None = {"json_schema": True, "none": False}.get(settings.structured)
         self._probing = asyncio.Lock()
+        self._warned = False
+        self._models: set[str] = set()
         self.probed: ChatReply | None = None
 
     def __getstate__(self) -> tuple[EndpointSettings, Callable[[str], int], bool | None]:
@@ -64,8 +77,9 @@ class OpenAiChat:
 
         Raises:
             RateLimited: 429.
-            ModelUnavailable: no answer, 5xx, or an answer without a choice.
-            RequestRejected: another 4xx.
+            ModelUnavailable: no answer, or 5xx.
+            UnusableReply: an answer without a choice, or too large.
+            RequestRejected: another 4xx, or a redirect to another host.
         """
         try:
             data = await self._client.post(_PATH, self._body(request))
@@ -76,7 +90,7 @@ class OpenAiChat:
                 raise
             self._forms = False
             data = await self._client.post(_PATH, self._body(request))
-        return self._reply(data, lambda: self._count_input(request))
+        return self._reply(data, _n_chars(request), lambda: self._count_input(request))
 
     def batch_body(self, request: ChatRequest) -> bytes:
         """Return the JSON that `complete` sends, as a line of a batch has it."""
@@ -90,9 +104,9 @@ class OpenAiChat:
             input_tokens: of the prompt, where the endpoint does not say.
 
         Raises:
-            ModelUnavailable: an answer without a choice.
+            UnusableReply: an answer without a choice.
         """
-        return self._reply(body, lambda: input_tokens)
+        return self._reply(body, input_tokens, lambda: input_tokens)  # no token is shorter than a character
 
     def filtered(self, input_tokens: int) -> ChatReply:
         """Return the reply that stands for a prompt that a content filter stopped."""
@@ -103,12 +117,10 @@ class OpenAiChat:
         finished = False
         async with aclosing(self._client.stream(_PATH, self._body(request) | {"stream": True})) as events:
             async for event in events:
-                for choice in event.get("choices") or ():
-                    delta = choice.get("delta") or {}
-                    text = _text(delta.get("content")) or _text(delta.get("refusal"))
-                    if text:
-                        yield text
-                    finished = finished or bool(choice.get("finish_reason"))
+                text, ends = parse_delta(event)
+                finished = finished or ends
+                if text:
+                    yield text
         if not finished:
             raise ModelUnavailable(f"endpoint {self.settings.name} ({self.name}) broke off its stream")
 
@@ -129,7 +141,7 @@ class OpenAiChat:
         await self._client.close()
 
     async def _probe(self) -> bool:
-        body = self._base([{"role": "user", "content": "Is water wet? Set ok to true if it is."}])
+        body = self._base([{"role": "user", "content": _PROBE}])
         body["response_format"] = _response_format("probe", _PROBE_SCHEMA)
         if self.settings.max_reply_tokens is not None:
             body[self.settings.max_tokens_field] = self.settings.max_reply_tokens
@@ -139,12 +151,12 @@ class OpenAiChat:
             if _is_about_forms(error):
                 return False
             raise
-        self.probed = self._reply(data, lambda: 0)
+        self.probed = self._reply(data, len(_PROBE), lambda: self._count(_PROBE) + _MESSAGE_TOKENS)
         try:
-            answer = json.loads(self.probed.text)
-        except ValueError:
+            answer = parse_object(self.probed.text)
+        except UnusableField:
             return False
-        return isinstance(answer, dict) and list(answer) == ["ok"] and isinstance(answer["ok"], bool)
+        return list(answer) == ["ok"] and isinstance(answer["ok"], bool)
 
     def _base(self, messages: list[dict[str, str]]) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.settings.model, "messages": messages}
@@ -168,32 +180,51 @@ class OpenAiChat:
                 body["response_format"] = _response_format(request.form, schema)
         return body
 
-    def _reply(self, data: Mapping[str, Any], count_input: Callable[[], int]) -> ChatReply:
-        text, finish_reason = self._choice(data)
-        usage = data.get("usage") or {}
-        details = usage.get("prompt_tokens_details") or {}
-        input_tokens, output_tokens = usage.get("prompt_tokens"), usage.get("completion_tokens")
-        cached = details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or 0
+    def _reply(self, data: Mapping[str, Any], n_input_chars: int, count_input: Callable[[], int]) -> ChatReply:
+        try:
+            found = parse_completion(data, n_input_chars)
+        except UnusableField as problem:
+            raise UnusableReply(f"{self._client.who} answered {problem}") from None
+        usage = found.usage
+        if usage.problem and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s reports a usage that cannot be true (%s): such counts are estimated from the texts",
+                self._client.who,
+                usage.problem,
+            )
+        if usage.input_tokens is None or usage.output_tokens is None:
+            return self._estimated(found, count_input)
         return ChatReply(
-            text=text,
-            finish_reason=finish_reason,
-            model=str(data.get("model") or self.name),
-            input_tokens=count_input() if input_tokens is None else int(input_tokens),
-            cached_tokens=int(cached),
-            output_tokens=self._count(text) if output_tokens is None else int(output_tokens),
+            found.text,
+            found.finish_reason,
+            self._shown_model(found.model),
+            usage.input_tokens,
+            usage.cached_tokens,
+            usage.output_tokens,
         )
 
-    def _choice(self, data: Mapping[str, Any]) -> tuple[str, str]:
-        choices = data.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-            raise ModelUnavailable(f"endpoint {self.settings.name} ({self.name}) answered without a choice")
-        message = choices[0].get("message") or {}
-        if message.get("refusal"):
-            return _text(message["refusal"]), "refusal"
-        return _text(message.get("content")), str(choices[0].get("finish_reason") or "stop")
+    def _estimated(self, found: Completion, count_input: Callable[[], int]) -> ChatReply:
+        """Return a reply whose unknown token counts are those of the local tokenizer."""
+        usage = found.usage
+        n_input = count_input() if usage.input_tokens is None else usage.input_tokens
+        n_output = self._count(found.text) if usage.output_tokens is None else usage.output_tokens
+        model = self._shown_model(found.model)
+        return ChatReply(found.text, found.finish_reason, model, n_input, usage.cached_tokens, n_output)
+
+    def _shown_model(self, reported: str) -> str:
+        """Return the model's name for the bill, whose rows are bounded in number."""
+        if not reported or (reported not in self._models and len(self._models) >= _MAX_MODELS):
+            return self.name
+        self._models.add(reported)
+        return reported
 
     def _count_input(self, request: ChatRequest) -> int:
         return sum(self._count(message.content) + _MESSAGE_TOKENS for message in request.messages)
+
+
+def _n_chars(request: ChatRequest) -> int:
+    return sum(len(message.content) for message in request.messages)
 
 
 def _response_format(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,10 +233,3 @@ def _response_format(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_about_forms(error: EndpointRefused) -> bool:
     return error.status in (400, 422) and _NAMES_FORMS.search(error.said) is not None
-
-
-def _text(content: object) -> str:
-    """Return a message's text; some endpoints send it as a list of parts."""
-    if isinstance(content, list):
-        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""

@@ -23,11 +23,23 @@ import aiohttp
 import httpx2
 import openai
 
+from hirag_dist.config.base import public_url
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.errors import ConfigError, ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut
+from hirag_dist.errors import (
+    ConfigError,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+    RequestRejected,
+    TimedOut,
+    UnusableReply,
+)
+from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES, HttpGuards
+from hirag_dist.llm.endpoints.openai_replies import UnusableField, name, parse_object
 from hirag_dist.types import RateLimits
 
 _SAID_CHARS = 300
+_READ_BYTES = 2000  # of what is no reply, for a message
 _CONNECT_S = 10.0
 _MAX_CONNECTIONS = 10_000  # how many calls are in flight is for the pool to say, not for the connector
 _NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
@@ -94,7 +106,10 @@ class EndpointSettings:
         except ValueError:
             usable = False
         if not usable:
-            raise ConfigError(f"endpoint {self.name}: base_url {self.base_url!r} must look like https://host/v1")
+            shown = public_url(self.base_url)
+            raise ConfigError(f"endpoint {self.name}: base_url {shown!r} must look like https://host/v1")
+        if "@" in parts.netloc:
+            raise ConfigError(f"endpoint {self.name}: base_url holds credentials; give the key as api_key")
         if any(not 32 < ord(ch) < 127 for ch in self.api_key):
             raise ConfigError(f"endpoint {self.name}: api_key holds a space, a line end or another unusual character")
 
@@ -119,37 +134,50 @@ class EndpointClient:
     A client belongs to the loop of its calls: close it there before another loop uses it.
     """
 
-    def __init__(self, settings: EndpointSettings) -> None:
+    def __init__(self, settings: EndpointSettings, max_reply_bytes: int = MAX_REPLY_BYTES) -> None:
         self.settings = settings
+        self._max_reply_bytes = max_reply_bytes
         self._client: openai.AsyncOpenAI | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._headers: Mapping[str, str] = {}
 
-    def __getstate__(self) -> EndpointSettings:
-        return self.settings
+    def __getstate__(self) -> tuple[EndpointSettings, int]:
+        return self.settings, self._max_reply_bytes
 
-    def __setstate__(self, settings: EndpointSettings) -> None:
-        self.__init__(settings)  # type: ignore[misc]
+    def __setstate__(self, state: tuple[EndpointSettings, int]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the JSON object that the endpoint answers.
 
         Raises:
             RateLimited: 429.
-            ModelUnavailable: no connection, no answer within `timeout_s`, 408, 409, 425, 5xx, or no JSON.
+            ModelUnavailable: no connection, no answer within `timeout_s`, 408, 409, 425, 5xx.
+            UnusableReply: an answer without a JSON object, or too large.
             EndpointRefused: another 4xx, or a 429 that says that the money is gone.
+            RequestRejected: a redirect to another host.
         """
         with self.calling() as client:
             async with asyncio.timeout(self.settings.timeout_s):
                 response = await client.post(path, cast_to=httpx2.Response, content=self.encode(body))
         self._headers = response.headers
+        return self.parse(response.content)
+
+    def parse(self, content: bytes) -> dict[str, Any]:
+        """Return the JSON object of an answer.
+
+        Raises:
+            UnusableReply: it is none.
+            ModelUnavailable: it is nothing, or a gateway's page.
+            ModelError: it is an error in spite of its status, as some gateways answer.
+        """
         try:
-            data = json.loads(response.content)
-        except ValueError as error:
-            text = self._plain(response.text)
-            raise ModelUnavailable(f"{self._who()} answered something that is not JSON: {text}") from error
-        if not isinstance(data, dict):
-            raise ModelUnavailable(f"{self._who()} answered JSON that is no object")
+            data = parse_object(content)
+        except UnusableField as problem:
+            start = content[:_READ_BYTES].decode("utf-8", "replace")
+            is_page = start.lstrip()[:1] in ("", "<")
+            kind = ModelUnavailable if is_page else UnusableReply
+            raise kind(f"{self.who} answered {problem}: {self.plain(start)}") from None
         self._raise_error_in(data)
         return data
 
@@ -206,69 +234,70 @@ class EndpointClient:
             settings = self.settings
             timeout = httpx2.Timeout(settings.timeout_s, connect=min(_CONNECT_S, settings.timeout_s))
             limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=5.0)
+            guards = HttpGuards(self.who, settings.base_url, self._max_reply_bytes)
             self._loop = loop
             self._client = openai.AsyncOpenAI(
                 api_key=settings.api_key or "none",
                 base_url=settings.base_url,
                 max_retries=0,
                 timeout=timeout,
-                http_client=openai.DefaultAioHttpClient(timeout=timeout, limits=limits),
+                http_client=openai.DefaultAioHttpClient(timeout=timeout, limits=limits, **guards.client_options()),
             )
         return self._client
 
     def _raise_error_in(self, data: Mapping[str, Any]) -> None:
-        """Some gateways answer 200 with an error in the body."""
         error = data.get("error")
         if not error or "choices" in data or "data" in data:
             return
-        detail = error if isinstance(error, dict) else {"message": str(error)}
-        status = int(_number(detail.get("code")) or 502)
-        raise self._of_status(status, detail, {})
+        detail = error if isinstance(error, dict) else {"message": error}
+        raise self._of_status(_status(detail), detail, {})
 
     def _translate(self, error: Exception) -> ModelError | None:
         """Return the error in our words, None where it is no trouble of the endpoint's."""
         if isinstance(error, openai.APIStatusError):
-            detail = error.body if isinstance(error.body, dict) else {"message": str(error.body or error.message)}
+            detail = error.body if isinstance(error.body, dict) else {"message": error.body or error.message}
             return self._of_status(error.status_code, detail, error.response.headers)
         if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException | TimeoutError):
             cause = error.__cause__
             if isinstance(cause, httpx2.ConnectTimeout):  # what the aiohttp transport makes of a broken connection
-                return ModelUnavailable(f"{self._who()} is out of reach: {self._plain(str(cause)) or 'no connection'}")
+                return ModelUnavailable(f"{self.who} is out of reach: {self.plain(str(cause)) or 'no connection'}")
             within = f"{self.settings.timeout_s:g} s a call, {_CONNECT_S:g} s to connect"
-            return TimedOut(f"{self._who()} did not answer in time ({within})")
+            return TimedOut(f"{self.who} did not answer in time ({within})")
         if isinstance(error, openai.APIConnectionError | httpx2.HTTPError | aiohttp.ClientError | OSError):
             cause = error.__cause__ or error
-            return ModelUnavailable(f"{self._who()} is out of reach: {self._plain(str(cause)) or type(cause).__name__}")
+            return ModelUnavailable(f"{self.who} is out of reach: {self.plain(str(cause)) or type(cause).__name__}")
         if isinstance(error, openai.APIError):  # an error event in the middle of a stream
             detail = error.body if isinstance(error.body, dict) else {"message": error.message}
-            return self._of_status(int(_number(detail.get("code")) or 502), detail, {})
-        if isinstance(error, openai.OpenAIError | json.JSONDecodeError):
-            return ModelUnavailable(f"{self._who()} gave an answer that cannot be read: {self._plain(str(error))}")
+            return self._of_status(_status(detail), detail, {})
+        if isinstance(error, openai.OpenAIError | ValueError | RecursionError):  # ValueError: no JSON, or no UTF-8
+            return UnusableReply(f"{self.who} gave an answer that cannot be read: {self.plain(str(error))}")
         return None
 
     def _of_status(self, status: int, detail: Mapping[str, Any], headers: Mapping[str, str]) -> ModelError:
-        said = self._plain(_message(detail))
-        text = f"{self._who()} answered {status}: {said}"
-        codes = {str(detail.get("code")), str(detail.get("type"))}
-        if status == 429 and not codes & _NO_MONEY:
+        said = self.plain(_message(detail))
+        text = f"{self.who} answered {status}: {said}"
+        codes = error_codes(detail)
+        if status == 429 and not _NO_MONEY.intersection(codes):
             return RateLimited(text, retry_after_s(headers, time.time()), _limited_kind(headers, said))
         if status >= 500 or status in _ASK_AGAIN:
             return ModelUnavailable(text)
         hint = "check the account's quota and billing" if status == 429 else _HINTS.get(status)
         refused = EndpointRefused(f"{text}; {hint}" if hint else text, fatal=hint is not None)
         refused.status = status
-        refused.code = str(detail.get("code") or detail.get("type") or "")
-        refused.said = f"{said} {detail.get('param') or ''}"
+        refused.code = next(iter(codes), "")
+        refused.said = f"{said} {name(detail.get('param'))}"
         return refused
 
-    def _plain(self, text: str) -> str:
+    def plain(self, text: str) -> str:
         """Return a message that may be shown: one short line, without secrets."""
         key = self.settings.api_key
         if key:
             text = text.replace(key, "***") if len(key) >= 8 else re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", "***", text)
         return shorten(one_line(_SECRET.sub("***", text)), _SAID_CHARS)
 
-    def _who(self) -> str:
+    @property
+    def who(self) -> str:
+        """The endpoint, for messages."""
         return f"endpoint {self.settings.name} ({self.settings.model})"
 
 
@@ -316,14 +345,30 @@ def _span_s(text: str) -> float:
     return sum(float(amount) * _SPAN_S[unit] for amount, unit in _SPAN.findall(text))
 
 
+def error_codes(detail: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the code and the type that an error object names, as far as it names them."""
+    return tuple(found for key in ("code", "type") if (found := name(detail.get(key))))
+
+
+def _status(detail: Mapping[str, Any]) -> int:
+    """Return the status that an error object names as its code; 502 where it is none of an error."""
+    code = _number(detail.get("code"))
+    return int(code) if code is not None and 400 <= code < 600 else 502
+
+
 def _number(value: object) -> float | None:
+    if not isinstance(value, str | int | float):
+        return None
     try:
-        number = float(str(value))
-    except ValueError:
+        number = float(value)
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
 
 def _message(detail: Mapping[str, Any]) -> str:
-    said = detail.get("message") or detail.get("detail") or detail
-    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+    said = detail.get("message") or detail.get("detail") or dict(detail)
+    try:
+        return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False, default=str)
+    except (ValueError, RecursionError):
+        return "an error that cannot be shown"

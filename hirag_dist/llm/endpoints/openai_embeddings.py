@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
+import json
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import ConfigError, ModelUnavailable, RequestRejected
+from hirag_dist.errors import ConfigError, RequestRejected, UnusableReply
 from hirag_dist.llm.embedding import Embedded, in_requests
+from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
+from hirag_dist.llm.endpoints.openai_replies import MissingVector, UnusableField, parse_usage, parse_vectors
 from hirag_dist.types import FloatMatrix
 
+logger = logging.getLogger(__name__)
 _PATH = "/embeddings"
+_MIN_LENGTH, _MAX_LENGTH = 1e-6, 1e6  # of a vector; models have 1, or some tens
+_MAX_EQUAL = 8  # texts: a few that a tokenizer does not know may have the same vector
+_INDECISIVE = frozenset({"encoding_format", "user"})  # keys of extra_body on which no vector depends
+_NUMBER_BYTES = 32  # of a number in JSON
+_MAX_DIM = 8192  # where the size is not known yet
+
+
+def max_reply_bytes(batch_size: int, dim: int) -> int:
+    """Return the most bytes of a reply to a request of so many texts."""
+    return MAX_REPLY_BYTES + batch_size * (dim or _MAX_DIM) * _NUMBER_BYTES
 
 
 class OpenAiEmbedder:
@@ -27,6 +38,9 @@ class OpenAiEmbedder:
         dim: size of the vectors; 0 takes what `probe` shows.
         count_tokens: counts a text.
         truncate: cuts a text to so many tokens.
+
+    Attributes:
+        identity: the model's name, with what else of `extra_body` decides its vectors; for keys.
     """
 
     def __init__(
@@ -38,12 +52,17 @@ class OpenAiEmbedder:
     ) -> None:
         self.name = settings.model
         self.dim = dim
+        self.identity = _identity(settings, dim)
         self.settings = settings
         self.batch_size, self.batch_tokens = settings.batch_size, settings.batch_tokens
         self._count = count_tokens
         self._truncate = truncate
-        self._client = EndpointClient(settings)
+        self._client = EndpointClient(settings, max_reply_bytes(settings.batch_size, dim))
         self._base64 = True
+        self._warned = False
+        self._differs = False  # whether two vectors were found to differ
+        self._first: bytes | None = None  # the vector of all texts so far
+        self._equal_texts: set[int] = set()
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows of unit length, by one request after the other.
@@ -72,8 +91,10 @@ class OpenAiEmbedder:
         Raises:
             ConfigError: the endpoint's vectors have another size than `dim`.
             RateLimited: 429.
-            ModelUnavailable: no answer, 5xx, or vectors missing from it.
-            RequestRejected: another 4xx, or a vector that is not finite.
+            ModelUnavailable: no answer, or 5xx.
+            UnusableReply: vectors are missing from the answer, or it is too large.
+            RequestRejected: another 4xx; or a vector that is not finite, or absurdly long or short; fatal where all
+                texts have the same vector.
         """
         found = await self._ask(texts)
         size = found.vectors.shape[1]
@@ -105,43 +126,75 @@ class OpenAiEmbedder:
                 raise
             self._base64 = False
             data = await self._client.post(_PATH, body)
-        vectors = self._vectors(data, len(texts))
-        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
-        if not np.all(np.isfinite(lengths)):
-            raise RequestRejected(f"{self._who()} answered a vector that is not finite")
-        unit: FloatMatrix = (vectors / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
-        return Embedded(unit, _used(data), self._client.rate_limits)
+        return Embedded(self._unit_vectors(data, texts), self._used(data, texts), self._client.rate_limits)
 
-    def _vectors(self, data: Mapping[str, Any], n_texts: int) -> FloatMatrix:
-        items = data.get("data")
-        by_index: dict[int, NDArray[np.float32]] = {}
-        for place, item in enumerate(items if isinstance(items, list) else ()):
-            if isinstance(item, dict):
-                index = item.get("index")
-                by_index[index if isinstance(index, int) else place] = self._vector(item.get("embedding"))
-        if by_index.keys() != set(range(n_texts)):
-            raise ModelUnavailable(
-                f"{self._who()} answered {count_noun(len(by_index), 'vector')} for {count_noun(n_texts, 'text')}"
-            )
-        rows = [by_index[index] for index in range(n_texts)]
-        if len({len(row) for row in rows}) != 1:
-            raise ModelUnavailable(f"{self._who()} answered vectors of several sizes at once")
-        return np.stack(rows)
-
-    def _vector(self, embedding: object) -> NDArray[np.float32]:
+    def _unit_vectors(self, data: Mapping[str, Any], texts: Sequence[str]) -> FloatMatrix:
+        """Return the vectors of texts as float32 rows of unit length, zeros for a vector of zeros."""
         try:
-            if isinstance(embedding, str):
-                return np.frombuffer(base64.b64decode(embedding, validate=True), dtype="<f4").astype(np.float32)
-            return np.asarray(embedding, dtype=np.float32).reshape(-1)
-        except (binascii.Error, ValueError, TypeError) as error:
-            raise ModelUnavailable(f"{self._who()} answered a vector that cannot be read") from error
+            vectors = parse_vectors(data, len(texts))
+        except MissingVector as problem:
+            raise RequestRejected(f"{self._client.who} answered {problem}") from None
+        except UnusableField as problem:
+            raise UnusableReply(f"{self._client.who} answered {problem}") from None
+        with np.errstate(over="ignore"):
+            lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        if not np.all(np.isfinite(lengths)):
+            raise RequestRejected(f"{self._client.who} answered a vector that is not finite")
+        absurd = (lengths > 0) & ((lengths < _MIN_LENGTH) | (lengths > _MAX_LENGTH))
+        if np.any(absurd):
+            raise RequestRejected(
+                f"{self._client.who} answered a vector of length {lengths[absurd][0]:.3g}, which no embedding model has"
+            )
+        unit: FloatMatrix = (vectors / np.where(lengths > 0, lengths, 1.0)[:, None]).astype(np.float32)
+        self._check_differences(unit, texts)
+        return unit
 
-    def _who(self) -> str:
-        return f"endpoint {self.settings.name} ({self.name})"
+    def _check_differences(self, vectors: FloatMatrix, texts: Sequence[str]) -> None:
+        """Refuse an endpoint whose vectors are all equal, for texts that are not.
+
+        Raises:
+            RequestRejected: there were as many distinct texts as that takes, in one request or since the first.
+        """
+        distinct = set(texts)
+        if len(distinct) > 1 and not np.array_equal(vectors, np.broadcast_to(vectors[0], vectors.shape)):
+            self._first = None
+            self._differs = True
+            return
+        n_equal = len(distinct)
+        if not self._differs:
+            row = vectors[0].tobytes()
+            if self._first is not None and self._first != row:
+                self._first, self._differs = None, True
+                return
+            self._first = row
+            self._equal_texts |= {hash(text) for text in distinct}
+            n_equal = len(self._equal_texts)
+        if n_equal >= _MAX_EQUAL:
+            kind = "vectors of zeros" if not vectors[0].any() else "one and the same vector"
+            raise RequestRejected(
+                f"{self._client.who} answers {kind} for {n_equal} different texts: it is no embedding model, or is not "
+                "loaded; check `model` and `base_url`",
+                fatal=True,
+            )
+
+    def _used(self, data: Mapping[str, Any], texts: Sequence[str]) -> int | None:
+        """Return the tokens that the endpoint reports; None where it reports none, or a number that cannot be true."""
+        usage = parse_usage(data.get("usage"), sum(map(len, texts)), 0)
+        if usage.problem and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s reports a usage that cannot be true (%s): such counts are estimated from the texts",
+                self._client.who,
+                usage.problem,
+            )
+        return usage.input_tokens
 
 
-def _used(data: Mapping[str, Any]) -> int | None:
-    """Return the tokens that the endpoint says it used; None where it says nothing, or zero, as some servers do."""
-    usage = data.get("usage")
-    said = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-    return said if isinstance(said, int) and said > 0 else None
+def _identity(settings: EndpointSettings, dim: int) -> str:
+    usual = {"dimensions": dim}
+    decisive = {
+        key: value
+        for key, value in settings.extra_body.items()
+        if key not in _INDECISIVE and not (key in usual and usual[key] == value)
+    }
+    return f"{settings.model} {json.dumps(decisive, sort_keys=True)}" if decisive else settings.model

@@ -66,7 +66,7 @@ class Memory:
     async def check(self) -> None:
         self.at("check")
 
-    async def upload(self, name: str, content: BinaryIO) -> str:
+    async def upload(self, file_name: str, content: BinaryIO) -> str:
         self.at("upload")
         content.seek(0)
         own = self._id("file")
@@ -98,7 +98,7 @@ class Memory:
         self.files[output] = self.files[self.batches[batch_id][1]]
         return BatchState(batch_id, True, "", (output,))
 
-    async def download(self, file_id: str, to: BinaryIO) -> None:
+    async def download(self, file_id: str, to: BinaryIO, max_bytes: int) -> None:
         to.seek(0)
         to.truncate()
         to.write(self.files[file_id])

@@ -622,3 +622,81 @@ async def test_embedding_errors_are_translated_too() -> None:
         with pytest.raises(RateLimited) as caught:
             await embedder.embed(["a"])
     assert caught.value.retry_after_s == 2.0
+
+
+def all_alike(row: list[float]) -> Script:
+    return lambda body: web.json_response({"data": [{"embedding": row}] * len(body["input"])})
+
+
+@pytest.mark.parametrize("batch_size", [3, 20])
+@pytest.mark.parametrize(
+    ("row", "said"), [([0.0, 0.0, 0.0], "vectors of zeros"), ([1.0, 2.0, 3.0], "one and the same vector")]
+)
+async def test_vectors_that_are_all_equal_mean_nothing(row: list[float], said: str, batch_size: int) -> None:
+    async with embedding(all_alike(row), 3, batch_size=batch_size) as (embedder, _):
+        await embedder.embed(["a", "b"])  # two texts that a tokenizer does not know may have the same
+        with pytest.raises(RequestRejected, match=said) as caught:
+            await embedder.embed([f"text {number}" for number in range(12)])
+    assert caught.value.fatal
+    assert "for different texts" not in str(caught.value)
+
+
+async def test_equal_texts_and_later_batches_of_one_text_are_no_reason() -> None:
+    async with embedding(vectors, 3) as (embedder, _):
+        await embedder.embed(["a"] * 20)
+        await embedder.embed(["a", "bb"])
+        for number in range(20):
+            await embedder.embed([f"{number:03}"])  # texts of one length have one vector here
+
+
+async def test_a_vector_of_zeros_among_others_stays_one() -> None:
+    def script(body: dict[str, Any]) -> web.Response:
+        rows = [[0.0] * 3 if text == "😀" else vector_of(text) for text in body["input"]]
+        return web.json_response({"data": [{"embedding": row} for row in rows]})
+
+    async with embedding(script, 3) as (embedder, _):
+        rows = await embedder.embed(["a", "😀", "bbb"])
+    assert np.linalg.norm(rows, axis=1).round(5).tolist() == [1.0, 0.0, 1.0]
+
+
+@pytest.mark.parametrize("value", [1e30, 1e-30, 1e300])
+async def test_absurd_magnitudes_are_refused(value: float) -> None:
+    async with embedding(all_alike([value, 0.0, value]), 3) as (embedder, _):
+        with pytest.raises(RequestRejected):
+            await embedder.embed(["a"])
+
+
+async def test_a_usage_of_vectors_that_cannot_be_true_is_unknown(caplog: pytest.LogCaptureFixture) -> None:
+    async with embedding(answering({"usage": {"prompt_tokens": -(10**9)}}), 3) as (embedder, _):
+        assert (await embedder.request(["a"])).input_tokens is None
+        assert (await embedder.request(["b"])).input_tokens is None
+    assert [record.message.count("prompt_tokens -1000000000") for record in caplog.records] == [1]
+
+
+@pytest.mark.parametrize(
+    ("extra", "identity"),
+    [
+        ({}, "model-1"),
+        ({"dimensions": 3, "encoding_format": "float", "user": "me"}, "model-1"),
+        ({"input_type": "passage"}, 'model-1 {"input_type": "passage"}'),
+        ({"dimensions": 256}, 'model-1 {"dimensions": 256}'),
+    ],
+)
+def test_what_decides_vectors_is_in_their_key(extra: dict[str, Any], identity: str) -> None:
+    embedder = OpenAiEmbedder(settings("http://h/v1", extra_body=extra), 3, count_words, first_words)
+    assert (embedder.name, embedder.identity) == ("model-1", identity)
+
+
+def test_credentials_in_a_url_are_refused_and_not_shown() -> None:
+    for url in ("https://me:secret@h/v1", "ftp://me:secret@h/v1"):
+        with pytest.raises(ConfigError) as caught:
+            settings(url)
+        assert "secret" not in str(caught.value)
+
+
+async def test_the_bill_has_a_bounded_number_of_models() -> None:
+    names = iter(range(100))
+    async with chatting(lambda body: completion(model=f"m-{next(names)}")) as (chat, _):
+        models = {(await chat.complete(REQUEST)).model for _ in range(60)}
+    assert len(models) == 21
+    assert "model-1" in models

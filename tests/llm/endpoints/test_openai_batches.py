@@ -171,12 +171,12 @@ async def test_a_batch_from_upload_to_removal() -> None:
             while not (state := await batches.state(begun.id)).ended:
                 pass
             got = io.BytesIO(b"from an earlier try, and longer than what comes" * 100)
-            await batches.download(state.files[0], got)
+            await batches.download(state.files[0], got, 1 << 20)
             (only,) = got.getvalue().splitlines()
             assert batches.read(only).key == KEY
             for each in (file, *state.files):
                 await batches.remove(each)
             with pytest.raises(RequestRejected):
-                await batches.download(file, got)
+                await batches.download(file, got, 1 << 20)
         finally:
             await batches.close()

@@ -1,0 +1,318 @@
+"""Endpoints that redirect, and replies that are larger than a reply can be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import httpx2
+import pytest
+from aiohttp import web
+
+from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, UnusableReply
+from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES, MAX_STREAM_BYTES, HttpGuards
+from hirag_dist.llm.endpoints.openai_batches import OpenAiBatches
+from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
+from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
+from hirag_dist.types import ChatRequest, Message
+
+KEY = "sk-secret-0123456789"
+PROMPT = "a private document"
+REQUEST = ChatRequest("extract", (Message("user", PROMPT),), "u1")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Host:
+    """An HTTP server on a port of its own.
+
+    Attributes:
+        got: (path, body, headers) of each request.
+    """
+
+    answer: Handler
+    url: str = ""
+    got: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.got.append((request.path, await request.text(), dict(request.headers)))
+        return await self.answer(request)
+
+
+@asynccontextmanager
+async def hosting(answer: Handler) -> AsyncIterator[Host]:
+    host = Host(answer)
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", host.handle)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield host
+    finally:
+        await runner.cleanup()
+
+
+def settings(url: str) -> EndpointSettings:
+    return EndpointSettings("mine", f"{url}/v1", KEY, "model-1", timeout_s=20.0)
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+async def asked(url: str) -> list[HiragError | None]:
+    """Every kind of call at an endpoint: what each raises."""
+    chat = OpenAiChat(settings(url), words)
+    batches = OpenAiBatches(chat)
+    embedder = OpenAiEmbedder(settings(url), 2, words, lambda text, limit: text)
+    outcomes: list[HiragError | None] = []
+
+    async def stream() -> None:
+        async for _ in chat.stream(REQUEST):
+            pass
+
+    try:
+        for call in (chat.complete(REQUEST), stream(), embedder.request([PROMPT]), batches.check()):
+            try:
+                await call
+                outcomes.append(None)
+            except HiragError as error:
+                outcomes.append(error)
+    finally:
+        for each in (chat, batches, embedder):
+            await each.close()
+    return outcomes
+
+
+COMPLETION = {"choices": [{"message": {"content": "fine"}, "finish_reason": "stop"}]}
+
+
+async def complete(request: web.Request) -> web.StreamResponse:
+    return web.json_response(COMPLETION)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_redirect_to_another_host_gets_neither_prompt_nor_key(status: int) -> None:
+    async with hosting(complete) as other:
+
+        async def redirect(request: web.Request) -> web.StreamResponse:
+            return web.Response(status=status, headers={"Location": f"{other.url}{request.path}"})
+
+        async with hosting(redirect) as home:
+            outcomes = await asked(home.url)
+        assert other.got == []
+    for error in outcomes:
+        assert isinstance(error, RequestRejected)
+        assert error.fatal
+        assert "set base_url" in str(error)
+        assert not error.retryable
+
+
+@pytest.mark.parametrize("status", [307, 308])
+async def test_a_redirect_on_the_same_host_is_followed_with_its_body_and_key(status: int) -> None:
+    async def move(request: web.Request) -> web.StreamResponse:
+        if request.path.startswith("/v1/"):
+            return web.Response(status=status, headers={"Location": request.path.replace("/v1/", "/v2/")})
+        return await complete(request)
+
+    async with hosting(move) as home:
+        chat = OpenAiChat(settings(home.url), words)
+        assert (await chat.complete(REQUEST)).text == "fine"
+        await chat.close()
+    (_, first, _), (path, second, headers) = home.got
+    assert path == "/v2/chat/completions"
+    assert first == second
+    assert PROMPT in second
+    assert headers["Authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_a_redirect_that_drops_the_body_is_refused(status: int) -> None:
+    async def move(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=status, headers={"Location": "http://user:pass@127.0.0.1/v2\r\n".strip()})
+
+    async with hosting(move) as home:
+        outcomes = await asked(home.url)
+    assert "without the request's body" in str(outcomes[0])
+    assert "pass" not in str(outcomes[0])
+
+
+async def test_redirects_without_end_and_without_sense_are_failures() -> None:
+    targets = iter(["/v1/loop"] * 30)
+
+    async def loop(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=307, headers={"Location": next(targets)})
+
+    async def nonsense(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=307, headers={"Location": "http://[::1"})
+
+    for answer in (loop, nonsense):
+        async with hosting(answer) as home:
+            outcomes = await asked(home.url)
+        assert all(isinstance(error, ModelUnavailable) for error in outcomes)
+
+
+@pytest.mark.parametrize(
+    ("base", "there", "allowed"),
+    [
+        ("http://h/v1", "https://h/v1/x", True),
+        ("http://h:80/v1", "https://h:443/v1/x", True),
+        ("http://h:8000/v1", "https://h/v1/x", False),
+        ("https://h/v1", "http://h/v1/x", False),
+        ("https://h/v1", "https://h:8443/v1/x", False),
+        ("https://h/v1", "https://h.evil/v1/x", False),
+        ("https://h/v1", "https://h@evil/v1/x", False),
+        ("https://h/v1", "https://H/v2", True),
+    ],
+)
+async def test_where_requests_may_go(base: str, there: str, allowed: bool) -> None:
+    guards = HttpGuards("endpoint mine", base)
+    request = httpx2.Request("POST", there)
+    if allowed:
+        await guards.check_request(request)
+        return
+    with pytest.raises(RequestRejected, match="redirects to"):
+        await guards.check_request(request)
+
+
+def bomb(n_bytes: int, encoding: str) -> bytes:
+    """A reply whose text is n_bytes of one letter, compressed."""
+    text = json.dumps({"choices": [{"message": {"content": "@"}}]}).encode()
+    head, tail = text.split(b"@")
+    packer = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | (16 if encoding == "gzip" else 0))
+    parts = [packer.compress(head)]
+    parts += [packer.compress(b"a" * (1 << 20)) for _ in range(n_bytes >> 20)]
+    return b"".join([*parts, packer.compress(tail), packer.flush()])
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+async def test_a_small_reply_that_unpacks_to_gigabytes_is_given_up(encoding: str) -> None:
+    packed = bomb(128 << 20, encoding)
+    assert len(packed) < 1 << 20
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=packed, headers={"Content-Encoding": encoding, "Content-Type": "application/json"})
+
+    async with hosting(answer) as home:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        outcomes = await asked(home.url)
+        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for error in outcomes:
+        assert isinstance(error, UnusableReply)
+        assert "bytes" in str(error)
+        assert error.was_sent, "it counts as spent"
+    assert (after - before) >> 10 < 100, "MiB"
+
+
+async def test_an_error_page_without_end_is_given_up_too() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(status=400)
+        await response.prepare(request)
+        try:
+            for _ in range(64):
+                await response.write(b"x" * (1 << 20))
+        except ConnectionError:
+            pass
+        return response
+
+    async with hosting(answer) as home:
+        outcomes = await asked(home.url)
+    assert all(isinstance(error, UnusableReply) for error in outcomes)
+
+
+async def test_a_compressed_reply_of_usual_size_is_read() -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        body = gzip.compress(json.dumps(COMPLETION).encode())
+        return web.Response(body=body, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
+
+    async with hosting(answer) as home:
+        chat = OpenAiChat(settings(home.url), words)
+        assert (await chat.complete(REQUEST)).text == "fine"
+        await chat.close()
+
+
+async def test_a_stream_may_be_larger_than_a_reply() -> None:
+    assert MAX_STREAM_BYTES > MAX_REPLY_BYTES
+    event = b'data: {"choices": [{"delta": {"content": "' + b"a" * 60_000 + b'"}}]}\n\n'
+    n_events = MAX_REPLY_BYTES // len(event) + 2
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(event * n_events)
+        await response.write(b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n')
+        await response.write_eof()
+        return response
+
+    async with hosting(answer) as home:
+        chat = OpenAiChat(settings(home.url), words)
+        assert sum([len(piece) async for piece in chat.stream(REQUEST)]) == 60_000 * n_events
+        await chat.close()
+
+
+ODD_EVENTS: list[Any] = [
+    [], 7, {"choices": 7}, {"choices": [7]}, {"choices": [{"delta": [1]}]}, {"choices": [{"delta": {"content": 3}}]},
+    {"choices": {"0": {}}}, {"error": 7}, {"error": {"code": {"a": 1}, "message": [1]}},
+]  # fmt: skip
+
+
+async def test_odd_events_of_a_stream_end_in_an_error_of_ours() -> None:
+    said: list[Any] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"data: " + json.dumps(said[-1]).encode() + b"\n\ndata: [DONE]\n\n")
+        await response.write_eof()
+        return response
+
+    async with hosting(answer) as home:
+        chat = OpenAiChat(settings(home.url), words)
+        for event in ODD_EVENTS:
+            said.append(event)
+            with pytest.raises(ModelUnavailable):
+                _ = [piece async for piece in chat.stream(REQUEST)]
+        await chat.close()
+
+
+DEEP = '{"choices": ' + "[" * 100_000
+ODD_BODIES = [
+    b"{}", b"[]", b"null", b"\xff", b'"\\ud800"', DEEP.encode(), b'{"choices": 1e999}',
+    b'{"choices": [{"message": "hi"}]}',
+    b'{"choices": [{"message": [1]}]}', b'{"error": {"code": 1e400, "message": {"a": [1]}}}', b'{"error": [[]]}',
+    b'{"data": [{"index": "x"}]}', b'{"data": {"0": 1}}', b'{"choices": [' + b"9" * 5000 + b"]}",
+]  # fmt: skip
+
+
+async def test_odd_bodies_end_in_an_error_of_ours() -> None:
+    said: list[tuple[int, bytes]] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        status, body = said[-1]
+        return web.Response(status=status, body=body, content_type="application/json")
+
+    async with hosting(answer) as home:
+        chat, embedding = OpenAiChat(settings(home.url), words), OpenAiEmbedder(settings(home.url), 2, words, max)
+        batches = OpenAiBatches(chat)
+        for status, body in product((200, 400, 429, 500), ODD_BODIES):
+            said.append((status, body))
+            for call in (
+                chat.complete(REQUEST),
+                embedding.request(["a"]),
+                batches.state("b"),
+                batches.create("f", "o"),
+            ):
+                with pytest.raises(HiragError):
+                    await call
+        for each in (chat, embedding, batches):
+            await each.close()
