@@ -32,6 +32,7 @@ LEAST: Values = {
     "index": {"uri": "s3://bucket/index"},
     "image": {"repository": "hirag-dist"},
     "callers": {"existingSecret": "callers"},
+    "build": {"ray": {"operatorNamespace": "kuberay"}},
 }
 """The fewest values that the chart takes."""
 
@@ -55,22 +56,13 @@ def merged(values: Mapping[str, Any], more: Mapping[str, Any]) -> Values:
 
 
 class Chart:
-    """A copy of the chart in which the charts that it may bring are empty ones: theirs are not to be had everywhere."""
+    """A copy of the chart."""
 
     def __init__(self, folder: Path, helm: str = "helm") -> None:
         self._helm = tool(helm)
         self.folder = folder / "hirag-dist"
         self._rendered: dict[tuple[str, ...], str] = {}
         shutil.copytree(SOURCE, self.folder)
-        (self.folder / "Chart.lock").unlink()  # of the real ones; tests/deploy/test_dependencies.py
-        about = yaml.safe_load((SOURCE / "Chart.yaml").read_text(encoding="utf-8"))
-        for needed in about["dependencies"]:
-            empty = self.folder / "charts" / needed["name"]
-            empty.mkdir(parents=True)
-            version = needed["version"].lstrip("^~>=")
-            head = {"apiVersion": "v2", "name": needed["name"], "version": version}
-            (empty / "Chart.yaml").write_text(yaml.safe_dump(head), encoding="utf-8")
-            (empty / "values.yaml").write_text("{}", encoding="utf-8")
 
     def run(self, command: str, values: Mapping[str, Any], *more: str) -> subprocess.CompletedProcess[str]:
         """Run `helm COMMAND` on the chart with values, in an environment that has no cluster."""

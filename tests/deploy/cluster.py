@@ -155,7 +155,12 @@ class Cluster:
                 said["message"] = "" if valid else "RayJob name should be …"
             case "Suspended" if not self.queued:
                 said["jobDeploymentStatus"] = "Initializing"
-            case "Initializing" if not self.full:
+            case "Initializing" if self.full:
+                begun = said.setdefault("startTime", self.now)
+                if self.now > begun + spec.get("preRunningDeadlineSeconds", float("inf")):
+                    said |= {"jobDeploymentStatus": "Failed", "endTime": self.now}
+                    said["message"] = "The RayJob has passed the preRunningDeadlineSeconds"
+            case "Initializing":
                 if name not in self.jobs:  # else "the submitter already exists", whosever it is
                     self.jobs[name] = {"owner": name, "ends_at": self.now + self.run_s}
                     self.runs.append(name)

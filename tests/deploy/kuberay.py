@@ -18,6 +18,7 @@ Behaviour of its controller (ray-operator/controllers/ray/rayjob_controller.go a
   job failed: only the status of the RayJob shows it.
 - A submitter looks up the job's id first and submits an unknown one. A restarted head knows none, so every pod of
   submitterConfig.backoffLimit may start another run.
+- preRunningDeadlineSeconds ends a RayJob that is Initializing for longer; one that is Suspended may wait.
 - Ended RayJobs keep their submitter; ttlSecondsAfterFinished takes the cluster. The RayJob itself is removed too if the
   operator runs with DELETE_RAYJOB_CR_AFTER_JOB_FINISHES=true.
 """
@@ -85,6 +86,7 @@ _JOB = _exact(
     entrypointNumGpus={"type": "number"},
     backoffLimit=_COUNT,
     activeDeadlineSeconds={"type": "integer", "minimum": 1},
+    preRunningDeadlineSeconds={"type": "integer", "minimum": 1},  # since 1.6
     shutdownAfterJobFinishes={"type": "boolean"},
     ttlSecondsAfterFinished=_COUNT,
     submitterConfig=_exact([], backoffLimit=_COUNT),

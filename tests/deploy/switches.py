@@ -113,8 +113,8 @@ SWITCHES: dict[str, dict[str, Values]] = {
         },
     },
     "ray auth": {
-        "disabled": {},
-        "token": {"build": {"ray": {"auth": {"mode": "token"}}}},
+        "token": {},
+        "disabled": {"build": {"ray": {"auth": {"mode": "disabled"}}}},
         "secret": {"build": {"ray": {"auth": {"mode": "token", "existingSecret": "ray"}}}},
     },
     "after": {
@@ -234,13 +234,7 @@ SWITCHES: dict[str, dict[str, Values]] = {
             },
             "secretEnv": [{"name": "MILVUS", "secretName": "milvus", "secretKey": "token"}],
         },
-        "milvus here": {
-            "milvus": {"enabled": True},
-            "config": {"vectors": {"backend": "milvus", "token": "root:${MILVUS}"}},
-            "secretEnv": [{"name": "MILVUS", "secretName": "milvus-root", "secretKey": "password"}],
-        },
     },
-    "kuberay": {"elsewhere": {}, "here": {"kuberay-operator": {"enabled": True}}},
     "network": {
         "closed": {},
         "wide": {
@@ -248,7 +242,6 @@ SWITCHES: dict[str, dict[str, Values]] = {
                 "callers": [],
                 "visitors": [],
                 "scrapers": [],
-                "kuberay": [],
                 "dns": [],
                 "egressPorts": [8443],
                 "extraEgress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
@@ -257,7 +250,33 @@ SWITCHES: dict[str, dict[str, Values]] = {
         "off": {"networkPolicy": {"enabled": False}},
     },
     "watched from": {"here": {}, "elsewhere": {"monitoring": {"namespace": "monitoring"}}},
-    "scraped": {"no": {}, "yes": {"monitoring": {"serviceMonitor": {"enabled": True, "labels": {"release": "prom"}}}}},
+    "scraped": {
+        "no": {},
+        "yes": {
+            "monitoring": {
+                "serviceMonitor": {
+                    "enabled": True,
+                    "labels": {"release": "prom"},
+                    "metricRelabelings": [{"action": "drop", "sourceLabels": ["le"], "regex": "0.1"}],
+                },
+                "podMonitor": {"enabled": True, "relabelings": [{"targetLabel": "team", "replacement": "search"}]},
+            }
+        },
+    },
+    "placement": {
+        "none": {},
+        "all": {
+            "placement": {
+                "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+                "priorityClassName": "high",
+                "dnsPolicy": "None",
+                "dnsConfig": {"nameservers": ["10.0.0.10"]},
+                "hostAliases": [{"ip": "10.0.0.20", "hostnames": ["models.internal"]}],
+            },
+            "helperResources": {"limits": {"cpu": "1"}},
+            "build": {"job": {"labels": {"kueue.x-k8s.io/queue-name": "builds"}, "annotations": {"team": "search"}}},
+        },
+    },
     "alerts": {
         "no": {},
         "yes": {
@@ -302,7 +321,6 @@ FORBIDDEN = {
     (("callers", "none"), ("tls", "none")),
     # Lists are replaced, not merged: the second one's secret would be missing.
     (("models", "endpoint"), ("vectors", "milvus elsewhere")),
-    (("models", "endpoint"), ("vectors", "milvus here")),
     # No caller is admitted through it.
     (("service", "balancer"), ("network", "wide")),
     # TLS ends before the pods there.

@@ -108,7 +108,7 @@ def test_a_build_is_another_when_what_decides_it_is(chart: Chart) -> None:
         {"build": {"inputs": ["s3://bucket/others"]}},
         {"image": {"tag": "2"}},
         {"build": {"incomplete": "accept"}},
-        {"build": {"ray": {"startSeconds": 60}}},  # a Job cannot be changed
+        {"build": {"ray": {"preRunningDeadlineSeconds": 60}}},  # a Job cannot be changed
         {"build": {"prune": {"enabled": True}}},
     ]
     assert len({name(values) for values in ({}, *changed)}) == 1 + len(changed)
@@ -250,6 +250,9 @@ def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
     first, second = only(chart.render(RAY), "NetworkPolicy", "-build")["spec"]["ingress"]
     assert [list(peer) for peer in first["from"]] == [["podSelector"]]
     assert {port["port"] for port in second["ports"]} == {8265, 52365}
+    (operator,) = second["from"]  # in one namespace: a tenant's pod may have any label
+    assert operator["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "kuberay"}}
+    assert operator["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}}
     assert only(chart.render(INLINE), "NetworkPolicy", "-build")["spec"]["ingress"] == []
 
 
@@ -263,10 +266,100 @@ def test_ray_asks_for_a_token_everywhere_or_nowhere(chart: Chart) -> None:
         given = [{v["name"]: v.get("value") for v in c["env"]} for c in (*pods, cluster["autoscalerOptions"])]
         return cluster.get("authOptions"), {each.get("RAY_AUTH_MODE") for each in given}
 
-    assert modes({}) == (None, {"disabled"})
-    assert modes({"build": {"ray": {"auth": {"mode": "token"}}}}) == ({"mode": "token"}, {None})
-    own = {"build": {"ray": {"auth": {"mode": "token", "existingSecret": "ray"}}}}
+    assert modes({}) == ({"mode": "token"}, {None})
+    assert modes({"build": {"ray": {"auth": {"mode": "disabled"}}}}) == (None, {"disabled"})
+    own = {"build": {"ray": {"auth": {"existingSecret": "ray"}}}}
     assert modes(own) == ({"mode": "token", "secretName": "ray"}, {None})
+
+
+def test_the_autoscaler_alone_holds_a_token_of_the_api_server(chart: Chart) -> None:
+    """It may change every pod of the namespace, and the driver runs what models and documents say."""
+    job = only(chart.render(RAY), "RayJob")
+    for part, template in pod_templates(job):
+        spec = template["spec"]
+        assert spec["automountServiceAccountToken"] is False, part
+        assert all(m["name"] != "api-token" for each in spec["containers"] for m in each["volumeMounts"]), part
+        assert ("api-token" in {volume["name"] for volume in spec["volumes"]}) is (part == "head")
+    (mount,) = (
+        each
+        for each in job["spec"]["rayClusterSpec"]["autoscalerOptions"]["volumeMounts"]
+        if each["name"] == "api-token"
+    )
+    assert mount["mountPath"] == "/var/run/secrets/kubernetes.io/serviceaccount"
+    fixed = {"build": {"ray": {"autoscaling": {"enabled": False}, "cpu": {"minReplicas": 1}}}}
+    (_, _), (_, head), *_ = pod_templates(only(chart.render(merged(RAY, fixed)), "RayJob"))
+    assert "api-token" not in {volume["name"] for volume in head["spec"]["volumes"]}
+
+
+def test_a_queue_sees_the_object_that_runs_the_build(chart: Chart) -> None:
+    label = {"kueue.x-k8s.io/queue-name": "builds"}
+    values = {"build": {"job": {"labels": label, "annotations": {"a": "b"}}}}
+    ray = chart.render(merged(RAY, values))
+    metadata = only(ray, "RayJob")["metadata"]
+    assert metadata["labels"].items() >= label.items()
+    assert metadata["annotations"] == {"a": "b"}
+    (job,) = (each for each in ray if each["kind"] == "Job")
+    assert not metadata["annotations"].items() <= job["metadata"].get("annotations", {}).items()
+    assert not label.items() <= job["metadata"]["labels"].items()
+    inline = only(chart.render(merged(INLINE, values)), "Job")["metadata"]
+    assert inline["labels"].items() >= label.items()
+    assert inline["annotations"] == {"a": "b"}
+
+
+def test_a_quota_on_cpu_limits_can_be_met(chart: Chart) -> None:
+    """Every container has a CPU limit once helperResources and the resources of query and build have one."""
+    limit = {"limits": {"cpu": "1"}}
+    ray = {part: {"resources": limit} for part in ("head", "cpu", "autoscaling")}
+    values = {
+        "helperResources": limit,
+        "query": {"resources": limit},
+        "build": {"inline": {"resources": limit}, "ray": ray},
+        "config": {"service": {"processes": 1}},
+        "test": {"question": "Who?", "tokenSecret": {"name": "token"}},
+    }
+    for executor in RAY, INLINE:
+        for found in chart.render(merged(executor, values)):
+            for part, template in pod_templates(found):
+                spec = template["spec"]
+                for container in (*spec.get("initContainers", ()), *spec["containers"]):
+                    assert container["resources"]["limits"]["cpu"] == "1", (found["kind"], part, container["name"])
+
+
+def test_the_service_of_a_load_balancer(chart: Chart) -> None:
+    service = {"type": "LoadBalancer", "loadBalancerClass": "example.com/internal", "nodePort": 30051}
+    values = {"query": {"service": service}, "networkPolicy": {"callers": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}}
+    spec = only(chart.render(values), "Service", "-query")["spec"]
+    assert spec["externalTrafficPolicy"] == "Local"  # the addresses of callers, as ipBlock needs them
+    assert spec["loadBalancerClass"] == "example.com/internal"
+    assert spec["ports"][0]["nodePort"] == 30051
+    inside = only(chart.render({"query": {"service": {"trafficDistribution": "PreferSameZone"}}}), "Service", "-query")
+    assert inside["spec"]["trafficDistribution"] == "PreferSameZone"
+    assert "externalTrafficPolicy" not in inside["spec"]
+
+
+@pytest.mark.parametrize(
+    ("size", "bytes_"), [("10Gi", 10 * 2**30), ("1Ei", 2**60), ("1e10", 10**10), ("2.5E3", 2500), ("1E", 10**18)]
+)
+def test_the_limit_of_the_cache_is_a_share_of_any_quantity(chart: Chart, size: str, bytes_: int) -> None:
+    found = config_of(chart.render({"query": {"cache": {"size": size, "storageClass": "fast"}}}), "query")
+    assert found["service"]["cache_bytes"] == pytest.approx(0.95 * bytes_, rel=1e-9)
+
+
+def test_an_external_issuer(chart: Chart) -> None:
+    issuer = {"name": "pca", "kind": "AWSPCAClusterIssuer", "group": "awspca.cert-manager.io"}
+    objects = chart.render({"tls": {"certManager": {"enabled": True, "issuer": issuer}}})
+    assert only(objects, "Certificate")["spec"]["issuerRef"] == issuer
+
+
+def test_further_containers_and_objects(chart: Chart) -> None:
+    image = {"image": "registry.example.com/proxy:1"}
+    pod_of = {"initContainers": [image | {"name": "first"}], "containers": [image | {"name": "proxy"}]}
+    extra = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-more"}}
+    objects = chart.render({"query": {"pod": pod_of}, "extraObjects": [extra]})
+    names = {key: [each["name"] for each in pod(objects)[key]] for key in ("initContainers", "containers")}
+    assert names["containers"] == ["query", "proxy"]
+    assert "first" in names["initContainers"]
+    assert only(objects, "ConfigMap", "demo-more")
 
 
 def test_the_page_is_known_by_the_names_that_lead_to_it(chart: Chart, tmp_path: Path) -> None:
@@ -343,6 +436,24 @@ def test_the_driver_is_given_time_to_store_replies(chart: Chart) -> None:
     assert int(wait["value"]) < head["spec"]["terminationGracePeriodSeconds"]
     assert head["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
     assert submitter["metadata"]["annotations"] == head["metadata"]["annotations"]  # with either the run ends
+    watching = only(chart.render(RAY), "Job")["spec"]["template"]["metadata"]
+    assert watching["annotations"] == head["metadata"]["annotations"]
+
+
+def test_the_placement_of_all_pods_and_of_one(chart: Chart) -> None:
+    everywhere = {"nodeSelector": {"pool": "search"}, "tolerations": [{"key": "a", "operator": "Exists"}]}
+    values = {
+        "placement": everywhere | {"dnsConfig": {"nameservers": ["10.0.0.10"]}},
+        "query": {"pod": {"nodeSelector": {"pool": "query"}}},
+    }
+    for executor in RAY, INLINE:
+        for found in chart.render(merged(executor, values)):
+            for part, template in pod_templates(found):
+                spec, labels = template["spec"], template["metadata"]["labels"]
+                served = labels["app.kubernetes.io/component"] in ("query", "test")
+                assert spec["nodeSelector"]["pool"] == ("query" if served else "search"), part
+                assert spec["tolerations"] == everywhere["tolerations"]
+                assert spec["dnsConfig"] == {"nameservers": ["10.0.0.10"]}
 
 
 def test_every_pod_can_be_placed(chart: Chart) -> None:

@@ -94,9 +94,9 @@ def test_the_package_holds_the_chart_and_nothing_else(chart: Chart, tmp_path: Pa
     subprocess.run([tool("helm"), "package", str(chart.folder), "--destination", str(tmp_path)], check=True)
     (package,) = tmp_path.glob("hirag-dist-*.tgz")
     with tarfile.open(package) as opened:
-        held = {name.removeprefix("hirag-dist/") for name in opened.getnames() if "/charts/" not in name}
+        held = {name.removeprefix("hirag-dist/") for name in opened.getnames()}
     files = (path for path in SOURCE.rglob("*") if path.is_file() and path.parent.name != "__pycache__")
-    assert held == {str(path.relative_to(SOURCE)) for path in files} - {"Chart.lock"}
+    assert held == {str(path.relative_to(SOURCE)) for path in files}
 
 
 @pytest.fixture(scope="module")

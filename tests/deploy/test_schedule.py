@@ -21,7 +21,6 @@ JOB: Object = {
 }
 UID = "6d5f6c5e-8a53-4a39-9b7b-0b9a6e1f2c3d"
 NAME = rayjob.named(JOB, "rag-build-29384120", UID)["metadata"]["name"]
-START_S = 3600.0
 SCHEDULE = {"build": {"inputs": ["s3://bucket/docs"], "schedule": {"enabled": True}}}
 
 
@@ -42,7 +41,7 @@ def pod(cluster: Cluster, account: Path, job: Object = JOB, uid: str = UID) -> A
     """Run what one pod of the CronJob's Job runs; return its end."""
     named = rayjob.named(job, "rag-build-29384120", uid)
     api = rayjob.Api(cluster.address, "search", account)
-    return rayjob.watch(api, named, START_S, clock=cluster.clock, sleep=cluster.sleep)
+    return rayjob.watch(api, named, clock=cluster.clock, sleep=cluster.sleep)
 
 
 def jobs_spec(objects: list[Object]) -> Object:
@@ -122,17 +121,23 @@ def test_a_rayjob_that_is_not_valid_fails(cluster: Cluster, account: Path) -> No
     assert "ValidationFailed RayJob name should be" in str(end)
 
 
-@pytest.mark.parametrize("stuck", ["stopped", "full"])
-def test_a_rayjob_that_does_not_begin_is_taken_back(cluster: Cluster, account: Path, stuck: str) -> None:
-    """Without an operator, or without place for the head: otherwise it might begin unwatched."""
-    setattr(cluster, stuck, True)
-    cluster.instead = [None] * 243 + [status(503, "ServiceUnavailable")] * 2  # when it is to be deleted
+def test_a_rayjob_that_no_operator_takes_up_is_deleted(cluster: Cluster, account: Path) -> None:
+    """Otherwise it might begin unwatched."""
+    cluster.stopped = True
+    cluster.instead = [None] * 43 + [status(503, "ServiceUnavailable")] * 2  # when it is to be deleted
     end = pod(cluster, account)
     assert end.code == rayjob.FAILED
-    said = "not taken up by an operator yet" if stuck == "stopped" else "Initializing"
-    assert f"{said}, for more than 3600 s; it was deleted" in str(end)
-    assert 3600 < cluster.now <= 3660
+    assert "not taken up by an operator yet, for 600 s; it was deleted. Is KubeRay there?" in str(end)
+    assert 600 < cluster.now <= 660
     assert not cluster.rayjobs
+
+
+def test_a_rayjob_that_does_not_start_in_time_is_a_failed_build(chart: Chart, cluster: Cluster, account: Path) -> None:
+    cluster.full = True
+    end = pod(cluster, account, JOB | {"spec": JOB["spec"] | {"preRunningDeadlineSeconds": 900}})
+    assert end.code == rayjob.FAILED
+    assert "passed the preRunningDeadlineSeconds" in str(end)
+    assert only(chart.render(SCHEDULE), "RayJob")["spec"]["preRunningDeadlineSeconds"] == 3600
 
 
 def test_a_try_that_begins_late_has_as_long_as_the_first(cluster: Cluster, account: Path) -> None:
@@ -316,7 +321,7 @@ def test_a_night_that_finds_another_build_is_left_out(chart: Chart, executor: st
     nightly = jobs_spec(objects)["template"]["spec"]["containers"][0]["command"]
     assert nightly == [*once, "5"]
     if executor == "ray":
-        job = rayjob.named(only(objects, "RayJob"), "n", UID, nightly[4:])
+        job = rayjob.named(only(objects, "RayJob"), "n", UID, nightly[3:])
         assert job["spec"]["entrypoint"] == "python /etc/hirag/config/build.py /etc/hirag/config/order.json 5"
 
 

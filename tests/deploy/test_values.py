@@ -189,13 +189,8 @@ REFUSED: dict[str, tuple[Values, str]] = {
         "a key has no place in values",
     ),
     "a token in values": ({"config": {"vectors": {"token": "t"}}}, "config.vectors.token: write ${NAME}"),
-    "a Milvus that nothing uses": ({"milvus": {"enabled": True}}, "set config.vectors.backend to milvus too"),
     "no Milvus to use": ({"config": {"vectors": {"backend": "milvus"}}}, "give config.vectors.uri"),
     "Milvus Lite": ({"config": {"vectors": {"backend": "milvus-lite"}}}, "belongs to one process"),
-    "a Milvus without its password": (
-        {"milvus": {"enabled": True}, "config": {"vectors": {"backend": "milvus"}}},
-        "it asks for a password",
-    ),
     "no image": ({"image": {"repository": ""}}, "image.repository: say where the image is"),
     "no image for cards": (
         merged(BUILD, merged(GPU, {"build": {"ray": {"gpu": {"image": {"repository": ""}}}}})),
@@ -320,7 +315,7 @@ REFUSED: dict[str, tuple[Values, str]] = {
         "needs query.page.enabled",
     ),
     "tokens of a Ray that knows none": (
-        merged(BUILD, {"build": {"ray": {"auth": {"mode": "token"}, "version": "2.51.0"}}}),
+        merged(BUILD, {"build": {"ray": {"version": "2.51.0"}}}),
         "token needs Ray 2.52",
     ),
     "two certificates": (
@@ -328,6 +323,14 @@ REFUSED: dict[str, tuple[Values, str]] = {
         "choose either",
     ),
     "no issuer": ({"tls": {"certManager": {"enabled": True}}}, "who issues the certificate"),
+    "a certificate without a name": (
+        {"tls": {"certManager": {"enabled": True, "internalNames": False, "issuer": {"name": "i"}}}},
+        "give the certificate a name",
+    ),
+    "an operator anywhere": (
+        merged(BUILD, {"build": {"ray": {"operatorNamespace": ""}}}),
+        "name the namespace of KubeRay's operator",
+    ),
     "certificates of clients alone": (
         {"tls": {"clientCa": {"existingSecret": "c"}}},
         "a certificate of the service too",
@@ -402,7 +405,7 @@ def test_taken_though_close_to_what_is_refused(chart: Chart, values: Values) -> 
     assert chart.render(values)
 
 
-@pytest.mark.parametrize("dotted", ["build.ray", "build.ray.head", "query.pod", "monitoring", "milvus"])
+@pytest.mark.parametrize("dotted", ["build.ray", "build.ray.head", "query.pod", "monitoring", "placement"])
 def test_a_section_that_is_taken_away(chart: Chart, dotted: str) -> None:
     said = chart.refusal(set_in({}, dotted, None))
     assert "values don't meet the specifications of the schema" in said

@@ -1,12 +1,12 @@
 """Create a RayJob for the Job of this pod and end with its result, because CronJobs, Helm and alerts read Jobs.
 
-    python rayjob.py RAYJOB.json START_SECONDS [ARGUMENT…]
+    python rayjob.py RAYJOB.json [ARGUMENT…]
 
 The name of the RayJob is the one in the file with the UID of the Job. It must differ from the name of the Job: KubeRay
 names its submitter, a Job too, like the RayJob. Each ARGUMENT is appended to the entry point. The Job owns the RayJob,
 so that both are deleted together. After a restart the next pod finds the RayJob and continues to watch it. A deleted
-RayJob is not created again, unless it was deleted while no pod was running. A RayJob that has not started within
-START_SECONDS (no node, quota, image or operator) is deleted, because it could otherwise start unwatched.
+RayJob is not created again, unless it was deleted while no pod was running. One that no operator takes up is deleted,
+because it could otherwise start unwatched; KubeRay itself ends one that does not start (preRunningDeadlineSeconds).
 
 Environment: NAMESPACE; JOB_NAME and JOB_UID of the Job. Exit codes: 0 the build succeeded. A retry does not help after
 10 (the build failed or did not start), 11 (its RayJob was deleted) and 12 (the API server refused it). It may help
@@ -30,11 +30,10 @@ from typing import Any
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 POLL_S = 15.0
-PATIENCE_S = 600.0  # without a usable reply
+PATIENCE_S = 600.0  # without a usable reply of the API server, or without an operator
 SUCCEEDED, FAILED, DELETED, REFUSED, UNREACHED = 0, 10, 11, 12, 13
 _FINAL = {400, 403, 404, 405, 413, 415, 422}  # status codes of a refused creation; any other may be temporary
 _ENDS = {"Complete", "Failed", "ValidationFailed"}  # of status.jobDeploymentStatus
-_BEGINNING = {"", "Initializing"}  # not Suspended: a job in a queue may wait for long
 
 
 class Ended(Exception):
@@ -130,7 +129,6 @@ def _message(said: bytes) -> str:
 def watch(
     api: Api,
     job: dict[str, Any],
-    start_s: float,
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -139,11 +137,10 @@ def watch(
 
     Args:
         job: RayJob with the Job as its only owner.
-        start_s: limit for the start of an attempt.
     """
     name = job["metadata"]["name"]
     made = False
-    begins = heard = clock()
+    taken_up = heard = clock()
     said = ""
     while True:
         try:
@@ -156,11 +153,11 @@ def watch(
                 return end
             line = _line(found)
             heard = clock()
-            if _state(found) not in _BEGINNING:
-                begins = clock()
-            elif clock() - begins > start_s:
+            if _state(found):
+                taken_up = clock()
+            elif clock() - taken_up > PATIENCE_S:
                 api.delete(name)
-                return Ended(FAILED, f"RayJob {name}: {line}, for more than {start_s:.0f} s; it was deleted")
+                return Ended(FAILED, f"RayJob {name}: {line}, for {PATIENCE_S:.0f} s; it was deleted. Is KubeRay there?")
         except Passing as error:
             line = f"waiting for the API server: {error}"
             if clock() - heard > PATIENCE_S:
@@ -222,8 +219,8 @@ def main() -> int:
     job = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     host = environ["KUBERNETES_SERVICE_HOST"]
     server = f"https://{f'[{host}]' if ':' in host else host}:{environ['KUBERNETES_SERVICE_PORT']}"
-    job = named(job, environ["JOB_NAME"], environ["JOB_UID"], sys.argv[3:])
-    end = watch(Api(server, environ["NAMESPACE"]), job, float(sys.argv[2]))
+    job = named(job, environ["JOB_NAME"], environ["JOB_UID"], sys.argv[2:])
+    end = watch(Api(server, environ["NAMESPACE"]), job)
     print(end, file=sys.stderr)
     return end.code
 

@@ -1,6 +1,6 @@
 {{/* Builds: the RayJob, or the Job with one pod. */}}
 
-{{/* A Ray pod. Arguments: root, container, pod, resources, image, sharedMemory, component labels, token. */}}
+{{/* A Ray pod. Arguments: root, container, pod, resources, image, sharedMemory, apiToken (whether its autoscaler gets one). */}}
 {{- define "hirag.rayPod" -}}
 metadata:
   labels: {{- include "hirag.podLabels" (dict "root" .root "component" "build" "pod" .pod) | nindent 4 }}
@@ -9,14 +9,14 @@ metadata:
   {{- end }}
 spec:
   serviceAccountName: {{ include "hirag.serviceAccount" (dict "root" .root "component" "build") }}
-  automountServiceAccountToken: {{ .token }}
+  automountServiceAccountToken: false
   terminationGracePeriodSeconds: 120 # for replies in flight to come and be stored: they are paid
   enableServiceLinks: false
   securityContext: {{- toYaml .root.Values.podSecurityContext | nindent 4 }}
   {{- include "hirag.pullSecrets" .root | nindent 2 }}
-  {{- include "hirag.placement" .pod | nindent 2 }}
+  {{- include "hirag.placement" (dict "root" .root "pod" .pod) | nindent 2 }}
   initContainers:
-    {{- include "hirag.compiled" (dict "root" .root "image" .image) | nindent 4 }}
+    {{- include "hirag.initContainers" . | nindent 4 }}
   containers:
     - name: {{ .container }}
       image: {{ include "hirag.image" (dict "root" .root "image" .image) }}
@@ -29,10 +29,21 @@ spec:
       volumeMounts:
         {{- include "hirag.mounts" . | nindent 8 }}
         - {name: shared-memory, mountPath: /dev/shm}
+    {{- with .pod.containers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
   volumes:
     {{- include "hirag.volumes" (dict "root" .root "component" "build" "pod" .pod "scratch" .root.Values.build.scratch.size) | nindent 4 }}
     - name: shared-memory
       emptyDir: {medium: Memory, sizeLimit: {{ .sharedMemory }}}
+    {{- if .apiToken }}
+    - name: api-token # mounted by the autoscaler's container only: it may change every pod of the namespace
+      projected:
+        sources:
+          - serviceAccountToken: {path: token, expirationSeconds: 3607}
+          - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+          - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
+    {{- end }}
 {{- end -}}
 
 {{/* Environment of a Ray pod. Arguments: root, pod. */}}
@@ -63,6 +74,7 @@ backoffLimit: {{ $build.backoffLimit }}
 {{- with $build.activeDeadlineSeconds }}
 activeDeadlineSeconds: {{ int64 . }}
 {{- end }}
+preRunningDeadlineSeconds: {{ int64 $ray.preRunningDeadlineSeconds }}
 shutdownAfterJobFinishes: true
 ttlSecondsAfterFinished: {{ $build.ttlSecondsAfterFinished }}
 # A submitter that finds its job unknown, as after the head began anew, submits it again: with its limit anew.
@@ -80,7 +92,7 @@ submitterPodTemplate: # it stays where the head does, and as long: with it the r
     restartPolicy: Never
     securityContext: {{- toYaml .Values.podSecurityContext | nindent 6 }}
     {{- include "hirag.pullSecrets" . | nindent 4 }}
-    {{- include "hirag.placement" $ray.head.pod | nindent 4 }}
+    {{- include "hirag.placement" (dict "root" . "pod" $ray.head.pod) | nindent 4 }}
     containers:
       - name: submitter
         image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}
@@ -90,7 +102,7 @@ submitterPodTemplate: # it stays where the head does, and as long: with it the r
           - {name: RAY_USAGE_STATS_ENABLED, value: "0"}
           {{- include "hirag.rayAuth" . | nindent 10 }}
         securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
-        resources: {{- toYaml $ray.submitter.resources | nindent 10 }}
+        resources: {{- toYaml .Values.helperResources | nindent 10 }}
         volumeMounts:
           - {name: tmp, mountPath: /tmp}
     volumes:
@@ -118,6 +130,7 @@ rayClusterSpec:
     securityContext: {{- include "hirag.containerSecurity" . | nindent 6 }}
     volumeMounts:
       - {name: tmp, mountPath: /tmp}
+      - {name: api-token, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
   {{- end }}
   headGroupSpec:
     serviceType: ClusterIP
@@ -127,7 +140,7 @@ rayClusterSpec:
       object-store-memory: {{ include "hirag.bytes" (dict "quantity" "1Gi" "share" 0.9) | quote }} # within its /dev/shm
       dashboard-host: 0.0.0.0 # of the API that jobs are submitted to; a NetworkPolicy says who reaches it
     template:
-      {{- include "hirag.rayPod" (dict "root" . "container" "ray-head" "pod" $ray.head.pod "resources" $ray.head.resources "image" .Values.image "sharedMemory" "1Gi" "token" $ray.autoscaling.enabled) | nindent 6 }}
+      {{- include "hirag.rayPod" (dict "root" . "container" "ray-head" "pod" $ray.head.pod "resources" $ray.head.resources "image" .Values.image "sharedMemory" "1Gi" "apiToken" $ray.autoscaling.enabled) | nindent 6 }}
   workerGroupSpecs:
     - groupName: cpu
       replicas: {{ $ray.cpu.minReplicas }}
@@ -138,7 +151,7 @@ rayClusterSpec:
         num-gpus: "0"
         object-store-memory: {{ include "hirag.bytes" (dict "quantity" $ray.cpu.sharedMemory "share" 0.9) | quote }}
       template:
-        {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.cpu.pod "resources" $ray.cpu.resources "image" .Values.image "sharedMemory" $ray.cpu.sharedMemory "token" false) | nindent 8 }}
+        {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.cpu.pod "resources" $ray.cpu.resources "image" .Values.image "sharedMemory" $ray.cpu.sharedMemory) | nindent 8 }}
     {{- if $ray.gpu.enabled }}
     {{- $card := dict $ray.gpu.resourceName 1 }}
     {{- $requests := merge (dict) $card (default dict $ray.gpu.resources.requests) }}
@@ -154,7 +167,7 @@ rayClusterSpec:
         num-gpus: "1"
         object-store-memory: {{ include "hirag.bytes" (dict "quantity" $ray.gpu.sharedMemory "share" 0.9) | quote }}
       template:
-        {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.gpu.pod "resources" (dict "requests" $requests "limits" $limits) "image" $ray.gpu.image "sharedMemory" $ray.gpu.sharedMemory "token" false) | nindent 8 }}
+        {{- include "hirag.rayPod" (dict "root" . "container" "ray-worker" "pod" $ray.gpu.pod "resources" (dict "requests" $requests "limits" $limits) "image" $ray.gpu.image "sharedMemory" $ray.gpu.sharedMemory) | nindent 8 }}
     {{- end }}
 {{- end -}}
 
@@ -190,9 +203,9 @@ template:
     terminationGracePeriodSeconds: 120 # for replies in flight to come and be stored: they are paid
     securityContext: {{- toYaml .Values.podSecurityContext | nindent 6 }}
     {{- include "hirag.pullSecrets" . | nindent 4 }}
-    {{- include "hirag.placement" $pod | nindent 4 }}
+    {{- include "hirag.placement" (dict "root" . "pod" $pod) | nindent 4 }}
     initContainers:
-      {{- include "hirag.compiled" (dict "root" . "image" .Values.image) | nindent 6 }}
+      {{- include "hirag.initContainers" (dict "root" . "image" .Values.image "pod" $pod) | nindent 6 }}
     containers:
       - name: build
         image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}
@@ -203,6 +216,9 @@ template:
         securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
         resources: {{- toYaml $build.inline.resources | nindent 10 }}
         volumeMounts: {{- include "hirag.mounts" (dict "root" . "pod" $pod) | nindent 10 }}
+      {{- with $pod.containers }}
+      {{- toYaml . | nindent 6 }}
+      {{- end }}
     volumes: {{- include "hirag.volumes" (dict "root" . "component" "build" "pod" $pod "scratch" $build.scratch.size) | nindent 6 }}
 {{- end -}}
 
@@ -216,4 +232,17 @@ template:
 {{- $decisive := print (include "hirag.buildJobSpec" .) (include "hirag.config.build" .) (include "hirag.buildOrder" .) -}}
 {{- if eq (include "hirag.executor" .) "ray" -}}{{- $decisive = print $decisive (include "hirag.rayJobSpec" .) -}}{{- end -}}
 {{- printf "%s-build-%s" (include "hirag.fullname" .) ($decisive | sha256sum | trunc 8) -}}
+{{- end -}}
+
+{{/* Labels and annotations of the Job of a build. What queues read stands on the Job that runs the build, or on its RayJob. */}}
+{{- define "hirag.jobMetadata" -}}
+{{- $inline := eq (include "hirag.executor" .) "inline" -}}
+labels:
+  {{- include "hirag.labels" (dict "root" . "component" "build") | nindent 2 }}
+  {{- with ternary .Values.build.job.labels dict $inline }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- with ternary .Values.build.job.annotations dict $inline }}
+annotations: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end -}}

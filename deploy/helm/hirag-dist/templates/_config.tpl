@@ -5,9 +5,6 @@
 {{- if .Values.prompts.configMap -}}
 {{- $_ := set $config "prompts" "/etc/hirag/prompts" -}}
 {{- end -}}
-{{- if and .Values.milvus.enabled (not (dig "vectors" "uri" "" $config)) -}}
-{{- $_ := set $config "vectors" (merge (dict "uri" (include "hirag.milvusUri" .)) (default dict $config.vectors)) -}}
-{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 

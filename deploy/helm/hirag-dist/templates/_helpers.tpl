@@ -99,23 +99,11 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* Address of the Service of the Milvus subchart (its template milvus.fullname). */}}
-{{- define "hirag.milvusUri" -}}
-{{- $milvus := .Values.milvus -}}
-{{- $name := default "milvus" $milvus.nameOverride -}}
-{{- $full := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
-{{- printf "http://%s:%d" (default $full $milvus.fullnameOverride | trunc 63 | trimSuffix "-") (include "hirag.milvusPort" . | int) -}}
-{{- end -}}
-
-{{- define "hirag.milvusPort" -}}
-{{- dig "service" "port" 19530 .Values.milvus -}}
-{{- end -}}
-
 {{/* A share of a quantity, in bytes. Arguments: quantity, share. */}}
 {{- define "hirag.bytes" -}}
-{{- $units := dict "" 1 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 -}}
-{{- $unit := get $units (regexFind "[kMGTP]i?$" .quantity) -}}
-{{- mulf (float64 (regexFind "^[0-9.]+" .quantity)) $unit .share | floor | int64 -}}
+{{- $units := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 "Pi" 1125899906842624 "Ei" 1152921504606846976 -}}
+{{- $number := regexFind "^[0-9.]+([eE][-+]?[0-9]+)?" .quantity -}}
+{{- mulf (float64 $number) (get $units (trimPrefix $number .quantity)) .share | floor | int64 -}}
 {{- end -}}
 
 {{/* CPUs of a quantity, rounded up. */}}
@@ -136,6 +124,15 @@ imagePullSecrets:
 {{/* Non-empty if builds are enabled. */}}
 {{- define "hirag.builds" -}}
 {{- if or .Values.build.once .Values.build.schedule.enabled -}}true{{- end -}}
+{{- end -}}
+
+{{/* Relabelings of an endpoint. Argument: the section of its monitor. */}}
+{{- define "hirag.relabelings" -}}
+{{- range $key := list "relabelings" "metricRelabelings" }}
+{{- with index $ $key }}
+{{ $key }}: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{/* Namespace of the monitoring objects. */}}

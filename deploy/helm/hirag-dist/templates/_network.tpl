@@ -69,14 +69,6 @@ spec:
     {{- range include "hirag.egressPorts" . | fromJsonArray }}
     - {port: {{ int . }}, protocol: TCP}
     {{- end }}
-{{- if and .Values.milvus.enabled (not (dig "vectors" "uri" "" .Values.config)) }}
-- to:
-    - podSelector:
-        matchLabels:
-          app.kubernetes.io/name: {{ default "milvus" .Values.milvus.nameOverride }}
-          app.kubernetes.io/instance: {{ .Release.Name }}
-  ports: [{port: 19530, protocol: TCP}] # of the pods, whatever their Service's is
-{{- end }}
 {{- with .Values.networkPolicy.extraEgress }}
 {{ toYaml . }}
 {{- end }}

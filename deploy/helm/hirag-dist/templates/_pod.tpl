@@ -1,26 +1,30 @@
 {{/* Parts common to all pods. */}}
 
 {{- define "hirag.containerSecurity" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities: {drop: [ALL]}
+{{- toYaml .Values.containerSecurityContext -}}
 {{- end -}}
 
-{{/* Scheduling of a pod. Argument: a `pod` section of the values. */}}
+{{/* Scheduling and DNS of a pod: the chart-wide placement, and over it the `pod` section of a part. Arguments: root, pod. */}}
 {{- define "hirag.placement" -}}
-{{- with .nodeSelector }}
-nodeSelector: {{- toYaml . | nindent 2 }}
+{{- $placement := .root.Values.placement -}}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" }}
+{{- with default (index $placement $key) (index $.pod $key) }}
+{{ $key }}: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .tolerations }}
-tolerations: {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .affinity }}
-affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- range $key := list "priorityClassName" "schedulerName" "runtimeClassName" }}
-{{- with index $ $key }}
+{{- with default (get $placement $key) (index $.pod $key) }}
 {{ $key }}: {{ . | quote }}
 {{- end }}
+{{- end }}
+{{- with $placement.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with $placement.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $placement.hostAliases }}
+hostAliases: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
@@ -80,18 +84,19 @@ envFrom: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Init container that copies the compiled code of the image: numba reads it only from a writable folder. */}}
-{{- define "hirag.compiled" -}}
+{{/* Init containers of a pod: its own, after one that copies the compiled code of the image, because numba reads it only from a writable folder. Arguments: root, image, pod. */}}
+{{- define "hirag.initContainers" -}}
 - name: compiled
   image: {{ include "hirag.image" (dict "root" .root "image" .image) }}
   imagePullPolicy: {{ .root.Values.image.pullPolicy }}
   command: [cp, --recursive, --no-target-directory, /opt/hirag/numba, /var/cache/numba]
   securityContext: {{- include "hirag.containerSecurity" .root | nindent 4 }}
-  resources:
-    requests: {cpu: 50m, memory: 32Mi}
-    limits: {memory: 64Mi}
+  resources: {{- toYaml .root.Values.helperResources | nindent 4 }}
   volumeMounts:
     - {name: compiled, mountPath: /var/cache/numba}
+{{- with .pod.initContainers }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Arguments: root, pod. */}}

@@ -15,6 +15,9 @@ podFailurePolicy:
 template:
   metadata:
     labels: {{- include "hirag.podLabels" (dict "root" . "component" "build-submit" "pod" dict) | nindent 6 }}
+    {{- with .Values.build.ray.head.pod.annotations }}
+    annotations: {{- toYaml . | nindent 6 }}
+    {{- end }}
   spec:
     serviceAccountName: {{ include "hirag.fullname" . }}-submit
     automountServiceAccountToken: true
@@ -22,13 +25,13 @@ template:
     restartPolicy: Never
     securityContext: {{- toYaml .Values.podSecurityContext | nindent 6 }}
     {{- include "hirag.pullSecrets" . | nindent 4 }}
-    {{- include "hirag.placement" .Values.build.ray.head.pod | nindent 4 }}
+    {{- include "hirag.placement" (dict "root" . "pod" .Values.build.ray.head.pod) | nindent 4 }}
     containers:
       - name: submit
         image: {{ include "hirag.image" (dict "root" . "image" .Values.image) }}
         imagePullPolicy: {{ .Values.image.pullPolicy }}
         terminationMessagePolicy: FallbackToLogsOnError
-        command: [python, /etc/hirag/submit/rayjob.py, /etc/hirag/submit/rayjob.json, {{ .Values.build.ray.startSeconds | quote }}]
+        command: [python, /etc/hirag/submit/rayjob.py, /etc/hirag/submit/rayjob.json]
         env:
           - name: NAMESPACE
             valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
@@ -37,9 +40,7 @@ template:
           - name: JOB_UID
             valueFrom: {fieldRef: {fieldPath: "metadata.labels['batch.kubernetes.io/controller-uid']"}}
         securityContext: {{- include "hirag.containerSecurity" . | nindent 10 }}
-        resources:
-          requests: {cpu: 50m, memory: 64Mi}
-          limits: {memory: 64Mi}
+        resources: {{- toYaml .Values.helperResources | nindent 10 }}
         volumeMounts:
           - {name: submit, mountPath: /etc/hirag/submit, readOnly: true}
     volumes:
