@@ -5,19 +5,20 @@ https://kubernetes.io/docs/concepts/security/pod-security-standards/
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 from tests.deploy.charts import Object, pod_templates
 
 _VOLUMES = {"configMap", "emptyDir", "secret", "ephemeral", "persistentVolumeClaim", "projected", "downwardAPI", "csi"}
 _SECRET_WORDS = ("key", "token", "password", "secret")
-_TOKENS = {"head", "build-submit"}  # pods that speak to the API server
+_TOKENS = {"build-submit"}  # pods that speak to the API server
 
 
-def pod_faults(where: str, template: Object) -> list[str]:
-    """Return the faults of a pod."""
-    return [f"{where}: {fault}" for fault in (*_of_pod(template), *_of_containers(template), *_of_volumes(template))]
+def pod_faults(where: str, template: Object, injected: Set[str] = frozenset()) -> list[str]:
+    """Return the faults of a pod; `injected` are the volumes that a container mounts which an operator adds."""
+    found = (*_of_pod(template), *_of_containers(template), *_of_volumes(template, injected))
+    return [f"{where}: {fault}" for fault in found]
 
 
 def _of_pod(template: Object) -> Iterator[str]:
@@ -64,14 +65,17 @@ def _of_containers(template: Object) -> Iterator[str]:
                 yield f"{name}: {variable['name']} stands in the clear"
 
 
-def _of_volumes(template: Object) -> Iterator[str]:
+def _of_volumes(template: Object, injected: Set[str]) -> Iterator[str]:
     spec = template["spec"]
     volumes = {volume["name"]: volume for volume in spec.get("volumes", ())}
-    mounted: set[str] = set()
+    mounted = set(injected)
+    tokens = {name for name, each in volumes.items() if "serviceAccountToken" in str(each.get("projected", {}))}
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
         paths = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
         if len(set(paths)) < len(paths):
             yield f"{container['name']}: two volumes at one path"
+        if tokens & {mount["name"] for mount in container.get("volumeMounts", ())}:
+            yield f"{container['name']}: holds a token of the API server"
         mounted |= {mount["name"] for mount in container.get("volumeMounts", ())}
     for name in sorted(mounted ^ set(volumes)):
         yield f"volume {name} is mounted and not there, or there and not mounted"
@@ -92,10 +96,16 @@ def _pods(objects: list[Object]) -> Iterator[str]:
     for found in objects:
         for part, template in pod_templates(found):
             where = f"{found['kind']} {found['metadata']['name']} {part}".strip()
-            yield from pod_faults(where, template)
+            yield from pod_faults(where, template, _of_autoscaler(found) if part == "head" else frozenset())
             speaks = part in _TOKENS or template["metadata"]["labels"].get("app.kubernetes.io/component") in _TOKENS
             if template["spec"].get("automountServiceAccountToken") and not speaks:
                 yield f"{where}: holds a token of the API server"
+
+
+def _of_autoscaler(job: Object) -> frozenset[str]:
+    """Return the volumes that the container mounts which KubeRay adds to the head."""
+    options = job["spec"]["rayClusterSpec"].get("autoscalerOptions", {})
+    return frozenset(mount["name"] for mount in options.get("volumeMounts", ()))
 
 
 def _references(objects: list[Object]) -> Iterator[str]:

@@ -40,6 +40,7 @@ def _models() -> dict[tuple[str, str], Any]:
 
     return {
         ("monitoring.coreos.com/v1", "ServiceMonitor"): monitoring.ServiceMonitor,
+        ("monitoring.coreos.com/v1", "PodMonitor"): monitoring.PodMonitor,
         ("monitoring.coreos.com/v1", "PrometheusRule"): monitoring.PrometheusRule,
         ("cert-manager.io/v1", "Certificate"): certificates.Certificate,
     }

@@ -152,6 +152,14 @@ UNSAFE: dict[str, tuple[str, str, Spoil, str]] = {
         lambda o: o["spec"]["template"]["spec"].update(automountServiceAccountToken=True),
         "token of the API server",
     ),
+    "the autoscaler's token in the driver's container": (
+        "RayJob",
+        "",
+        lambda o: o["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]["containers"][0][
+            "volumeMounts"
+        ].append({"name": "api-token", "mountPath": "/token"}),
+        "ray-head: holds a token of the API server",
+    ),
     "an account that is not there": (
         "Deployment",
         "",
