@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.deploy.charts import ROOT
 
 DOCKERFILE = ROOT / "deploy/docker/Dockerfile"
-_OURS = ("/opt/hirag", "/tmp", "/wheels", "/source")  # what the stages write to
+_OURS = ("/opt/hirag", "/application", "/tmp", "/wheels", "/source")  # what the stages write to
 
 
 @dataclass

@@ -28,8 +28,9 @@ def environment(*names: str) -> dict[str, str]:
 
 
 def test_the_stages() -> None:
-    assert list(STAGES) == ["wheel", "installed", "base", "cpu", "gpu"]
-    assert {stage.base for stage in list(STAGES.values())[:3]} == {"${PYTHON_IMAGE}"}
+    assert list(STAGES) == ["wheel", "dependencies", "application", "base", "cpu", "gpu"]
+    assert {STAGES[name].base for name in ("wheel", "dependencies", "base")} == {"${PYTHON_IMAGE}"}
+    assert STAGES["application"].base == "dependencies"
     assert BEFORE["PYTHON_IMAGE"].startswith("python:3.11-slim")
 
 
@@ -37,8 +38,18 @@ def test_what_runs_is_not_root_and_holds_no_build_tools() -> None:
     (user,) = STAGES["base"].of("USER")
     assert user == "10001:10001"
     assert not STAGES["cpu"].of("USER") + STAGES["gpu"].of("USER")
-    assert [each.split()[0] for each in STAGES["base"].of("COPY")] == ["--from=installed"]
-    assert "--without-pip" in " ".join(STAGES["installed"].of("RUN"))
+    assert "--without-pip" in " ".join(STAGES["dependencies"].of("RUN"))
+
+
+def test_a_release_that_changes_no_package_adds_small_layers() -> None:
+    """The packages' layer comes first and depends on nothing of a release: not its time, not its wheel."""
+    first, *others = STAGES["base"].of("COPY")
+    assert first == "--from=dependencies /opt/hirag /opt/hirag"
+    assert all(each.startswith("--from=application") for each in others)
+    steps = " ".join(arguments for _, arguments in STAGES["dependencies"].steps)
+    assert "SOURCE_DATE_EPOCH" not in steps
+    assert "wheel" not in steps
+    assert not [each for each in STAGES["base"].of("RUN") if "/opt/hirag/" in each and "ln -s" not in each]
 
 
 def test_a_step_that_fails_fails_the_image() -> None:
@@ -58,13 +69,13 @@ def test_the_user_is_the_charts(chart: Chart) -> None:
 
 
 def test_compiled_code_is_for_the_processor_that_it_is_looked_up_by() -> None:
-    built = " ".join(STAGES["installed"].of("RUN"))
+    built = " ".join(STAGES["application"].of("RUN"))
     (found,) = re.findall(r"amd64\) cpu=(\S+)", built)
     for target in ("cpu", "gpu"):
         environ = environment("base", target)
         assert environ["NUMBA_CPU_NAME"] == found
-        assert environ["NUMBA_CPU_FEATURES"] == environment("installed")["NUMBA_CPU_FEATURES"]
-        assert environ["NUMBA_CACHE_DIR"] == environment("installed")["NUMBA_CACHE_DIR"]
+        assert environ["NUMBA_CPU_FEATURES"] == environment("application")["NUMBA_CPU_FEATURES"]
+        assert environ["NUMBA_CACHE_DIR"] == environment("application")["NUMBA_CACHE_DIR"]
 
 
 def test_the_chart_copies_compiled_code_from_where_it_is(chart: Chart) -> None:
@@ -77,7 +88,7 @@ def test_the_chart_copies_compiled_code_from_where_it_is(chart: Chart) -> None:
 
 
 def test_every_package_is_pinned_by_its_hash() -> None:
-    for name in ("wheel", "installed"):
+    for name in ("wheel", "dependencies", "application"):
         for command in STAGES[name].of("RUN"):
             for part in command.split("&&"):
                 if "install" in part and "/wheels/" not in part:
@@ -116,13 +127,13 @@ def test_labels() -> None:
     (labels,) = map(variables, STAGES["base"].of("LABEL"))
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert labels["hirag-dist.sbom"] == "/opt/hirag/sbom.cdx.json"
-    assert "> /opt/hirag/sbom.cdx.json" in " ".join(STAGES["installed"].of("RUN"))
+    assert "> /opt/hirag/sbom.cdx.json" in " ".join(STAGES["application"].of("RUN"))
 
 
 def test_all_that_is_copied_is_sent_to_the_builder() -> None:
     ignore = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     sent = [line.removeprefix("!") for line in ignore if line.startswith("!")]
-    for name in ("wheel", "installed"):
+    for name in ("wheel", "dependencies", "application"):
         for arguments in STAGES[name].of("COPY"):
             *sources, _ = arguments.split()
             for source in () if arguments.startswith("--from=") else sources:
@@ -152,7 +163,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
     root = Path(kept) if kept is not None else tmp_path_factory.mktemp("image")
     made = Bare(root, sys.executable)
     made.run(STAGES["wheel"], own_packages=True)
-    made.run(STAGES["installed"])
+    made.run(STAGES["dependencies"])
+    made.run(STAGES["application"])
     (root / "done").touch()
     return made
 

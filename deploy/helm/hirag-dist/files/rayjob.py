@@ -157,7 +157,8 @@ def watch(
                 taken_up = clock()
             elif clock() - taken_up > PATIENCE_S:
                 api.delete(name)
-                return Ended(FAILED, f"RayJob {name}: {line}, for {PATIENCE_S:.0f} s; it was deleted. Is KubeRay there?")
+                said = f"{line}, for {PATIENCE_S:.0f} s; it was deleted. Is KubeRay there?"
+                return Ended(FAILED, f"RayJob {name}: {said}")
         except Passing as error:
             line = f"waiting for the API server: {error}"
             if clock() - heard > PATIENCE_S:
