@@ -28,6 +28,7 @@ from hirag_dist.service.access_log import LOGGER as ACCESS_LOGGER
 from hirag_dist.service.background_open import in_daemon_thread
 from hirag_dist.service.caller_quotas import SharedQuotas
 from hirag_dist.service.channel_options import probe
+from hirag_dist.service.descriptors import raise_descriptor_limit
 from hirag_dist.service.engine_thread import ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics, any_serving
@@ -69,12 +70,13 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
     """
     page = page_options(config.service)
     logging.getLogger("hirag_dist.service").setLevel(logging.INFO)
+    raise_descriptor_limit()  # worker processes inherit it
     if verify:
         open_snapshot(Store(index), full_check=True)
     n_processes = process_count(config)
     if n_processes > 1:
         return serve_with_workers(multi_process_config(config), index, n_processes, ready)
-    options = server_options(config)
+    options = server_options(config, reserved_connections=0 if page is None else page.max_connections)
     with open_service_state(config.service.state_dir) as state:
         if page is None:
             asyncio.run(serve_index(config, index, options, ready, state=state))
@@ -83,12 +85,15 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
     return True
 
 
-def server_options(config: Config, *, listen: str | None = None, shared: bool = False) -> ServerOptions:
+def server_options(
+    config: Config, *, listen: str | None = None, shared: bool = False, reserved_connections: int = 0
+) -> ServerOptions:
     """Return the options of the gRPC server.
 
     Args:
         listen: replaces the configured address.
         shared: whether other processes listen on the same port.
+        reserved_connections: of another port of this process.
 
     Raises:
         ConfigError: as `ServerOptions`.
@@ -107,6 +112,10 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
         keepalive_s=service.keepalive_s,
         max_connection_age_s=service.max_connection_age_s,
         max_connection_age_grace_s=service.max_connection_age_grace_s,
+        max_connections=service.max_connections,
+        max_connections_per_client=service.max_connections_per_client,
+        reserved_connections=reserved_connections,
+        max_connection_idle_s=service.max_connection_idle_s,
         drain_delay_s=service.drain_delay_s,
         drain_s=service.drain_s,
         reflection=service.reflection,

@@ -75,6 +75,20 @@ class ServiceConfig(ConfigSection):
     max_connection_age_grace_s: float = Field(
         300.0, ge=0, description="time that requests on such a connection have to finish"
     )
+    max_connections: int = Field(
+        4096,
+        ge=1,
+        description="connections at a time in a process; fewer where the limit of open files does not allow them",
+    )
+    max_connections_per_client: int | None = Field(
+        None,
+        ge=1,
+        description="connections of one caller, or of one address as long as no caller authenticated, in a process; "
+        "null: a quarter of max_connections",
+    )
+    max_connection_idle_s: float = Field(
+        300.0, gt=0, description="time without a request after which a connection is closed"
+    )
     reflection: bool = Field(True, description="serve gRPC reflection, for tools such as grpcurl")
     drain_delay_s: float = Field(
         0.0,

@@ -6,6 +6,7 @@ import errno
 import socket
 
 from hirag_dist.errors import BackendUnavailable
+from hirag_dist.service.connection_limits import ConnectionLimits
 from hirag_dist.service.options import MAX_REQUEST_BYTES, ServerOptions
 
 _KEEPALIVE_TIMEOUT_S = 20
@@ -13,8 +14,8 @@ _MIN_CLIENT_PING_S = 10
 _MAX_STREAMS = 100  # of one connection: bounds the data that a client who reads nothing can leave unread
 
 
-def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
-    """Return the channel arguments of a server with these options."""
+def channel_options(options: ServerOptions, limits: ConnectionLimits) -> list[tuple[str, int]]:
+    """Return the channel arguments of a server with these options and limits of its connections."""
     chosen = [
         ("grpc.so_reuseport", int(options.reuse_port)),  # on by default, which would hide that a port is in use
         ("grpc.max_receive_message_length", min(options.max_message_bytes, MAX_REQUEST_BYTES)),
@@ -24,6 +25,9 @@ def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_S * 1000),
+        ("grpc.max_allowed_incoming_connections", limits.total),  # more are closed as they come
+        ("grpc.server_handshake_timeout_ms", int(limits.first_call_s * 1000)),
+        ("grpc.max_connection_idle_ms", int(limits.idle_s * 1000)),
     ]
     if options.max_connection_age_s:
         chosen.append(("grpc.max_connection_age_ms", int(options.max_connection_age_s * 1000)))

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2
 
 from hirag_dist.service.access_log import Context
+from hirag_dist.service.connection_limits import ConnectionGuard, peer_of
 
 _PB: Any = health_pb2  # the published stubs are older than `List`
 _Status = health_pb2.HealthCheckResponse
@@ -31,10 +32,12 @@ class HealthService:
 
     Args:
         names: names of the services; "" is the process as a whole.
+        connections: counts the requests of each connection.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], connections: ConnectionGuard) -> None:
         self._names = frozenset(names)
+        self._connections = connections
         self._serving = False
         self._stopping = False
         self._changed = asyncio.Condition()
@@ -70,38 +73,41 @@ class HealthService:
         self, raw: bytes, context: Context
     ) -> health_pb2.HealthCheckResponse:
         """Return the current status; NOT_FOUND for an unknown name."""
-        request = await _read(health_pb2.HealthCheckRequest, raw, context)
-        if request.service not in self._names:
-            await context.abort(
-                grpc.StatusCode.NOT_FOUND,
-                "no service of that name",  # without the name, which may be long
-            )  # without the name, which may be very long
-        return _Status(status=self._status(request.service))
+        with self._connections.call(peer_of(context.peer())):
+            request = await _read(health_pb2.HealthCheckRequest, raw, context)
+            if request.service not in self._names:
+                await context.abort(
+                    grpc.StatusCode.NOT_FOUND,
+                    "no service of that name",  # without the name, which may be very long
+                )
+            return _Status(status=self._status(request.service))
 
     async def Watch(  # noqa: N802
         self, raw: bytes, context: Context
     ) -> None:
         """Send the current status, then every change."""
-        request = await _read(health_pb2.HealthCheckRequest, raw, context)
-        last = None
-        while True:
-            status, stopping = self._status(request.service), self._stopping
-            if status != last:
-                await context.write(_Status(status=status))
-                last = status
-            if stopping:
-                return
-            async with self._changed:
-                await self._changed.wait_for(
-                    lambda: self._stopping or self._status(request.service) != last  # noqa: B023 - awaited in place
-                )
+        with self._connections.call(peer_of(context.peer())):
+            request = await _read(health_pb2.HealthCheckRequest, raw, context)
+            last = None
+            while True:
+                status, stopping = self._status(request.service), self._stopping
+                if status != last:
+                    await context.write(_Status(status=status))
+                    last = status
+                if stopping:
+                    return
+                async with self._changed:
+                    await self._changed.wait_for(
+                        lambda: self._stopping or self._status(request.service) != last  # noqa: B023 - awaited in place
+                    )
 
     async def List(  # noqa: N802
         self, raw: bytes, context: Context
     ) -> Any:
         """Return the status of every name."""
-        await _read(_PB.HealthListRequest, raw, context)
-        return _PB.HealthListResponse(statuses={name: _Status(status=self._status(name)) for name in self._names})
+        with self._connections.call(peer_of(context.peer())):
+            await _read(_PB.HealthListRequest, raw, context)
+            return _PB.HealthListResponse(statuses={name: _Status(status=self._status(name)) for name in self._names})
 
     def _status(self, name: str) -> int:
         if name not in self._names:

@@ -85,6 +85,19 @@ class Metrics:
             buckets=_REQUEST_S,
             registry=registry,
         )
+        self._connections = Gauge(
+            "hirag_service_connections",
+            "Open gRPC connections.",
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._closed = Counter(
+            "hirag_service_connections_closed",
+            "gRPC connections that the service closed: unused (no request in time), idle, client (more than one client "
+            "may have), full (nearly as many as the process accepts).",
+            ("reason",),
+            registry=registry,
+        )
         self._swaps = Counter(
             "hirag_snapshot_swaps",
             "Hot swaps to a new snapshot, and failures to swap or to determine the current one.",
@@ -137,8 +150,12 @@ class Metrics:
         """Count a hot swap, or a failed one."""
         self._swaps.labels("ok" if ok else "failed").inc()
 
-    def sample(self, shedder: LoadShedder, engine: Engine | None) -> None:
-        """Set the gauges of the load, and add the engine's counts since the last sample."""
+    def count_closed(self, reason: str, count: int) -> None:
+        """Count connections that were closed."""
+        self._closed.labels(reason).inc(count)
+
+    def sample(self, shedder: LoadShedder, engine: Engine | None, connections: int) -> None:
+        """Set the gauges of the load and the connections, and add the engine's counts since the last sample."""
         rest = shedder.present - shedder.waiting - shedder.retrieving
         states = {
             "waiting": shedder.waiting,
@@ -148,6 +165,7 @@ class Metrics:
         for state, value in states.items():
             self._present.labels(state).set(value)
         self._expected.set(shedder.expected_wait_s)
+        self._connections.set(connections)
         if engine is None:
             return
         before = self._cached if engine is self._sampled_engine else (0, 0)

@@ -32,6 +32,13 @@ class ServerOptions:
         max_connection_age_s: seconds after which a connection is asked to reconnect, so that load balancers can move
             it; 0 for never.
         max_connection_age_grace_s: seconds that its requests have to finish; then the connection is closed.
+        max_connections: connections at a time in this process; fewer where the limit of open files does not allow
+            them.
+        max_connections_per_client: of these, connections of one caller, or of one address without a caller; None for a
+            quarter of them.
+        reserved_connections: connections of another port of this process.
+        max_connection_idle_s: seconds without a request after which a connection is closed.
+        first_call_s: seconds that a new connection has until its first request.
         drain_delay_s: seconds for which a stopping service still answers, with health NOT_SERVING, so that load
             balancers notice before the port is closed.
         drain_s: seconds that requests have to finish after that.
@@ -65,6 +72,11 @@ class ServerOptions:
     keepalive_s: float = 60.0
     max_connection_age_s: float = 600.0
     max_connection_age_grace_s: float = 300.0
+    max_connections: int = 4096
+    max_connections_per_client: int | None = None
+    reserved_connections: int = 0
+    max_connection_idle_s: float = 300.0
+    first_call_s: float = 20.0
     drain_delay_s: float = 0.0
     drain_s: float = 20.0
     reflection: bool = True
@@ -86,10 +98,13 @@ class ServerOptions:
         host, _ = split_address(self.listen)
         if self.max_message_bytes < 1024:
             raise ConfigError(f"max_message_bytes must be at least 1024, got {self.max_message_bytes}")
-        for name in ("max_concurrent_retrievals", "max_concurrent_answers", "max_concurrent_requests", "keepalive_s"):
+        counts = ("max_concurrent_retrievals", "max_concurrent_answers", "max_concurrent_requests", "max_connections")
+        for name in (*counts, "keepalive_s"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("max_queue_wait_s", "send_timeout_s"):
+        if self.max_connections_per_client is not None and self.max_connections_per_client < 1:
+            raise ConfigError(f"max_connections_per_client must be at least 1, got {self.max_connections_per_client}")
+        for name in ("max_queue_wait_s", "send_timeout_s", "max_connection_idle_s", "first_call_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
         for name in ("max_connection_age_s", "max_connection_age_grace_s", "drain_delay_s", "drain_s"):

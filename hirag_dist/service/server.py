@@ -21,6 +21,8 @@ from hirag_dist.service.auth.caller_registry import Caller, Callers, read_caller
 from hirag_dist.service.auth.tls import ServerTls
 from hirag_dist.service.caller_quotas import SharedQuotas
 from hirag_dist.service.channel_options import channel_options, probe
+from hirag_dist.service.connection_limits import ConnectionGuard, ConnectionLimits
+from hirag_dist.service.descriptors import allowed_connections
 from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.service.grpc_handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import HealthService
@@ -68,6 +70,7 @@ class QueryServer:
             max_requests=options.max_concurrent_requests,
             max_answers=options.max_concurrent_answers,
         )
+        self._limits = connection_limits(options)
         self._quotas: SharedQuotas | None = None
         if state is not None and options.callers_file is not None:
             self._quotas = SharedQuotas(state.quotas, state.process)
@@ -77,6 +80,7 @@ class QueryServer:
         self._metrics, self.registry = process_metrics(
             None if state is None else state.folder, several=options.reuse_port
         )
+        self._connections = ConnectionGuard(self._limits, self._metrics.count_closed)
         swapper.on_swap(self._on_swap)
         self._loaded_at: float | None = None
         self._facts = ProcessFacts()
@@ -93,11 +97,12 @@ class QueryServer:
             self._shedder,
             self._quotas,
             self._observers,
+            self._connections,
             max_message_bytes=options.max_message_bytes,
             send_timeout_s=options.send_timeout_s,
             map_reduce=options.map_reduce,
         )
-        self._health = HealthService(("", SERVICE_NAME))
+        self._health = HealthService(("", SERVICE_NAME), self._connections)
         self._server: grpc.aio.Server | None = None
         self._watchers: list[asyncio.Task[None]] = []
 
@@ -110,11 +115,12 @@ class QueryServer:
         options = self._options
         host, port = split_address(options.listen)
         probe(host, port, reuse_port=options.reuse_port)
-        server = grpc.aio.server(options=channel_options(options))
+        server = grpc.aio.server(options=channel_options(options, self._limits))
         server.add_generic_rpc_handlers((service_handler(self._servicer), self._health.handler()))
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-            server.add_generic_rpc_handlers((guarded_reflection(names, self._authenticator, self._observers),))
+            guarded = guarded_reflection(names, self._authenticator, self._observers, self._connections)
+            server.add_generic_rpc_handlers((guarded,))
         address = f"[{host}]" if ":" in host else host
         try:
             if self._tls is None:
@@ -128,6 +134,7 @@ class QueryServer:
         watched: list[ReloadingValue[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
         self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
         self._watchers.append(asyncio.create_task(self._sample_metrics()))
+        self._watchers.append(asyncio.create_task(self._connections.watch(port)))
         return f"{address}:{port}"
 
     def observe(self, observer: Callable[[RequestRecord], None]) -> None:
@@ -177,7 +184,7 @@ class QueryServer:
     def _publish_state(self) -> None:
         """Update the gauges, and the facts file of this process if its content changed."""
         engine = self._swapper.engine
-        self._metrics.sample(self._shedder, engine)
+        self._metrics.sample(self._shedder, engine, self._connections.count)
         if self._state is None:
             return
         info, now = None if engine is None else engine.info, datetime.now(UTC)
@@ -209,6 +216,17 @@ class QueryServer:
         self._metrics.count_swap(ok)
         if ok:
             self._loaded_at = time.time()
+
+
+def connection_limits(options: ServerOptions) -> ConnectionLimits:
+    """Return the limits of the connections of one process.
+
+    Raises:
+        ConfigError: the limit of open files is too low.
+    """
+    total = allowed_connections(options.max_connections, options.reserved_connections)
+    per_client = options.max_connections_per_client or max(total // 4, 1)
+    return ConnectionLimits(total, per_client, options.first_call_s, options.max_connection_idle_s)
 
 
 async def serve(

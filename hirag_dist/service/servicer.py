@@ -14,6 +14,7 @@ from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.auth.authentication import Authenticator
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.service.caller_quotas import SharedQuotas
+from hirag_dist.service.connection_limits import ConnectionGuard, peer_of
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.grpc_handlers import read_request
 from hirag_dist.service.hot_swap import SnapshotSwapper
@@ -106,6 +107,7 @@ class QueryServicer:
         shedder: bounds concurrency and rejects requests under overload.
         quotas: of callers; None without known callers.
         observers: called with the record of each request when it has ended.
+        connections: counts the requests of each connection.
         max_message_bytes: of a reply.
         send_timeout_s: time for which a client may leave a part of a stream unread.
         map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus.
@@ -118,6 +120,7 @@ class QueryServicer:
         shedder: LoadShedder,
         quotas: SharedQuotas | None,
         observers: Sequence[Callable[[RequestRecord], None]],
+        connections: ConnectionGuard,
         *,
         max_message_bytes: int,
         send_timeout_s: float,
@@ -128,6 +131,7 @@ class QueryServicer:
         self._shedder = shedder
         self._quotas = quotas
         self._observers = observers
+        self._connections = connections
         self._max_message_bytes = max_message_bytes
         self._send_timeout_s = send_timeout_s
         self._map_reduce = map_reduce
@@ -250,18 +254,20 @@ class QueryServicer:
         record = RequestRecord.of(method, context)
         context.set_trailing_metadata(((REQUEST_ID_KEY, record.request_id),))
         try:
-            caller, record.kind = self._authenticator.caller(context)
-            record.caller, record.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
-            if retrieves:  # before the quota: a request that is shed is not counted against it
-                self._shedder.check(context.time_remaining())
-            message = read_request(method, request)
-            with (
-                self._shedder.counted(answer=answer) if retrieves else nullcontext(),
-                self._swapper.lease() as engine,
-                nullcontext() if self._quotas is None else self._quotas.admitted(caller),
-            ):
-                record.snapshot = engine.info.snapshot_id
-                yield _Call(message, caller, engine, record, context)
+            with self._connections.call(peer_of(record.peer)) as authenticated:
+                caller, record.kind = self._authenticator.caller(context)
+                authenticated(caller.name)
+                record.caller, record.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
+                if retrieves:  # before the quota: a request that is shed is not counted against it
+                    self._shedder.check(context.time_remaining())
+                message = read_request(method, request)
+                with (
+                    self._shedder.counted(answer=answer) if retrieves else nullcontext(),
+                    self._swapper.lease() as engine,
+                    nullcontext() if self._quotas is None else self._quotas.admitted(caller),
+                ):
+                    record.snapshot = engine.info.snapshot_id
+                    yield _Call(message, caller, engine, record, context)
         except asyncio.CancelledError:
             record.code = _cancellation_code(context)
             self._finish(record)

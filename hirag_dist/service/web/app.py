@@ -14,6 +14,7 @@ from aiohttp import web
 from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Overloaded, Unauthenticated
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery
+from hirag_dist.service.connection_limits import ConnectionGuard, address_of
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.files import StaticFile, read_files
 from hirag_dist.service.web.json_lines import (
@@ -46,24 +47,38 @@ class PageApp:
         options: limits.
         guard: checks every request first.
         clients: of the service.
+        connections: counts the requests of each connection.
     """
 
-    def __init__(self, options: PageOptions, guard: RequestChecks, clients: ClientPool) -> None:
+    def __init__(
+        self, options: PageOptions, guard: RequestChecks, clients: ClientPool, connections: ConnectionGuard
+    ) -> None:
         self._options = options
         self._guard = guard
         self._clients = clients
+        self._connections = connections
         self._files = read_files()
         self._in_progress = 0
 
     def app(self) -> web.Application:
         """Return the application."""
-        app = web.Application(middlewares=[self._guard.check, _errors], client_max_size=self._options.max_body_bytes)
+        app = web.Application(
+            middlewares=[self._counted, self._guard.check, _errors], client_max_size=self._options.max_body_bytes
+        )
         app.on_response_prepare.append(self._guard.sign)
         app.router.add_get("/", self._file)
         app.router.add_get("/static/{name}", self._file)
         app.router.add_post("/api/describe", self._describe)
         app.router.add_post("/api/ask", self._ask)
         return app
+
+    @web.middleware
+    async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Count a request for its connection."""
+        transport = request.transport
+        name = None if transport is None else transport.get_extra_info("peername")
+        with self._connections.call((address_of(name[0]), name[1]) if name else None):
+            return await handler(request)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         file: StaticFile | None = self._files.get(request.match_info.get("name", "index.html"))

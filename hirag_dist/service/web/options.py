@@ -26,6 +26,10 @@ class PageOptions:
             `tls_client_ca`.
         callers: whether the service has a callers file; then the page rejects a question without a token, which would
             otherwise be asked with the page's own certificate.
+        max_connections: connections of browsers at a time.
+        max_connections_per_client: of these, connections from one address.
+        max_connection_idle_s: seconds without a request after which a connection is closed.
+        first_request_s: seconds that a new connection has until its first request has arrived.
         max_body_bytes: of a request.
         max_streams: questions at a time; more are rejected with 429.
         timeout_s: seconds that a question may take at most.
@@ -48,6 +52,10 @@ class PageOptions:
     client_cert: str | None = None
     client_key: str | None = None
     callers: bool = False
+    max_connections: int = 256
+    max_connections_per_client: int = 64
+    max_connection_idle_s: float = 75.0
+    first_request_s: float = 20.0
     max_body_bytes: int = 64 * 1024
     max_streams: int = 64
     timeout_s: float = 120.0

@@ -12,6 +12,8 @@ from aiohttp import web
 
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import BackendUnavailable
+from hirag_dist.service.connection_limits import ConnectionGuard, ConnectionLimits
+from hirag_dist.service.descriptors import allowed_connections
 from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.service.options import split_address
 from hirag_dist.service.shutdown import stop_signals
@@ -22,7 +24,6 @@ from hirag_dist.service.web.options import PageOptions, reached_at, url_of
 from hirag_dist.service.web.request_checks import RequestChecks
 
 logger = logging.getLogger(__name__)
-_KEEPALIVE_S = 75.0
 
 
 class Page:
@@ -48,6 +49,7 @@ class Page:
         self._guard = RequestChecks(options.names, secure=options.tls_cert is not None)
         self._tls: BrowserTls | None = None
         self._runner: web.AppRunner | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self._certificates: ReloadingValue[AsyncHiragClient] | None = None
 
     async def __aenter__(self) -> Page:
@@ -56,12 +58,19 @@ class Page:
         self._guard.names |= {host.lower()}
         files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
         self._certificates = ReloadingValue([path for path in files if path], self._connect, self._clients.put)
-        app = PageApp(options, self._guard, self._clients).app()
+        limits = ConnectionLimits(
+            allowed_connections(options.max_connections),
+            options.max_connections_per_client,
+            options.first_request_s,
+            options.max_connection_idle_s,
+        )
+        connections = ConnectionGuard(limits)
+        app = PageApp(options, self._guard, self._clients, connections).app()
         runner = web.AppRunner(
             app,
             access_log=None,
             handler_cancellation=True,  # a disconnect cancels the request
-            keepalive_timeout=_KEEPALIVE_S,
+            keepalive_timeout=options.max_connection_idle_s,
             shutdown_timeout=options.drain_s,
         )
         await runner.setup()
@@ -76,12 +85,16 @@ class Page:
             why = "the port is in use" if in_use else error.strerror or str(error)
             raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
         self._runner = runner
+        self._sweeping = asyncio.create_task(connections.watch(runner.addresses[0][1]))
         self.url = url_of(options, runner.addresses[0][1])
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            self._sweeping = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
