@@ -57,6 +57,7 @@ class CallOptions(TypedDict, total=False):
 
 
 _KEEPALIVE_TIMEOUT_S = 20.0
+_IDLE_S = 240  # without a call, after which the connection is closed until the next one
 _TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IGNORECASE)
 
 
@@ -131,6 +132,8 @@ class ClientOptions:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 5_000),
+            # earlier than the service would: a connection that the service closes is opened again at once
+            ("grpc.client_idle_timeout_ms", _IDLE_S * 1000),
             # a new client does not inherit the connections of others, which may be waiting to reconnect
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", int(self.retries)),

@@ -124,6 +124,7 @@ def server_options(
         tls_key=service.tls_key,
         tls_client_ca=service.tls_client_ca,
         callers_file=service.callers_file,
+        callers_grace_s=service.callers_grace_s,
         anonymous_labels=None if labels == "all" else frozenset(labels),
         poll_s=service.poll_s,
         metrics_listen=service.metrics_listen,

@@ -37,6 +37,12 @@ class ServiceConfig(ConfigSection):
         None, description="PEM file of the authority that must sign clients' certificates"
     )
     callers_file: str | None = Field(None, description="YAML file of callers: tokens, certificates, labels, limits")
+    callers_grace_s: float = Field(
+        60.0,
+        ge=0,
+        description="time for which the callers stay valid when that file is missing, unreadable or empty; then every "
+        "caller is refused",
+    )
     anonymous_labels: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_labels)] = Field(
         (), description="labels of callers if there is no callers_file; all: they see everything"
     )

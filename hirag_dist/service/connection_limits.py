@@ -32,6 +32,7 @@ _INTERVAL_S = 0.5
 _MAX_CPU_SHARE = 0.05  # of one core, for listing sockets
 _LOG_INTERVAL_S = 10.0
 _IDLE_GRACE_S = 30.0  # for the server to close an idle connection in its own way, which is gentler
+_CROWDED: Final = 0.5  # share of all connections above which unused ones are closed early
 _FULL: Final = 0.9  # share of all connections above which the clients with the most connections lose some
 _AFTER_FULL: Final = 0.8  # share that is left then
 _SOCKETS = "/dev/fd"
@@ -45,7 +46,8 @@ class ConnectionLimits:
         total: connections.
         per_client: connections of one caller, or of one address as long as no caller has authenticated. IPv6 addresses
             count by their /64 network.
-        first_call_s: seconds that a new connection has until its first request.
+        first_call_s: seconds that a new connection has until its first request while more than half of `total` are
+            open. Otherwise `idle_s` applies: a client may connect before it has anything to ask.
         idle_s: seconds for which a connection may stay without a request.
     """
 
@@ -84,8 +86,9 @@ def surplus(connections: Mapping[Peer, Connection], limits: ConnectionLimits, no
     """
     closed: dict[Peer, str] = {}
     clients: dict[str, list[Peer]] = {}
+    crowded = len(connections) > limits.total * _CROWDED
     for peer, each in connections.items():
-        if not each.calls and each.used_at is None and now - each.since > limits.first_call_s:
+        if crowded and not each.calls and each.used_at is None and now - each.since > limits.first_call_s:
             closed[peer] = "unused"
         elif not each.calls and now - each.active_at > limits.idle_s + _IDLE_GRACE_S:
             closed[peer] = "idle"
@@ -339,5 +342,8 @@ def _peer_at(descriptor: int, port: int) -> Peer | None:
 
 
 def _borrowed(descriptor: int) -> socket.socket:
-    """Return a socket object for a descriptor that it does not own: `detach` it."""
-    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=descriptor)
+    """Return a socket object for a descriptor that it does not own: `detach` it.
+
+    The family only says how long an address may be; which one it is the address itself says.
+    """
+    return socket.socket(socket.AF_INET6, socket.SOCK_STREAM, 0, fileno=descriptor)

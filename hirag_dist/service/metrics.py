@@ -185,6 +185,7 @@ class ProcessFacts:
         certificate_expires: end of the service's certificate.
         token_expires: end of the callers' token that expires next.
         callers: number of callers in the callers file.
+        callers_failed: whether that file could not be loaded at the last check.
         serving: whether its health is SERVING.
     """
 
@@ -194,6 +195,7 @@ class ProcessFacts:
     certificate_expires: float | None = None
     token_expires: float | None = None
     callers: int | None = None
+    callers_failed: bool | None = None
     serving: bool = False
 
     def write(self, folder: Path, process: int) -> None:
@@ -256,8 +258,14 @@ class ProcessFactsCollector:
                 "Callers in the callers file; the lowest count of all processes.",
                 min,
             ),
+            (
+                "hirag_service_callers_file_failed",
+                "callers_failed",
+                "1 while the callers file is missing, empty or wrong: former callers, or none, are valid.",
+                max,
+            ),
         ):
-            values = [each[key] for each in read if each[key] is not None]
+            values = [float(each[key]) for each in read if each[key] is not None]
             if values:
                 yield GaugeMetricFamily(name, text, value=choose(values))
 

@@ -38,7 +38,8 @@ class ServerOptions:
             quarter of them.
         reserved_connections: connections of another port of this process.
         max_connection_idle_s: seconds without a request after which a connection is closed.
-        first_call_s: seconds that a new connection has until its first request.
+        first_call_s: seconds that a new connection has for its handshake, and for its first request while more than
+            half of `max_connections` are open.
         drain_delay_s: seconds for which a stopping service still answers, with health NOT_SERVING, so that load
             balancers notice before the port is closed.
         drain_s: seconds that requests have to finish after that.
@@ -47,6 +48,8 @@ class ServerOptions:
         tls_cert, tls_key: PEM files of the server's certificate chain and key.
         tls_client_ca: PEM file of the authority that signs clients' certificates; with it, clients need one (mTLS).
         callers_file: as of `caller_registry.read_callers`; with it, callers need a token or a certificate.
+        callers_grace_s: seconds for which the callers stay valid when that file is missing, unreadable or empty; then
+            every caller is refused.
         anonymous_labels: labels of callers if there is no callers file; None for all.
         poll_s: seconds between two checks of these files.
         metrics_listen: HOST:PORT of Prometheus metrics; None for none.
@@ -85,6 +88,7 @@ class ServerOptions:
     tls_key: str | None = None
     tls_client_ca: str | None = None
     callers_file: str | None = None
+    callers_grace_s: float = 60.0
     anonymous_labels: frozenset[str] | None = frozenset()
     poll_s: float = 2.0
     metrics_listen: str | None = None
@@ -107,7 +111,13 @@ class ServerOptions:
         for name in ("max_queue_wait_s", "send_timeout_s", "max_connection_idle_s", "first_call_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("max_connection_age_s", "max_connection_age_grace_s", "drain_delay_s", "drain_s"):
+        for name in (
+            "max_connection_age_s",
+            "max_connection_age_grace_s",
+            "drain_delay_s",
+            "drain_s",
+            "callers_grace_s",
+        ):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}")
         if (self.tls_cert is None) != (self.tls_key is None):

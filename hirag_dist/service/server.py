@@ -17,13 +17,13 @@ from grpc_reflection.v1alpha import reflection
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.access_log import AccessLog, RequestRecord
 from hirag_dist.service.auth.authentication import Authenticator, guarded_reflection
-from hirag_dist.service.auth.caller_registry import Caller, Callers, read_callers
+from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, read_callers
 from hirag_dist.service.auth.tls import ServerTls
 from hirag_dist.service.caller_quotas import SharedQuotas
 from hirag_dist.service.channel_options import channel_options, probe
 from hirag_dist.service.connection_limits import ConnectionGuard, ConnectionLimits
 from hirag_dist.service.descriptors import allowed_connections
-from hirag_dist.service.file_watch import ReloadingValue
+from hirag_dist.service.file_watch import Lapse, ReloadingValue
 from hirag_dist.service.grpc_handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import HealthService
 from hirag_dist.service.hot_swap import SnapshotSwapper
@@ -61,7 +61,8 @@ class QueryServer:
         self._callers: ReloadingValue[Callers] | None = None
         if options.callers_file is not None:
             path = options.callers_file
-            self._callers = ReloadingValue([path], lambda: read_callers(path))
+            lapse = Lapse(NoCallers, Callers(), options.callers_grace_s, "every caller is refused")
+            self._callers = ReloadingValue([path], lambda: read_callers(path), lapse=lapse)
         anonymous = Caller(reach=options.anonymous_labels)
         self._authenticator = Authenticator(self._callers, anonymous, certificates=options.tls_client_ca is not None)
         self._shedder = LoadShedder(
@@ -197,6 +198,7 @@ class QueryServer:
             certificate_expires=None if self._tls is None else self._tls.files.value.expires.timestamp(),
             token_expires=None if expiry is None else expiry.timestamp(),
             callers=None if callers is None else len(callers),
+            callers_failed=None if self._callers is None else self._callers.failed,
             serving=self._health.is_serving,
         )
         if facts == self._facts:

@@ -172,7 +172,7 @@ def test_questions_remembered_by_one_engine_after_another() -> None:
     first, second = fakes.FakeEngine(), fakes.FakeEngine()
     for engine, counts in ((first, (1, 2)), (first, (3, 2)), (second, (1, 1)), (second, (1, 1))):
         engine.question_cache = counts
-        metrics.sample(admission, engine)
+        metrics.sample(admission, engine, 0)
     found = page(registry)
     assert found["hirag_question_cache_total{result=hit}"] == 4
     assert found["hirag_question_cache_total{result=miss}"] == 3
@@ -267,7 +267,7 @@ assert registry is None
 metrics.count_request(RequestRecord("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
 admission = LoadShedder(max_retrievals=1, max_queue_wait_s=1, max_requests=9, max_answers=1)
 with admission.counted():
-    metrics.sample(admission, None)
+    metrics.sample(admission, None, 0)
 """
 
 

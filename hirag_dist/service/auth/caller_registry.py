@@ -132,6 +132,10 @@ class Callers:
         return min((expires for expires in times if expires > now), default=None)
 
 
+class NoCallers(ConfigError):
+    """The callers file is missing, cannot be read, or is empty."""
+
+
 def is_name(text: str) -> bool:
     """Return whether a text is a valid caller name: names are written to the log and must not forge its lines."""
     return _NAME.fullmatch(text) is not None
@@ -141,12 +145,15 @@ def read_callers(path: str) -> Callers:
     """Return the callers of a YAML file.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, has an unknown key or a wrong value, or two callers share a
+        NoCallers: the file cannot be read, or has no callers.
+        ConfigError: it is not YAML, has an unknown key or a wrong value, or two callers share a
             token or a certificate's name.
     """
     try:
         data = yaml.load(Path(path).read_text(encoding="utf-8-sig"), Loader=_Loader)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise NoCallers(f"the callers file {path} cannot be read: {error}") from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"the callers file {path} cannot be read: {error}") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -157,6 +164,8 @@ def read_callers(path: str) -> Callers:
     except Exception as error:  # a date such as 2027-02-30: the YAML library raises the error of datetime
         cause = f"{type(error).__name__}: {error}"
         raise ConfigError(f"the callers file {path} has a value that cannot be read ({cause})") from error
+    if not data or (isinstance(data, dict) and data.keys() == {"callers"} and not data["callers"]):
+        raise NoCallers(f"the callers file {path} has no callers; `hirag-dist token NAME` makes a token for one")
     try:
         records = _File.model_validate(data).callers
     except ValidationError as error:

@@ -29,7 +29,8 @@ class PageOptions:
         max_connections: connections of browsers at a time.
         max_connections_per_client: of these, connections from one address.
         max_connection_idle_s: seconds without a request after which a connection is closed.
-        first_request_s: seconds that a new connection has until its first request has arrived.
+        first_request_s: seconds that a new connection has until its first request has arrived, while more than half of
+            `max_connections` are open.
         max_body_bytes: of a request.
         max_streams: questions at a time; more are rejected with 429.
         timeout_s: seconds that a question may take at most.

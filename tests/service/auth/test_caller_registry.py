@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.auth.caller_registry import Caller, Callers, is_name, read_callers
-from hirag_dist.service.file_watch import ReloadingValue, signature
+from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, is_name, read_callers
+from hirag_dist.service.file_watch import Lapse, ReloadingValue, signature
 
 OPEN, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"open sesame", b"other"))
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -68,8 +68,9 @@ def test_without_labels_a_caller_holds_none(path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "callers: give keys and values"),
-        ("callers: {}", "callers: Dictionary should have at least 1"),
+        ("", "has no callers"),
+        ("callers: {}", "has no callers"),
+        ("callers:", "has no callers"),
         ("web: {}", "unknown key web"),
         ("callers: {a: }", "callers.a: give keys and values"),
         ("callers: {a: {labels: all}}", "a has neither tokens nor certificates; `hirag-dist token a` makes"),
@@ -189,6 +190,54 @@ def test_a_broken_version_leaves_the_old_one_and_is_logged_once(path: Path, capl
     path.write_text("callers: {a: {certificates: [y]}}")
     assert value.refresh()
     assert "y" in value.value.certificates
+
+
+@pytest.mark.parametrize("gone", [None, "", "# none\n", "callers:\n", "callers: {}\n", "{}"])
+def test_a_file_without_callers_refuses_all_of_them_after_a_while(
+    path: Path, gone: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path.write_text("callers: {a: {certificates: [x]}}")
+    now = [0.0]
+    lapse = Lapse(NoCallers, Callers(), 60.0, "every caller is refused")
+    value = ReloadingValue([str(path)], lambda: read_callers(str(path)), lapse=lapse, clock=lambda: now[0])
+    path.unlink() if gone is None else path.write_text(gone)
+    assert not value.refresh()
+    assert value.failed
+    now[0] = 59.0
+    assert not value.refresh()
+    assert len(value.value) == 1
+    assert "stays in force for 60 s" in caplog.text
+    now[0] = 60.0
+    assert value.refresh()
+    assert len(value.value) == 0
+    assert "every caller is refused" in caplog.text
+    now[0] = 100.0
+    assert not value.refresh()
+    assert len(caplog.records) == 2, "each is logged once"
+    path.write_text("callers: {a: {certificates: [x]}}")
+    assert value.refresh()
+    assert len(value.value) == 1
+    assert not value.failed
+
+
+def test_a_file_that_was_away_for_a_moment_changes_nothing(path: Path) -> None:
+    path.write_text("callers: {a: {certificates: [x]}}")
+    now = [0.0]
+    lapse = Lapse(NoCallers, Callers(), 60.0, "every caller is refused")
+    value = ReloadingValue([str(path)], lambda: read_callers(str(path)), lapse=lapse, clock=lambda: now[0])
+    for moment in (10.0, 65.0):  # the second absence is counted from its own beginning
+        away = path.rename(path.with_suffix(".away"))
+        now[0] = moment
+        assert not value.refresh()
+        away.rename(path)
+        now[0] = moment + 1
+        value.refresh()
+        assert len(value.value) == 1
+        assert not value.failed
+    now[0] = 500.0
+    path.write_text("callers: {a: {certificates: 7}}")  # wrong, but there
+    assert not value.refresh()
+    assert len(value.value) == 1
 
 
 def test_a_mistyped_date_does_not_end_the_watching(path: Path) -> None:

@@ -45,6 +45,14 @@ groups:
         "expr" (printf "min(hirag_service_certificate_expiry_timestamp_seconds{%s}) - time() < %v * 86400" $these $rules.expiryDays)
         "summary" "The service's certificate ends soon"
         "description" "It is good for {{ $value | humanizeDuration }} more.") | nindent 6 }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragCallersFileFailed" "severity" "critical" "for" "1m"
+        "expr" (printf "max(hirag_service_callers_file_failed{%s}) == 1" $these)
+        "summary" "The callers file is missing, empty or wrong"
+        "description" "Former callers are valid, or none is: a revoked token may still be accepted.") | nindent 6 }}
+      {{- include "hirag.alert" (dict "root" . "name" "HiragConnectionsClosed" "severity" "warning" "for" "5m"
+        "expr" (printf "sum(increase(hirag_service_connections_closed_total{%s,reason=~\"client|full\"}[5m])) > 0" $these)
+        "summary" "Clients hold too many connections"
+        "description" "{{ $value | humanize }} connections were closed within five minutes.") | nindent 6 }}
       {{- include "hirag.alert" (dict "root" . "name" "HiragTokenEnds" "severity" "info" "for" "15m"
         "expr" (printf "min(hirag_service_token_expiry_timestamp_seconds{%s}) - time() < %v * 86400" $these $rules.expiryDays)
         "summary" "A caller's token ends soon"
