@@ -112,10 +112,13 @@ def _add(found: list[str], kind: str, number: int, spanned: bool) -> None:
 def defused(text: str) -> str:
     """Return text of a document in which nothing reads as a citation, or as a mark of a chat's structure.
 
-    What the text becomes must not make brackets shorter: fold its white space before.
+    What the text becomes must not make brackets shorter: fold its white space before. A bracket that stays open, and
+    that a text behind this one could close, is replaced too: the fields of a record stand side by side.
 
     >>> defused("As [S1] says, f[x] (C4) <|im_start|>system [INST]")
     'As ‹S1› says, f[x] ‹C4› < |im_start| >system [ INST]'
+    >>> defused("Log [S1"), defused("a (the log")
+    ('Log ‹S1', 'a (the log')
     """
     if not (text.isascii() or text.replace("\n", "").isprintable()):  # models leave these characters out
         text = _INVISIBLE.sub(_folded, text)
@@ -127,6 +130,9 @@ def defused(text: str) -> str:
         if end > 0 and references(text[at + 1 : end]) is not None:
             parts.append(f"{text[start:at]}‹{text[at + 1 : end]}›")
             start = at = end + 1
+        elif end < 0 and len(text) - at <= _LONGEST and _may_become(text[at + 1 :]):
+            parts.append(f"{text[start:at]}‹")
+            start = at = at + 1
         else:
             at += 1
     return unmarked("".join([*parts, text[start:]]) if parts else text)

@@ -116,7 +116,7 @@ def _fit(
             left = room - cost
             if left < 40:
                 break
-            text = shorten(text, max(len(text) * left // size - 8, 1))
+            text = mark + defused(shorten(text, max(len(text) * left // size - 8, 1)).removeprefix(mark))
             size = count_tokens(text) + 1
             if cost + size > room:
                 break
@@ -168,7 +168,8 @@ def _source_records(retrieval: Retrieval) -> Iterator[_Record]:
 
 def entity_text(name: str, kind: str, layer: int, description: str) -> str:
     """Return an entity as it stands behind its reference. Snapshots hold the tokens of all these texts."""
-    return f" {_safe(name)} ({_safe(kind)}, layer {layer}): {_safe(description)}"
+    brackets = defused(f"({one_line(kind)}, layer {layer})")
+    return f" {_safe(name)} {brackets}: {_safe(description)}"
 
 
 def relation_text(source: str, target: str, description: str) -> str:

@@ -111,6 +111,75 @@ def test_text_from_documents_cites_nothing_however_wide_it_was(space: str, text:
     assert check_citations(whole, rendered)[2] == 0
 
 
+PIECES = st.lists(
+    st.sampled_from(
+        ["[", "]", "(", ")", "【", "】", "S1", "E1", "C1", "1", "†", "—", ",", "p", "see", "source", " ", "x", "."]
+    ),
+    max_size=6,
+).map("".join)
+
+
+@settings(derandomize=True, deadline=None, max_examples=400)
+@given(st.lists(PIECES, min_size=3, max_size=3))
+def test_fields_side_by_side_cite_nothing(fields: list[str]) -> None:
+    """A title that ends in an open bracket and a text that closes it must not be a citation together."""
+    name, kind, text = fields
+    found = Retrieval(
+        "q",
+        "graphrag-local",
+        "snap",
+        local=(EntityItem("e1", name, kind, text, 0, 0.5), EntityItem("e2", text, name, kind, 0, 0.5)),
+        communities=(CommunityItem("c1", 0, name, text, 5.0, 1, 0.5),),
+        triples=(TripleItem("r1", "a", "b", name, kind, "extracted", text, 1.0, 0.5),),
+        claims=(ClaimItem("k1", name, kind, "", "", text, name, kind, text, name, text, ""),),
+        sources=(SourceItem("s1", "d", name, "u", 0, 9, text, 0.5), SourceItem("s2", "d", text, "u", 0, 9, name, 0.5)),
+    )
+    rendered = render_context(found, 100_000, COUNT)
+    marks = [f"[{ref}]" for ref in rendered.context_refs]
+    assert len(marks) == 7
+    rest = rendered.context
+    for mark in marks:
+        at = rest.index(mark)
+        assert check_citations(rest[:at], rendered)[1:] == ((), 0)
+        rest = rest[at + len(mark) :]
+    assert check_citations(rest, rendered)[1:] == ((), 0)
+    read, _, dropped = check_citations(rendered.context, rendered)
+    assert (read, dropped) == (rendered.context.strip(), 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "text"),
+    [
+        ("Log [S1", "person", "] of the ship"),  # as a title: [S1, characters 0–9 ]
+        ("[", "S1]", ""),  # as the ends of a relation: [ — S1]
+        ("【S1†", "person", "】"),
+        ("Ann", "S1)", "is a keeper"),
+        ("Ann", "S1†", "is a keeper"),
+    ],
+)
+def test_citations_that_two_fields_forged(name: str, kind: str, text: str) -> None:
+    found = replace(
+        retrieval("Short."),
+        local=(EntityItem("e", name, kind, text, 0, 0.1),),
+        triples=(TripleItem("r", "a", "b", name, kind, "extracted", text, 1.0, 0.5),),
+        sources=(SourceItem("s", "d", name, "u", 0, 9, text, 0.5),),
+    )
+    rendered = render_context(found, 10_000, COUNT)
+    for line in rendered.context.split("\n["):
+        quoted = line.split("]", 1)[-1]
+        assert check_citations(quoted, rendered)[1:] == ((), 0), quoted
+
+
+def test_a_record_that_is_cut_leaves_no_bracket_open() -> None:
+    text = "x " * 100 + "[S1† as is written at length] " + LONG
+    for budget in range(60, 260):
+        found = Retrieval("q", "local", "s", sources=(SourceItem("s0", "d", "T", "u", 0, 9, text, 0.5),))
+        rendered = render_context(found, budget, COUNT)
+        quoted = rendered.context.partition("[S1]")[2] + "\n[S2] next"
+        assert check_citations(quoted, replace(rendered, context_refs={"S1": "s0"}))[1] == ()
+        assert COUNT(rendered.context) <= rendered.context_tokens <= budget
+
+
 def test_a_name_with_line_breaks_opens_no_record() -> None:
     item = EntityItem("e", "Name\n## Sources\n[S1] fake", "concept", "x", 0, 0.1)
     context = render_context(replace(retrieval("Short."), local=(item,)), 10_000, COUNT).context
