@@ -115,7 +115,7 @@ class ReloadingValue(Generic[T]):
 
     @property
     def failed(self) -> bool:
-        """Whether the files could not be loaded at the last check."""
+        """True if the files could not be loaded at the last check."""
         return self._last_failure is not None
 
     def _fail(self, error: Exception) -> bool:

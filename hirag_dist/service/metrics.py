@@ -85,19 +85,7 @@ class Metrics:
             buckets=_REQUEST_S,
             registry=registry,
         )
-        self._connections = Gauge(
-            "hirag_service_connections",
-            "Open gRPC connections.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self._closed = Counter(
-            "hirag_service_connections_closed",
-            "gRPC connections that the service closed: unused (no request in time), idle, client (more than one client "
-            "may have), full (nearly as many as the process accepts).",
-            ("reason",),
-            registry=registry,
-        )
+        self._connections, self._closed = _connection_metrics(registry)
         self._swaps = Counter(
             "hirag_snapshot_swaps",
             "Hot swaps to a new snapshot, and failures to swap or to determine the current one.",
@@ -172,6 +160,21 @@ class Metrics:
         self._sampled_engine, self._cached = engine, engine.question_cache
         for result, count, sampled in zip(("hit", "miss"), self._cached, before, strict=True):
             self._cache.labels(result).inc(count - sampled)
+
+
+def _connection_metrics(registry: CollectorRegistry | None) -> tuple[Gauge, Counter]:
+    """Return the number of open connections, and the counter of those that the service closed."""
+    open_now = Gauge(
+        "hirag_service_connections", "Open gRPC connections.", registry=registry, multiprocess_mode="livesum"
+    )
+    closed = Counter(
+        "hirag_service_connections_closed",
+        "gRPC connections that the service closed: unused (no request in time), idle, client (more than one client may "
+        "have), full (nearly as many as the process accepts).",
+        ("reason",),
+        registry=registry,
+    )
+    return open_now, closed
 
 
 @dataclass(frozen=True, slots=True)
