@@ -143,7 +143,8 @@ def test_a_document_quoted_word_for_word_cites_nothing(text: str) -> None:
     safe = defused(text)
     assert read(safe)[1:] == ([], 0)
     assert read(" ".join(safe.split()))[1:] == ([], 0)  # as a context has it
-    marks = dict.fromkeys(map(ord, "‹›[]()（）【】［］ "))  # nothing but brackets has changed, and marks of a chat are apart
+    # nothing but brackets has changed, and marks of a chat are apart
+    marks = dict.fromkeys(map(ord, "‹›[]()\uff08\uff09【】\uff3b\uff3d "))
     assert safe.translate(marks) == text.translate(marks)
 
 
