@@ -35,6 +35,7 @@ _COLLAPSE = 3.0  # times the usual time a reply
 _RATE_MEMORY_S = 5.0
 _MAX_REFUSALS = 4  # in a minute; after them a rate that was named is not believed any more
 _ROUNDS = 10
+_MIN_NAMED = {"requests": 1.0, "tokens": 1000.0}  # a minute, in headers; a call has some thousand tokens
 
 LimitKind = Literal["requests", "tokens", "concurrency", ""]
 
@@ -78,6 +79,7 @@ class EndpointLimits:
 
     Attributes:
         window: calls that may be in flight.
+        disbelieved: requests or tokens → the limit a minute that headers named, and that is too low to be true.
     """
 
     def __init__(self, rpm: float | None, tpm: float | None, max_concurrent: int | None, burst_s: float = 10.0) -> None:
@@ -96,6 +98,7 @@ class EndpointLimits:
             "requests": GcraBucket(None if rpm is None else rpm / _MINUTE_S, burst_s),
             "tokens": GcraBucket(None if tpm is None else tpm / _MINUTE_S, burst_s),
         }
+        self.disbelieved: dict[str, float] = {}
         self._found = {"requests": False, "tokens": False}  # by trying: such a rate is tried again
         self._ramping = rpm is None and tpm is None and max_concurrent is None
         if self._ramping:  # nothing is known: the rate, too, begins low
@@ -148,16 +151,23 @@ class EndpointLimits:
         return self._paces["requests"].per_s, self._paces["tokens"].per_s
 
     def on_rate_limits(self, now: float, requests_a_minute: float | None, tokens_a_minute: float | None) -> None:
-        """The endpoint's headers name its limits; what the configuration says holds where it is lower."""
+        """The endpoint's headers name its limits; what the configuration says holds where it is lower.
+
+        A limit with which no build would end is not believed: if it is real, 429s show it.
+        """
         for kind, said in (("requests", requests_a_minute), ("tokens", tokens_a_minute)):
             configured, pace = self._configured[kind], self._paces[kind]
             if said is None or said <= 0:
+                continue
+            if said < _MIN_NAMED[kind]:
+                self.disbelieved[kind] = said
                 continue
             said = said if configured is None else min(configured, said)
             if pace.per_s is None:
                 pace.begin(now)
             if self._found[kind] or pace.per_s is None or abs(pace.per_s * _MINUTE_S - said) > 0.5:
-                pace.per_s, self._found[kind] = said / _MINUTE_S, False
+                pace.change(now, said / _MINUTE_S)
+                self._found[kind] = False
             if self._ramping:
                 self._end_ramp()
                 pace.per_s, pace.burst_s = said / _MINUTE_S, self._burst_s

@@ -207,6 +207,7 @@ class QuotaCoordinator:
         others = state.in_flight - holder.in_flight
         before = limits.limits()
         limits.on_rate_limits(now, report.requests_per_minute, report.tokens_per_minute)
+        state.log.on_disbelieved(limits.disbelieved)
         if report.unused_requests or report.token_error:
             limits.take(now, -report.unused_requests, report.token_error)
         if report.answered:
@@ -262,6 +263,10 @@ class QuotaCoordinator:
                     continue
                 self._grant(state, holder, demand, calls)
         if waits:
+            if state.limits.pause_s(self._clock()) < min(
+                waits
+            ):  # a pause that the endpoint asked for is logged as such
+                state.log.on_wait(self._clock(), min(waits), state.limits.limits())
             loop = asyncio.get_running_loop()
             state.timer = loop.call_later(min(max(min(waits), 0.001), 60.0), self._serve, state)
 

@@ -22,6 +22,13 @@ class GcraBucket:
         """Start without credit: an endpoint that was quiet before we came may have been so for another's sake."""
         self._next = now + self.burst_s
 
+    def change(self, now: float, per_s: float) -> None:
+        """Go on with another rate: what was taken in advance is due at the new one."""
+        room = self.room(now)
+        if room < 0:
+            self._next = now + self.burst_s - room / per_s
+        self.per_s = per_s
+
     def room(self, now: float) -> float:
         """Return the units that may be taken now; below zero while more was taken than was due."""
         if self.per_s is None:

@@ -244,3 +244,37 @@ def test_a_configured_rate_that_is_refused_again_and_again_is_not_believed() -> 
         now += 1.0
         allowance.answered(now, 200, 2000, 0.1, 5)
     assert allowance.limits()[0] == pytest.approx(100)
+
+
+@pytest.mark.parametrize("named", [(0.001, None), (None, 1.0), (1e-300, 5.0), (-5.0, 0.0)])
+def test_a_limit_with_which_no_build_would_end_is_not_believed(named: tuple[float | None, float | None]) -> None:
+    limits = EndpointLimits(None, None, 8)
+    limits.on_rate_limits(0.0, *named)
+    assert limits.limits() == (None, None)
+    assert limits.wait_s(1.0) == 0.0
+    believable = {kind: value for kind, value in zip(("requests", "tokens"), named, strict=True) if value and value > 0}
+    assert limits.disbelieved == believable
+
+
+def test_a_configured_limit_may_be_as_low_as_its_owner_likes() -> None:
+    assert EndpointLimits(0.5, 60.0, 8).limits() == (0.5 / 60, 1.0)
+
+
+def test_a_rate_that_rises_shortens_the_wait_for_what_was_taken_before() -> None:
+    limits = EndpointLimits(None, None, 8)
+    limits.on_rate_limits(0.0, None, 1200.0)
+    limits.take(0.0, 1, 6000)
+    assert limits.wait_s(0.0) > 200
+    limits.on_rate_limits(0.0, None, 6_000_000.0)
+    assert limits.wait_s(0.0) < 1
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 1e308), st.floats(0, 1e308)), max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_no_headers_stall_for_more_than_some_minutes(headers: list[tuple[float, float, float]]) -> None:
+    limits = EndpointLimits(None, None, 8)
+    for at, requests, tokens in sorted(headers):
+        limits.on_rate_limits(at, requests, tokens)
+        if limits.wait_s(at) == 0.0:
+            limits.take(at, 1, 4000)
+    assert limits.wait_s(100.0) <= 320.0  # 4,000 tokens at 1,000 a minute, and a request a minute

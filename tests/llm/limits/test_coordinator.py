@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from dataclasses import replace
 from typing import Any
@@ -252,3 +253,23 @@ async def test_what_was_saved_up_is_shared_by_those_who_wait() -> None:
     granted = [(await asyncio.wait_for(each, 5)).calls for each in waiting]
     assert 14 <= sum(granted) <= 15
     assert min(granted) >= 7
+
+
+async def test_a_long_wait_for_a_rate_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    quota = coordinator(8, clock=lambda: 0.0)
+    worker = Worker(quota, "w")
+    call = CallDemand(5000, 5000, 0.0)
+    with caplog.at_level(logging.WARNING, logger="hirag_dist.llm"):
+        await worker.release(requests_per_minute=0.01, tokens_per_minute=1000.0)
+        await worker.demand(1, call=call)
+        waiting = worker.demanding(1, call=call)
+        await turns()
+        await worker.release(requests_per_minute=0.01)
+    said = [record.getMessage() for record in caplog.records]
+    assert [
+        text for text in said if "0.01 requests a minute in its headers, which is too low to be true" in text
+    ] == said[:1]
+    assert any("the next call waits" in text and "1,000 tokens a minute" in text for text in said)
+    assert len(said) == 2
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
