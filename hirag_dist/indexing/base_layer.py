@@ -58,7 +58,7 @@ def extract_mentions(
     )
     run = context.runner.run_tolerant if any_letters else context.runner.run
     found = run(extract, label, chunks=chunks)
-    return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions), found.rejects)
+    return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions, found.costs), found.rejects)
 
 
 def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMentions, rejects: Dataset) -> BaseLayer:
@@ -81,7 +81,8 @@ def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMent
     if not config.claims:
         return layer
     found = extract_claims(context, chunks, mentions, layer.aliases, "claims")
-    return replace(layer, claims=found.claims, rejects=layer.rejects + found.rejects)
+    mentions = replace(mentions, costs=mentions.costs + found.costs)
+    return replace(layer, claims=found.claims, rejects=layer.rejects + found.rejects, mentions=mentions)
 
 
 def check_entities(n_entities: int) -> None:

@@ -10,17 +10,22 @@ import pyarrow as pa
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.embed import EmbedEntities
-from hirag_dist.schemas import ALIASES, CLAIMS, CLUSTERS, LAYERS
+from hirag_dist.schemas import ALIASES, CLAIMS, CLUSTERS, EXTRACTION_COSTS, LAYERS
 
 DESCRIPTION_CHARS = 480  # of an entity or relation in a prompt about several
 
 
 @dataclass(frozen=True)
 class GraphMentions:
-    """The mentions that layer 0 was merged from, by their names before entity resolution."""
+    """The mentions that layer 0 was merged from, by their names before entity resolution.
+
+    Attributes:
+        costs: EXTRACTION_COSTS of the chunks whose cost is known.
+    """
 
     entities: Dataset
     relations: Dataset
+    costs: Dataset = Dataset(EXTRACTION_COSTS)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from hirag_dist.storage.layout import (
     CLAIMS,
     CONTENT_TABLES,
     DROPPED,
+    EXTRACTION_COSTS,
     MENTIONS,
     OPTIONAL_CONTENT,
     PART_ARRAYS,
@@ -63,7 +64,10 @@ _ORDER: Mapping[str, Sequence[str]] = {  # what each table of `SnapshotContents`
     CLAIMS: ("claim_id",),
     MENTIONS: ("name_key", "chunk_id", "position"),
     RELATION_MENTIONS: ("source_key", "target_key", "chunk_id", "position"),
+    EXTRACTION_COSTS: ("chunk_id", "stage"),
 }
+
+_OF_STATE = (*UPDATE_TABLES, EXTRACTION_COSTS)  # tables of `UpdateState`
 
 
 @dataclass(frozen=True)
@@ -118,12 +122,14 @@ class UpdateState:
 
     Attributes:
         mentions, relation_mentions: that layer 0 was merged from.
+        extraction_costs: EXTRACTION_COSTS of the chunks whose cost is known.
         summaries, report_inputs: SUMMARIES sorted by (layer, cluster), REPORT_INPUTS sorted by community.
         notes: for the manifest.
     """
 
     mentions: Dataset
     relation_mentions: Dataset
+    extraction_costs: Dataset
     summaries: pa.Table
     report_inputs: pa.Table
     notes: Mapping[str, Any]
@@ -190,7 +196,7 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
         StoreError: the temporary folder or the index has no room.
     """
     before = open_snapshot(store, snapshot_id)
-    optional = [name for name in OPTIONAL_CONTENT if name in before.manifest.counts]
+    optional = [name for name in (*OPTIONAL_CONTENT, EXTRACTION_COSTS) if name in before.manifest.counts]
     with spill_file() as folder:
         tables = {}
         for name in (*CONTENT_TABLES, "usage", *optional):
@@ -216,12 +222,12 @@ def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> 
     tables = {"layers": parts.layers, "usage": usage_table(runner.bill.by_stage)}
     state = parts.state
     for name, by in _ORDER.items():
-        dataset: Dataset | None = getattr(state if name in UPDATE_TABLES else parts, name, None)
+        dataset: Dataset | None = getattr(state if name in _OF_STATE else parts, name, None)
         if dataset is not None and (dataset.rows or name not in (ALIASES, CLAIMS)):
             tables[name] = folder.table(runner.datasets.tables(dataset), dataset.schema, by)
     if state is not None:
         tables |= {SUMMARIES: state.summaries, REPORT_INPUTS: state.report_inputs}
-    order = (*CONTENT_TABLES, "usage", ALIASES, CLAIMS, *UPDATE_TABLES)
+    order = (*CONTENT_TABLES, "usage", ALIASES, CLAIMS, *_OF_STATE)
     return {name: tables[name] for name in order if name in tables}
 
 

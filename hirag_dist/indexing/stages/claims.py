@@ -13,8 +13,8 @@ from hirag_dist.core.text.ids import content_id, entity_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables, gather_calls, reject_row
-from hirag_dist.schemas import ALIASES, CHUNKS, CLAIMS, MENTIONS, REJECTS
-from hirag_dist.types import Rejected
+from hirag_dist.schemas import ALIASES, CHUNKS, CLAIMS, EXTRACTION_COSTS, MENTIONS, REJECTS
+from hirag_dist.types import ChatReply, Rejected
 
 CLAIM_CHUNKS = pa.schema([CHUNKS.field(name) for name in ("chunk_id", "text")])
 CLAIM_MENTIONS = pa.schema([MENTIONS.field(name) for name in ("name_key", "chunk_id", "position", "name")])
@@ -30,7 +30,7 @@ class ExtractClaims:
     """
 
     name: ClassVar[str] = "claims"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByKey("chunk_id", 16)
 
     class Inputs(TableSet):
@@ -41,6 +41,7 @@ class ExtractClaims:
     class Outputs(TableSet):
         claims: Annotated[Dataset, CLAIMS]
         rejects: Annotated[Dataset, REJECTS]
+        costs: Annotated[Dataset, EXTRACTION_COSTS]
 
     structured: bool
     same_language: bool
@@ -61,24 +62,34 @@ class ExtractClaims:
             for chunk in chunks
         )
         claims: dict[str, dict[str, Any]] = {}
-        rejects = []
+        rejects, costs = [], []
         for chunk, result in zip(chunks, found, strict=True):
             own = chunk["chunk_id"]
             if isinstance(result, Rejected):
                 rejects.append(reject_row(self.name, result) | {"unit_id": own})
                 continue
-            for record in result:
+            records, tokens = result
+            costs.append({"chunk_id": own, "stage": self.name, "tokens": tokens})
+            for record in records:
                 row = _row(record, own, {key: entity for key, (_, entity) in named[own].items()})
                 claims[row["claim_id"]] = row
         return {
             "claims": pa.Table.from_pylist([claims[own] for own in sorted(claims)], CLAIMS),
             "rejects": pa.Table.from_pylist(rejects, REJECTS),
+            "costs": pa.Table.from_pylist(costs, EXTRACTION_COSTS),
         }
 
-    async def _ask(self, text: str, names: list[str], services: Services) -> tuple[ClaimRecord, ...] | Rejected:
+    async def _ask(
+        self, text: str, names: list[str], services: Services
+    ) -> tuple[tuple[ClaimRecord, ...], int] | Rejected:
+        """Return the claims and the tokens of the reply that has them."""
         request = claims_request(text, names, self.prompts, CLAIM_TASK if self.structured else None)
         read = text if self.same_language and CLAIM_TASK not in self.prompts.instructions else ""
-        return await services.chat.ask(request, lambda reply: parse_claims(reply, read))
+
+        def accept(reply: ChatReply) -> tuple[tuple[ClaimRecord, ...], int]:
+            return parse_claims(reply, read), reply.input_tokens + reply.output_tokens
+
+        return await services.chat.ask(request, accept)
 
 
 def _row(record: ClaimRecord, chunk: str, entities: dict[str, str]) -> dict[str, Any]:

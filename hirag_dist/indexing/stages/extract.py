@@ -13,8 +13,10 @@ from hirag_dist.core.prompts.templates import Prompts, extraction_request, glean
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, gather_calls, reject_row
-from hirag_dist.schemas import CHUNKS, MENTIONS, REJECTS, RELATION_MENTIONS
+from hirag_dist.schemas import CHUNKS, EXTRACTION_COSTS, MENTIONS, REJECTS, RELATION_MENTIONS
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
+
+_Extracted = tuple[ExtractionReply, list[Rejected], int]  # records, refused calls, tokens of accepted replies
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class ExtractGraph:
     """Chunks → mentions. Paper: §4.1; `two_step` is the paper's entity call and relation call, `joint` is one."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     split: ClassVar[Split] = ByRows(16)
 
     class Inputs(TableSet):
@@ -32,6 +34,7 @@ class ExtractGraph:
         mentions: Annotated[Dataset, MENTIONS]
         relation_mentions: Annotated[Dataset, RELATION_MENTIONS]
         rejects: Annotated[Dataset, REJECTS]
+        costs: Annotated[Dataset, EXTRACTION_COSTS]
 
     method: Literal["joint", "two_step"]
     structured: bool
@@ -49,8 +52,10 @@ class ExtractGraph:
         mentions: list[Any] = []
         relations: list[Any] = []
         rejects: list[Any] = []
+        costs: list[Any] = []
         for chunk, result in zip(chunks, results, strict=True):
-            extraction, refused = result
+            extraction, refused, tokens = result
+            costs.append({"chunk_id": chunk["chunk_id"], "stage": self.name, "tokens": tokens})
             rejects.extend(reject_row(self.name, each) | {"unit_id": chunk["chunk_id"]} for each in refused)
             rows, links = mentions_of(extraction, chunk["chunk_id"], self.split_homonyms)
             mentions.extend(rows)
@@ -59,47 +64,49 @@ class ExtractGraph:
             "mentions": pa.Table.from_pylist(mentions, MENTIONS),
             "relation_mentions": pa.Table.from_pylist(relations, RELATION_MENTIONS),
             "rejects": pa.Table.from_pylist(rejects, REJECTS),
+            "costs": pa.Table.from_pylist(costs, EXTRACTION_COSTS),
         }
 
-    async def _chunk(self, text: str, services: Services) -> tuple[ExtractionReply, list[Rejected]]:
+    async def _chunk(self, text: str, services: Services) -> _Extracted:
         """Return the parsed records, and the calls whose last reply was refused; both may be present."""
         if self.method == "joint":
             return await self._glean(self._request("extract-graph", text), text, services)
-        entities, refused = await self._glean(self._request("extract-entities", text), text, services)
+        entities, refused, tokens = await self._glean(self._request("extract-entities", text), text, services)
         if not entities.entities:
-            return entities, refused
+            return entities, refused, tokens
         named = {name_key(entity.name): (entity.name, entity.type) for entity in reversed(entities.entities)}
         pairs = tuple(reversed(named.values()))
-        relations, more = await self._glean(self._request("extract-relations", text, pairs), text, services)
-        return ExtractionReply(entities.entities, relations.relations), refused + more
+        relations, more, other_tokens = await self._glean(
+            self._request("extract-relations", text, pairs), text, services
+        )
+        return ExtractionReply(entities.entities, relations.relations), refused + more, tokens + other_tokens
 
     def _request(self, task: str, text: str, entities: tuple[tuple[str, str], ...] = ()) -> ChatRequest:
         form = task if self.structured else None
         return extraction_request(task, text, self.prompts, self.entity_types, form, entities)
 
-    async def _glean(
-        self, request: ChatRequest, text: str, services: Services
-    ) -> tuple[ExtractionReply, list[Rejected]]:
+    async def _glean(self, request: ChatRequest, text: str, services: Services) -> _Extracted:
         """Ask, and ask again for what was missed; a refused gleaning loses nothing of what came before."""
         own_prompt = any(task.startswith("extract-") for task in self.prompts.instructions)  # may ask for a language
         read = text if self.same_language and not own_prompt else ""
 
-        def accept(reply: ChatReply) -> tuple[ExtractionReply, str]:
-            return parse_extraction(reply, read), reply.text
+        def accept(reply: ChatReply) -> tuple[ExtractionReply, str, int]:
+            return parse_extraction(reply, read), reply.text, reply.input_tokens + reply.output_tokens
 
         found = await services.chat.ask(request, accept)
         if isinstance(found, Rejected):
-            return ExtractionReply((), ()), [found]
-        extraction, said = found
+            return ExtractionReply((), ()), [found], 0
+        extraction, said, tokens = found
         for _ in range(self.gleaning_rounds):
             request = gleaning_request(request, said)
             more = await services.chat.ask(request, accept)
             if isinstance(more, Rejected):
-                return extraction, [more]
+                return extraction, [more], tokens
+            tokens += more[2]
             if not (more[0].entities or more[0].relations):
                 break
             said = more[1]
             extraction = ExtractionReply(
                 extraction.entities + more[0].entities, extraction.relations + more[0].relations
             )
-        return extraction, []
+        return extraction, [], tokens

@@ -34,8 +34,17 @@ from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.budget import CLAIMS_AGAIN, EXTRACT_AGAIN
 from hirag_dist.indexing.update.documents import ChangedDocuments
-from hirag_dist.schemas import CHUNKS, CLAIMS, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS, VECTORS
-from hirag_dist.storage.layout import DROPPED
+from hirag_dist.schemas import (
+    CHUNKS,
+    CLAIMS,
+    EXTRACTION_COSTS,
+    MENTIONS,
+    REJECTS,
+    RELATION_MENTIONS,
+    RELATIONS,
+    VECTORS,
+)
+from hirag_dist.storage import layout
 from hirag_dist.types import FloatMatrix
 
 
@@ -84,6 +93,7 @@ def update_base_layer(
     now = GraphMentions(
         datasets.put("mentions", mentions),
         datasets.put("relation_mentions", relation_mentions),
+        _kept_costs(context, base, stale) + found.mentions.costs,
     )
     kept_letters = _of_stage(letters, ExtractGraph.name, stale)
     rejects = found.rejects + datasets.put("kept_letters", kept_letters)
@@ -154,7 +164,7 @@ def _resolved_entities(context: BuildContext, base: UpdateBase, layer: BaseLayer
 def _letters(base: UpdateBase) -> pa.Table:
     """Return all dead letters of the base, dropped ones too."""
     return pa.concat_tables(
-        [base.table("rejects").cast(REJECTS), base.table(DROPPED).select(REJECTS.names).cast(REJECTS)]
+        [base.table("rejects").cast(REJECTS), base.table(layout.DROPPED).select(REJECTS.names).cast(REJECTS)]
     )
 
 
@@ -171,7 +181,9 @@ def _extracted(context: BuildContext, new: Dataset, refused: Dataset) -> Extract
         return found
     again = extract_mentions(context, refused, EXTRACT_AGAIN, any_letters=True)
     mentions = GraphMentions(
-        found.mentions.entities + again.mentions.entities, found.mentions.relations + again.mentions.relations
+        found.mentions.entities + again.mentions.entities,
+        found.mentions.relations + again.mentions.relations,
+        found.mentions.costs + again.mentions.costs,
     )
     return ExtractedMentions(mentions, found.rejects + again.rejects)
 
@@ -216,6 +228,14 @@ def _merged_rows(
     return now.sort_by(by), sorted(set(zip(*columns, strict=True)))
 
 
+def _kept_costs(context: BuildContext, base: UpdateBase, stale: pa.Array) -> Dataset:
+    """Return EXTRACTION_COSTS of the base's chunks that stay; not of claims where all are extracted again."""
+    before = base.table(layout.EXTRACTION_COSTS).cast(EXTRACTION_COSTS)
+    if context.config.resolution.enabled:
+        before = before.filter(pc.equal(before["stage"], ExtractGraph.name))
+    return context.datasets.put("kept_costs", before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))))
+
+
 def _rows_with(table: pa.Table, keys: tuple[str, ...], values: list[tuple[str, ...]]) -> pa.Table:
     """Return the rows with some values of the key columns."""
     first = pc.is_in(table[keys[0]], value_set=pa.array([value[0] for value in values], pa.string()))
@@ -246,11 +266,17 @@ def _with_claims(
     datasets = context.datasets
     new, refused = chunks
     found = extract_claims(context, new, layer.mentions, layer.aliases, "claims")
-    claims, own_letters = found.claims, found.rejects
+    claims, own_letters, costs = found.claims, found.rejects, layer.mentions.costs + found.costs
     if refused.rows:
         again = extract_claims(context, refused, layer.mentions, layer.aliases, CLAIMS_AGAIN, any_letters=True)
         claims, own_letters = claims + again.claims, own_letters + again.rejects
+        costs += again.costs
     before = base.table("claims").cast(CLAIMS)
     kept = before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale)))
     rejects = own_letters + datasets.put("kept_letters", _of_stage(letters, ExtractClaims.name, stale))
-    return replace(layer, claims=datasets.put("kept_claims", kept) + claims, rejects=layer.rejects + rejects)
+    return replace(
+        layer,
+        claims=datasets.put("kept_claims", kept) + claims,
+        rejects=layer.rejects + rejects,
+        mentions=replace(layer.mentions, costs=costs),
+    )

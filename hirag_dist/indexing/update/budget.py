@@ -25,7 +25,7 @@ class UpdateBudget:
     Attributes:
         bill: of the run.
         max_ratio: of all that is spent to the extraction of the changed documents; None: no bound.
-        removed_tokens: what the extraction of removed chunks has cost, about.
+        removed_tokens: what the extraction of removed documents has cost.
         max_tokens: a limit in tokens, for a refresh; None: no limit.
     """
 

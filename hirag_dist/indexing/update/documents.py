@@ -17,6 +17,7 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, chunk_documents
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.schemas import CHUNKS
+from hirag_dist.storage.layout import EXTRACTION_COSTS
 from hirag_dist.types import IntVector
 
 _SHOWN = 5
@@ -61,7 +62,7 @@ class ChangedDocuments:
         removed_chunks: ids of the base's chunks that are gone.
         removed_keys: `text_key` of texts of removed documents that no chunk has any more. (n,) int64, ascending.
         replaced_keys: the same of changed documents, by their place, `uri#record`.
-        removed_tokens: tokens of the chunks of removed documents.
+        removed_extraction: tokens that the extraction of removed documents has cost.
     """
 
     documents: ChunkedDocuments
@@ -70,7 +71,7 @@ class ChangedDocuments:
     removed_chunks: pa.Array
     removed_keys: IntVector
     replaced_keys: Mapping[str, tuple[int, ...]]
-    removed_tokens: int
+    removed_extraction: int
 
 
 def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.Table:
@@ -159,7 +160,6 @@ def changed_documents(
     removed_keys = {int(key) for key in keys[is_lost & ~is_replaced]}
     for place in set(_places(gone)) - replaced:
         removed_keys |= set(earlier.get(place, ()))
-    n_tokens = removed_chunks["n_tokens"].to_numpy()
     return ChangedDocuments(
         ChunkedDocuments(documents, chunks + new_chunks, rejects),
         counts,
@@ -167,8 +167,24 @@ def changed_documents(
         removed_chunks["chunk_id"].combine_chunks(),
         np.array(sorted(removed_keys), np.int64),
         {place: tuple(sorted(former[place])) for place in sorted(former)},
-        int(n_tokens[~is_replaced].sum()),
+        extraction_tokens(base, removed_chunks.filter(pa.array(~is_replaced))),
     )
+
+
+def extraction_tokens(base: UpdateBase, chunks: pa.Table) -> int:
+    """Return the tokens that the extraction of some chunks of the base has cost.
+
+    A chunk without a record of it, of a snapshot that an earlier version built, counts as many as the average of its
+    first build.
+
+    Args:
+        chunks: `chunk_id` and `n_tokens`.
+    """
+    costs = base.table(EXTRACTION_COSTS)
+    costs = costs.filter(pc.is_in(costs["chunk_id"], value_set=chunks["chunk_id"].combine_chunks()))
+    recorded = pc.is_in(chunks["chunk_id"], value_set=costs["chunk_id"].combine_chunks()).to_numpy()
+    others = chunks["n_tokens"].to_numpy()[~recorded].sum() * float(base.notes["extraction_per_token"])
+    return int(costs["tokens"].to_numpy().sum()) + int(others)
 
 
 def _places(documents: pa.Table) -> list[str]:

@@ -40,7 +40,7 @@ from hirag_dist.indexing.cost_estimate import (
 )
 from hirag_dist.indexing.update.base import UpdateBase, open_configured
 from hirag_dist.indexing.update.budget import is_unbounded
-from hirag_dist.indexing.update.documents import DocumentCounts
+from hirag_dist.indexing.update.documents import DocumentCounts, extraction_tokens
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import IntVector
 
@@ -130,7 +130,7 @@ def estimate_update(
     if not changed.counts:
         return UpdateEstimate(base.snapshot_id, rebuild=rebuild)
     per_token = float(base.notes["extraction_per_token"])
-    extraction = int(per_token * (changed.document_tokens + changed.removed_tokens))
+    extraction = int(per_token * changed.document_tokens) + changed.removed_extraction
     budget = None if is_unbounded(config) else int(config.update.max_ratio * extraction)
     kinds = _due_texts(base, changed, config)
     wanted = sum(text.tokens for text in kinds.values())
@@ -165,7 +165,7 @@ class _Changes:
         chunks, tokens: whose text the base does not have.
         document_tokens: of all chunks of added and changed documents.
         removed_chunks: of removed documents and of former texts.
-        removed_tokens: of removed documents.
+        removed_extraction: tokens that the extraction of removed documents has cost.
         removed_keys: of texts of removed documents that no chunk has any more.
     """
 
@@ -174,7 +174,7 @@ class _Changes:
     tokens: int
     document_tokens: int
     removed_chunks: int
-    removed_tokens: int
+    removed_extraction: int
     removed_keys: IntVector
 
 
@@ -199,7 +199,7 @@ def _changed(base: UpdateBase, planned: PlannedInput) -> _Changes:
         sum(added),
         sum(tokens for document in new.values() for _, tokens in document.chunks),
         int(left.sum()),
-        int(chunks["n_tokens"].to_numpy()[removed].sum()),
+        extraction_tokens(base, chunks.filter(pa.array(removed))),
         np.setdiff1d(keys[removed], present),
     )
 

@@ -130,6 +130,7 @@ def update_contents(
     state = UpdateState(
         _mentions(layer).entities,
         _mentions(layer).relations,
+        _mentions(layer).costs,
         updated.state,
         reports.state,
         _notes(summary, notes, stats, decisive) | {"replaced": _still_used(replaced, updated.state, reports.state)},
@@ -192,7 +193,8 @@ def fresh_update_state(
         ],
     }
     mentions = hierarchy.base.mentions
-    return UpdateState(mentions.entities, mentions.relations, summaries, fresh_report_state(material), notes)
+    reports = fresh_report_state(material)
+    return UpdateState(mentions.entities, mentions.relations, mentions.costs, summaries, reports, notes)
 
 
 def _settings(
@@ -217,7 +219,7 @@ def _budget(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, 
     return UpdateBudget(
         context.runner.bill,
         None if request.refresh or is_unbounded(context.config) else context.config.update.max_ratio,
-        int(changed.removed_tokens * float(base.notes["extraction_per_token"])),
+        changed.removed_extraction,
         request.max_tokens,
     )
 

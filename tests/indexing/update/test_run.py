@@ -21,7 +21,7 @@ from hirag_dist.types import ChatRequest
 from tests.indexing.stages.test_claims import claim
 from tests.toy_builds import Bench, task_of
 
-LAYER_0 = ("documents", "chunks", "mentions", "relation_mentions", "entities", "relations")
+LAYER_0 = ("documents", "chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
 PAID: dict[str, Any] = {
     "endpoints": {"model": {"base_url": "http://model", "model": "m"}}
 }  # not asked: the bench's model is
@@ -80,6 +80,7 @@ class LivingBench:
         self._n_fresh += 1
         bench = Bench(self.folder / f"fresh{self._n_fresh}")
         bench.folder.mkdir()
+        bench.counts_tokens = True
         result = bench.run_on([self.write(texts, f"corpus{self._n_fresh}")], **{"llm": PAID} | keys)
         return open_snapshot(bench.store, result.manifest.snapshot_id)
 
