@@ -33,6 +33,11 @@ def show(report: dict[str, Any]) -> None:
         out.print(
             f"Nothing changed: the documents are those of snapshot {report['snapshot']} ({report['seconds']:.1f} s)."
         )
+    elif report["update"] is not None and report["update"]["returned"]:
+        out.print(
+            f"The documents are those of snapshot {report['snapshot']} again, which this index was updated from: it is "
+            f"current, and nothing had to be written ({report['seconds']:.1f} s)."
+        )
     elif not report["stages_run"]:
         out.print(f"Nothing to do: snapshot {report['snapshot']} is up to date ({report['seconds']:.1f} s).")
     else:

@@ -92,6 +92,9 @@ def _show_update(update: UpdateEstimate) -> None:
     elif not update.documents:
         out.print(f"Nothing to do: the documents of INPUT are those of snapshot {update.base}.")
         return
+    elif update.returns_to:
+        out.print(f"The documents of INPUT are those of snapshot {update.returns_to} again, which would be current.")
+        rows = [_total_row("rebuild", rebuild.stages, rebuild.seconds)]
     else:
         said = update.documents
         out.print(

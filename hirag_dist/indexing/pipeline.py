@@ -28,7 +28,8 @@ from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, publi
 from hirag_dist.indexing.stages.embed import EmbedChunks
 from hirag_dist.indexing.stages.read import ReadDocuments
 from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
-from hirag_dist.indexing.update.documents import DocumentSelection, added_to, selected_documents
+from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, added_to, selected_documents
+from hirag_dist.indexing.update.former import former_snapshot, returning_summary, wanted_documents
 from hirag_dist.indexing.update.run import (
     UpdateRequest,
     find_changes,
@@ -214,9 +215,22 @@ class Build:
         changed = find_changes(self.context, base, request.found)
         if not request.refresh and is_unchanged(self.context, base, changed) and not self.context.runner.retry:
             return self._unchanged(base)
+        if not request.refresh and not self.context.runner.retry and (former := self._former(base, changed)):
+            logger.info("the documents are those of snapshot %s, which is the result", former.snapshot_id)
+            result = self._go_live(former.snapshot.manifest)
+            return replace(result, update=returning_summary(base, former, changed.counts))
         context = _resolve_kernels(self.context)
         outcome = update_contents(context, base, changed, request, self.decisive())
         return replace(self._complete(context, outcome.contents), update=outcome.summary)
+
+    def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:
+        """Return the former snapshot with the documents of now, None without one."""
+        context, decisive = self.context, self.decisive()
+        if changed.documents.rejects.rows:
+            return None
+        store = context.runner.store
+        wanted = wanted_documents(context.datasets.read(changed.documents.documents))
+        return former_snapshot(base, context.config, wanted, lambda former: open_base(store, former, decisive)[0])
 
     def _unchanged(self, base: UpdateBase) -> BuildResult:
         counts = base.snapshot.manifest.counts
@@ -246,10 +260,13 @@ class Build:
 
     def _publish(self, context: BuildContext, contents: SnapshotContents) -> BuildResult:
         runner, models = context.runner, context.models
-        store = runner.store
         build = _provenance(context)
         embedder = models.embedder_name or models.embedder
-        manifest = publish(runner, contents, embedder=embedder, dim=models.dim, build=build)
+        return self._go_live(publish(runner, contents, embedder=embedder, dim=models.dim, build=build))
+
+    def _go_live(self, manifest: Manifest) -> BuildResult:
+        runner = self.context.runner
+        store = runner.store
         kept_current_id = None if self._force_current else rolled_back_to(store, manifest.snapshot_id)
         before = read_current(store)
         changed = before.snapshot_id != manifest.snapshot_id and kept_current_id is None

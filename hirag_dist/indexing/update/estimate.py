@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.ids import text_keys
+from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.cost_estimate import (
     CLUSTERS_PER_MEMBER,
     MEMBER_IN,
@@ -41,7 +42,8 @@ from hirag_dist.indexing.cost_estimate import (
 from hirag_dist.indexing.update.base import UpdateBase, open_configured
 from hirag_dist.indexing.update.budget import is_unbounded
 from hirag_dist.indexing.update.documents import DocumentCounts, extraction_tokens
-from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.indexing.update.former import WantedDocuments, former_snapshot
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.types import IntVector
 
 _EXTRACTION = ("extract", "claims")
@@ -82,6 +84,7 @@ class UpdateEstimate:
         stages, seconds: of the update, see `CostEstimate`.
         rebuild: the estimate of a build from nothing, which finds no reply in the ledger.
         rebuilt_because: why the index would be built from nothing; empty for an update.
+        returns_to: the former snapshot that would be current again, for it has the documents of INPUT; empty without.
     """
 
     base: str
@@ -97,6 +100,7 @@ class UpdateEstimate:
     seconds: float = 0.0
     rebuild: CostEstimate = field(kw_only=True)
     rebuilt_because: str = ""
+    returns_to: str = ""
 
     @property
     def calls(self) -> int:
@@ -129,6 +133,15 @@ def estimate_update(
     changed = _changed(base, planned)
     if not changed.counts:
         return UpdateEstimate(base.snapshot_id, rebuild=rebuild)
+    former = _former(base, planned, config)
+    if former is not None:
+        return UpdateEstimate(
+            base.snapshot_id,
+            changed.counts,
+            removed_chunks=changed.removed_chunks,
+            rebuild=rebuild,
+            returns_to=former.snapshot_id,
+        )
     per_token = float(base.notes["extraction_per_token"])
     extraction = int(per_token * changed.document_tokens) + changed.removed_extraction
     budget = None if is_unbounded(config) else int(config.update.max_ratio * extraction)
@@ -202,6 +215,25 @@ def _changed(base: UpdateBase, planned: PlannedInput) -> _Changes:
         extraction_tokens(base, chunks.filter(pa.array(removed))),
         np.setdiff1d(keys[removed], present),
     )
+
+
+def _former(base: UpdateBase, planned: PlannedInput, config: Config) -> UpdateBase | None:
+    """Return the former snapshot with the documents of INPUT, None without one."""
+    if planned.unreadable:
+        return None
+    places = sorted((own, document.place) for own, document in planned.documents.items())
+
+    def same(former: UpdateBase) -> bool:
+        rows = former.table("documents", ["document_id", "uri", "record"]).to_pylist()
+        return sorted((row["document_id"], f"{row['uri']}#{row['record']}") for row in rows) == places
+
+    def opened(snapshot_id: str) -> UpdateBase | None:
+        try:
+            return open_configured(open_snapshot(base.snapshot.store, snapshot_id), config)[0]
+        except SnapshotError:
+            return None
+
+    return former_snapshot(base, config, WantedDocuments(len(places), same), opened)
 
 
 def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[str, DueEstimate]:

@@ -21,6 +21,7 @@ class UpdateSummary:
         extraction_tokens: of the extraction of changed documents; of removed ones, what it has cost, about.
         spent_tokens: of all chat replies that the update rests on, whenever they were paid.
         budget_tokens: that it may have spent; None for no limit.
+        returned: whether the documents are those of a former snapshot, which is the result.
     """
 
     base: str
@@ -31,6 +32,7 @@ class UpdateSummary:
     extraction_tokens: int
     spent_tokens: int
     budget_tokens: int | None
+    returned: bool = False
 
     @property
     def debt_tokens(self) -> int:

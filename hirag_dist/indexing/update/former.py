@@ -1,0 +1,99 @@
+"""Former snapshots of an index: one with the documents of now is the result of an update that leads back to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from hirag_dist.config.model import Config
+from hirag_dist.errors import SnapshotError
+from hirag_dist.indexing.update.base import NOTES, UpdateBase
+from hirag_dist.indexing.update.counts import TextCounts
+from hirag_dist.indexing.update.documents import DocumentCounts
+from hirag_dist.indexing.update.summary import UpdateSummary
+from hirag_dist.schemas import DOCUMENTS
+from hirag_dist.storage.digest import table_digest
+from hirag_dist.storage.layout import MANIFEST, REPORT_INPUTS, SUMMARIES, snapshot_path
+from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
+from hirag_dist.storage.store import Store
+
+_MAX_GENERATIONS = 16  # each one is a manifest to read
+
+
+@dataclass(frozen=True)
+class WantedDocuments:
+    """Documents that a former snapshot should have.
+
+    Attributes:
+        count: their number.
+        same: whether the documents of a snapshot are these.
+    """
+
+    count: int
+    same: Callable[[UpdateBase], bool]
+
+
+def wanted_documents(documents: pa.Table) -> WantedDocuments:
+    """Return all documents of a table.
+
+    Args:
+        documents: DOCUMENTS.
+    """
+    digest = table_digest(documents.sort_by("document_id").cast(DOCUMENTS))
+    return WantedDocuments(documents.num_rows, lambda former: former.snapshot.manifest.content["documents"] == digest)
+
+
+def former_snapshot(
+    base: UpdateBase, config: Config, wanted: WantedDocuments, opened: Callable[[str], UpdateBase | None]
+) -> UpdateBase | None:
+    """Return the nearest snapshot that the base was made from which has the wanted documents; None without one.
+
+    A snapshot with dead letters does not count, nor one with more debt than the base, nor, with
+    `update.purge_replaced`, one with texts that derive from a former text of a document.
+
+    Args:
+        opened: returns a snapshot as the base of an update, None where it cannot be one.
+    """
+    store, notes, limit = base.snapshot.store, base.notes, debt_tokens(base.notes)
+    for _ in range(_MAX_GENERATIONS):
+        before = notes["base"]
+        manifest = None if before is None else _manifest(store, before)
+        if manifest is None or NOTES not in manifest.notes:
+            return None
+        notes = manifest.notes[NOTES]
+        is_usable = manifest.complete and debt_tokens(notes) <= limit
+        is_usable &= not (config.update.purge_replaced and notes.get("replaced"))
+        if is_usable and manifest.counts["documents"] == wanted.count:
+            found = opened(manifest.snapshot_id)
+            if found is not None and wanted.same(found):
+                return found
+    return None
+
+
+def _manifest(store: Store, snapshot_id: str) -> Manifest | None:
+    """Return the manifest of a snapshot, None where it was removed or is damaged."""
+    path = f"{snapshot_path(snapshot_id)}/{MANIFEST}"
+    try:
+        return parse_manifest(store.read_bytes(path), store.uri) if store.exists(path) else None
+    except SnapshotError:
+        return None
+
+
+def returning_summary(base: UpdateBase, former: UpdateBase, documents: DocumentCounts) -> UpdateSummary:
+    """Return the summary of an update whose result is a former snapshot: all texts are kept, nothing is paid."""
+    counts = {}
+    for name, table in (("summaries", SUMMARIES), ("reports", REPORT_INPUTS)):
+        debt = former.notes["debt"][name]
+        n_texts = former.snapshot.manifest.counts[table]
+        counts[name] = TextCounts(0, n_texts - debt["units"], debt["units"], debt["stand_ins"], debt["tokens"])
+    return UpdateSummary(
+        base.snapshot_id, former.number, documents, counts["summaries"], counts["reports"], 0, 0, None, returned=True
+    )
+
+
+def debt_tokens(notes: Mapping[str, Any]) -> int:
+    """Return the tokens of the summaries and reports that are put off in a snapshot."""
+    return sum(int(part["tokens"]) for part in notes["debt"].values())

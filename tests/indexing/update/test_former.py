@@ -1,0 +1,90 @@
+"""Updates that lead back to the documents of a former snapshot: it is the result, and nothing is paid."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.storage.layout import snapshot_path
+from hirag_dist.storage.snapshot.history import record_current, rolled_back_to
+from hirag_dist.storage.snapshot.reader import current_id
+from tests.indexing.update.test_run import PAID, LivingBench, corpus, text
+
+MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> LivingBench:
+    return LivingBench(tmp_path)
+
+
+def test_a_document_that_is_added_and_removed_again_costs_nothing(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    with_it = living.index(corpus(12) | {"x.txt": MORE["x.txt"]})
+    back = living.remove(sources=("x.txt",))
+    assert back.manifest.snapshot_id == first.manifest.snapshot_id == current_id(living.bench.store)
+    assert not living.n_asked
+    assert living.result.changed
+    update = living.result.update
+    assert update is not None
+    assert update.returned
+    assert (update.base, update.spent_tokens, update.documents.removed) == (with_it.manifest.snapshot_id, 0, 1)
+    assert update.summaries.kept == first.manifest.counts["summaries"]
+    again = living.index(corpus(12) | {"x.txt": MORE["x.txt"]})
+    assert again.manifest.snapshot_id == with_it.manifest.snapshot_id == current_id(living.bench.store)
+    assert not living.n_asked
+    assert rolled_back_to(living.bench.store, with_it.manifest.snapshot_id) is None
+    assert [own for own, _ in record_current(living.bench.store)][-1] == with_it.manifest.snapshot_id
+
+
+def test_an_edit_that_is_undone_costs_nothing(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    living.index(corpus(12) | {"00.txt": MORE["x.txt"]})
+    assert living.index(corpus(12)).manifest.snapshot_id == first.manifest.snapshot_id
+    assert not living.n_asked
+
+
+def test_the_way_back_may_be_several_updates_long(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    for names in (("x.txt",), ("x.txt", "y.txt")):
+        living.index(corpus(12) | {name: MORE[name] for name in names}, update={"max_ratio": 1000})
+    assert living.index(corpus(12)).manifest.snapshot_id == first.manifest.snapshot_id
+    assert not living.n_asked
+
+
+@pytest.mark.parametrize("case", ["removed", "in debt", "former text"])
+def test_a_former_snapshot_is_not_taken_where_another_is_better(living: LivingBench, case: str) -> None:
+    behind: dict[str, Any] = {"update": {"max_ratio": 0, "staleness": 0}}
+    texts = corpus(12)
+    former = living.index(texts)
+    keys: dict[str, Any] = {}
+    if case == "in debt":
+        texts = texts | {"z.txt": text("bread", 72)}
+        former = living.index(texts, **behind)
+    if case == "former text":
+        texts["00.txt"] += " zebra"
+        former = living.index(texts, update={"staleness": 1, "max_ratio": 1000})
+        assert former.manifest.notes["update"]["replaced"]
+        keys = {"update": {"purge_replaced": True}}
+    living.index(texts | MORE, update={"staleness": 1, "max_ratio": 1000})
+    if case == "in debt":
+        living.refresh()
+    if case == "removed":
+        shutil.rmtree(living.bench.folder / "index" / snapshot_path(former.manifest.snapshot_id))
+    living.index(texts, **keys)
+    update = living.result.update
+    assert update is not None
+    assert not update.returned
+
+
+def test_a_file_that_is_unreadable_now_is_a_dead_letter_of_a_new_snapshot(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    living.index(corpus(12) | MORE)
+    folder = Path(living.write(corpus(12)))
+    (folder / "broken.html").write_bytes(b"\x00" * 100)
+    after = living._done(living.bench.run_on([str(folder)], llm=PAID))
+    assert after.manifest.snapshot_id != first.manifest.snapshot_id
+    assert not after.manifest.complete
