@@ -347,7 +347,12 @@ class Config(ConfigSection):
     reply_language: Literal["text", "any"] = Field(
         "text", description="text: a reply surely in another language than the text it is about is refused"
     )
-    max_reject_ratio: float = Field(0.2, ge=0, le=1, description="share of dead letters that fails a stage")
+    max_reject_ratio: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="share of dead letters that fails a stage, if there are at least three; with 0 any fails it",
+    )
     stop: Literal["compression", "paper"] = Field(
         "compression", description="rule that ends the hierarchy; paper: Algorithm 1"
     )

@@ -29,6 +29,8 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener, Executor
 from hirag_dist.types import Rejected
 
+MIN_REJECTS = 3  # a share of fewer units says nothing: one of two clusters of the last layer is half of them
+
 
 @dataclass(frozen=True)
 class ExecutionContext:
@@ -125,9 +127,10 @@ class StageRun:
         """Refuse an output with too many dead letters.
 
         Raises:
-            StageFailed: more than `max_ratio` of the units are open dead letters.
+            StageFailed: more than `max_ratio` of the units are open dead letters, and at least `MIN_REJECTS` are; with
+                a ratio of 0 one is enough.
         """
-        if not n_open or n_open <= max_ratio * n_units:
+        if n_open <= max_ratio * n_units or (max_ratio > 0 and n_open < MIN_REJECTS):
             return
         raise StageFailed(
             f"{self._label}: refused {n_open:,} of {count_noun(n_units, 'unit')}, more than max_reject_ratio "

@@ -150,7 +150,7 @@ def test_losses_are_accepted_on_record(
     index = tmp_path / "index"
     common = ("-i", index, "-c", config, *INLINE)
     model.dislikes = DISLIKED
-    strict = ("--set", "max_reject_ratio=0.01")
+    strict = ("--set", "max_reject_ratio=0")
     for _ in range(2):
         said = cli("index", corpus, *common, *strict, code=1).stderr
         assert "`hirag-dist retry` asks them again, `retry --drop` accepts the loss" in said

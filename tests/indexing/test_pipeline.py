@@ -11,6 +11,7 @@ import pytest
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, StageFailed, StoreError
 from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.stage_run import MIN_REJECTS
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.types import ChatRequest
@@ -197,6 +198,41 @@ def test_a_dead_chunk_is_counted_and_the_rest_is_there(bench: Bench) -> None:
 def test_too_many_dead_letters_fail_with_the_first_reason(bench: Bench) -> None:
     with pytest.raises(StageFailed, match=r"extract: refused 3 of 3 units.*0\.5.*the reply is empty"):
         bench.run(["sun", "moon", "sea"], lambda request: "", max_reject_ratio=0.5)
+
+
+@pytest.mark.parametrize("n_refused", [1, 2])
+def test_a_share_of_fewer_than_three_units_fails_no_stage(bench: Bench, n_refused: int) -> None:
+    texts = ["sun", "moon", "sea"]
+    snapshot = bench.build(
+        texts,
+        lambda request: "" if between(request, "text") in texts[:n_refused] else None,
+        max_reject_ratio=0.2,
+        max_layers=0,
+        communities={"report_min_entities": 1000},
+    )
+    assert bench.result.rejects == n_refused
+    assert not snapshot.manifest.complete
+
+
+def test_a_last_layer_whose_summaries_are_all_refused_is_left_out(bench: Bench) -> None:
+    """Of few clusters: the build goes on without them, and the letters can be asked again."""
+    whole = bench.build([LONG])
+    top = max(row["layer"] for row in rows(whole, "layers"))
+    n_top = sum(row["layer"] == top for row in rows(whole, "entities"))
+    assert n_top < MIN_REJECTS
+    upper = {row["name"] for row in rows(whole, "entities") if row["layer"] == top - 1}
+
+    def script(request: ChatRequest) -> str | None:
+        return "" if task_of(request) == "summarise" and set(members(request)) <= upper else None
+
+    other = Bench(bench.folder / "other")
+    other.folder.mkdir()
+    snapshot = other.build([LONG], script, max_reject_ratio=0.2)
+    assert max(row["layer"] for row in rows(snapshot, "entities")) == top - 1
+    assert not snapshot.manifest.complete
+    assert {row["stage"].split(".")[0] for row in rows(snapshot, "rejects")} == {"summarise"}
+    healed = other.build([LONG], retry=True, max_reject_ratio=0.2)
+    assert healed.manifest.snapshot_id == whole.manifest.snapshot_id
 
 
 def test_no_entity_anywhere_is_a_failure_not_an_empty_index(bench: Bench) -> None:
