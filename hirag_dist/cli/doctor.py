@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, out, use_json
-from hirag_dist.composition.models import CHAT_ROLES, role_endpoints
+from hirag_dist.composition.models import CHAT_ROLES, lexical_embedding_notice, role_endpoints
 from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
@@ -90,6 +90,8 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     for name in sorted({name for role in CHAT_ROLES for name in role_endpoints(config, role)}):
         findings.append(_check(f"endpoint {name}", partial(_chat_once, name, config)))
     findings.append(_check(f"embedder {config.llm.roles.embed}", lambda: asyncio.run(_embed(config))))
+    if notice := lexical_embedding_notice(config):
+        findings.append(DoctorFinding("embedder", "note", notice))
     if config.vectors.backend == "milvus":
         findings.append(_check("Milvus", lambda: _milvus(config), "check vectors.uri and vectors.token"))
     findings.append(_disk(index or tempfile.gettempdir()))

@@ -10,7 +10,8 @@ import typer
 
 from hirag_dist.api.build import plan_build, plan_update
 from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli._output import dollars, emit, out, table, use_json
+from hirag_dist.cli._output import dollars, emit, err, out, table, use_json
+from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
 from hirag_dist.indexing.update.estimate import UpdateEstimate
@@ -45,6 +46,8 @@ def plan(
     """
     use_json(json)
     loaded = configuration(config, settings, {"reading.text_field": text_field, "llm.batch": batch or None}).config
+    if notice := lexical_embedding_notice(loaded):
+        err.print(f"[yellow]Note:[/yellow] {notice}.")
     if index is not None:
         update = plan_update(inputs, index, config=loaded, latency_s=latency_s)
         if json:

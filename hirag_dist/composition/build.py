@@ -14,6 +14,7 @@ from hirag_dist.composition.models import (
     _priced,
     answerers,
     has_structured_output,
+    lexical_embedding_notice,
     limited_embedder,
     make_coordinator,
     make_pool,
@@ -77,6 +78,8 @@ def resolve(
     """
     if config.clustering.reduction == "umap":
         require_umap()
+    if notice := lexical_embedding_notice(config):
+        logger.warning("%s", notice)
     structured = asyncio.run(_probe(config, ledger, max_usd, max_tokens, probes or UsageMeter()))
     models = {role: answerers(config, getattr(config.llm.roles, role)) for role in CHAT_ROLES}
     embedder = make_embedder(config)

@@ -46,6 +46,23 @@ def shares(target: RoleTarget) -> list[tuple[str, float]]:
     return [(share.endpoint, share.weight) for share in target]
 
 
+def lexical_embedding_notice(config: Config) -> str:
+    """Return a warning if chat endpoints are configured and texts are embedded by spelling because none embeds them.
+
+    Empty where the configuration names the embedder of role `embed`, or where the built-in model plays every role.
+    """
+    kinds = {
+        role: {config.llm.endpoints[name].kind for name in role_endpoints(config, role)} for role, _ in config.llm.roles
+    }
+    chosen = "embed" in config.llm.roles.model_fields_set
+    if chosen or kinds["embed"] != {"hashing"} or not any("openai" in kinds[role] for role in BUILD_ROLES):
+        return ""
+    return (
+        "no endpoint embeds texts: the built-in embedder compares spellings, not meanings, and another one later means "
+        "another index. Name an endpoint in llm.roles.embed, or write `embed: builtin-embedder` to keep this one"
+    )
+
+
 def answerers(config: Config, target: RoleTarget) -> tuple[str, ...]:
     """Return the models that may answer a role, each with whatever else decides its replies: for keys."""
     return tuple(_answerer(name, weight, config) for name, weight in shares(target))
