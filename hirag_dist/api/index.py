@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from hirag_dist.api.config import ConfigLike, as_config
-from hirag_dist.composition.build_records import sent_sums
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.errors import HiragError
@@ -126,7 +125,7 @@ class AsyncIndex:
     @property
     def usage(self) -> dict[str, Any]:
         """Calls, tokens and cost of all questions so far."""
-        return sent_sums(self._meter)
+        return self._meter.sent_sums()
 
     async def retrieve(
         self, query: Query | str, *, timeout_s: float | None = None, **options: Unpack[QueryOptions]

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hirag_dist.api.index import Index, open_index
 from hirag_dist.cli._bill import sent_line
 from hirag_dist.cli._options import (
     ConfigOption,
@@ -21,10 +20,13 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
-from hirag_dist.client import HiragClient
 from hirag_dist.errors import ConfigError
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
-from hirag_dist.wire.error_status import DeadlinePassed
+
+if TYPE_CHECKING:
+    from hirag_dist.api.index import Index
+    from hirag_dist.client import HiragClient
+    from hirag_dist.config.model import Config
 
 _MODES = (
     "hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; graphrag-global and text-map-reduce read "
@@ -124,15 +126,21 @@ def query(
     say = _print_piece if stream and not json else _swallow
     if server is not None:
         _refuse({"--config": config, "--set": settings, "--snapshot": snapshot} | limits, "--server", _NOT_THERE)
+        from hirag_dist.client import HiragClient
+
         with HiragClient(server, **connection) as client:
             result = _ask(client, asked, context_only, say, deadline)
     else:
         _refuse(dict(zip(_CONNECTION, connection.values(), strict=True)), "--index", "they are for a connection")
-        loaded = configuration(config, settings).config
+        from hirag_dist.api.index import open_index
+
+        loaded = _for_one_question(configuration(config, settings).config)
         with open_index(str(index), config=loaded, snapshot=snapshot, max_usd=max_usd, max_tokens=max_tokens) as opened:
             try:
                 result = _ask(opened, asked, context_only, say, deadline)
             except TimeoutError as error:
+                from hirag_dist.wire.error_status import DeadlinePassed
+
                 raise DeadlinePassed(f"no answer within {deadline:g} s; allow more with --deadline") from error
             finally:
                 sent = opened.usage
@@ -146,6 +154,16 @@ def query(
 
 _CONNECTION = ("--token-file", "--ca", "--cert", "--key", "--server-name", "--tls")
 _NOT_THERE = "the service has a configuration and a snapshot of its own"
+
+
+def _for_one_question(config: Config) -> Config:
+    """Return the configuration with vectors in memory where `auto` leaves the choice.
+
+    The search is exact, and Milvus Lite takes longer to import and open than a scan of the vectors does.
+    """
+    if config.vectors.backend != "auto":
+        return config
+    return config.model_copy(update={"vectors": config.vectors.model_copy(update={"backend": "memory"})})
 
 
 def _refuse(given: Mapping[str, Any], with_option: str, why: str) -> None:

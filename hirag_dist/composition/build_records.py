@@ -24,7 +24,7 @@ from hirag_dist.execution.events import (
 )
 from hirag_dist.indexing.inputs import portable_uri
 from hirag_dist.indexing.update.documents import DocumentSelection
-from hirag_dist.llm.usage import ModelUsage, UsageMeter
+from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
@@ -219,7 +219,7 @@ class BuildRecord:
         outside = [{"stage": label} | row for label, meter in self._outside.items() for row in meter.rows()]
         with self._fence():
             self._store.write_json(
-                BUILD, self._record | {"stages": stages, "outside": outside, "sent": sent_sums(self._sent)}
+                BUILD, self._record | {"stages": stages, "outside": outside, "sent": self._sent.sent_sums()}
             )
         self._written = self._clock()
 
@@ -254,7 +254,7 @@ def note_not_begun(
         "action": action,
         "given": asdict(given),
         "limits": dict(limits),
-        "sent": sent_sums(sent),
+        "sent": sent.sent_sums(),
     }
     with fence():
         store.write_json(BUILD, before | {"attempt": attempt | outcome})
@@ -266,20 +266,6 @@ def _ending(error: BaseException) -> tuple[str, dict[str, str]]:
     if isinstance(error, BudgetReached):
         return "stopped", {"error": str(error)}
     return "failed", {"error": str(error) if isinstance(error, HiragError) else f"{type(error).__name__}: {error}"}
-
-
-def sent_sums(meter: UsageMeter) -> dict[str, Any]:
-    """Return the sums of the calls that a run itself sent, without replies from the ledger."""
-    total = ModelUsage()
-    for use in meter.uses.values():
-        total.add(use)
-    return {
-        "calls": total.calls - total.ledger_hits,
-        "tokens": total.sent_tokens,
-        "usd": total.sent_cost_usd,
-        "rate_limited": total.rate_limited,
-        "failed": total.failed,
-    }
 
 
 def last_build(store: Store) -> dict[str, Any] | None:

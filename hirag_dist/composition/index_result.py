@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from hirag_dist.composition.build_records import sent_sums
 from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.snapshot.manifest import Manifest
@@ -90,7 +89,7 @@ class IndexResult:
             "usage": list(self.usage),
             "total_usd": sum(row["cost_usd"] for row in self.usage),
             "tokens_per_corpus_token": self.tokens_per_corpus_token,
-            "this_run": sent_sums(self.sent),
+            "this_run": self.sent.sent_sums(),
             "dead_letters": self.dead_letters,
             "dropped": self.dropped,
             "index": self.index_uri,

@@ -14,7 +14,6 @@ from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.page import render_page
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Outcomes
-from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.store import Store
 from hirag_dist.types.statistics import Interval
 
@@ -69,7 +68,7 @@ def make_report(session: Session, findings: Findings, seconds: float) -> dict[st
         "units": {"new": session.n_new, "from_before": session.n_reused},
         "usage": rows,
         "total_usd": math.fsum(row["cost_usd"] for row in rows),
-        "this_run": sent_sums(session.sent),
+        "this_run": session.sent.sent_sums(),
         "seconds": round(seconds, 2),
         "dead_letters": {
             "count": len(session.letters),
@@ -89,20 +88,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def sent_sums(sent: UsageMeter) -> dict[str, Any]:
-    """Return the usage that a run itself sent to models, without replies from the ledger."""
-    total = ModelUsage()
-    for use in sent.uses.values():
-        total.add(use)
-    return {
-        "calls": total.calls - total.ledger_hits,
-        "tokens": total.sent_tokens,
-        "usd": total.sent_cost_usd,
-        "rate_limited": total.rate_limited,
-        "failed": total.failed,
-    }
 
 
 async def _write_outcomes(store: Store, outcomes: Outcomes[Any]) -> None:

@@ -67,6 +67,19 @@ class UsageMeter:
         uses = self.uses.values()
         return sum(use.sent_tokens for use in uses), math.fsum(use.sent_cost_usd for use in uses)
 
+    def sent_sums(self) -> dict[str, Any]:
+        """Return the sums of the calls that a run itself sent, without replies from the ledger."""
+        total = ModelUsage()
+        for use in self.uses.values():
+            total.add(use)
+        return {
+            "calls": total.calls - total.ledger_hits,
+            "tokens": total.sent_tokens,
+            "usd": total.sent_cost_usd,
+            "rate_limited": total.rate_limited,
+            "failed": total.failed,
+        }
+
     def rows(self) -> list[dict[str, Any]]:
         """Return the sums as plain rows, sorted."""
         return [

@@ -127,9 +127,12 @@ class Store:
 
     def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a Parquet file."""
-        with self._errors("read", path):
-            chosen = None if columns is None else list(columns)
-            return pq.read_table(self._full(path), columns=chosen, filesystem=self._fs, partitioning=None)
+        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
+            if columns is None:
+                return file.read()  # pq.read_table would import pandas
+            if missing := sorted({*columns} - {*file.schema_arrow.names}):
+                raise pa.ArrowKeyError(f"it has no column {', '.join(missing)}")
+            return file.read(list(columns)).select(list(columns))
 
     def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows [start, stop) of a Parquet file, reading only the row groups that contain them.

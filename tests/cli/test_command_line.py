@@ -9,11 +9,14 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import typer
 
 from hirag_dist.cli import _command_line, main
+from tests.scripted_endpoint import write_config
+from tests.toy_builds import Bench
 
 HEAVY = {"aiohttp", "grpc", "numba", "numpy", "openai", "pyarrow", "pydantic", "pymilvus", "ray", "scipy", "sklearn"}
 
@@ -29,6 +32,16 @@ def modules_after(code: str) -> set[str]:
 def test_help_imports_no_library_of_the_commands() -> None:
     code = "from hirag_dist.cli import _command_line; assert _command_line.run(['--help']) == 0"
     assert modules_after(code).isdisjoint(HEAVY)
+
+
+@pytest.mark.integration
+def test_query_imports_no_library_that_retrieval_does_not_use(tmp_path: Path) -> None:
+    Bench(tmp_path).build(["alpha beta gamma", "gamma delta"])
+    config = write_config(tmp_path / "hirag.yaml", {}, {})
+    asked = ["query", "--config", str(config), "--index", str(tmp_path / "index"), "--context-only", "What is beta?"]
+    code = f"from hirag_dist.cli import _command_line; assert _command_line.run({asked}) == 0"
+    unused = HEAVY - {"numba", "numpy", "pyarrow", "pydantic", "scipy"} | {"milvus_lite", "pandas", "pypdfium2"}
+    assert modules_after(code).isdisjoint(unused)
 
 
 @pytest.mark.integration

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import lzma
 from collections.abc import Callable
 from functools import lru_cache
@@ -47,10 +47,8 @@ def encoding(name: str) -> tiktoken.Encoding:
     if name not in _PATTERNS:
         raise ConfigError(f"no tokenizer is called {name!r}; there are: {', '.join(_PATTERNS)}")
     packed = resources.files("hirag_dist.core.text").joinpath("data", f"{name}.tiktoken.xz").read_bytes()
-    ranks: dict[bytes, int] = {}
-    for line in lzma.decompress(packed).splitlines():
-        token, rank = line.split()
-        ranks[base64.b64decode(token)] = int(rank)
+    fields = lzma.decompress(packed).split()  # token, rank, token, rank, …
+    ranks = dict(zip(map(binascii.a2b_base64, fields[::2]), map(int, fields[1::2]), strict=True))
     return tiktoken.Encoding(name, pat_str=_PATTERNS[name], mergeable_ranks=ranks, special_tokens={})
 
 
