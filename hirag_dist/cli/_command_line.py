@@ -18,7 +18,7 @@ import typer
 
 from hirag_dist import __version__
 from hirag_dist.cli._output import claim_stdout, emit_error
-from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, exit_during_imports
+from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, exit_at_once
 from hirag_dist.composition.logs import configure_logging
 from hirag_dist.errors import HiragError
 
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
             stream.reconfigure(encoding="utf-8", errors="replace")
     app = _new_app()
     add_commands(app, arguments)
-    if signal.getsignal(signal.SIGINT) is exit_during_imports:  # the imports are done
+    if signal.getsignal(signal.SIGINT) is exit_at_once:  # the imports are done
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "--json" in arguments:  # before parsing, so that a usage error is reported in JSON too
         claim_stdout()

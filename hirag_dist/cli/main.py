@@ -1,14 +1,17 @@
-"""Entry point of `hirag-dist`. It imports the standard library only, so that Ctrl-C works from the first moment."""
+"""Entry point of `hirag-dist`. It imports built-in modules only, so that Ctrl-C works from the first moment."""
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]  # signal itself imports enum, which takes milliseconds
 import atexit
 import gc
 import os
-import signal
 import sys
-import threading
-from types import FrameType
+
+TYPE_CHECKING = False  # as of typing, which is not imported
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 INTERRUPTED_CODE = 130
 INTERRUPTED_MESSAGE = "interrupted; finished work is kept, run the same command again to continue"
@@ -16,17 +19,29 @@ INTERRUPTED_MESSAGE = "interrupted; finished work is kept, run the same command 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    if in_main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, exit_during_imports)
+    _exit_on_interrupt()
     atexit.register(gc.freeze)  # last of all: else the interpreter's end collects what the libraries hold, for 0.4 s
     from hirag_dist.cli._command_line import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    _exit_on_interrupt()
+    sys.exit(code)
 
 
-def exit_during_imports(signum: int, frame: FrameType | None) -> None:
-    """Exit at once with one line. An exception inside an import could be caught or changed by the library."""
+def _exit_on_interrupt() -> None:
+    """Let Ctrl-C exit at once, unless its handler is another one than Python's."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        try:  # noqa: SIM105
+            signal.signal(signal.SIGINT, exit_at_once)
+        except ValueError:
+            pass  # this is not the main thread
+
+
+def exit_at_once(signum: int, frame: FrameType | None) -> None:
+    """Exit with one line, during imports and at the end of the interpreter.
+
+    There an exception could be caught or changed by a library.
+    """
     if "--json" in sys.argv[1:]:
         os.write(1, f'{{"error": "{INTERRUPTED_MESSAGE}"}}\n'.encode())
     os.write(2, f"hirag-dist: {INTERRUPTED_MESSAGE}\n".encode())
