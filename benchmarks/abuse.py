@@ -3,10 +3,11 @@
     fuzz    random and mutated messages, metadata and HTTP/2 frames: no crash, no hang, no error that was not foreseen,
             no growth, and proper questions in between are answered as before
     idle    thousands of connections that say nothing: proper questions are answered as fast; memory of a connection
-    slow    headers that come a byte at a time; streams and answers that are never read: others are not held up, memory
-            stays bounded
+    hoard   more connections from one address than the service has file descriptors: how long others are kept out
+    slow    headers that come a byte at a time; streams that say nothing; streams and answers that are never read:
+            others are not held up, memory stays bounded
 
-    python benchmarks/abuse.py [--messages 100000] [--connections 10000] [--slow-s 60] [--only fuzz idle slow]
+    python benchmarks/abuse.py [--messages 100000] [--connections 10000] [--slow-s 60] [--only fuzz idle hoard slow]
 
 With the defaults it takes some ten minutes.
 """
@@ -19,6 +20,7 @@ import json
 import resource
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -34,6 +36,7 @@ from benchmarks.hostile_clients import (
     Probe,
     dribble,
     fuzz,
+    idle_streams,
     make_connections,
     make_messages,
     unread_calls,
@@ -43,12 +46,17 @@ from benchmarks.served import Served, served
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
-PARTS = ("fuzz", "idle", "slow")
+PARTS = ("fuzz", "idle", "hoard", "slow")
 FRAMES_SHARE = 0.3  # of the fuzzed messages are frames on plain sockets
 ENOUGH_GROWTH_MB = 64.0  # private memory that a service may gain between a fifth and the end of the fuzzing
 SLOW_STREAMS = 200  # connections with a stream that is never read: more than the requests that may be at work
 UNREAD_ANSWERS = 2000  # calls on one connection whose answers are never read
 DRIBBLERS = 200
+IDLE_STREAMS = 2000
+STREAMS_A_CONNECTION = 100
+MAX_FILES = 1024  # of the service that is hoarded
+HOARDED = 1100
+KEPT_OUT_S = 5.0  # longest time for which a new caller may be kept out
 
 
 def main() -> None:
@@ -68,13 +76,19 @@ def main() -> None:
         generate(store, arguments.entities)
         vector = questions(open_snapshot(store).entity_vectors, 1)[0]
         for part in arguments.only:
-            with served(folder) as service:
-                do = {"fuzz": _fuzz, "idle": _idle, "slow": _slow}[part]
+            settings = []
+            if part == "idle":
+                settings = [f"service.{key}={2 * arguments.connections}" for key in _CONNECTION_LIMITS]
+            with served(folder, settings=settings, max_files=MAX_FILES if part == "hoard" else None) as service:
+                do = {"fuzz": _fuzz, "idle": _idle, "hoard": _hoard, "slow": _slow}[part]
                 for line in asyncio.run(do(service, vector, arguments)):
                     print(json.dumps({"benchmark": "abuse", "way": part, **line}), flush=True)
                     broken = broken or bool(line["broken"])
     if broken:
         raise SystemExit(1)
+
+
+_CONNECTION_LIMITS = ("max_connections", "max_connections_per_client", "max_connection_idle_s")
 
 
 async def _fuzz(service: Served, vector: NDArray[np.float32], arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -145,6 +159,39 @@ async def _idle(service: Served, vector: NDArray[np.float32], arguments: argpars
     ]
 
 
+async def _hoard(service: Served, vector: NDArray[np.float32], arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Ask over a new connection each time, from another address than that of the hoarder."""
+    lines = []
+    for kind, spoken in (("idle", b""), ("idle streams", idle_streams(1))):
+        async with Connections(service.address, spoken=spoken, source="127.0.0.2", greeted=False) as hoard:
+            began = time.monotonic()
+            await hoard.open(HOARDED)
+            answered_at, longest_s, failures = time.monotonic(), 0.0, 0
+            while time.monotonic() - began < arguments.slow_s:
+                probe = Probe(service.address, vector)
+                await probe.ask()
+                await probe.close()
+                failures += len(probe.failures)
+                if not probe.failures:
+                    longest_s = max(longest_s, time.monotonic() - answered_at)
+                    answered_at = time.monotonic()
+                await asyncio.sleep(0.1)
+            longest_s = max(longest_s, time.monotonic() - answered_at)
+            alive, files = hoard.alive, _files(service)
+        lines.append(
+            {
+                "case": f"{HOARDED} {kind} connections from one address, {MAX_FILES} descriptors",
+                "kept_out_s": round(longest_s, 2),
+                "failed": failures,
+                "left_to_the_hoarder": alive,
+                "files": files,
+                "broken": ["kept out"] if longest_s > KEPT_OUT_S else [],
+            }
+        )
+        await asyncio.sleep(1)
+    return lines
+
+
 async def _slow(service: Served, vector: NDArray[np.float32], arguments: argparse.Namespace) -> list[dict[str, Any]]:
     lines = []
     async with _probing(service, vector) as probe:
@@ -174,6 +221,8 @@ async def _slow(service: Served, vector: NDArray[np.float32], arguments: argpars
 
         streams = Connections(service.address, window=0, spoken=unread_calls("RetrieveStream", 1, vector))
         lines.append(await watched("streams that are never read", streams, SLOW_STREAMS))
+        silent = Connections(service.address, spoken=idle_streams(STREAMS_A_CONNECTION))
+        lines.append(await watched(f"{IDLE_STREAMS} idle streams", silent, IDLE_STREAMS // STREAMS_A_CONNECTION))
         answers = Connections(service.address, window=0, spoken=unread_calls("Retrieve", UNREAD_ANSWERS, vector))
         lines.append(await watched("answers that are never read", answers, 1))
         dribbling = asyncio.create_task(dribble(service.address, DRIBBLERS, arguments.slow_s))

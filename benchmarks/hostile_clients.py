@@ -22,6 +22,7 @@ from hirag_dist.types import Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 
 PATIENCE_S = 20.0
+HEALTH = "grpc.health.v1.Health"
 _OPENING = 200  # connections that are opened at a time
 _A_SOURCE = 20_000  # connections from one loopback address: it has some 28,000 ports
 
@@ -180,12 +181,18 @@ class Connections:
         address: HOST:PORT.
         window: bytes that the service may send on a stream; 0 means that its answers are never read.
         spoken: what each says once it is open.
+        source: address to connect from; empty for several of loopback, as many as the ports take.
+        greeted: whether `open` waits until the service has greeted each connection, or closed it.
     """
 
-    def __init__(self, address: str, *, window: int = 65_535, spoken: bytes = b"") -> None:
+    def __init__(
+        self, address: str, *, window: int = 65_535, spoken: bytes = b"", source: str = "", greeted: bool = True
+    ) -> None:
         host, _, port = address.rpartition(":")
         self._host, self._port = host, int(port)
         self._hello = wire.PREFACE + wire.settings(initial_window=window) + spoken
+        self._source = source
+        self._wait = greeted
         self._open: list[_Connection] = []
 
     async def __aenter__(self) -> Self:
@@ -207,12 +214,14 @@ class Connections:
                         lambda: _Connection(self._hello),
                         self._host,
                         self._port,
-                        local_addr=(f"127.0.0.{1 + at // _A_SOURCE}", 0),
+                        local_addr=(self._source or f"127.0.0.{1 + at // _A_SOURCE}", 0),
                     )
                     for at in more
                 )
             )
             self._open.extend(connection for _, connection in made)
+        if not self._wait:
+            return
         async with asyncio.timeout(PATIENCE_S):
             for each in self._open:
                 await each.greeted.wait()
@@ -264,6 +273,11 @@ def unread_calls(method: str, count: int, vector: NDArray[np.float32]) -> bytes:
     query = pb.Query(question="What is known of it?", vector=vector.tolist())
     message = pb.RetrieveRequest(query=query).SerializeToString()
     return b"".join(wire.request(method, 1 + 2 * at, message) for at in range(count))
+
+
+def idle_streams(count: int) -> bytes:
+    """Return the frames of so many streams on one connection that end only when the service stops."""
+    return b"".join(wire.request("Watch", 1 + 2 * at, b"", HEALTH) for at in range(count))
 
 
 async def dribble(address: str, count: int, seconds: float) -> int:

@@ -53,12 +53,17 @@ class Served:
 
 @contextmanager
 def served(
-    index: str, processes: int = 1, settings: Sequence[str] = (), listen: str = "127.0.0.1:0"
+    index: str,
+    processes: int = 1,
+    settings: Sequence[str] = (),
+    listen: str = "127.0.0.1:0",
+    max_files: int | None = None,
 ) -> Iterator[Served]:
     """Serve an index with vectors in memory while the context lasts; it is stopped by SIGTERM, as a deployment does.
 
     Args:
         settings: KEY=VALUE, as `--set`.
+        max_files: limit of file descriptors of the service; None for that of this process.
 
     Raises:
         RuntimeError: it does not come up, or does not end well.
@@ -67,6 +72,8 @@ def served(
     command += ["--processes", str(processes)]
     for setting in ("vectors.backend=memory", *settings):
         command += ["--set", setting]
+    if max_files is not None:
+        command = ["sh", "-c", f'ulimit -n {max_files}; exec "$@"', "sh", *command]
     with tempfile.NamedTemporaryFile(prefix="hirag-served-", suffix=".log") as log:
         process = subprocess.Popen(command, stderr=log, stdout=log, env=os.environ | {"COLUMNS": "300"})
         try:

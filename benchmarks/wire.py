@@ -43,12 +43,12 @@ def headers(fields: dict[str, str]) -> bytes:
     return block
 
 
-def request(method: str, stream: int, message: bytes) -> bytes:
-    """Return the frames of one call of the query service."""
+def request(method: str, stream: int, message: bytes, service: str = SERVICE_NAME) -> bytes:
+    """Return the frames of one call."""
     fields = {
         ":method": "POST",
         ":scheme": "http",
-        ":path": f"/{SERVICE_NAME}/{method}",
+        ":path": f"/{service}/{method}",
         ":authority": "localhost",
         "content-type": "application/grpc",
         "te": "trailers",
