@@ -17,7 +17,7 @@ from hirag_dist.client.common import (
     AnswerReader,
     CallArguments,
     CallOptions,
-    ClientOptions,
+    client_options,
     closed_early,
     explain,
     not_ready,
@@ -49,7 +49,7 @@ class AsyncHiragClient:
     """
 
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
-        self._options = ClientOptions(target=target, **options)
+        self._options = client_options(target, options)
         self._arguments = CallArguments(self._options)
         credentials, arguments = self._options.credentials(), self._options.channel_options()
         if credentials is None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -12,7 +14,7 @@ import grpc
 
 from hirag_dist.client.tokens import TokenFile, check_token
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
-from hirag_dist.types import Answer, Query, Retrieval
+from hirag_dist.types import Answer, Query, QueryOptions, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_query import query_to_proto
 from hirag_dist.wire.convert_results import answer_from_proto, retrieval_from_proto
@@ -163,10 +165,7 @@ class CallArguments:
             ConfigError: the token holds characters that a header cannot.
             TypeError: an option is unknown.
         """
-        unknown = options.keys() - CallOptions.__annotations__.keys()
-        if unknown:
-            known = ", ".join(CallOptions.__annotations__)
-            raise TypeError(f"unknown keyword argument {', '.join(sorted(unknown))}; a call takes {known}")
+        check_names(options, CallOptions.__annotations__, "a call")
         timeout_s, request_id, token = options.get("timeout_s"), options.get("request_id"), options.get("token")
         if token is not None:
             check_token(token, "the token")
@@ -176,6 +175,32 @@ class CallArguments:
         if request_id is not None:
             metadata.append((REQUEST_ID_KEY, request_id))
         return {"timeout": self._timeout_s if timeout_s is None else timeout_s, "metadata": metadata}
+
+
+def client_options(target: str, options: Mapping[str, Any]) -> ClientOptions:
+    """Return the options of a client.
+
+    Raises:
+        ConfigError: as `ClientOptions`.
+        TypeError: an option is unknown.
+    """
+    check_names(options, [field.name for field in fields(ClientOptions)], "a client")
+    return ClientOptions(target=target, **options)
+
+
+def check_names(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Raise TypeError for the first keyword argument with an unknown name, with the name that was probably meant."""
+    known = list(known)
+    for name in given:
+        if name in known:
+            continue
+        if name in QueryOptions.__annotations__:
+            hint = f"it is a field of Query: Query(question, {name}=…)"
+        elif near := get_close_matches(name, known, n=1, cutoff=0.6):
+            hint = f"did you mean {near[0]}?"
+        else:
+            hint = f"{what} takes {', '.join(known)}"
+        raise TypeError(f"unknown keyword argument {name!r}; {hint}")
 
 
 def _read(path: str | Path | None) -> bytes | None:

@@ -16,7 +16,7 @@ from hirag_dist.client.common import (
     AnswerReader,
     CallArguments,
     CallOptions,
-    ClientOptions,
+    client_options,
     explain,
     not_ready,
     query_message,
@@ -47,7 +47,7 @@ class HiragClient:
     """
 
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
-        self._options = ClientOptions(target=target, **options)
+        self._options = client_options(target, options)
         self._arguments = CallArguments(self._options)
         credentials, arguments = self._options.credentials(), self._options.channel_options()
         if credentials is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 from hirag_dist.composition.models import limited_embedder, make_coordinator, make_pool, retry_policy
 from hirag_dist.config.model import Config
@@ -12,12 +13,15 @@ from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.retry import RetriedCalls
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.retrieval.engine import QueryEngine, open_engine
 from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
+
+_OUTAGE_S = 1.0  # without an answer of the endpoint, after which a question fails: its caller waits
+_PAUSE_S = 0.25  # after a failure: questions are answered as soon as the endpoint is back
 
 
 class _AnswerPool:
@@ -34,6 +38,14 @@ class _AnswerPool:
     async def close(self) -> None:
         await self._pool.close()
         await self._coordinator.leave(self._worker)
+
+
+def question_policy(config: Config) -> RetryPolicy:
+    """Return the limits of retries for questions: a build waits for an endpoint that is out, a question does not."""
+    policy = retry_policy(config)
+    outage_s = min(policy.outage_timeout_s, _OUTAGE_S)
+    failover_s = min(policy.failover_s, _OUTAGE_S)
+    return replace(policy, outage_timeout_s=outage_s, failover_s=failover_s, max_pause_s=_PAUSE_S, trial_s=_OUTAGE_S)
 
 
 def make_engine(
@@ -60,7 +72,7 @@ def make_engine(
     coordinator = make_coordinator(config) if coordinator is None else coordinator
     worker = uuid.uuid4().hex
     context = None if meter is None else CallContext(meter)
-    retried = RetriedCalls(RateLimiter(coordinator, worker, spending), retry_policy(config))
+    retried = RetriedCalls(RateLimiter(coordinator, worker, spending), question_policy(config))
     pool = make_pool(config, None, retried, context=context)
     embedder = QuestionEmbedder(limited_embedder(config, None, retried, context))
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)

@@ -36,6 +36,7 @@ from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.shared_state import ServiceState, open_service_state
+from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
 from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -77,11 +78,12 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
     if n_processes > 1:
         return serve_with_workers(multi_process_config(config), index, n_processes, ready)
     options = server_options(config, reserved_connections=0 if page is None else page.max_connections)
+    on_stop = partial(exit_within, options.drain_s + STOP_GRACE_S)
     with open_service_state(config.service.state_dir) as state:
         if page is None:
-            asyncio.run(serve_index(config, index, options, ready, state=state))
+            asyncio.run(serve_index(config, index, options, ready, state=state, on_stop=on_stop))
         else:
-            asyncio.run(serve_index_and_page(config, index, options, page, ready, state))
+            asyncio.run(serve_index_and_page(config, index, options, page, ready, state, on_stop))
     return True
 
 
@@ -199,6 +201,7 @@ async def serve_index(
     ready: Callable[[str], None],
     stop: asyncio.Event | None = None,
     state: ServiceState | None = None,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve an index from this process until SIGTERM or SIGINT.
 
@@ -206,6 +209,7 @@ async def serve_index(
         ready: called with HOST:PORT once queries are answered.
         stop: stops the service when set, as a signal does.
         state: shared by the processes of the service.
+        on_stop: called when the drain begins.
 
     Raises:
         SnapshotError: there is no snapshot to serve.
@@ -239,7 +243,7 @@ async def serve_index(
         return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
 
     swapper = SnapshotSwapper(open_engine, lambda: current_id(store), config.service.poll_s, ThreadEngineRunner())
-    await serve_grpc(swapper, options, ready, stop, state)
+    await serve_grpc(swapper, options, ready, stop, state, on_stop)
 
 
 def _has_labels(snapshot: Snapshot) -> bool:
@@ -255,12 +259,14 @@ async def serve_index_and_page(
     page: PageOptions,
     ready: ReadyCallback,
     state: ServiceState,
+    on_stop: Callable[[], None],
 ) -> None:
     """Serve an index and its page from this process until SIGTERM or SIGINT.
 
     Args:
         ready: called with HOST:PORT and the page's URL once queries are answered.
         state: of the service.
+        on_stop: called when the drain begins.
 
     Raises:
         HiragError: as `serve_index` and `Page`.
@@ -268,7 +274,7 @@ async def serve_index_and_page(
     from hirag_dist.service.web.run import Page
 
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
-    service = asyncio.create_task(serve_index(config, index, options, listening.set_result, stop, state))
+    service = asyncio.create_task(serve_index(config, index, options, listening.set_result, stop, state, on_stop))
     await asyncio.wait({service, listening}, return_when=asyncio.FIRST_COMPLETED)
     try:
         if not service.done():
@@ -348,7 +354,8 @@ class IndexTask:
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
         """Serve until a signal arrives or `stop` is set; call `ready` with HOST:PORT."""
-        await serve_index(self._config, self._index, self._options, ready, stop, self._state)
+        on_stop = partial(exit_within, self._options.drain_s + STOP_GRACE_S)  # the supervisor may have died
+        await serve_index(self._config, self._index, self._options, ready, stop, self._state, on_stop)
 
 
 def _worker_job(name: str, task: WorkerTask, state: ServiceState) -> WorkerJob:

@@ -144,7 +144,7 @@ class EndpointPool:
                 return
             except ModelError as error:
                 if error.retryable and not isinstance(error, RateLimited):
-                    self._retried.note_failed(target, picked_at)
+                    self._retried.note_failed(target, picked_at, error)
                 if began or not (error.retryable or len(targets) > 1):
                     raise
                 last = error

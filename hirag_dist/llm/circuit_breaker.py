@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hirag_dist.errors import RequestRejected
+from hirag_dist.errors import ModelError, RequestRejected
 from hirag_dist.llm.backoff import backoff_s
 
 MAX_FAILURES = 3  # in a row, after which an endpoint is left alone
@@ -19,6 +19,8 @@ class CircuitBreaker:
         failures: in a row.
         down_since, down_until: the time during which no call is sent.
         answered_at: time of the last reply.
+        max_pause_s: longest pause after a failure.
+        error: the last failure.
         rejection: the error with which the endpoint refused the key, the model or further credit; it is not asked
             again.
     """
@@ -27,17 +29,20 @@ class CircuitBreaker:
     down_since: float = -math.inf
     down_until: float = -math.inf
     answered_at: float = -math.inf
+    max_pause_s: float = math.inf
+    error: ModelError | None = None
     rejection: RequestRejected | None = None
 
     def answered(self, now: float) -> None:
         """Record a reply."""
         self.failures, self.down_until, self.answered_at = 0, -math.inf, now
 
-    def failed(self, now: float, picked_at: float) -> None:
+    def failed(self, now: float, picked_at: float, error: ModelError) -> None:
         """Record a failure of a call that chose this endpoint at `picked_at`."""
+        self.error = error
         if picked_at <= self.down_since:
             return  # all calls in flight fail together: that is one outage
         self.failures += 1
         if self.failures >= MAX_FAILURES:
             self.down_since = now
-            self.down_until = now + backoff_s(self.failures - MAX_FAILURES)
+            self.down_until = now + min(backoff_s(self.failures - MAX_FAILURES), self.max_pause_s)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +21,6 @@ from hirag_dist.llm.limits.rate_limiter import EndpointPaused, RateLimiter
 logger = logging.getLogger(__name__)
 P = TypeVar("P")
 R = TypeVar("R")
-_TRIAL_S = 10.0
 _POLL_S = 0.5  # interval at which waiting calls check whether an endpoint is available again
 _MAX_LONE_FAILURES = 10  # of one request at endpoints that answer others: the request itself is the cause
 
@@ -36,6 +36,8 @@ class RetryPolicy:
         failover_s: outage of a model's endpoints after which another model of the role is asked.
         deadline_s: time limit of one unit with all its retries, None without limit.
         hedge_after_s: time without a reply after which a second copy of the request is sent; None never.
+        max_pause_s: longest pause after a failure, of a call and of an endpoint.
+        trial_s: time that a single call has to try an endpoint that failed, before others are sent.
     """
 
     attempts: int = 3
@@ -43,6 +45,8 @@ class RetryPolicy:
     failover_s: float = 60.0
     deadline_s: float | None = None
     hedge_after_s: float | None = None
+    max_pause_s: float = math.inf
+    trial_s: float = 10.0
 
 
 class NamedEndpoint(Protocol):
@@ -107,7 +111,7 @@ class RetriedCalls:
         chosen = min(ready, key=lambda each: (self.limiter.load(each.endpoint) + 1) / each.weight)
         breaker = self._breaker(chosen)
         if breaker.failures >= MAX_FAILURES:  # one call tries the endpoint; the others wait for its outcome
-            breaker.down_until = now + _TRIAL_S
+            breaker.down_until = now + self.policy.trial_s
         return chosen
 
     def now(self) -> float:
@@ -121,11 +125,11 @@ class RetriedCalls:
             logger.warning("endpoint %s is back", target.endpoint)
         breaker.answered(self._clock())
 
-    def note_failed(self, target: NamedEndpoint, picked_at: float) -> None:
+    def note_failed(self, target: NamedEndpoint, picked_at: float, error: ModelError) -> None:
         """Record that an endpoint, chosen at `picked_at`, has not answered."""
         breaker = self._breaker(target)
         was_available = breaker.failures < MAX_FAILURES
-        breaker.failed(self._clock(), picked_at)
+        breaker.failed(self._clock(), picked_at, error)
         if was_available and breaker.failures >= MAX_FAILURES:
             logger.warning("endpoint %s does not answer; it is tried again with single calls", target.endpoint)
 
@@ -196,12 +200,13 @@ class RetriedCalls:
             except ModelError as error:
                 if not error.retryable:
                     raise
-                self.note_failed(target, picked_at)
+                self.note_failed(target, picked_at, error)
                 call.context.meter.use(call.role, target.name, target.endpoint).failed += 1
                 timed_out, unusable = isinstance(error, TimedOut), isinstance(error, UnusableReply)
                 unanswered, failures = unanswered + (timed_out or unusable), failures + (not timed_out)
                 elsewhere = any(self._is_available(each) for each in call.targets if each is not target)
-                last, wait_s = error, 0.0 if timed_out or elsewhere else backoff_s(failures)
+                pause_s = min(backoff_s(failures), self.policy.max_pause_s)
+                last, wait_s = error, 0.0 if timed_out or elsewhere else pause_s
                 self._raise_if_alone(call, begun, unanswered, failures, error)
                 call.priority -= 1  # before calls that were never made
             else:
@@ -259,9 +264,10 @@ class RetriedCalls:
                 raise next(error for each in targets if (error := self._breaker(each).rejection) is not None)
             if last is None and call.fails_over:
                 raise ModelError("every endpoint of the model is out of reach")
-            if last is None and now - since > max(timeout_s, _TRIAL_S):
+            if last is None and now - since > max(timeout_s, self.policy.trial_s):
                 names = ", ".join(each.endpoint for each in targets)
-                raise ModelUnavailable(f"no endpoint of the model could be asked: {names}")
+                said = next((f"; the last error: {each.error}" for each in usable if each.error is not None), "")
+                raise ModelUnavailable(f"no endpoint of the model could be asked: {names}{said}")
             left_s = min(each.down_until for each in usable) - now
             await self._sleep(min(max(left_s, 0.01), _POLL_S))  # a trial call may be answered before that
 
@@ -270,4 +276,4 @@ class RetriedCalls:
         return breaker.down_until <= self._clock() and breaker.rejection is None
 
     def _breaker(self, target: NamedEndpoint) -> CircuitBreaker:
-        return self._breakers.setdefault(target.endpoint, CircuitBreaker())
+        return self._breakers.setdefault(target.endpoint, CircuitBreaker(max_pause_s=self.policy.max_pause_s))

@@ -133,7 +133,7 @@ class QueryEngine:
         In a map-reduce mode, a retrieval with only `map_work` comes first: the calls that are going to be made.
 
         Raises:
-            TimeoutError: the deadline passed before the answer was complete.
+            TimeoutError: the deadline passed before anything was found, or before the answer was complete.
         """
         resources = self._resources
         deadline = CooperativeDeadline(resources.clock, deadline_s)
@@ -145,6 +145,8 @@ class QueryEngine:
                 retrieval = await map_parts(material, resources.model, resources.prompts, resources.count_tokens)
         else:
             retrieval = await self.retrieve(query, deadline_s=deadline_s)
+            if retrieval.partial and not retrieval.context_refs:
+                raise TimeoutError(_nothing_in_time(retrieval))
         yield retrieval
         answering = answer_pieces(
             retrieval, resources.model, resources.prompts, resources.count_tokens, deadline.left_s
@@ -205,6 +207,17 @@ class QueryEngine:
         except ValidationError as error:
             faults = error.errors(include_url=False, include_input=False)
             raise InvalidQuery("; ".join(f"{fault['loc'][-1]}: {fault['msg']}" for fault in faults)) from None
+
+
+def _nothing_in_time(retrieval: Retrieval) -> str:
+    """Return the reason why nothing was retrieved before the deadline."""
+    if "search" not in retrieval.timings_ms:
+        waited_s = retrieval.timings_ms.get("embed", 0.0) / 1e3
+        return (
+            f"the deadline passed while the question was embedded ({waited_s:.3g} s): the endpoint of llm.roles.embed "
+            "did not answer; see whether it is up, or allow more time"
+        )
+    return f"the deadline passed before anything was found (cut off: {', '.join(retrieval.partial)}); allow more time"
 
 
 @asynccontextmanager

@@ -58,13 +58,19 @@ class MicroBatcher(Generic[Item, Result]):
             if pending.result.cancelled() and pending in self._pending:
                 self._pending.remove(pending)
 
-    async def close(self) -> None:
-        """Wait for the calls in progress; cancel the items that were not sent."""
+    async def close(self, *, cancel: bool = False) -> None:
+        """Wait for the calls in progress; cancel the items that were not sent.
+
+        Args:
+            cancel: whether calls in progress are cancelled first.
+        """
         for pending in self._pending:
             pending.result.cancel()
         self._pending.clear()
         while self._calls:
-            await asyncio.gather(*self._calls)
+            for call in self._calls if cancel else ():
+                call.cancel()
+            await asyncio.gather(*self._calls, return_exceptions=True)
 
     def _send(self) -> None:
         while self._pending and len(self._calls) < self._max_calls:

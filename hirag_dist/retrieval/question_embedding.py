@@ -59,8 +59,8 @@ class QuestionEmbedder:
         return rows
 
     async def close(self) -> None:
-        """Wait for the calls in progress, and close the embedder."""
-        await self._batcher.close()
+        """Cancel the calls in progress, whose callers are gone, and close the embedder."""
+        await self._batcher.close(cancel=True)
         if isinstance(self._embedder, Closable):
             await self._embedder.close()
 

@@ -13,7 +13,8 @@ from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
 from hirag_dist.wire.error_status import NotReady
 
 logger = logging.getLogger(__name__)
-_RELEASE_S = 5.0  # for cancelled requests to release the engine
+_CLOSE_S = 1.5  # for engines to close their connections
+_RELEASE_S = 3.0  # for cancelled requests to release the engine
 _MAX_RETRY_POLLS = 32  # between two attempts to open a snapshot that fails
 
 
@@ -155,8 +156,10 @@ class SnapshotSwapper:
                     async with asyncio.timeout(_RELEASE_S):
                         await shared.released.wait()
             self._release(shared)
-        while self._closing:
-            await asyncio.gather(*self._closing)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                while self._closing:
+                    await asyncio.gather(*self._closing)
         await self.runner.close()
 
     async def _watch(self) -> None:

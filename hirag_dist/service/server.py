@@ -237,6 +237,7 @@ async def serve(
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
     state: ServiceState | None = None,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Listen, load the first engine and answer until SIGTERM or SIGINT; then drain, close the engine and return.
 
@@ -248,6 +249,7 @@ async def serve(
         ready: called with HOST:PORT once queries are answered.
         stop: stops the service when set, as a signal does.
         state: as of `QueryServer`.
+        on_stop: called when the drain begins.
 
     Raises:
         ConfigError: the TLS or callers files are wrong.
@@ -278,6 +280,7 @@ async def serve(
                     await server.set_stopping()
                     await finished_before(hurry, asyncio.create_task(asyncio.sleep(options.drain_delay_s)))
         finally:
+            on_stop()
             draining = asyncio.create_task(server.stop(options.drain_s))
             if not await finished_before(hurry, draining, cancel=False):
                 await server.stop(0)

@@ -146,11 +146,7 @@ class QueryServicer:
 
             async def work(deadline_s: float | None) -> bytes:
                 retrieval = await call.engine.retrieve(query, deadline_s=deadline_s)
-                if retrieval.partial and _empty(retrieval):
-                    cut = ", ".join(retrieval.partial)
-                    raise DeadlinePassed(
-                        f"the deadline passed before anything was found (cut off: {cut}); allow more time"
-                    )
+                _check_found(retrieval)
                 response = pb.RetrieveResponse()
                 call.fill(response.retrieval, retrieval)
                 return self._serialized(response)
@@ -172,6 +168,7 @@ class QueryServicer:
             async def work() -> AsyncGenerator[bytes, None]:
                 async with aclosing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream:
                     async for level, retrieval in stream:
+                        _check_found(retrieval)
                         response = pb.RetrieveStreamResponse(level=level_to_proto(level))
                         call.fill(response.retrieval, retrieval)
                         yield self._serialized(response)
@@ -349,7 +346,9 @@ def _cancellation_code(context: Context) -> str:
     return "CANCELLED" if remaining is None or remaining > 0 else "DEADLINE_EXCEEDED"
 
 
-def _empty(retrieval: Retrieval) -> bool:
-    return not (
-        retrieval.local or retrieval.communities or retrieval.key_entities or retrieval.triples or retrieval.sources
-    )
+def _check_found(retrieval: Retrieval) -> None:
+    """Raise DeadlinePassed if the deadline left nothing of a retrieval."""
+    levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
+    if retrieval.partial and not any(levels):
+        cut = ", ".join(retrieval.partial)
+        raise DeadlinePassed(f"the deadline passed before anything was found (cut off: {cut}); allow more time")

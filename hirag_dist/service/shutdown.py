@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+logger = logging.getLogger(__name__)
+STOP_GRACE_S = 5.0  # after the drain, in which a process closes what it has open
 
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
@@ -34,6 +39,21 @@ def stop_signals(stop: asyncio.Event, hurry: asyncio.Event | None = None) -> Ite
     finally:
         for number in _NUMBERS:
             loop.remove_signal_handler(number)
+
+
+def exit_within(seconds: float) -> None:
+    """End this process after so many seconds, with code 1, unless it has ended by itself.
+
+    A thread that waits for a file system or a database would keep it alive for as long as these take.
+    """
+
+    def end() -> None:
+        logger.error("the service has not ended within %g s of its stop; its process is ended", seconds)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 async def finished_before(event: asyncio.Event, task: asyncio.Task[None], *, cancel: bool = True) -> bool:

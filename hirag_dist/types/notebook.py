@@ -41,10 +41,11 @@ def answer_html(answer: Answer) -> str:
 
 
 def index_html(uri: str, info: IndexInfo) -> str:
-    """Return the layers of an index as a table."""
+    """Return the layers of an index as a table; `uri` may be empty."""
     rows = [(layer["layer"], f"{layer['n_entities']:,}", f"{layer['n_clusters']:,}") for layer in info.layers]
     counts = ", ".join(f"{n:,} {escape(name)}" for name, n in info.counts.items())
-    head = f"<p><b>{escape(uri)}</b> <small>snapshot {escape(info.snapshot_id)}: {counts}</small></p>"
+    named = f"<b>{escape(uri)}</b> " if uri else ""
+    head = f"<p>{named}<small>snapshot {escape(info.snapshot_id)}: {counts}</small></p>"
     return head + table_html("Layers", ("layer", "entities", "clusters"), rows)
 
 

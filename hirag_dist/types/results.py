@@ -11,7 +11,7 @@ from typing import Any, Final, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.types.notebook import answer_html, retrieval_html
+from hirag_dist.types.notebook import answer_html, index_html, retrieval_html
 
 MAP_REDUCE: Final = ("graphrag-global", "text-map-reduce")  # modes that ask a model about every part of the corpus
 
@@ -288,7 +288,7 @@ class Answer:
         return answer_html(self)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class IndexInfo:
     """Description of a snapshot."""
 
@@ -300,3 +300,12 @@ class IndexInfo:
     communities_by_level: Mapping[int, int]
     embedder: str
     dim: int
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count:,} {name}" for name, count in self.counts.items() if count) or "empty"
+        partial = "" if self.complete else ", incomplete"
+        layers = f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'}"
+        return f"<IndexInfo {self.snapshot_id} of {self.created_at}: {counts}, {layers}{partial}>"
+
+    def _repr_html_(self) -> str:
+        return index_html("", self)

@@ -105,6 +105,8 @@ def test_results_are_shown_in_notebooks_with_texts_escaped(index: hd.Index) -> N
     assert "Citations" in index.answer("Who founded the Harbour Company?")._repr_html_()
     assert index.info.snapshot_id in index._repr_html_()
     assert repr(index).startswith("<Index ")
+    assert repr(index.info).startswith(f"<IndexInfo {index.info.snapshot_id} of 20")
+    assert index.info.snapshot_id in index.info._repr_html_()
     assert len(repr(found)) < 300
 
 

@@ -236,9 +236,17 @@ async def test_a_rolling_restart_loses_no_request(start: fakes.Start) -> None:
 
 async def test_unknown_keyword_arguments_are_errors(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     client = connect((await start(engine)).address)
-    with pytest.raises(TypeError, match="unknown keyword argument timeout; a call takes timeout_s, request_id, token"):
+    with pytest.raises(TypeError, match="unknown keyword argument 'timeout'; did you mean timeout_s"):
         await client.call("retrieve", "q", timeout=5)
-    with pytest.raises(TypeError, match="unknown keyword argument deadline"):
+    with pytest.raises(
+        TypeError, match="unknown keyword argument 'deadline'; a call takes timeout_s, request_id, token"
+    ):
         await client.collect("answer_stream", "q", deadline=5)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'secret'"):
+    for name, value in (("top_n", 3), ("mode", "local")):
+        with pytest.raises(TypeError, match=rf"'{name}'; it is a field of Query: Query\(question, {name}=…\)"):
+            await client.call("retrieve", "q", **{name: value})
+    with pytest.raises(TypeError, match="unknown keyword argument 'timeout'; did you mean timeout_s"):
+        connect("127.0.0.1:1", timeout=5)
+    with pytest.raises(TypeError, match=r"unknown keyword argument 'secret'; .*token"):
         connect("127.0.0.1:1", secret="x")
+    assert not engine.queries

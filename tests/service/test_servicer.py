@@ -120,6 +120,13 @@ async def test_a_deadline_before_anything_was_found(stub: Any, engine: fakes.Fak
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+async def test_a_stream_whose_deadline_left_nothing(stub: Any, engine: fakes.FakeEngine) -> None:
+    engine.whole = fakes.Retrieval("q", "hirag", "s1", partial=("local", "global"))
+    with pytest.raises(grpc.aio.AioRpcError, match="local, global") as caught:
+        await finish(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY), timeout=60))
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
 async def test_an_engine_that_raises_timeout(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()
     with pytest.raises(grpc.aio.AioRpcError, match="allow more time") as caught:

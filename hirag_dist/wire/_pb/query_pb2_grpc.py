@@ -70,7 +70,8 @@ class QueryServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RetrieveStream(self, request, context):
-        """RetrieveStream sends each level of Retrieve as soon as it is ready, and the whole retrieval at the end.
+        """RetrieveStream sends each level of Retrieve as soon as it is ready, and the whole retrieval at the end;
+        DEADLINE_EXCEEDED if no level was ready in time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
