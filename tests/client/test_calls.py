@@ -157,10 +157,13 @@ async def test_waiting_until_a_snapshot_is_loaded(start: fakes.Start, engine: fa
 async def test_waiting_until_somebody_listens(
     start: fakes.Start, engine: fakes.FakeEngine, connect: Any, free_address: str
 ) -> None:
-    target = free_address
-    waiting = asyncio.create_task(connect(target).call("wait_ready", 20))
-    await start(engine, listen=target)
+    client = connect(free_address)
+    with pytest.raises(ServiceError, match="no service answers"):
+        await client.call("wait_ready", 0.2)
+    waiting = asyncio.create_task(client.call("wait_ready", 20))
+    await start(engine, listen=free_address)
     await waiting
+    assert (await client.call("describe")).snapshot_id == "s1"
 
 
 async def test_tokens(start: fakes.Start, engine: fakes.FakeEngine, connect: Any, tmp_path: Path) -> None:

@@ -337,6 +337,8 @@ async def test_a_time_out_may_be_billed_and_counts_as_the_most_that_it_can_cost(
         while coordinator.spent()[0] != 40 + 10:
             await asyncio.sleep(0.01)
     await world.caller.close()
+    assert coordinator.spent() == (40 + 10, 0.0)
+    assert world.asked == ["a"] * 3
 
 
 async def test_a_question_whose_asker_is_gone_is_not_waited_for() -> None:

@@ -101,8 +101,7 @@ async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: fakes.Fa
         if method != "Retrieve" and not call.done():
             await call.read()
     call.cancel()
-    while not await asyncio.to_thread(engine.stopped.wait, 0.05):
-        pass
+    assert await asyncio.to_thread(engine.stopped.wait, 30)
 
 
 async def test_a_deadline_stops_the_work(stub: Any, engine: fakes.FakeEngine) -> None:
@@ -110,5 +109,4 @@ async def test_a_deadline_stops_the_work(stub: Any, engine: fakes.FakeEngine) ->
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.Retrieve(REQUEST, timeout=0.3)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-    while not await asyncio.to_thread(engine.stopped.wait, 0.05):
-        pass
+    assert await asyncio.to_thread(engine.stopped.wait, 30)

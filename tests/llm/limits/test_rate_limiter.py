@@ -334,6 +334,7 @@ async def test_the_last_report_arrives_also_while_another_is_on_its_way() -> Non
     await asyncio.sleep(0.15)
     permit.answered(1, 0.0)
     (await asyncio.wait_for(waiting, 5)).answered(1, 0.0)
+    assert client._n_lost == 0, "a report was lost, and sent again"
     one.close()
     other.close()
 

@@ -258,8 +258,10 @@ async def test_a_visitor_who_leaves_stops_the_work(serve: Serve, http: Any) -> N
     async with http.post(f"{served.url}api/ask", json={"question": "q"}) as response:
         await response.content.readline()
         await served.engine.started.wait()
+        assert not served.engine.cancelled.is_set()
     async with asyncio.timeout(10):
         await served.engine.cancelled.wait()
+    assert served.engine.at_work == 0
 
 
 async def test_more_questions_than_the_page_takes(serve: Serve, http: Any) -> None:

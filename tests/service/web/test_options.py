@@ -35,7 +35,8 @@ def test_options_that_are_refused(options: dict[str, Any], words: str) -> None:
 
 
 def test_options_that_open_the_page_to_the_network() -> None:
-    PageOptions("0.0.0.0:443", tls_cert="c", tls_key="k", callers=True)
+    options = PageOptions("0.0.0.0:443", tls_cert="c", tls_key="k", callers=True)
+    assert url_of(options) == "https://0.0.0.0:443/"
 
 
 @pytest.mark.parametrize(
