@@ -96,8 +96,7 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
         first = ", ".join(sorted(unmatched)[:_SHOWN])
         more = f" and {len(unmatched) - _SHOWN} more" if len(unmatched) > _SHOWN else ""
         raise InputError(
-            f"no document of the index is named {first}{more}; `hirag-dist export` lists documents with their ids and "
-            "sources"
+            f"no document of the index is named {first}{more}; `hirag-dist docs list` shows their ids and paths"
         )
     return documents.filter(pa.array(chosen, pa.bool_()))
 

@@ -1,0 +1,111 @@
+"""`hirag-dist docs list|show|remove`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
+from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli.remove import remove
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.inspection.documents import DocumentContent, IndexedDocument, document_content, list_documents
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
+
+_SHOWN = 100  # documents of a list, and entities of a document
+_EXCERPT_CHARS = 60
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="List, show and remove the documents of an index.", no_args_is_help=True)
+    group.command("list")(list_)
+    group.command("show")(show)
+    group.command("remove")(remove)
+    app.add_typer(group, name="docs")
+
+
+def list_(
+    index: IndexOption,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", metavar="GLOB", help="Only documents whose path matches.")
+    ] = None,
+    snapshot: SnapshotOption = None,
+    json: JsonOption = False,
+) -> None:
+    """List the documents of an index with the numbers of their chunks, entities, relations and dead letters."""
+    use_json(json)
+    opened = open_snapshot(Store(index), snapshot)
+    found = list_documents(opened, tuple(source or ()))
+    if json:
+        emit({"snapshot": opened.manifest.snapshot_id, "documents": [asdict(each) for each in found]})
+        return
+    columns = ["id", "path", "title", "chunks", "tokens", "entities", "relations", "dead letters"]
+    rows = [
+        (
+            each.document_id,
+            _path(each),
+            each.title,
+            each.n_chunks,
+            each.n_tokens,
+            each.n_entities,
+            each.n_relations,
+            each.n_dead_letters,
+        )
+        for each in found[:_SHOWN]
+    ]
+    out.print(table(count_noun(len(found), "document"), columns, rows, right=(0, 3, 4, 5, 6, 7), spare=(2, 4, 6)))
+    if len(found) > _SHOWN:
+        out.print(f"and {len(found) - _SHOWN:,} more; --source GLOB selects, --json lists all.")
+
+
+def show(
+    document: Annotated[str, typer.Argument(metavar="DOCUMENT", help="Its id, its owner's id of it, or its path.")],
+    index: IndexOption,
+    snapshot: SnapshotOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show the chunks, entities and dead letters of one document."""
+    use_json(json)
+    found = document_content(open_snapshot(Store(index), snapshot), document)
+    if json:
+        letters = [dict(zip(("stage", "unit_id", "reason"), each, strict=True)) for each in found.dead_letters]
+        emit(asdict(found) | {"dead_letters": letters})
+        return
+    _print(found)
+
+
+def _print(found: DocumentContent) -> None:
+    document = found.document
+    title = f"  {document.title}" if document.title and document.title != document.uri else ""
+    out.print(f"{document.document_id}  {_path(document)}{title}", markup=False)
+    if document.source_ids:
+        out.print(f"source ids: {', '.join(document.source_ids)}", markup=False)
+    if document.labels:
+        out.print(f"labels: {', '.join(document.labels)}", markup=False)
+    rows = [
+        (each.chunk_id, f"{each.start}-{each.end}", each.n_tokens, each.n_entities, _excerpt(each.text))
+        for each in found.chunks
+    ]
+    columns = ["chunk", "characters", "tokens", "entities", "text"]
+    out.print(table(count_noun(len(rows), "chunk"), columns, rows, right=(0, 2, 3)))
+    named = [(each.name, each.type, each.n_chunks, each.n_chunks_of_index) for each in found.entities[:_SHOWN]]
+    columns = ["entity", "type", "chunks here", "in the index"]
+    out.print(table(count_noun(len(found.entities), "entity", "entities"), columns, named, right=(2, 3)))
+    if len(found.entities) > _SHOWN:
+        out.print(f"and {len(found.entities) - _SHOWN:,} more; --json lists all.")
+    if found.dead_letters:
+        out.print(table("Dead letters", ["stage", "chunk", "reason"], found.dead_letters))
+
+
+def _path(document: IndexedDocument) -> str:
+    """Return the path of a document, with the position of its record in a file of many."""
+    return f"{document.uri} #{document.record}" if document.record else document.uri
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _EXCERPT_CHARS else f"{line[: _EXCERPT_CHARS - 1].rstrip()}…"

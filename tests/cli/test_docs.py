@@ -1,0 +1,41 @@
+"""`hirag-dist docs`: the documents of an index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.cli._command_line import run as run_command
+from tests.cli.update_commands import CommandBench, command_bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
+    made = command_bench(tmp_path, capfd)
+    made.json("index", made.corpus)
+    return made
+
+
+def run(bench: CommandBench, *arguments: str) -> tuple[int, str]:
+    """Run a command that takes no configuration."""
+    code = run_command([*arguments, "--index", bench.index])
+    said = bench.capfd.readouterr()
+    return code, " ".join((said.out + said.err).split())
+
+
+def test_documents_are_listed_shown_and_removed(bench: CommandBench) -> None:
+    uri, own = next(iter(sorted(bench.ids().items())))
+    code, said = run(bench, "docs", "list")
+    assert code == 0
+    assert said.startswith(f"{len(bench.ids())} documents")
+    assert own in said
+    code, said = run(bench, "docs", "list", "--source", uri)
+    assert (code, said.split(" id path", 1)[0]) == (0, "1 document")
+    code, said = run(bench, "docs", "show", uri)
+    assert code == 0
+    assert said.startswith(f"{own} {uri}")
+    assert "1 chunk chunk characters tokens entities text" in said
+    assert run(bench, "docs", "show", "absent")[0] == 2
+    assert bench.run("docs", "remove", own)[0] == 0
+    assert uri not in bench.uris()

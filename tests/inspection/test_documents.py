@@ -1,0 +1,76 @@
+"""Documents of a snapshot and what comes from each, against counts made by loops."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.errors import InputError
+from hirag_dist.inspection.documents import document_content, list_documents
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.types import ChatRequest
+from tests.toy_builds import Bench, between, rows, task_of
+
+TEXTS = ["sun moon stars", "moon sea sand", "frost", "sun sea"]
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    def refuses_frost(request: ChatRequest) -> str | None:
+        return "" if task_of(request) == "extract-graph" and between(request, "text") == "frost" else None
+
+    return Bench(tmp_path_factory.mktemp("documents")).build(TEXTS, refuses_frost)
+
+
+def test_the_counts_of_every_document(snapshot: Snapshot) -> None:
+    found = list_documents(snapshot)
+    assert [each.uri for each in found] == ["0.txt", "1.txt", "2.txt", "3.txt"]
+    chunks = rows(snapshot, "chunks")
+    for each in found:
+        own = {row["chunk_id"] for row in chunks if row["document_id"] == each.document_id}
+        assert each.n_chunks == len(own)
+        assert each.n_tokens == sum(row["n_tokens"] for row in chunks if row["chunk_id"] in own)
+        for name in ("entities", "relations"):
+            stated = [row for row in rows(snapshot, name) if own & set(row["chunk_ids"])]
+            assert getattr(each, f"n_{name}") == len(stated)
+        assert each.n_dead_letters == sum(row["unit_id"] in own for row in rows(snapshot, "rejects"))
+    assert [each.n_dead_letters for each in found] == [0, 0, 1, 0]
+    assert [each.n_entities for each in found] == [3, 3, 0, 2]
+
+
+def test_documents_by_path(snapshot: Snapshot) -> None:
+    assert [each.uri for each in list_documents(snapshot, ("1*", "3.txt"))] == ["1.txt", "3.txt"]
+    assert list_documents(snapshot, ("4*",)) == []
+    (one,) = list_documents(snapshot, ("1.txt",))
+    assert one in list_documents(snapshot)
+
+
+def test_the_content_of_a_document_by_id_and_by_path(snapshot: Snapshot) -> None:
+    content = document_content(snapshot, "3.txt")
+    assert document_content(snapshot, content.document.document_id) == content
+    assert [each.text for each in content.chunks] == ["sun sea"]
+    assert [(each.name, each.n_chunks, each.n_chunks_of_index) for each in content.entities] == [
+        ("sea", 1, 2),
+        ("sun", 1, 2),
+    ]
+    assert content.chunks[0].n_entities == 2
+    assert content.dead_letters == ()
+    ((stage, unit, reason),) = document_content(snapshot, "2.txt").dead_letters
+    assert (stage, unit) == ("extract", document_content(snapshot, "2.txt").chunks[0].chunk_id)
+    assert "empty" in reason
+
+
+def test_a_document_that_is_not_there(snapshot: Snapshot) -> None:
+    with pytest.raises(InputError, match=r"no document of the index is named 9\.txt; `hirag-dist docs list`"):
+        document_content(snapshot, "9.txt")
+
+
+def test_a_path_of_several_records(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.folder.joinpath("corpus.jsonl").write_text('{"text": "sun moon"}\n{"text": "sea sand"}\n')
+    bench.run_on([str(tmp_path / "corpus.jsonl")])
+    snapshot = open_snapshot(bench.store)
+    assert [each.record for each in list_documents(snapshot)] == [0, 1]
+    with pytest.raises(InputError, match=r"2 documents are named corpus\.jsonl: give the id of one"):
+        document_content(snapshot, "corpus.jsonl")
