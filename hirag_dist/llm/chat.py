@@ -119,8 +119,9 @@ class EndpointPool:
             reply, model = answer.reply, answer.model
             try:
                 return accept(reply)
-            except MalformedReply as refusal:
-                reason = str(refusal)
+            except (MalformedReply, RecursionError) as refusal:
+                nested = "the reply is nested too deeply"
+                reason = nested if isinstance(refusal, RecursionError) else str(refusal)
                 self._context.meter.use(request.role, reply.model or model.name, model.endpoint).rejected += 1
                 attempted = _with_reason(request, reply, reason)
             attempt += 1

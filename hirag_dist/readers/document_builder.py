@@ -93,6 +93,9 @@ class DocumentBuilder:
         present = [name for name, value in fields.items() if value is not None]
         text_field = find_field(present, options.text_field, TEXT_FIELDS)
         if text_field is None:
+            empty = find_field(fields, options.text_field, TEXT_FIELDS)
+            if empty is not None:
+                return self.unreadable(record, f"field {empty!r} is null, so that there is no text")
             return self.unreadable(record, missing_text(list(fields), options.text_field))
         text = fields[text_field]
         if isinstance(text, bytes):
@@ -158,7 +161,7 @@ def _labels(value: object) -> tuple[str, ...]:
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = [value]
     if value is None:
         return ()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_object
+from hirag_dist.core.prompts.record_lines import record_lines
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
@@ -19,7 +20,7 @@ CLAIM_TASK = "extract-claims"
 STATUSES = ("true", "false", "suspected")
 _NOTHING = frozenset({"", "none", "null", "n/a", "unknown", "…"})
 _COLUMNS = ("subject", "object", "type", "status", "start_date", "end_date", "description", "source_text")
-_KIND = re.compile(r"""^[\s\-*•>(\["'`]*claim["'`*]*\s*$""", re.IGNORECASE)
+_KIND = re.compile(r"""^[\s\-*•>(\["'`]{0,20}claim["'`*]*\s*$""", re.IGNORECASE)
 _DAY = re.compile(r"-?\d{4,}(?:-\d\d(?:-\d\d(?:T[\d:.+Z-]+)?)?)?")  # ISO 8601: a year, a month, a day, or a moment
 _EDGES = " \t\"'`“”()[]{}"
 _FORM = frozenset(line for line in FORMATS[CLAIM_TASK].splitlines() if FIELD in line)
@@ -86,7 +87,7 @@ def parse_claims(reply: ChatReply, read: str = "") -> tuple[ClaimRecord, ...]:
 
 
 def _records(text: str) -> list[list[str]]:
-    lines = re.split(r"##|\r?\n", text.replace(DONE, "\n"))
+    lines = record_lines(text.replace(DONE, "\n"))
     parts = [[part.strip(_EDGES) for part in line.split(FIELD)] for line in lines if line.strip() not in _FORM]
     return [fields[1:] for fields in parts if _KIND.match(fields[0]) and len(fields) > len(_COLUMNS) - 1]
 

@@ -6,8 +6,12 @@ import json
 import re
 from typing import Any
 
+from hirag_dist.core.text.normalize import encodable
+
 _FENCE = re.compile(r"```(?:json[a-z]*)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
-_STRING_OR_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
+# A string without an end goes to the end of the text: from each of its quotes the search would begin again.
+_STRING_OR_COMMA = re.compile(r'("(?:[^"\\]|\\.|\\\Z)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _CURLY = str.maketrans("“”„‟", '""""')
 _UNIT = re.compile(r'\{\s*"unit"')
 _DECODER = json.JSONDecoder(strict=False)  # a line break inside a string is plainly meant
@@ -44,6 +48,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
     while at >= 0:
         try:
             value, end = _DECODER.raw_decode(text, at)
+            value = _storable(value, text)
         except (ValueError, RecursionError):
             match = _UNIT.search(text, at + 1)
             at = match.start() if match else -1
@@ -60,11 +65,18 @@ def _loads(text: str) -> dict[str, Any] | None:
     for candidate in (bare, _clean(bare), _clean(bare) + "}" if bare.endswith("]") else ""):
         if candidate:
             try:
-                data = _DECODER.decode(candidate)
+                data = _storable(_DECODER.decode(candidate), candidate)
             except (ValueError, RecursionError):
                 continue
             return data if isinstance(data, dict) else None
     return None
+
+
+def _storable(data: Any, text: str) -> Any:
+    """Return what a text was decoded to, without lone surrogates, which no table can hold."""
+    if not _SURROGATE.search(text):
+        return data
+    return _DECODER.decode(encodable(json.dumps(data, ensure_ascii=False)))
 
 
 def _clean(text: str) -> str:

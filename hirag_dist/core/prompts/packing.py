@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_objects
+from hirag_dist.core.prompts.record_lines import record_lines
 from hirag_dist.core.prompts.reply_validation import MalformedReply, finished_text
 from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.types import ChatReply
@@ -90,7 +91,7 @@ def split_reply(reply: ChatReply, n_units: int) -> list[ChatReply | MalformedRep
 
 def _sections(text: str, cut_off: bool) -> list[tuple[int, str]]:
     """Return (unit, its records) of delimited text. Of a text that was cut off the last one is not finished."""
-    text = text.replace("##", "\n")
+    text = "\n".join(record_lines(text))
     heads = list(_SECTION.finditer(text))
     ends = [*(head.start() for head in heads[1:]), *([len(text)] if heads else [])]
     found = [

@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_object
+from hirag_dist.core.prompts.record_lines import record_lines
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.reply_validation import usable_text as usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS
 from hirag_dist.core.text.language_check import other_language
-from hirag_dist.core.text.normalize import clean_name, is_name, name_key, one_line
+from hirag_dist.core.text.normalize import clean_name, encodable, is_name, name_key, one_line
 from hirag_dist.types import ChatReply
 
-_RECORD_BREAK = re.compile(r"##|\r?\n")
 _KIND = re.compile(
-    r"""^[\s\-*•>]*(?:\d+[.)])?[\s\-*•>(\["'`“”]*(entity|relation|relationship)\b["'`“”*]*\s*$""", re.IGNORECASE
+    r"""^[\s\-*•>]{0,20}(?:\d{1,9}[.)])?[\s\-*•>(\["'`“”]{0,20}(entity|relation|relationship)\b["'`“”*]*\s*$""",
+    re.IGNORECASE,
 )
 _LANGUAGES = (
     "python|python3|py|bash|sh|shell|console|javascript|js|typescript|ts|java|kotlin|scala|c|cpp|csharp|cs|go|golang"
@@ -32,11 +33,12 @@ _CODE = re.compile(
     rf"^[ \t]*(```+|~~~+)[ \t]*(?:{_LANGUAGES})\b[^\n]*(?:\n.*?(?:^[ \t]*\1[ \t]*$|\Z)|\Z)",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
-_PLACEHOLDER = re.compile(r"<\w*_\w*>|\{[^{}]*\}")  # in a form or a template that was quoted back
+_PLACEHOLDER = re.compile(r"<[^\W_]*_\w*>|\{[^{}]*\}")  # in a form or a template that was quoted back
 _FORM_LINES = frozenset(line for form in FORMATS.values() for line in form.splitlines() if FIELD in line)
 _ECHO = "the reply quotes the form back instead of filling it in"
 _FILLERS = frozenset({"…", "...", "string", "title", "name", "entity_name", "summary"})  # of a form, not filled in
 _YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})  # the form asks for them in English
+_MAX_DIGITS = 9  # of a member's number
 _EDGES = " \t\"'`“”()[]{}"
 
 
@@ -158,8 +160,8 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str],
         entities = _json_entities(data)
         pairs = [
             (
-                item.get("member", ""),
-                str(item.get("entity", "")),
+                _text(item, "member"),
+                _text(item, "entity"),
                 _text(item, "description"),
                 _strength(item.get("strength")),
             )
@@ -206,7 +208,7 @@ def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
         ReportFinding(
             _text(item, "summary"),
             _text(item, "explanation"),
-            tuple(str(reference).strip("[] ") for reference in _list(item.get("references"))),
+            tuple(_scalar(reference).strip("[] ") for reference in _list(item.get("references"))),
         )
         for item in _items(data, "findings")
         if _text(item, "summary") or _text(item, "explanation")
@@ -256,12 +258,12 @@ def _listed(text: str) -> list[str]:
     """Return the items of a JSON array, alone or as the only one of an object, or of a list in plain text."""
     try:
         data = json.loads(re.sub(r"^\s*```\w*|```\s*$", "", text))
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     if isinstance(data, dict) and len(data) == 1:
         (data,) = data.values()
     if isinstance(data, list):
-        return [item for item in data if isinstance(item, str)]
+        return [encodable(item) for item in data if isinstance(item, str)]
     lines = [line for line in text.replace("*", "").splitlines() if not line.rstrip().endswith((":", "```"))]
     parts = [part.partition(":")[0] for line in lines for part in re.split("[,;]", line)]
     return [re.sub(r"^\s*(?:[-•]|\d+[.)])\s*", "", part) for part in parts if part.strip()]
@@ -303,7 +305,7 @@ def _without_code(text: str) -> str:
 def _delimited(text: str, member_numbers: bool = False) -> ExtractionReply:
     entities: list[EntityRecord] = []
     relations: list[RelationRecord] = []
-    for line in _RECORD_BREAK.split(text.replace(DONE, "\n")):
+    for line in record_lines(text.replace(DONE, "\n")):
         fields = [part.strip() for part in line.split(FIELD)]
         kind = _KIND.match(fields[0])
         if kind is None or len(fields) < 3 or line.strip() in _FORM_LINES:
@@ -369,7 +371,12 @@ def _list(value: object) -> list[Any]:
 
 def _text(item: Mapping[str, Any], key: str) -> str:
     value = item.get(key)
-    return value.strip() if isinstance(value, str) else "" if value is None else str(value)
+    return ", ".join(map(_scalar, value)) if isinstance(value, list) else _scalar(value)
+
+
+def _scalar(value: object) -> str:
+    """Return a value of JSON as a text; empty for null and for what holds other values."""
+    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
 
 
 def _type(text: str) -> str:
@@ -378,8 +385,8 @@ def _type(text: str) -> str:
 
 def _number(value: object, default: float) -> float:
     try:
-        number = float(str(value).strip(_EDGES + ".,;"))
-    except ValueError:
+        number = float(_scalar(value).strip(_EDGES + ".,;"))
+    except (ValueError, OverflowError):
         return default
     return number if number == number else default
 
@@ -388,8 +395,8 @@ def _strength(value: object) -> float:
     return min(max(_number(value, 1.0), 0.1), 10.0)
 
 
-def _member_number(who: object, n_members: int, names: Mapping[str, int]) -> int | None:
-    written = str(who).strip().rstrip(".")
-    if written.isdecimal() and 1 <= int(written) <= n_members:
+def _member_number(who: str, n_members: int, names: Mapping[str, int]) -> int | None:
+    written = who.strip().rstrip(".")
+    if written.isdecimal() and len(written) <= _MAX_DIGITS and 1 <= int(written) <= n_members:
         return int(written) - 1
     return names.get(name_key(written))

@@ -25,6 +25,7 @@ _REFUSAL = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+MAX_CHARS = 2_000_000  # of a reply; no model writes so much at once
 _MIN_LOOP = 12  # lines that must repeat one text for it to be a loop
 _TAIL_CHARS, _TAIL_RATIO = 1500, 0.08  # of prose or records zlib leaves 25 to 60 %
 
@@ -37,8 +38,10 @@ def finished_text(reply: ChatReply) -> str:
     """Return the reply's text without thinking, cut off or not.
 
     Raises:
-        MalformedReply: empty, withheld by a content filter, a refusal, only thinking, or stuck in a loop.
+        MalformedReply: empty, withheld by a content filter, a refusal, only thinking, stuck in a loop, or too long.
     """
+    if len(reply.text) > MAX_CHARS:
+        raise MalformedReply(f"the reply has {len(reply.text):,} characters")
     if reply.finish_reason == "content_filter":
         raise MalformedReply("the endpoint's content filter withheld the reply")
     if reply.finish_reason == "refusal":

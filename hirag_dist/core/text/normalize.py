@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
@@ -12,6 +13,7 @@ UNSPACED: Final = (  # ranges, for a class of a regular expression, of writing i
 )
 _QUOTES = "\"'`“”‘’«»‹›„‚「」『』"
 _EDGES = _QUOTES + " .,;:!?()[]{}<>*_#|"
+_INITIALS = re.compile(r"(?:\A|[^\w.])(?:[^\W\d_]\.)+[^\W\d_]\Z")  # without the last point: R.E.M, the U.S
 
 
 def one_line(text: str) -> str:
@@ -43,25 +45,36 @@ def encodable(text: str) -> str:
 def clean_name(name: str) -> str:
     """Return a name as it is shown: one line, without the quotes and punctuation around it.
 
-    >>> clean_name('"Ebenezer  Scrooge",')
-    'Ebenezer Scrooge'
+    A point that begins a word, and the last one of initials, belong to the name.
+
+    >>> clean_name('"Ebenezer  Scrooge",'), clean_name("(.NET)"), clean_name("R.E.M.")
+    ('Ebenezer Scrooge', '.NET', 'R.E.M.')
     """
     flat = one_line(name)
-    trimmed = flat.lstrip(_EDGES).rstrip(_EDGES.replace("#", ""))  # C# is a name
+    begun = flat.lstrip(_EDGES)
+    trimmed = begun.rstrip(_EDGES.replace("#", ""))  # C# is a name
+    if not trimmed:
+        return ""
+    before, after = flat[: len(flat) - len(begun)], begun[len(trimmed) :]
     if trimmed.count("(") > trimmed.count(")") and flat.rstrip(_QUOTES + " .,;").endswith(")"):
         trimmed += ")" * (trimmed.count("(") - trimmed.count(")"))
+    elif after.startswith(".") and not after.startswith("..") and _INITIALS.search(trimmed):
+        trimmed += "."
+    if before.endswith(".") and before[-2:-1] != "." and trimmed[0].isalnum():
+        trimmed = f".{trimmed}"
     return trimmed
 
 
 def name_key(name: str) -> str:
-    """Return the key by which names are merged: NFKC, case folded, quotes dropped, spaces made one.
+    """Return the key by which names are merged: NFKC, case folded, quotes and the point of initials dropped.
 
     >>> name_key("The  ‘Ghost’") == name_key("the GHOST")
     True
     """
     folded = unicodedata.normalize("NFKC", name).casefold()
     bare = folded.translate(_NO_QUOTES)
-    return clean_name(unicodedata.normalize("NFKC", bare))
+    key = clean_name(unicodedata.normalize("NFKC", bare))
+    return key.removesuffix(".")
 
 
 _NO_QUOTES = {ord(mark): None for mark in _QUOTES if mark != "'"} | {ord("’"): "'", ord("‘"): None}

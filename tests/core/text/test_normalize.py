@@ -42,6 +42,9 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(PU
         ("New York", "New\u3000York"),
         ("C#", "c#"),
         ("two words", "two\twords"),
+        ("R.E.M", "r.e.m."),
+        ("the U.S.", "The U.S"),
+        (".NET", "“.net”,"),
     ],
 )
 def test_spellings_of_one_name_have_one_key(written: str, same: str) -> None:
@@ -57,6 +60,8 @@ def test_spellings_of_one_name_have_one_key(written: str, same: str) -> None:
         ("Acme", "Acme (Paris)"),
         ("x-1", "x1"),
         ("é", "e"),
+        (".NET", "NET"),
+        ("U.S.", "US"),
     ],
 )
 def test_different_names_have_different_keys(one: str, other: str) -> None:
@@ -98,6 +103,18 @@ def test_the_key_of_a_key_is_the_key_for_every_letter() -> None:
         ("O'Brien", "O'Brien"),
         ("Ｗide", "Ｗide"),  # NFKC is for keys, not for what is shown
         ("...", ""),
+        (".NET", ".NET"),
+        ("“.NET Core”.", ".NET Core"),
+        (" - .NET", "- .NET"),
+        ("R.E.M.", "R.E.M."),
+        ("(R.E.M.)", "R.E.M."),
+        ("the U.S.,", "the U.S."),
+        ("J.R.R. Tolkien.", "J.R.R. Tolkien"),
+        ("Plan B.", "Plan B"),
+        ("version 3.5.", "version 3.5"),
+        ("...and justice", "and justice"),
+        ("etc...", "etc"),
+        ("U.S...", "U.S"),
     ],
 )
 def test_names_are_shown_without_what_surrounds_them(written: str, shown: str) -> None:
