@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
+from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.dataset import Dataset
@@ -73,7 +74,7 @@ def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMent
     """
     config = context.config
     entities, relations = merge_mentions(context, mentions, "merge")
-    check_entities(entities.rows)
+    check_entities(entities.rows, config)
     layer = describe_base_layer(context, entities, relations)
     if config.resolution.enabled:
         layer = _resolve(context, layer, mentions)
@@ -85,13 +86,21 @@ def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMent
     return replace(layer, claims=found.claims, rejects=layer.rejects + found.rejects, mentions=mentions)
 
 
-def check_entities(n_entities: int) -> None:
+def check_entities(n_entities: int, config: Config) -> None:
     """Raise StageFailed where there is no entity at all."""
-    if n_entities == 0:
+    if n_entities:
+        return
+    target = config.llm.roles.extract
+    names = [target] if isinstance(target, str) else [share.endpoint for share in target]
+    if all(config.llm.endpoints[name].kind == "extractive" for name in names):
         raise StageFailed(
-            "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you "
-            "replaced it"
+            "no entity was found in any chunk: the built-in model goes by words between spaces and by capitals, and "
+            "finds nothing in numbers alone, or in writing without both, as in Thai; set llm.roles.extract to an "
+            "endpoint with a language model"
         )
+    raise StageFailed(
+        "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you replaced it"
+    )
 
 
 def describe_base_layer(context: BuildContext, entities: Dataset, relations: Dataset, label: str = "") -> BaseLayer:

@@ -51,7 +51,7 @@ def test_shapes_of_json(read: Read, value: object, expected: list[tuple[str, str
         ('{"a": ["x"], "b": ["y"]}', r"several lists \(a, b\)"),
         ('{"text": 5}', "field 'text' is a number, not a string"),
         ('[{"text": " \\n"}]', "the text is empty"),
-        ('[{"text": null}]', "no field named"),
+        ('[{"text": null}]', "field 'text' is null, so that there is no text"),
         ('[\n{"a": }]', r"not valid JSON: Expecting value \(line 2, column 7\)"),
         ("[" * 100_000, "nested too deeply"),
     ],
@@ -67,6 +67,11 @@ def test_json_without_documents(read: Read, content: str, reason: str | None) ->
     else:
         (one,) = found
         assert re.search(reason, one.reason), one.reason
+
+
+def test_labels_that_are_nested_too_deeply_are_one_name(read: Read) -> None:
+    (one,) = read("d.json", json.dumps([{"text": "a", "labels": "[" * 100_000}]))
+    assert [len(label) for label in one.labels] == [100_000]
 
 
 def test_json_lines_keep_what_is_good(read: Read) -> None:

@@ -108,7 +108,7 @@ def update_base_layer(
     described = describe_entities(context, merged_entities, "describe")
     entity_ids = pa.array([entity_id(0, key) for (key,) in keys], pa.string())
     entities = _replaced(base.layer_rows(0)[0], "entity_id", entity_ids, datasets.read(described.entities))
-    check_entities(entities.num_rows)
+    check_entities(entities.num_rows, context.config)
     pair_ids = pa.array(
         [relation_id("extracted", *sorted((entity_id(0, low), entity_id(0, high)))) for low, high in pairs],
         pa.string(),

@@ -116,8 +116,8 @@ def test_a_reply_of_more_characters_than_a_model_writes_is_refused() -> None:
 
 
 deep = json.loads("[" * 900 + "]" * 900)
-KEYS = """name type description source target strength member entity title summary rating findings references explanation
-same reason unit units subject"""
+KEYS = """name type description source target strength member entity title summary rating findings references
+explanation same reason unit units subject"""
 odd_values = st.sampled_from([10**4000, -1.5, 1e308, "\ud800", "a\udc00b", "A", "B", "", "yes", deep])
 odd = st.recursive(
     st.none() | st.booleans() | st.integers() | odd_values,
