@@ -10,6 +10,7 @@ from hirag_dist.cli._bill import bill_table, ratio_line, sent_line, update_lines
 from hirag_dist.cli._output import emit, out, table
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.indexing.content_remarks import remark_lines
 
 
 def conclude(result: IndexResult, json: bool) -> None:
@@ -51,6 +52,8 @@ def show(report: dict[str, Any]) -> None:
         if report["update"] is not None:
             for line in update_lines(report["update"]):
                 out.print(line)
+        for line in remark_lines(report["content"]):
+            out.print(line)
         out.print(layer_table(report["layers"]))
         levels = ", ".join(f"{n:,} at level {level}" for level, n in report["communities_by_level"].items())
         out.print(f"Communities: {levels}.")

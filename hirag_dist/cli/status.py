@@ -25,6 +25,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
 from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dead_letters import load_drops
+from hirag_dist.indexing.content_remarks import content_counts, remark_lines
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
 from hirag_dist.storage.snapshot.manifest import parse_manifest
@@ -76,6 +77,7 @@ def status(
         snapshot = open_snapshot(store)
         usage = snapshot.table("usage").to_pylist()
         report["usage_of_current"] = usage
+        report["content_of_current"] = content_counts(snapshot.manifest)
         report["update_of_current"] = snapshot.manifest.notes.get("update")
         report["tokens_per_corpus_token"] = tokens_per_corpus_token(snapshot)
         if published(store, build) is not None:
@@ -140,6 +142,8 @@ def _show(report: dict[str, Any]) -> None:
     if (served.get("counts") or {}).get(ALIASES):
         names = count_noun(served["counts"][ALIASES], "name is", "names are")
         out.print(f"Entity resolution: {names} another name's entity; `hirag-dist inspect` shows some.")
+    for line in remark_lines(report["content_of_current"]) if "content_of_current" in report else ():
+        out.print(line)
     update = report.get("update_of_current")
     if update is not None:
         out.print(f"{update_line(update['number'], update['documents'])} {debt_line(update)}")

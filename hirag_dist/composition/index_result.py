@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from hirag_dist.indexing.content_remarks import content_counts
 from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.snapshot.manifest import Manifest
@@ -59,6 +60,11 @@ class IndexResult:
         return self.manifest.snapshot_id
 
     @property
+    def content_counts(self) -> dict[str, int]:
+        """Copies of documents, entities and relations with cut descriptions, and vectors of zeros in the snapshot."""
+        return content_counts(self.manifest)
+
+    @property
     def complete(self) -> bool:
         """True if the snapshot has no open dead letters."""
         return self.manifest.complete
@@ -84,6 +90,7 @@ class IndexResult:
             "stages_run": self.stages_run,
             "seconds": round(self.seconds, 2),
             "counts": dict(self.manifest.counts),
+            "content": self.content_counts,
             "layers": list(self.layers),
             "communities_by_level": self.communities_by_level,
             "usage": list(self.usage),

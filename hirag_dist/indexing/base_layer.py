@@ -73,9 +73,9 @@ def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMent
         StageFailed: there is no entity.
     """
     config = context.config
-    entities, relations = merge_mentions(context, mentions, "merge")
-    check_entities(entities.rows, config)
-    layer = describe_base_layer(context, entities, relations)
+    merged = merge_mentions(context, mentions, "merge")
+    check_entities(merged.entities.rows, config)
+    layer = describe_base_layer(context, merged)
     if config.resolution.enabled:
         layer = _resolve(context, layer, mentions)
     layer = replace(layer, rejects=rejects + layer.rejects, mentions=mentions)
@@ -103,15 +103,15 @@ def check_entities(n_entities: int, config: Config) -> None:
     )
 
 
-def describe_base_layer(context: BuildContext, entities: Dataset, relations: Dataset, label: str = "") -> BaseLayer:
+def describe_base_layer(context: BuildContext, merged: MergedMentions, label: str = "") -> BaseLayer:
     """Return layer 0 with one description and one vector for each entity.
 
     Args:
         label: suffix of the stages' labels.
     """
-    described = describe_entities(context, entities, f"describe{label}")
+    described = describe_entities(context, merged.entities, f"describe{label}")
     vectors = embed_entities(context, described.entities, f"embed layer 0{label}")
-    return BaseLayer(described.entities, relations, vectors, described.rejects)
+    return BaseLayer(described.entities, merged.relations, vectors, described.rejects, cut_ids=merged.cut_ids)
 
 
 def describe_entities(context: BuildContext, entities: Dataset, label: str) -> DescribeEntities.Outputs:
@@ -126,16 +126,28 @@ def describe_entities(context: BuildContext, entities: Dataset, label: str) -> D
     return context.runner.run(describe, label, entities=entities)
 
 
-def merge_mentions(context: BuildContext, mentions: GraphMentions, label: str) -> tuple[Dataset, Dataset]:
+@dataclass(frozen=True)
+class MergedMentions:
+    """Entities and relations merged by name, and the ids of those with more descriptions than are merged."""
+
+    entities: Dataset
+    relations: Dataset
+    cut_ids: frozenset[str]
+
+
+def merge_mentions(context: BuildContext, mentions: GraphMentions, label: str) -> MergedMentions:
     """Return entities and relations merged by name."""
     run = context.runner.run
     entities = run(MergeEntities(), f"{label} entities", mentions=mentions.entities)
     merge_relations = MergeRelations(context.config.description_tokens)
     relations = run(merge_relations, f"{label} relations", relation_mentions=mentions.relations)
-    if n_cut := entities.cut.rows + relations.cut.rows:
-        noun = count_noun(n_cut, "entity or relation", "entities and relations")
-        logger.warning("%s had more descriptions than are merged: the first were", noun)
-    return entities.entities, relations.relations
+    cut_ids: set[str] = set()
+    for cut in (entities.cut, relations.cut):
+        cut_ids.update(context.datasets.read(cut)["id"].to_pylist() if cut.rows else ())
+    if cut_ids:
+        noun = count_noun(len(cut_ids), "entity or relation has", "entities or relations have")
+        logger.warning("%s more descriptions than are merged: only the first ones are", noun)
+    return MergedMentions(entities.entities, relations.relations, frozenset(cut_ids))
 
 
 def _resolve(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -> BaseLayer:
@@ -144,14 +156,14 @@ def _resolve(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -
     if not aliases.rows:
         return replace(layer, rejects=layer.rejects + rejects)
     renamed = rename(context, layer, mentions, aliases)
-    entities, relations = merge_mentions(context, renamed.mentions, "merge resolved")
-    merged = describe_base_layer(context, entities, relations, " resolved")
+    merged = describe_base_layer(context, merge_mentions(context, renamed.mentions, "merge resolved"), " resolved")
     return replace(
         merged,
         entities=renamed.entities + merged.entities,
         vectors=renamed.vectors + merged.vectors,
         rejects=renamed.rejects + rejects + merged.rejects,
         aliases=aliases,
+        cut_ids=layer.cut_ids | merged.cut_ids,
     )
 
 

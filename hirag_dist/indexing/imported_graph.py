@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from hirag_dist.indexing.base_layer import describe_base_layer
+from hirag_dist.indexing.base_layer import MergedMentions, describe_base_layer
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments
 from hirag_dist.indexing.layers import BaseLayer, ImportedCommunities
@@ -37,9 +37,10 @@ def imported_base_layer(context: BuildContext, graph: ImportedGraph) -> BaseLaye
         logger.warning("resolution is left out: it works on mentions, and an imported graph has entities alone")
     put = context.datasets.put
     entities, relations = put("imported_entities", graph.entities), put("imported_relations", graph.relations)
+    merged = MergedMentions(entities, relations, frozenset())
     claims = put("imported_claims", graph.claims)
     imported = None
     if graph.communities is not None and graph.reports is not None:
         communities, reports = put("imported_communities", graph.communities), put("imported_reports", graph.reports)
         imported = ImportedCommunities(communities, reports)
-    return replace(describe_base_layer(context, entities, relations), claims=claims, imported=imported)
+    return replace(describe_base_layer(context, merged), claims=claims, imported=imported)

@@ -47,6 +47,7 @@ class BaseLayer:
         claims: claims of the texts about entities.
         mentions: None if the graph was imported.
         imported: communities to keep; None to detect them over all layers.
+        cut_ids: entities and relations with more descriptions than are merged.
     """
 
     entities: Dataset
@@ -57,6 +58,7 @@ class BaseLayer:
     claims: Dataset = Dataset(CLAIMS)
     mentions: GraphMentions | None = None
     imported: ImportedCommunities | None = None
+    cut_ids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -302,6 +302,7 @@ def combine(
         aliases=base.aliases,
         claims=base.claims,
         labelled=provenance,
+        cut_ids=base.cut_ids,
     )
 
 

@@ -17,6 +17,7 @@ from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.dead_letters import Drops, split_letters
 from hirag_dist.execution.runner import StageRunner
+from hirag_dist.indexing.content_remarks import NOTE, content_notes
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.llm.usage import UsageMeter
@@ -114,6 +115,7 @@ class SnapshotContents:
     claims: Dataset
     labelled: LabelProvenance | None = None
     state: UpdateState | None = None
+    cut_ids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,12 @@ def publish(
             embedder=embedder,
             complete=tables["rejects"].num_rows == 0,
             build=build,
-            notes={"lineage": lineage(runner.store, tables["communities"])}
+            notes={
+                "lineage": lineage(runner.store, tables["communities"]),
+                NOTE: content_notes(
+                    tables["documents"], parts.cut_ids, (arrays["vectors/entities"], arrays["vectors/chunks"])
+                ),
+            }
             | ({} if parts.state is None else {"update": parts.state.notes}),
             base=base or _current(runner.store),
         )

@@ -25,6 +25,7 @@ from hirag_dist.indexing.base_layer import (
     merge_base_layer,
     merge_mentions,
 )
+from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
@@ -104,8 +105,8 @@ def update_base_layer(
         datasets.put("touched_mentions", _rows_with(mentions, ("name_key",), keys)),
         datasets.put("touched_relation_mentions", _rows_with(relation_mentions, ("source_key", "target_key"), pairs)),
     )
-    merged_entities, merged_relations = merge_mentions(context, touched, "merge")
-    described = describe_entities(context, merged_entities, "describe")
+    merged = merge_mentions(context, touched, "merge")
+    described = describe_entities(context, merged.entities, "describe")
     entity_ids = pa.array([entity_id(0, key) for (key,) in keys], pa.string())
     entities = _replaced(base.layer_rows(0)[0], "entity_id", entity_ids, datasets.read(described.entities))
     check_entities(entities.num_rows, context.config)
@@ -115,7 +116,7 @@ def update_base_layer(
     )
     extracted = base.table("relations").cast(RELATIONS)
     extracted = extracted.filter(pc.equal(extracted["kind"], "extracted"))
-    relations = _replaced(extracted, "relation_id", pair_ids, datasets.read(merged_relations))
+    relations = _replaced(extracted, "relation_id", pair_ids, datasets.read(merged.relations))
     rejects += described.rejects + datasets.put("kept_letters", _of_stage(letters, DescribeEntities.name, entity_ids))
     layer = BaseLayer(
         datasets.put("base_entities", entities),
@@ -123,6 +124,7 @@ def update_base_layer(
         Dataset(VECTORS),
         rejects,
         mentions=now,
+        cut_ids=(cut_ids(base.snapshot.manifest) - {*entity_ids.to_pylist(), *pair_ids.to_pylist()}) | merged.cut_ids,
     )
     if context.config.claims:
         layer = _with_claims(context, base, layer, chunks, stale, letters)

@@ -152,6 +152,7 @@ def update_contents(
             claims=layer.claims,
             labelled=collect_label_provenance(context, changed.documents, hierarchy),
             state=state,
+            cut_ids=layer.cut_ids,
         ),
         summary,
     )

@@ -1,0 +1,79 @@
+"""Remarks about the content of a snapshot, counted when it is published: copies, cut descriptions, zero vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.types import FloatMatrix
+
+NOTE = "content"  # of the manifest
+_BLOCK_ROWS = 65_536
+
+
+def content_notes(documents: pa.Table, cut: Iterable[str], vectors: Iterable[FloatMatrix]) -> dict[str, Any]:
+    """Return the note for the manifest.
+
+    Args:
+        documents: DOCUMENTS.
+        cut: ids of entities and relations with more descriptions than are merged.
+        vectors: of entities and chunks.
+    """
+    n_names = int(pc.sum(pc.list_value_length(documents["source_ids"])).as_py() or 0)
+    return {
+        "copies": n_names - documents.num_rows,
+        "cut_ids": sorted(cut),
+        "zero_vectors": sum(map(_zero_rows, vectors)),
+    }
+
+
+def cut_ids(manifest: Manifest) -> frozenset[str]:
+    """Return the ids of the entities and relations of a snapshot with more descriptions than are merged."""
+    return frozenset(manifest.notes.get(NOTE, {}).get("cut_ids", ()))
+
+
+def content_counts(manifest: Manifest) -> dict[str, int]:
+    """Return the counts of remarks about a snapshot; zeros for one of an earlier version.
+
+    Returns:
+        `copies`: documents that were given under another name too; `cut_descriptions`: entities and relations of layer
+        0 with more descriptions than are merged; `zero_vectors`: vectors of entities and chunks that are zero.
+    """
+    note: Mapping[str, Any] = manifest.notes.get(NOTE, {})
+    return {
+        "copies": note.get("copies", 0),
+        "cut_descriptions": len(cut_ids(manifest)),
+        "zero_vectors": note.get("zero_vectors", 0),
+    }
+
+
+def remark_lines(counts: Mapping[str, int]) -> list[str]:
+    """Return the remarks for a person, those that count something.
+
+    >>> remark_lines({"copies": 2, "cut_descriptions": 0, "zero_vectors": 0})
+    ['2 documents have the text and labels of another: each text is indexed once, under all its ids.']
+    """
+    copies = count_noun(counts["copies"], "document has", "documents have")
+    cut = count_noun(counts["cut_descriptions"], "entity or relation has", "entities or relations have")
+    zero = count_noun(counts["zero_vectors"], "vector is", "vectors are")
+    lines = {
+        "copies": f"{copies} the text and labels of another: each text is indexed once, under all its ids.",
+        "cut_descriptions": f"{cut} more descriptions than are merged: the first 1,000 are, up to 200,000 characters.",
+        "zero_vectors": f"{zero} zero: the embedder finds nothing in these texts, and no question is near them.",
+    }
+    return [line for name, line in lines.items() if counts[name]]
+
+
+def _zero_rows(matrix: FloatMatrix) -> int:
+    n_zero = 0
+    for start in range(0, len(matrix), _BLOCK_ROWS):
+        block = matrix[start : start + _BLOCK_ROWS]
+        candidates = block[block[:, 0] == 0.0]
+        n_zero += int(np.count_nonzero(~candidates.any(axis=1)))
+    return n_zero
