@@ -1,4 +1,4 @@
-"""What a published snapshot says of its content, in a build, an update and the output of commands."""
+"""Remarks about the content of a published snapshot, in a build, an update and the output of commands."""
 
 from __future__ import annotations
 

@@ -58,6 +58,11 @@ def json_objects(text: str) -> list[dict[str, Any]]:
     return found
 
 
+def scalar_text(value: object) -> str:
+    """Return a value of JSON as a text; empty for null and for what holds other values."""
+    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+
+
 def _loads(text: str) -> dict[str, Any] | None:
     bare = text.strip()
     if not bare.startswith("{"):
@@ -73,7 +78,7 @@ def _loads(text: str) -> dict[str, Any] | None:
 
 
 def _storable(data: Any, text: str) -> Any:
-    """Return what a text was decoded to, without lone surrogates, which no table can hold."""
+    """Return the data of a text without lone surrogates, which no table can hold."""
     if not _SURROGATE.search(text):
         return data
     return _DECODER.decode(encodable(json.dumps(data, ensure_ascii=False)))

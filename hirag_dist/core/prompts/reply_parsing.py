@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.core.prompts.lenient_json import json_object
+from hirag_dist.core.prompts.lenient_json import json_object, scalar_text
 from hirag_dist.core.prompts.record_lines import record_lines
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.reply_validation import usable_text as usable_text
@@ -208,7 +208,7 @@ def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
         ReportFinding(
             _text(item, "summary"),
             _text(item, "explanation"),
-            tuple(_scalar(reference).strip("[] ") for reference in _list(item.get("references"))),
+            tuple(scalar_text(reference).strip("[] ") for reference in _list(item.get("references"))),
         )
         for item in _items(data, "findings")
         if _text(item, "summary") or _text(item, "explanation")
@@ -371,12 +371,7 @@ def _list(value: object) -> list[Any]:
 
 def _text(item: Mapping[str, Any], key: str) -> str:
     value = item.get(key)
-    return ", ".join(map(_scalar, value)) if isinstance(value, list) else _scalar(value)
-
-
-def _scalar(value: object) -> str:
-    """Return a value of JSON as a text; empty for null and for what holds other values."""
-    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+    return ", ".join(map(scalar_text, value)) if isinstance(value, list) else scalar_text(value)
 
 
 def _type(text: str) -> str:
@@ -385,7 +380,7 @@ def _type(text: str) -> str:
 
 def _number(value: object, default: float) -> float:
     try:
-        number = float(_scalar(value).strip(_EDGES + ".,;"))
+        number = float(scalar_text(value).strip(_EDGES + ".,;"))
     except (ValueError, OverflowError):
         return default
     return number if number == number else default

@@ -1,4 +1,4 @@
-"""Where a delimited record ends, and replies that are made to be slow or unreadable."""
+"""Ends of delimited records, and replies that are made to be slow or unreadable."""
 
 from __future__ import annotations
 
