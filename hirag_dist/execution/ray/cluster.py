@@ -7,6 +7,7 @@ import socket
 import traceback
 import warnings
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import ray
@@ -14,9 +15,12 @@ from ray._private.node import Node
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import BackendUnavailable
+from hirag_dist.execution.ray.local_node import AgentWatcher, local_nodes
 
 _CONNECT_S = 5.0
 _STARTS = 3  # Ray gives a node 30 s to start: a machine with much else to do may need more
+_WORKER_START_S = 600  # Ray ends a worker that takes longer to start; its default is 60 s
+_watchers: list[AgentWatcher] = []  # of the Ray that this process has started
 
 
 def start(address: str | None, n_cpus: int | None) -> None:
@@ -31,6 +35,7 @@ def start(address: str | None, n_cpus: int | None) -> None:
         "log_to_driver": False,
         "include_dashboard": False,
         "configure_logging": False,
+        "_system_config": {"worker_register_timeout_seconds": _WORKER_START_S},
     }
     if address is not None:
         options = {"address": address, "logging_level": logging.ERROR, "log_to_driver": False}
@@ -40,17 +45,32 @@ def start(address: str | None, n_cpus: int | None) -> None:
     for more in reversed(range(1 if address else _STARTS)):
         try:
             _check_reachable(address)
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), nullcontext() if address else local_nodes():
                 warnings.simplefilter("ignore")
                 ray.init(**options)
+            if address is None:
+                _watch_agents()
             return
         except Exception as error:  # Ray raises a bare Exception where a node took too long to start
-            ray.shutdown()
+            stop()
             kill_half_started(error)
             if more:
                 continue
             where = f"the Ray cluster {address} is out of reach" if address else "Ray does not start on this machine"
             raise BackendUnavailable(f"{where}: {last_line(error)}; `--executor inline` does without it") from error
+
+
+def stop() -> None:
+    """Disconnect this process, and end the Ray that it has started."""
+    ray.shutdown()
+    while _watchers:
+        _watchers.pop().stop()
+
+
+def _watch_agents() -> None:
+    here: Any = ray._private.worker._global_node
+    for raylet in here.all_processes.get("raylet", []):
+        _watchers.append(AgentWatcher(raylet.process.pid))
 
 
 def kill_half_started(error: Exception) -> None:
@@ -128,7 +148,7 @@ def describe_cluster(address: str | None, gpu_workers: int = 0) -> str:
         return description
     finally:
         if owns:
-            ray.shutdown()
+            stop()
 
 
 def last_line(error: BaseException) -> str:

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
+import ray
 from ray import cloudpickle
+from ray._private import ray_constants
 from ray.cluster_utils import Cluster
 
 from hirag_dist.composition.build import make_executor, make_services
@@ -33,6 +35,7 @@ from tests.scripted_endpoint import Asked, Endpoint
 
 TEXTS = pa.schema([pa.field("text", pa.string(), nullable=False)])
 N_DISTINCT = 20
+KEY = "sk-3f9d1c7ab24e"
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 
@@ -80,6 +83,17 @@ def run(executor: Executor, store: Store, fatal: str = "") -> list[str]:
     return [part.digest for part in made.replies.parts]
 
 
+def stored_by_ray() -> bytes:
+    """Return what Ray's control service keeps: its key-value store, the actors and the jobs."""
+    client = ray._private.worker.global_worker.gcs_client
+    spaces = {value for name, value in vars(ray_constants).items() if name.startswith("KV_NAMESPACE_")}
+    found = [repr((ray._private.state.actors(), ray._private.state.jobs())).encode()]
+    for space in (None, b"fun", *spaces):
+        found += [client.internal_kv_get(key, space) or b"" for key in client.internal_kv_keys(b"", space)]
+    assert b"QuotaActor" in b"".join(found), "the classes of actors are there"
+    return b"".join(found)
+
+
 def test_equal_requests_of_workers_are_sent_once_and_the_ledger_gives_the_same(
     ray_cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -93,7 +107,7 @@ def test_equal_requests_of_workers_are_sent_once_and_the_ledger_gives_the_same(
         return f"{text}, reply {next(numbers)}"
 
     endpoint = Endpoint(reply)
-    settings: dict[str, Any] = {"base_url": endpoint.url, "model": "varying", "output": "delimited"}
+    settings: dict[str, Any] = {"base_url": endpoint.url, "model": "varying", "output": "delimited", "api_key": KEY}
     config = Config.model_validate(
         {
             "llm": {"endpoints": {"varying": settings}, "roles": {"extract": "varying"}},
@@ -108,6 +122,7 @@ def test_equal_requests_of_workers_are_sent_once_and_the_ledger_gives_the_same(
         on_ray = RayExecutor(services, partial(make_coordinator, config), workers=2, in_flight=lambda n: 2)
         made = run(on_ray, store, str(fatal))
         assert not fatal.exists()
+        assert KEY.encode() not in stored_by_ray()
         assert len(chat) == N_DISTINCT
         assert chat.total() <= N_DISTINCT + 5, "the killed worker's other task had five in flight, at most"
         shutil.copytree(tmp_path / "first" / "ledger", tmp_path / "again" / "ledger")
