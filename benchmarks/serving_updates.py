@@ -6,7 +6,7 @@ updates the served index again and again in another process. The service opens e
 hides nothing. All processes share the machine's cores.
 
     python -m benchmarks.serving_updates (--corpus CORPUS.jsonl | --entities 100000) [--folder FOLDER] [--updates 5]
-        [--documents N] [--callers 4] [--rate 10] [--pause 10] [--nice 0] [--set KEY=VALUE …]
+        [--documents N] [--callers 4] [--rate 5] [--pause 10] [--nice 0] [--set KEY=VALUE …]
 
 The base is CORPUS without the documents that are added (one by one unless --documents is given), built with the
 built-in model, or the generated index of `update_scale.py`, which gets ten documents an update and is kept in FOLDER.
@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -167,13 +168,14 @@ def figures(answers: Answers, intervals: Sequence[Interval], since: float) -> di
         "updates": len(intervals),
         "requests": len(rows) + len(failed),
         "failed": len(failed),
-        "errors": [error for _, error in answers.failed][:3],
+        "errors": [error for due, error in answers.failed if due >= since][:3],
         "snapshots": len(answers.first),
         "swap_s_median": round(float(np.median([each.answered - each.current for each in intervals])), 2),
         "swap_s_longest": round(max(each.answered - each.current for each in intervals), 2),
         "windows": found,
         "ratios": ratios,
         "sender_late_ms": round(answers.late_ms, 1),
+        "load": round(os.getloadavg()[0], 1),
     }
 
 
@@ -274,7 +276,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--updates", type=int, default=5)
     parser.add_argument("--documents", type=int, help="that each update adds")
     parser.add_argument("--callers", type=int, default=4)
-    parser.add_argument("--rate", type=float, default=10.0, help="requests a second of each caller")
+    parser.add_argument("--rate", type=float, default=5.0, help="requests a second of each caller")
     parser.add_argument("--pause", type=float, default=10.0, help="seconds before, between and after updates")
     parser.add_argument("--nice", type=int, default=0, help="lower the priority of the update's process by this much")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings of the service")
