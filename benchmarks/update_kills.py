@@ -148,7 +148,7 @@ def _drilled(drill: Drill, n_kills: int, seed: int) -> Iterator[dict[str, Any]]:
     expected, n_paid, span_s = undisturbed[0]["snapshot"], undisturbed[0]["replies"], undisturbed[1]["seconds"] / 2
     sums: Counter[str] = Counter()
     kills: Counter[str] = Counter()
-    lines = []
+    lines: list[dict[str, Any]] = []
     while len(lines) < len(undisturbed) or kills.total() < n_kills:
         number = len(lines) - len(undisturbed) + 1
         if number < 1:

@@ -79,7 +79,8 @@ class UpdateEstimate:
         chunks, tokens: whose text the base does not have, and which are extracted; exact.
         removed_chunks: chunks that would go.
         summaries, reports: that would be made again, about.
-        extraction_tokens: of the extraction of the changed documents, on the average of the base.
+        extraction_tokens: of the extraction of the changed documents, on the average of the base; of removed ones,
+            what it has cost.
         budget_tokens: that the update may spend in all; None for no bound: the built-in model has none.
         stages, seconds: of the update, see `CostEstimate`.
         rebuild: the estimate of a build from nothing, which finds no reply in the ledger.

@@ -18,7 +18,7 @@ class UpdateSummary:
         number: of the update, since the index was built from nothing.
         documents: added, changed and removed.
         summaries, reports: written, kept and deferred.
-        extraction_tokens: of the extraction of changed documents; of removed ones, what it has cost, about.
+        extraction_tokens: of the extraction of changed documents; of removed ones, what it has cost.
         spent_tokens: of all chat replies that the update rests on, whenever they were paid.
         budget_tokens: that it may have spent; None for no limit.
         returned: whether the documents are those of a former snapshot, which is the result.
