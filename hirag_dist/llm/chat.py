@@ -76,6 +76,7 @@ class EndpointPool:
         self._estimates = TokenEstimates(count_tokens, retried.limiter.spending)
         self._locks = locks
         self._flights: dict[str, _SingleFlight] = {}
+        self._unusable: set[str] = set()  # keys of stored replies that cannot be used
         self._is_metered = context is not None
         self._context = CallContext() if context is None else context
 
@@ -204,10 +205,13 @@ class EndpointPool:
         self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger
     ) -> _Answer | None:
         for group in groups:
-            record = await ledger.get(ledger_key(request, group.first, attempt))
+            key = ledger_key(request, group.first, attempt)
+            record = await ledger.get(key)
             stored = None if record is None else self._stored_answer(request, group, record)
             if stored is not None:
                 return stored
+            if record is not None:
+                self._unusable.add(key)
         return None
 
     def _stored_answer(self, request: ChatRequest, group: ModelGroup, record: Mapping[str, Any]) -> _Answer | None:
@@ -244,7 +248,7 @@ class EndpointPool:
 
     async def _store_reply(self, call: ChatCall, key: str, ledger: Ledger) -> CallReply[ChatReply]:
         answered = await self._retried(call)
-        await ledger.put(key, record_of(answered.value, answered.endpoint))
+        await ledger.put(key, record_of(answered.value, answered.endpoint), self._unusable)
         return answered
 
     def _call(

@@ -181,6 +181,7 @@ class LedgerEmbedder:
         self._locks = locks
         self._over_count = _OverCount()
         self._turns: dict[str, _Turn] = {}
+        self._unusable: set[str] = set()  # keys of stored vectors that cannot be used
 
     def with_context(self, context: CallContext) -> LedgerEmbedder:
         """Return a view of this embedder whose calls carry another context."""
@@ -272,6 +273,7 @@ class LedgerEmbedder:
         records = await self._ledger.get_many(list(keys))
         found = {key: _stored_vector(record, self.dim) for key, record in records.items()}
         vectors = {key: vector for key, vector in found.items() if vector is not None}
+        self._unusable |= found.keys() - vectors.keys()
         self._count_paid(vectors)
         return vectors
 
@@ -327,7 +329,7 @@ class LedgerEmbedder:
         vectors = _shared(part, answered.value)
         if self._ledger is not None:
             records = {key: {"vector": row.tobytes(), "tokens": tokens} for key, (row, tokens) in vectors.items()}
-            await self._ledger.put_many(records)
+            await self._ledger.put_many(records, self._unusable)
         for key, vector in vectors.items():
             if not turns[key].done():
                 turns[key].set_result(vector)

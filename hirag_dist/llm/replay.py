@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from hirag_dist.types import ChatReply, ChatRequest, FloatMatrix, RateLimits
 class ReadOnlyLedger(Ledger):
     """A ledger that is left as it is: nothing is stored."""
 
-    async def put_many(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+    async def put_many(self, records: Mapping[str, Mapping[str, Any]], superseded: Collection[str] = ()) -> None:
         """Do nothing."""
 
 

@@ -419,3 +419,19 @@ async def test_a_failure_beside_text_that_is_waited_for_leaves_no_turn_behind(st
     outcomes = await asyncio.gather(embedding.embed(["bad"]), embedding.embed(["bad", "fine"]), return_exceptions=True)
     assert all(isinstance(outcome, ModelError) for outcome in outcomes)
     assert embedding._turns == {}
+
+
+@pytest.mark.parametrize(
+    "record", [{}, {"vector": b"\0" * 4}, {"vector": np.array([np.nan, 1], "<f4").tobytes()}, {"vector": "no base64"}]
+)
+async def test_a_stored_vector_that_cannot_be_used_is_asked_for_once_and_superseded(
+    store: Store, record: dict[str, Any]
+) -> None:
+    damaged = Ledger(store)
+    await damaged.put(vector_key("lengths", 2, "a"), record)
+    await damaged.close()
+    inner = Lengths()
+    for _ in range(2):
+        asking = embedder(store, inner)
+        assert np.all(np.isfinite(await asking.embed(["a"])))
+    assert inner.calls == [["a"]]

@@ -15,6 +15,7 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.request_key import ledger_key
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.store import Store
@@ -185,3 +186,15 @@ def test_every_error_can_travel_between_processes() -> None:
         assert type(back) is type(error)
         assert str(back) == "m"
         assert vars(back) == vars(error)
+
+
+async def test_a_stored_record_that_cannot_be_used_is_asked_for_once_and_superseded(store: Store) -> None:
+    model = Model(lambda request, n: reply("yes"))
+    asking = pool(model, store)
+    key = ledger_key(question(), PricedModel("e", model), 0)
+    damaged = Ledger(store)
+    await damaged.put(key, {"text": 7, "usage": "none"})
+    await damaged.close()
+    assert await asking.ask(question(), lambda r: r.text) == "yes"
+    assert await pool(model, store).ask(question(), lambda r: r.text) == "yes"
+    assert len(model.asked) == 1

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +24,7 @@ _GROUP_S = 0.1  # on an object store, where each group is an object
 _LOCAL_GROUP_S = 0.01
 _LOG_RECORDS = 4096  # a log is sealed at whichever comes first
 _LOG_BYTES = 16 << 20
+_SUPERSEDING = -1.0  # time of a record that counts before those that were stored earlier
 
 
 @dataclass(slots=True)
@@ -110,16 +111,19 @@ class Ledger:
             found[record.key] = record if known is None else min(known, record)
         return {packed[key]: unpack_value(record.value) for key, record in found.items()}
 
-    async def put(self, key: str, value: Mapping[str, Any]) -> None:
+    async def put(self, key: str, value: Mapping[str, Any], superseded: Collection[str] = ()) -> None:
         """Store a record; return when it is durable. What is bytes in the value is kept as it is.
 
         Raises:
             StoreError: it could not be written. Nothing that depends on it may be used then.
         """
-        await self.put_many({key: value})
+        await self.put_many({key: value}, superseded)
 
-    async def put_many(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+    async def put_many(self, records: Mapping[str, Mapping[str, Any]], superseded: Collection[str] = ()) -> None:
         """Store records that came together; return when all are durable.
+
+        Args:
+            superseded: keys whose stored record cannot be used, so that the new one counts although it is later.
 
         Raises:
             StoreError: they could not be written. Nothing that depends on them may be used then.
@@ -127,7 +131,10 @@ class Ledger:
         if not records:
             return
         at = self._clock()
-        packed = [Record(key_bytes(key), at, pack_value(value)) for key, value in records.items()]
+        packed = [
+            Record(key_bytes(key), _SUPERSEDING if key in superseded else at, pack_value(value))
+            for key, value in records.items()
+        ]
         loop = asyncio.get_running_loop()
         group = _Group(packed, loop.create_future())
         self._waiting.append(group)
