@@ -13,8 +13,9 @@ from pyarrow import fs
 
 from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.core.text.ids import content_id, unit_id
-from hirag_dist.core.text.normalize import one_line
+from hirag_dist.core.text.normalize import encodable, one_line
 from hirag_dist.errors import ConfigError, RequestRejected
+from hirag_dist.llm.reply_store.codec import token_count
 from hirag_dist.protocols import ChatModel
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
@@ -109,14 +110,14 @@ class RecordedModel:
             self.fallbacks += 1
             return reply
         self.recorded += 1
-        input_tokens = found.input_tokens
+        input_tokens = token_count(found.input_tokens)
         if input_tokens is None and self._count is not None:
             input_tokens = sum(self._count(message.content) for message in request.messages)
-        output_tokens = found.output_tokens
+        output_tokens = token_count(found.output_tokens)
         if output_tokens is None and self._count is not None:
             output_tokens = self._count(found.text)
         return ChatReply(
-            text=found.text,
+            text=encodable(found.text),
             finish_reason=found.finish_reason,
             model=f"recorded:{found.model}" if found.model else "recorded",
             input_tokens=input_tokens or 0,
@@ -314,7 +315,7 @@ def _rows(filesystem: fs.FileSystem, path: str) -> Iterator[dict[str, Any]]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ConfigError(f"recorded: {path}, line {number}, is not JSON: {error}") from error
             if isinstance(row, dict):
                 yield row
