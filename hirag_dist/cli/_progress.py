@@ -1,37 +1,65 @@
-"""Progress of a build: one line per stage on a terminal, log lines elsewhere with --verbose."""
+"""Progress of a build: a bar per stage on a terminal, lines on stderr elsewhere."""
 
 from __future__ import annotations
 
 import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from hirag_dist.cli._output import dollars, err, short
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.execution.events import BatchesSubmitted, KernelsResolved, StageFinished, StageStarted, TaskFinished
+from hirag_dist.execution.events import (
+    BatchesSubmitted,
+    CallsProgress,
+    ExecutorStarting,
+    KernelsResolved,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+)
+from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.llm.usage import UsageMeter
 
 logger = logging.getLogger(__name__)
 
+LINE_INTERVAL_S = 30.0  # between two lines of a running stage where there is no terminal
+MIN_LINE_S = 1.0  # a stage without a call that took less gets no line
+_RATE_WINDOW_S = 60.0
+_MIN_RATE_S = 2.0
+
 
 class ProgressBars:
-    """Progress bars on a terminal, one per stage: done/total, rate, tokens, cost, 429s, time left."""
+    """Progress of a build: bars on a terminal, one per stage, lines on stderr elsewhere.
 
-    def __init__(self, wanted: bool, console: Console = err) -> None:
+    A bar shows units (of tasks that are done) and the calls of this run by reply: calls and calls per minute, tokens,
+    cost, 429s, and how long an endpoint asked to wait. Elsewhere a line is printed for each stage that has run and
+    called a model or took a second, and every 30 s while one runs.
+    """
+
+    def __init__(self, wanted: bool, console: Console = err, clock: Callable[[], float] = time.monotonic) -> None:
+        """Prepare.
+
+        Args:
+            wanted: False shows nothing.
+        """
         self._progress = Progress(
-            TextColumn("{task.description:<18}"),
+            TextColumn("{task.description:<14}"),
             BarColumn(bar_width=8),
             TextColumn("{task.completed:.0f}/{task.total:.0f}", justify="right"),
-            _Rate(),
             TextColumn("{task.fields[spent]}"),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
             console=console,
             disable=not (wanted and console.is_terminal),
         )
-        self._lines: dict[str, TaskID] = {}
-        self._meters: dict[str, UsageMeter] = {}
+        self._prints_lines = wanted and not console.is_terminal
+        self._clock = clock
+        self._printed_at = clock()
+        self._stages: dict[str, _StageProgress] = {}
 
     def __enter__(self) -> ProgressBars:
         self._progress.start()
@@ -42,45 +70,106 @@ class ProgressBars:
 
     def __call__(self, event: object) -> None:
         """Show an event."""
-        if isinstance(event, StageStarted):
-            self._meters[event.label] = UsageMeter()
-            self._lines[event.label] = self._progress.add_task(
-                event.label, total=max(event.n_rows, 1), completed=event.n_rows_done, spent=""
-            )
-        elif isinstance(event, TaskFinished):
-            self._meters[event.label].add(event.usage)
-            spent = spent_line(self._meters[event.label])
-            self._progress.update(self._lines[event.label], advance=event.n_rows, spent=spent)
-        elif isinstance(event, BatchesSubmitted):
-            said = (
-                f"{count_noun(event.n_calls, 'call is', 'calls are')} out in "
-                f"{count_noun(event.n_batches, 'batch', 'batches')}"
-            )
-            logger.info("%s: %s", event.label, said)
-            if event.label in self._lines:
-                self._progress.update(self._lines[event.label], spent=said)
-            else:  # of an earlier run: the stage has not begun here
-                self._progress.console.print(f"{event.label}: {said} since an earlier run; waiting for them first")
-        elif isinstance(event, KernelsResolved):
-            logger.info("kernels: %s (of a worker with a GPU)", event.name)
-        elif isinstance(event, StageFinished):
-            if not event.reused:
-                line = self._lines[event.label]
-                self._progress.update(line, completed=max(event.n_rows, 1), total=max(event.n_rows, 1))
-            logger.info(
-                "%s: %s",
-                event.label,
-                "kept" if event.reused else f"{count_noun(event.n_rows, 'row')}, {event.seconds:.2f} s",
+        match event:
+            case ExecutorStarting():
+                self._say("starting Ray" if event.name == "ray" else f"starting {event.name}")
+            case StageStarted():
+                self._on_started(event)
+            case TaskFinished():
+                self._stages[event.label].done += event.n_rows
+                self._progress.update(self._stages[event.label].line, advance=event.n_rows)
+            case CallsProgress():
+                self._on_calls(event)
+            case BatchesSubmitted():
+                self._on_batches(event)
+            case KernelsResolved():
+                logger.info("kernels: %s (of a worker with a GPU)", event.name)
+            case StageFinished():
+                self._on_finished(event)
+
+    def _on_started(self, event: StageStarted) -> None:
+        line = self._progress.add_task(event.label, total=max(event.n_rows, 1), completed=event.n_rows_done, spent="")
+        self._stages[event.label] = _StageProgress(line, event.n_rows, event.n_rows_done)
+
+    def _on_calls(self, event: CallsProgress) -> None:
+        stage = self._stages[event.label]
+        spent = stage.describe(self._clock(), event.calls)
+        self._progress.update(stage.line, spent=spent)
+        if self._clock() - self._printed_at >= LINE_INTERVAL_S:
+            self._print(
+                f"{event.label}: {stage.done:,} of {count_noun(stage.n_rows, 'unit')}, {spent or 'no call yet'}"
             )
 
+    def _on_batches(self, event: BatchesSubmitted) -> None:
+        said = (
+            f"{count_noun(event.n_calls, 'call is', 'calls are')} out in "
+            f"{count_noun(event.n_batches, 'batch', 'batches')}"
+        )
+        if event.label in self._stages:
+            self._print(f"{event.label}: {said}")
+            self._progress.update(self._stages[event.label].line, spent=said)
+        else:  # of an earlier run: the stage has not begun here
+            self._say(f"{event.label}: {said} since an earlier run; waiting for them first")
 
-class _Rate(ProgressColumn):
-    """Column with the rate in units per second."""
+    def _on_finished(self, event: StageFinished) -> None:
+        logger.info(
+            "%s: %s",
+            event.label,
+            "kept" if event.reused else f"{count_noun(event.n_rows, 'row')}, {event.seconds:.2f} s",
+        )
+        if event.reused:
+            return
+        spent = spent_line(event.usage)
+        total = max(event.n_rows, 1)
+        self._progress.update(self._stages[event.label].line, completed=total, total=total, spent=spent)
+        if spent or event.seconds >= MIN_LINE_S:
+            parts = [count_noun(event.n_rows, "unit"), *([spent] if spent else []), f"{event.seconds:.1f} s"]
+            self._print(f"{event.label}: {', '.join(parts)}")
 
-    def render(self, task: Task) -> Text:
-        """Return the rate, empty if it is not known yet."""
-        speed = task.finished_speed or task.speed
-        return Text(f"{short(speed)}/s" if speed else "", style="progress.data.speed")
+    def _say(self, text: str) -> None:
+        """Print a line above the bars, or as a line."""
+        if not self._progress.disable:
+            self._progress.console.print(text, markup=False)
+        self._print(text)
+
+    def _print(self, text: str) -> None:
+        """Print a line where there is no terminal."""
+        if self._prints_lines:
+            self._printed_at = self._clock()
+            self._progress.console.print(text, markup=False)
+
+
+@dataclass
+class _StageProgress:
+    """One stage while it runs.
+
+    Attributes:
+        done: units of tasks that are done.
+        answered: (time, replies) of the last minute.
+    """
+
+    line: TaskID
+    n_rows: int
+    done: int
+    answered: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def describe(self, now: float, calls: CallTotals) -> str:
+        """Return calls, rate, tokens, cost, 429s and pause; empty if no call was sent."""
+        self.answered.append((now, calls.answered))
+        while self.answered[0][0] < now - _RATE_WINDOW_S:
+            self.answered.popleft()
+        if not (calls.answered or calls.in_flight or calls.limited):
+            return ""
+        begun, before = self.answered[0]
+        parts = [f"{short(calls.answered)} {'call' if calls.answered == 1 else 'calls'}"]
+        if now - begun >= _MIN_RATE_S:
+            parts.append(f"{short((calls.answered - before) / (now - begun) * 60)}/min")
+        parts += [f"{short(calls.tokens)} tok", dollars(calls.usd)]
+        if calls.limited:
+            parts.append(f"{calls.limited}×429")
+        if calls.pause_s >= 1:
+            parts.append(f"waiting {calls.pause_s:.0f} s")
+        return " ".join(parts)
 
 
 def spent_line(meter: UsageMeter) -> str:

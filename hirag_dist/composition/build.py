@@ -27,6 +27,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import ConfigError
 from hirag_dist.execution.batch_api.driver import Batches, BatchSettings, BatchTarget
+from hirag_dist.execution.events import ExecutorStarting
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
 from hirag_dist.execution.stage import Services
@@ -40,7 +41,7 @@ from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.protocols import CPU, Closable, Embedder, Executor, PackingPool
+from hirag_dist.protocols import CPU, Closable, Embedder, EventListener, Executor, PackingPool
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -151,11 +152,17 @@ def make_services(
 
 
 def make_executor(
-    config: Config, store: Store, max_usd: float | None, max_tokens: int | None, kernels: str | None = None
+    config: Config,
+    store: Store,
+    max_usd: float | None,
+    max_tokens: int | None,
+    kernels: str | None = None,
+    emit: EventListener = lambda event: None,
 ) -> Executor:
     """Return the configured executor. It starts with its first task: BackendUnavailable rises then.
 
     Args:
+        emit: is given `ExecutorStarting` where the start of the executor takes seconds.
         kernels: name of the kernels that the build resolved to, which every worker must have unless there are workers
             for them; None to find that out with the first stage that names some.
     """
@@ -167,9 +174,12 @@ def make_executor(
 
     def inline() -> Executor:
         coordinator = make_quota()
-        return InlineExecutor(lambda: services(coordinator, ""), _tasks_in_flight(config, 1), coordinator.charge)
+        return InlineExecutor(
+            lambda: services(coordinator, ""), _tasks_in_flight(config, 1), coordinator.charge, coordinator.totals
+        )
 
     def ray() -> Executor:
+        emit(ExecutorStarting("ray"))
         from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 
         return RayExecutor(

@@ -245,7 +245,12 @@ def execute_build(
             with suppress(StoreError, IndexBusy):  # the error of the models is the one to raise
                 note_not_begun(store, action, arguments, config, options.limits, probes, error, lock.fenced)
             raise
-        executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels)
+
+        def emit(event: object) -> None:
+            for listener in listeners:
+                listener(event)
+
+        executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels, emit)
         batches = make_batches(config, store, options.max_usd, options.max_tokens, lock.fenced)
         try:
             runner = StageRunner(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.llm.usage import UsageMeter
 
 
@@ -28,6 +29,21 @@ class TaskFinished:
     rejects: int
     seconds: float
     usage: UsageMeter = field(default_factory=UsageMeter)
+
+
+@dataclass(frozen=True, slots=True)
+class CallsProgress:
+    """Calls that a stage has sent in this run so far. Emitted every second, from a thread of its own."""
+
+    label: str
+    calls: CallTotals
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorStarting:
+    """The executor of this name starts, for the first task of a build."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

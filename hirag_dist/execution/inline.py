@@ -10,6 +10,7 @@ from typing import Any
 
 from hirag_dist.execution.stage import Services, waits_for_models
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
+from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.protocols import CPU
 
 logger = logging.getLogger(__name__)
@@ -25,13 +26,16 @@ class InlineExecutor:
         make_services: Callable[[], Services],
         in_flight: int = 4,
         charge: Callable[[int, float], None] = lambda tokens, usd: None,
+        totals: Callable[[], CallTotals] = CallTotals,
     ) -> None:
         """Prepare; services are made with the first task.
 
         Args:
             in_flight: tasks at a time that wait for models; of others one.
             charge: called with the tokens and dollars that were spent outside of tasks.
+            totals: returns the calls so far.
         """
+        self.call_totals = totals
         self._charge = charge
         self._make_services = make_services
         self._in_flight = in_flight

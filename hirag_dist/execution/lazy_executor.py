@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any
 
+from hirag_dist.execution.call_poll import CountsCalls
 from hirag_dist.execution.task import Task, TaskResult
+from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.protocols import CPU, Executor, ResidentShards
 
 
@@ -48,6 +50,10 @@ class LazyExecutor:
         """Count tokens and dollars spent outside of tasks, as soon as the executor exists."""
         self._charged = (self._charged[0] + tokens, self._charged[1] + usd)
         self._forward_charges()
+
+    def call_totals(self) -> CallTotals:
+        """Return the calls so far: none before the executor exists."""
+        return self._made.call_totals() if isinstance(self._made, CountsCalls) else CallTotals()
 
     def _executor(self) -> Executor:
         if self._made is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed, StoreError
 from hirag_dist.execution.batch_api.driver import BatchAttempts, Batches
+from hirag_dist.execution.call_poll import CallPoll
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import n_rejects
 from hirag_dist.execution.events import (
@@ -22,7 +23,7 @@ from hirag_dist.execution.events import (
 )
 from hirag_dist.execution.iterative import run_iterations
 from hirag_dist.execution.partitioning import PartitionPlan, Shuffle, plan
-from hirag_dist.execution.stage import AnyStage, CallsChatModels, Iterative
+from hirag_dist.execution.stage import AnyStage, CallsChatModels, Iterative, waits_for_models
 from hirag_dist.execution.stage_store import StageStore
 from hirag_dist.execution.task import Task, TaskResult, scattered
 from hirag_dist.llm.usage import UsageMeter
@@ -108,13 +109,10 @@ class StageRun:
         n_finished_rows = sum(rows[number] for number in finished)
         context.emit(StageStarted(self._label, len(rows), len(finished), sum(rows), n_finished_rows, path))
         results = dict(selection.cached)
+        calls = waits_for_models(self._stage)
         try:
-            attempts = BatchAttempts(self._batches(), self._label, path)
-            deferred = self._run_pass(planned, attempts, None, results)
-            while deferred:
-                context.executor.release_idle()  # a batch takes up to a day
-                attempts.ask(context.sent(), context.on_batch_returned, context.on_batches_submitted)
-                deferred = self._run_pass(planned, attempts, deferred, results)
+            with CallPoll(context.executor, context.emit, self._label) if calls else nullcontext():
+                self._run_passes(planned, results)
         except BaseException:
             context.emit(StageFailedEvent(self._label, self._unreported_usage()))
             raise
@@ -122,6 +120,16 @@ class StageRun:
             with context.fence():
                 self._folder.drop_shuffle()
         return [results[number] for number in range(len(rows))]
+
+    def _run_passes(self, planned: PartitionPlan, results: dict[int, TaskResult]) -> None:
+        """Run the missing tasks, and those again whose calls were answered by batches."""
+        context = self._context
+        attempts = BatchAttempts(self._batches(), self._label, self._folder.path)
+        deferred = self._run_pass(planned, attempts, None, results)
+        while deferred:
+            context.executor.release_idle()  # a batch takes up to a day
+            attempts.ask(context.sent(), context.on_batch_returned, context.on_batches_submitted)
+            deferred = self._run_pass(planned, attempts, deferred, results)
 
     def check_rejects(self, results: list[TaskResult], n_open: int, n_units: int, max_ratio: float) -> None:
         """Refuse an output with too many dead letters.

@@ -11,10 +11,6 @@ from rich.console import Console
 
 from hirag_dist.cli._bill import bill_table
 from hirag_dist.cli._output import short, table
-from hirag_dist.cli._progress import ProgressBars, spent_line
-from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
-from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.types import ChatReply
 
 NUMBERS = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", "rejected", "rate_limited")
 
@@ -55,23 +51,6 @@ def test_columns_are_left_out_in_their_order() -> None:
 )
 def test_short_numbers(value: float, said: str) -> None:
     assert short(value) == said
-
-
-def test_the_line_of_a_stage() -> None:
-    meter = UsageMeter()
-    meter.count("extract", "m", "llm", ChatReply("", input_tokens=45_000, output_tokens=600), 0.5, from_ledger=False)
-    meter.use("extract", "m", "llm").rate_limited = 3
-    console = Console(width=80, force_terminal=True, file=open("/dev/null", "w"), record=True)  # noqa: SIM115
-    with ProgressBars(True, console) as bars:
-        bars(StageStarted("extract", 4, 1, 576, 144))
-        bars(TaskFinished("extract", 144, 0, 1.0, meter))
-        bars(StageFinished("merge", True, 10, 0, 0.1))
-    console.file.close()
-    line = "extract" + console.export_text().rpartition("extract")[2].splitlines()[0].rstrip()  # as it was drawn last
-    assert "288/576" in line
-    assert "45.6k tok $0.5000 3×429" in line
-    assert len(line) <= 80
-    assert spent_line(UsageMeter()) == ""
 
 
 NOISE = """

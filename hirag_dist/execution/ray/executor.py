@@ -6,7 +6,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from typing import Any
 
@@ -22,8 +22,10 @@ from hirag_dist.execution.ray.workers import MakeServices, actor
 from hirag_dist.execution.stage import kernels_of, waits_for_models
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.protocols import CPU
 
+_TOTALS_S = 5.0
 _COMPUTING = 2  # tasks of a worker that compute: one runs, one is ready
 
 
@@ -79,6 +81,7 @@ class RayExecutor:
             .options(name=name, scheduling_strategy=here, num_cpus=0, max_concurrency=10_000)
             .remote(make_coordinator)
         )
+        self._totals = CallTotals()
         forget, listen = self._coordinator.forget.remote, self._coordinator.warning.remote
         self._pool = WorkerPool(make_services, name, count, forget, listen, gpu)
 
@@ -161,6 +164,12 @@ class RayExecutor:
     def charge(self, tokens: int, usd: float) -> None:
         """Count what was spent outside of tasks."""
         ray.get(self._coordinator.charge.remote(tokens, usd))
+
+    def call_totals(self) -> CallTotals:
+        """Return the calls of all workers so far; where the coordinator does not reply, those of the last time."""
+        with suppress(ray.exceptions.RayError):
+            self._totals = ray.get(self._coordinator.totals.remote(), timeout=_TOTALS_S)
+        return self._totals
 
     def release_idle(self) -> None:
         """End the workers that have a GPU each; the next work for them starts them again."""

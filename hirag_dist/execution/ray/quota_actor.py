@@ -14,7 +14,7 @@ from hirag_dist.execution.ray.cluster import last_line
 from hirag_dist.llm.key_locks import KeyLockTable, LockReply
 from hirag_dist.llm.limits import limit_log
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
+from hirag_dist.llm.limits.protocol import CallDemand, CallTotals, Grant, WorkerReport
 
 ACTOR_PREFIX = "quota-coordinator-"  # of the names under which workers find the actor
 
@@ -133,6 +133,10 @@ class QuotaActor:
     async def charge(self, tokens: int, usd: float) -> None:
         """As `QuotaCoordinator.charge`."""
         self._coordinator.charge(tokens, usd)
+
+    async def totals(self) -> CallTotals:
+        """As `QuotaCoordinator.totals`."""
+        return self._coordinator.totals()
 
     async def warning(self) -> str:
         """Wait for the next warning of the coordinator: the log of an actor is not shown."""

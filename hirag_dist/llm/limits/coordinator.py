@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.limit_log import LimitLog
-from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
+from hirag_dist.llm.limits.protocol import CallDemand, CallTotals, Grant, WorkerReport
 from hirag_dist.llm.limits.spending import RAISE_LIMIT, SpendingLimit
 
 _BLOCK_S = 0.02  # a grant waits for so much of the endpoint's rate, so that one message pays for several calls
@@ -138,7 +138,7 @@ class QuotaCoordinator:
         self._spending = SpendingLimit(max_usd, max_tokens, advice)
         self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that left, or outside of calls
         self._clock = clock
-        self._n_demands = 0
+        self._n_demands = self._n_answered = self._n_limited = 0
 
     async def acquire(
         self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
@@ -200,9 +200,24 @@ class QuotaCoordinator:
             self._gone_usd + math.fsum(usd for _, usd in spent),
         )
 
+    def totals(self) -> CallTotals:
+        """Return the calls so far, of workers that left too. Any thread may call it."""
+        states = list(self._endpoints.values())
+        reports = [worker.report for state in states for worker in list(state.workers.values())]
+        return CallTotals(
+            self._n_answered,
+            self._gone_tokens + sum(report.used_tokens for report in reports),
+            self._gone_usd + math.fsum(report.used_usd for report in reports),
+            self._n_limited,
+            sum(state.in_flight for state in states),
+            max((state.limits.pause_s(self._clock()) for state in states), default=0.0),
+        )
+
     def _note(self, state: _Endpoint, worker: str, report: WorkerReport) -> _Worker:
         """Take the state and the events of a report."""
         holder = state.note(worker, report)
+        self._n_answered += report.answered
+        self._n_limited += len(report.limited)
         now, limits = self._clock(), state.limits
         others = state.in_flight - holder.in_flight
         before = limits.limits()

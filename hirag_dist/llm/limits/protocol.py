@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from hirag_dist.llm.limits.adaptive import LimitKind
@@ -77,6 +77,36 @@ class Grant:
     report_s: float = 0.1
     is_prompt: bool = True
     renews: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CallTotals:
+    """Calls of all workers of a run.
+
+    Attributes:
+        answered: replies, those that were refused included.
+        tokens, usd: used.
+        limited: 429s.
+        in_flight: calls at this moment.
+        pause_s: seconds for which an endpoint asked to send nothing, the longest of all endpoints.
+    """
+
+    answered: int = 0
+    tokens: int = 0
+    usd: float = 0.0
+    limited: int = 0
+    in_flight: int = 0
+    pause_s: float = 0.0
+
+    def since(self, before: CallTotals) -> CallTotals:
+        """Return what was added since other totals; `in_flight` and `pause_s` stay."""
+        return replace(
+            self,
+            answered=self.answered - before.answered,
+            tokens=self.tokens - before.tokens,
+            usd=self.usd - before.usd,
+            limited=self.limited - before.limited,
+        )
 
 
 class QuotaClient(Protocol):
