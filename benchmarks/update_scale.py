@@ -68,7 +68,7 @@ PARTS = {  # name → what is timed; `read` and `added` are of `add`, `selected`
     "layer 0": (update_run, "update_base_layer"),
     "hierarchy": (update_run, "update_hierarchy"),
     "communities": (update_run, "detect_communities"),
-    "outlines": (update_run, "outline_reports"),
+    "outlines": (update_run, "report_outlines"),
     "report material": (update_run, "report_material"),
     "reports": (update_run, "update_reports"),
     "publish": (pipeline, "publish"),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from hirag_dist.config.model import Config
+from hirag_dist.core.reports.selection import ReportOutlines, outlined_rows
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS, Hierarchy, ImportedCommunities
@@ -13,7 +17,7 @@ from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
 from hirag_dist.schemas import REJECTS
 
-_MAX_TREE_REPORTS = 256  # in one task, which holds them in memory
+MAX_TREE_REPORTS = 256  # in one task, which holds them in memory
 _MIN_LINE_TOKENS = 6  # of an entity or relation in a prompt, which bounds how many can be shown
 
 
@@ -31,12 +35,14 @@ def build_communities(context: BuildContext, hierarchy: Hierarchy) -> CommunityR
     """Return the communities of all layers with their reports; imported ones are kept."""
     if hierarchy.base.imported is not None:
         return _keep(context, hierarchy, hierarchy.base.imported)
-    return _report(context, hierarchy, detect_communities(context, hierarchy).communities)
+    detected = detect_communities(context, hierarchy.entities, hierarchy.relations)
+    return _report(context, hierarchy, detected.communities)
 
 
 def detect_communities(
     context: BuildContext,
-    hierarchy: Hierarchy,
+    entities: Dataset,
+    relations: Dataset,
     previous: Dataset | None = None,
     changed: Dataset | None = None,
     changed_before: int = 0,
@@ -44,6 +50,7 @@ def detect_communities(
     """Return the communities of all layers.
 
     Args:
+        entities, relations: of all layers, at least the columns that the stage reads.
         previous: COMMUNITIES of the base of an update.
         changed: CHANGED_ENTITIES since the base: new ones, those whose relations changed, and those that were related
             to removed ones.
@@ -56,8 +63,8 @@ def detect_communities(
     return context.runner.run(
         stage,
         "communities",
-        entities=hierarchy.entities,
-        relations=hierarchy.relations,
+        entities=entities,
+        relations=relations,
         previous=previous,
         changed=changed,
     )
@@ -92,16 +99,42 @@ class ReportTexts:
     claims: Dataset
 
 
+def max_report_lines(config: Config) -> int:
+    """Return the number of entities, and of relations, that a report can show at most."""
+    return config.communities.report_tokens // _MIN_LINE_TOKENS
+
+
 def outline_reports(
     context: BuildContext, entities: Dataset, relations: Dataset, communities: Dataset
 ) -> OutlineReports.Outputs:
     """Return the material that the report of each community may show, by id."""
     return context.runner.run(
-        OutlineReports(context.config.communities.report_tokens // _MIN_LINE_TOKENS, _MAX_TREE_REPORTS),
+        OutlineReports(max_report_lines(context.config), MAX_TREE_REPORTS),
         "report material: outlines",
         communities=communities,
         entities=entities,
         relations=relations,
+    )
+
+
+def read_outlines(
+    context: BuildContext, outline: OutlineReports.Outputs, entity_ids: pa.ChunkedArray, relation_ids: pa.ChunkedArray
+) -> ReportOutlines:
+    """Return outlines as tables.
+
+    Args:
+        entity_ids, relation_ids: of all entities and relations.
+    """
+    read = context.datasets.read
+    below, above = read(outline.outlines), read(outline.above)
+    rows = pa.concat_tables([below, above])
+    return ReportOutlines(
+        below,
+        above,
+        read(outline.entities),
+        read(outline.relations),
+        outlined_rows(rows, "entity_ids", entity_ids),
+        outlined_rows(rows, "relation_ids", relation_ids),
     )
 
 

@@ -32,7 +32,7 @@ from hirag_dist.indexing.stages.summary_layer import (
 from hirag_dist.schemas import REJECTS, RELATIONS
 
 logger = logging.getLogger(__name__)
-_SUMMARY_CHARS = 1200
+SUMMARY_CHARS = 1200
 _MAX_UNCOVERING_SHARE = 0.3  # a layer with a larger share of summaries that cover no member is discarded
 
 
@@ -138,7 +138,7 @@ def merge_summaries(
     """
     run, label = context.runner.run, f"merge layer {layer}"
     linked = run(LinkMembers(), f"{label}: links", members=members, summaries=summaries)
-    entities = run(MergeSummaryEntities(layer, _SUMMARY_CHARS), f"{label}: entities", mentions=linked.mentions)
+    entities = run(MergeSummaryEntities(layer, SUMMARY_CHARS), f"{label}: entities", mentions=linked.mentions)
     relations = run(MergeSummaryRelations(layer), f"{label}: relations", links=linked.links)
     return SummaryDraft(
         entities=entities.entities,

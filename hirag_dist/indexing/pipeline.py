@@ -16,7 +16,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
-from hirag_dist.indexing.access_labels import collect_label_provenance
+from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.communities import CommunityReports, build_communities
 from hirag_dist.indexing.context import BuildContext
@@ -247,7 +247,7 @@ class Build:
         context = _resolve_kernels(self.context)
         hierarchy = build_hierarchy(context, base, chunks)
         communities = build_communities(context, hierarchy)
-        provenance = collect_label_provenance(context, documents, hierarchy)
+        provenance = collect_label_provenance(context, documents, LabelledGraph.of(hierarchy))
         contents = combine(documents, chunk_vectors, hierarchy, communities, provenance)
         state = fresh_update_state(context, hierarchy, communities, documents, self.decisive())
         return self._complete(context, replace(contents, state=state))

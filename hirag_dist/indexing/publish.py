@@ -42,7 +42,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapsh
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.spill import SpillFile, spill_file
 from hirag_dist.storage.store import Store
-from hirag_dist.types import FloatMatrix
+from hirag_dist.types import CsrGraph, FloatMatrix
 
 ARRAYS = (
     "graph/indptr",
@@ -73,10 +73,10 @@ _OF_STATE = (*UPDATE_TABLES, EXTRACTION_COSTS)  # tables of `UpdateState`
 
 @dataclass(frozen=True)
 class VectorRows:
-    """Vectors in memory: (n,) ids and (n, dim) float32."""
+    """Vectors in memory: (n,) ids, and matrices (any, dim) float32 of n rows together."""
 
     ids: pa.ChunkedArray
-    matrix: FloatMatrix
+    blocks: Sequence[FloatMatrix]
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,17 @@ class LabelProvenance:
 
 @dataclass(frozen=True)
 class SnapshotContents:
-    """Content of a snapshot as datasets."""
+    """Content of a snapshot as datasets, or as tables that are sorted as `_ORDER` says.
+
+    Attributes:
+        graph: of entities and relations, where it is known.
+    """
 
     documents: Dataset
     chunks: Dataset
-    entities: Dataset
-    relations: Dataset
-    clusters: Dataset
+    entities: Dataset | pa.Table
+    relations: Dataset | pa.Table
+    clusters: Dataset | pa.Table
     layers: pa.Table
     communities: Dataset
     reports: Dataset
@@ -116,6 +120,7 @@ class SnapshotContents:
     labelled: LabelProvenance | None = None
     state: UpdateState | None = None
     cut_ids: frozenset[str] = frozenset()
+    graph: CsrGraph | None = None
 
 
 @dataclass(frozen=True)
@@ -129,8 +134,8 @@ class UpdateState:
         notes: for the manifest.
     """
 
-    mentions: Dataset
-    relation_mentions: Dataset
+    mentions: Dataset | pa.Table
+    relation_mentions: Dataset | pa.Table
     extraction_costs: Dataset
     summaries: pa.Table
     report_inputs: pa.Table
@@ -163,7 +168,7 @@ def publish(
         tables = _tables(runner, folder, parts)
         tables |= _letter_tables(datasets.read(parts.rejects), runner.drops)
         entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
-        graph = build_graph(entity_ids, tables["relations"])
+        graph = parts.graph or build_graph(entity_ids, tables["relations"])
         arrays: dict[str, NDArray[Any]] = {
             "graph/indptr": graph.indptr,
             "graph/indices": graph.indices,
@@ -229,8 +234,10 @@ def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> 
     tables = {"layers": parts.layers, "usage": usage_table(runner.bill.by_stage)}
     state = parts.state
     for name, by in _ORDER.items():
-        dataset: Dataset | None = getattr(state if name in _OF_STATE else parts, name, None)
-        if dataset is not None and (dataset.rows or name not in (ALIASES, CLAIMS)):
+        dataset: Dataset | pa.Table | None = getattr(state if name in _OF_STATE else parts, name, None)
+        if isinstance(dataset, pa.Table):
+            tables[name] = dataset
+        elif dataset is not None and (dataset.rows or name not in (ALIASES, CLAIMS)):
             tables[name] = folder.table(runner.datasets.tables(dataset), dataset.schema, by)
     if state is not None:
         tables |= {SUMMARIES: state.summaries, REPORT_INPUTS: state.report_inputs}
@@ -309,7 +316,10 @@ def _aligned(
     datasets: DatasetStore, folder: SpillFile, vectors: Dataset | VectorRows, order: pa.ChunkedArray, dim: int
 ) -> NDArray[np.float32]:
     if isinstance(vectors, VectorRows):
-        return folder.ordered(vectors.matrix, rows_of(order, vectors.ids))
+        rows = rows_of(order, vectors.ids)
+        if len(vectors.blocks) == 1:
+            return folder.ordered(vectors.blocks[0], rows)
+        return folder.ordered(folder.matrix(vectors.blocks, dim), rows)
     ids, matrix = _arrived(datasets, folder, vectors, dim)
     return folder.ordered(matrix, rows_of(order, ids))
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from hirag_dist.core.entities.merging import SEPARATOR, inter_layer_relation, join_descriptions
 from hirag_dist.core.prompts.reply_parsing import SummaryReply
 from hirag_dist.core.text.ids import entity_id
-from hirag_dist.core.text.normalize import name_key, one_line
+from hirag_dist.core.text.normalize import name_key, name_keys, one_line
 from hirag_dist.schemas import ENTITIES, RELATIONS
 
 SUMMARY_MENTIONS = pa.schema(
@@ -163,8 +163,7 @@ def merge_summary_links(links: pa.Table, layer: int) -> tuple[pa.Table, int]:
 
 def names_of(entities: pa.Table) -> pa.Table:
     """Return NAMES of ENTITIES, or of their columns `entity_id`, `layer` and `name`."""
-    keys = pa.array([name_key(name) for name in entities["name"].to_pylist()], pa.string())
-    return pa.table([keys, entities["layer"], entities["entity_id"]], schema=NAMES)
+    return pa.table([name_keys(entities["name"]), entities["layer"], entities["entity_id"]], schema=NAMES)
 
 
 def relate_equal_names(names: pa.Table) -> pa.Table:

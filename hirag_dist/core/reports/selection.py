@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.prompts.packing import packs
 from hirag_dist.types import IntVector
 
@@ -63,12 +64,16 @@ class ReportOutlines:
         above: OUTLINES of the communities that hold several such trees.
         entities: ENTITY_PLACES, an entity once for each tree that shows it.
         relations: RELATION_PLACES.
+        entity_rows: rows of the entities that are shown, by row of `below`, then of `above`; in the order shown.
+        relation_rows: rows of the relations, alike.
     """
 
     below: pa.Table
     above: pa.Table
     entities: pa.Table
     relations: pa.Table
+    entity_rows: KeySets
+    relation_rows: KeySets
 
 
 def report_outlines(
@@ -126,6 +131,7 @@ def report_outlines(
         ],
         schema=OUTLINES,
     )
+    in_order = np.concatenate([np.flatnonzero(~is_above), np.flatnonzero(is_above)])
     return ReportOutlines(
         outlines.filter(pa.array(~is_above)),
         outlines.filter(pa.array(is_above)),
@@ -134,7 +140,27 @@ def report_outlines(
             schema=ENTITY_PLACES,
         ),
         pa.table([names.take(pa.array(in_tree)), _take(relations["relation_id"], relation)], schema=RELATION_PLACES),
+        _rows_by_owner(owner[shown], rows[shown].astype(np.int64), n_communities).take(in_order),
+        _rows_by_owner(*links, n_communities).take(in_order),
     )
+
+
+def outlined_rows(outlines: pa.Table, name: str, ids: pa.ChunkedArray) -> KeySets:
+    """Return the rows of what outlines show, by row of OUTLINES; in the order shown.
+
+    Args:
+        name: column of the ids that are shown.
+        ids: of all entities, or relations, in row order.
+    """
+    lists = outlines[name].combine_chunks()
+    sizes = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+    found = rows_of(pa.chunked_array([lists.flatten()]), ids)
+    return KeySets(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), found)
+
+
+def _rows_by_owner(owner: IntVector, rows: IntVector, n_owners: int) -> KeySets:
+    sizes = np.bincount(owner, minlength=n_owners)
+    return KeySets(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), rows)
 
 
 def _first(owner: IntVector, order: IntVector, limit: int) -> IntVector:

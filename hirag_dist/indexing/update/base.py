@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hirag_dist.config.model import Config
-from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.row_changes import rows_between
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.schemas import ENTITIES
@@ -23,7 +23,8 @@ NOTES = "update"  # key of the manifest's notes
 _STATE = (MENTIONS, SUMMARIES, REPORT_INPUTS)
 _NOT_DECISIVE = ("config.max_reject_ratio",)
 _MAX_DIFFERENCES = 5
-_KEPT = ("entities", "clusters", "layers", "summaries", "report_inputs")
+_KEPT = ("entities", "relations", "clusters", "layers", "summaries", "report_inputs")
+_VECTOR_ROWS = 65_536  # copied at a time
 
 
 @dataclass(frozen=True)
@@ -63,26 +64,30 @@ class UpdateBase:
         path = f"{self.snapshot.folder}/{name}.parquet"
         return Dataset(schema, (DatasetPart(path, rows, manifest.content[name]),) if rows else ())
 
-    def layer_rows(self, layer: int) -> tuple[pa.Table, IntVector]:
-        """Return the entities of a layer, sorted by id, and their rows in the snapshot."""
-        layers = self.table("entities", ["layer"])["layer"].to_numpy()
-        first, last = np.searchsorted(layers, [layer, layer + 1])
-        found = self.table("entities").slice(int(first), int(last - first))
-        return found.cast(ENTITIES), np.arange(first, last)
+    def release(self, *names: str) -> None:
+        """Drop tables from memory that no step needs any more."""
+        for name in names:
+            self._small.pop(name, None)
 
-    def vectors_of(self, ids: pa.ChunkedArray, entities: pa.Table, rows: IntVector) -> tuple[FloatMatrix, IntVector]:
-        """Return vectors of entities, zeros where there is none, and their positions in `entities`, −1 for none.
+    def layer_rows(self, name: str, layer: int) -> tuple[pa.Table, int]:
+        """Return the rows of a layer, of a table that is sorted by layers, and the number of the first one."""
+        first, last = rows_between(self.table(name, ["layer"])["layer"], layer)
+        return self.table(name).slice(first, last - first), first
 
-        Args:
-            ids: of the wanted entities.
-            entities, rows: as `layer_rows` gave them.
-        """
-        places = rows_of(ids, entities["entity_id"])
+    def layer_entities(self, layer: int) -> tuple[pa.Table, int]:
+        """Return ENTITIES of a layer, sorted by id, and the row of the first one in the snapshot."""
+        found, first = self.layer_rows("entities", layer)
+        return found.cast(ENTITIES), first
+
+    def vectors_of(self, rows: IntVector) -> FloatMatrix:
+        """Return the vectors of rows of the snapshot's entities; zeros for row −1."""
         matrix = self.snapshot.entity_vectors
-        found = np.zeros((len(places), matrix.shape[1]), np.float32)
-        known = np.flatnonzero(places >= 0)
-        found[known] = matrix[rows[places[known]]]
-        return found, places
+        found = np.zeros((len(rows), matrix.shape[1]), np.float32)
+        for first in range(0, len(rows), _VECTOR_ROWS):
+            some = rows[first : first + _VECTOR_ROWS]
+            known = np.flatnonzero(some >= 0)
+            found[first + known] = matrix[some[known]]
+        return found
 
 
 def find_base(store: Store, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:

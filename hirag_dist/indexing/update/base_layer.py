@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
@@ -35,18 +36,11 @@ from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.budget import CLAIMS_AGAIN, EXTRACT_AGAIN
 from hirag_dist.indexing.update.documents import ChangedDocuments
-from hirag_dist.schemas import (
-    CHUNKS,
-    CLAIMS,
-    EXTRACTION_COSTS,
-    MENTIONS,
-    REJECTS,
-    RELATION_MENTIONS,
-    RELATIONS,
-    VECTORS,
-)
+from hirag_dist.schemas import ALIASES, CHUNKS, CLAIMS, EXTRACTION_COSTS, MENTIONS, REJECTS, RELATION_MENTIONS
 from hirag_dist.storage import layout
-from hirag_dist.types import FloatMatrix
+from hirag_dist.types import FloatMatrix, IntVector
+
+_ENTITY_KEY, _PAIR_KEY = ("name_key",), ("source_key", "target_key")
 
 
 @dataclass(frozen=True)
@@ -56,18 +50,64 @@ class LayerEntities:
     Attributes:
         table: ENTITIES, sorted by id.
         vectors: (n, dim) float32.
+        places: (n,) int64 row of each in the base's layer; −1 for a new one.
+        changed: (n,) bool, new ones and those whose name, type or description is another one now.
         moved: (n,) bool, entities of the base whose name or description is another one now.
+        gone: (n_gone,) int64 rows of the base's layer that are not in `table` as they were.
     """
 
     table: pa.Table
     vectors: FloatMatrix
+    places: IntVector
+    changed: NDArray[np.bool_]
     moved: NDArray[np.bool_]
+    gone: IntVector
 
 
-def update_base_layer(
-    context: BuildContext, base: UpdateBase, changed: ChangedDocuments
-) -> tuple[BaseLayer, LayerEntities]:
-    """Return layer 0 of the documents of now. Its `vectors` are in the second value alone.
+@dataclass(frozen=True)
+class RelationChanges:
+    """Relations that came and went.
+
+    Attributes:
+        gone: (n_gone,) int64 rows of the base's relations, in any order; also of those that are merged again.
+        new: RELATIONS.
+    """
+
+    gone: IntVector
+    new: pa.Table
+
+
+@dataclass(frozen=True)
+class UpdatedBaseLayer:
+    """Layer 0 after a change.
+
+    Attributes:
+        entities: with vectors.
+        relations: those within the layer that came and went.
+        mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now, sorted.
+        costs: as of `GraphMentions`.
+        rejects, aliases, claims, cut_ids: as of `BaseLayer`.
+    """
+
+    entities: LayerEntities
+    relations: RelationChanges
+    mentions: pa.Table
+    relation_mentions: pa.Table
+    costs: Dataset
+    rejects: Dataset
+    aliases: Dataset
+    claims: Dataset
+    cut_ids: frozenset[str]
+
+    def datasets(self, context: BuildContext) -> GraphMentions:
+        """Return the mentions as datasets."""
+        put = context.datasets.put
+        mentions = put("mentions", self.mentions)
+        return GraphMentions(mentions, put("relation_mentions", self.relation_mentions), self.costs)
+
+
+def update_base_layer(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> UpdatedBaseLayer:
+    """Return layer 0 of the documents of now.
 
     Chunks of the base that are dead letters are asked for again: a reply that was refused to the last stays refused,
     without a call, unless this is a retry.
@@ -81,86 +121,117 @@ def update_base_layer(
     asked = datasets.read(chunks[0] + chunks[1], ["chunk_id"])["chunk_id"].combine_chunks()
     stale = pa.concat_arrays([changed.removed_chunks, asked])
     found = _extracted(context, *chunks)
-    mentions, keys = _merged_rows(context, base, "mentions", MENTIONS, stale, found.mentions.entities, ("name_key",))
+    mentions, keys = _merged_rows(context, base, "mentions", MENTIONS, stale, found.mentions.entities, _ENTITY_KEY)
     relation_mentions, pairs = _merged_rows(
-        context,
-        base,
-        "relation_mentions",
-        RELATION_MENTIONS,
-        stale,
-        found.mentions.relations,
-        ("source_key", "target_key"),
+        context, base, "relation_mentions", RELATION_MENTIONS, stale, found.mentions.relations, _PAIR_KEY
     )
-    now = GraphMentions(
-        datasets.put("mentions", mentions),
-        datasets.put("relation_mentions", relation_mentions),
-        _kept_costs(context, base, stale) + found.mentions.costs,
-    )
-    kept_letters = _of_stage(letters, ExtractGraph.name, stale)
-    rejects = found.rejects + datasets.put("kept_letters", kept_letters)
+    costs = _kept_costs(context, base, stale) + found.mentions.costs
+    rejects = found.rejects + datasets.put("kept_letters", _of_stage(letters, ExtractGraph.name, stale))
     if context.config.resolution.enabled:
-        layer = merge_base_layer(context, changed.documents.chunks, now, rejects)
-        return layer, _resolved_entities(context, base, layer)
+        now = GraphMentions(
+            datasets.put("mentions", mentions), datasets.put("relation_mentions", relation_mentions), costs
+        )
+        resolved = merge_base_layer(context, changed.documents.chunks, now, rejects)
+        return _resolved_layer(context, base, resolved, mentions, relation_mentions)
     touched = GraphMentions(
-        datasets.put("touched_mentions", _rows_with(mentions, ("name_key",), keys)),
-        datasets.put("touched_relation_mentions", _rows_with(relation_mentions, ("source_key", "target_key"), pairs)),
+        datasets.put("touched_mentions", _rows_with(mentions, _ENTITY_KEY, keys)),
+        datasets.put("touched_relation_mentions", _rows_with(relation_mentions, _PAIR_KEY, pairs)),
     )
     merged = merge_mentions(context, touched, "merge")
     described = describe_entities(context, merged.entities, "describe")
     entity_ids = pa.array([entity_id(0, key) for (key,) in keys], pa.string())
-    entities = _replaced(base.layer_rows(0)[0], "entity_id", entity_ids, datasets.read(described.entities))
-    check_entities(entities.num_rows, context.config)
+    before = base.layer_entities(0)[0]
+    gone = rows_with(before["entity_id"], entity_ids)
+    rows = changed_rows(before, gone, datasets.read(described.entities), ("entity_id",))
+    check_entities(rows.table.num_rows, context.config)
     pair_ids = pa.array(
         [relation_id("extracted", *sorted((entity_id(0, low), entity_id(0, high)))) for low, high in pairs],
         pa.string(),
     )
-    extracted = base.table("relations").cast(RELATIONS)
-    extracted = extracted.filter(pc.equal(extracted["kind"], "extracted"))
-    relations = _replaced(extracted, "relation_id", pair_ids, datasets.read(merged.relations))
-    rejects += described.rejects + datasets.put("kept_letters", _of_stage(letters, DescribeEntities.name, entity_ids))
-    layer = BaseLayer(
-        datasets.put("base_entities", entities),
-        datasets.put("base_relations", relations),
-        Dataset(VECTORS),
-        rejects,
-        mentions=now,
-        cut_ids=(cut_ids(base.snapshot.manifest) - {*entity_ids.to_pylist(), *pair_ids.to_pylist()}) | merged.cut_ids,
+    relations = RelationChanges(
+        rows_with(base.table("relations", ["relation_id"])["relation_id"], pair_ids),
+        datasets.read(merged.relations),
     )
-    if context.config.claims:
-        layer = _with_claims(context, base, layer, chunks, stale, letters)
-    return layer, kept_vectors(context, base, 0, entities, "embed layer 0")
+    rejects += described.rejects + datasets.put("kept_letters", _of_stage(letters, DescribeEntities.name, entity_ids))
+    entities = kept_vectors(context, base, 0, rows, gone, "embed layer 0")
+    layer = UpdatedBaseLayer(
+        entities,
+        relations,
+        mentions,
+        relation_mentions,
+        costs,
+        rejects,
+        Dataset(ALIASES),
+        Dataset(CLAIMS),
+        (cut_ids(base.snapshot.manifest) - {*entity_ids.to_pylist(), *pair_ids.to_pylist()}) | merged.cut_ids,
+    )
+    return _with_claims(context, base, layer, chunks, stale, letters) if context.config.claims else layer
 
 
-def kept_vectors(context: BuildContext, base: UpdateBase, layer: int, entities: pa.Table, label: str) -> LayerEntities:
+def kept_vectors(
+    context: BuildContext, base: UpdateBase, layer: int, rows: ChangedRows, gone: IntVector, label: str
+) -> LayerEntities:
     """Return a layer's entities with their vectors: those of the base where the text is the same, others embedded.
 
     Args:
-        entities: ENTITIES of the layer, sorted by id.
+        rows: ENTITIES of the layer, sorted by id.
+        gone: rows of the base's layer that were removed or replaced.
     """
-    before, rows = base.layer_rows(layer)
-    vectors, places = base.vectors_of(entities["entity_id"], before, rows)
-    known = np.flatnonzero(places >= 0)
-    same = np.zeros(entities.num_rows, bool)
-    if len(known):
-        was, now = before.take(places[known]), entities.take(known)
-        equal = pc.and_(pc.equal(was["name"], now["name"]), pc.equal(was["description"], now["description"]))
-        same[known] = equal.to_numpy()
-    other = np.flatnonzero(~same)
+    before, first = base.layer_entities(layer)
+    entities, places = rows.table, rows.origin.copy()
+    replaced = np.flatnonzero(places < 0)
+    was, now = before.take(pa.array(gone)), entities.take(pa.array(replaced))
+    at = rows_of(now["entity_id"], was["entity_id"])
+    known = np.flatnonzero(at >= 0)
+    places[replaced[known]] = gone[at[known]]
+    moved, changed = np.zeros(len(places), bool), np.zeros(len(places), bool)
+    changed[replaced] = True
+    was, now = was.take(pa.array(at[known])), now.take(pa.array(known))
+    same = pc.and_(pc.equal(was["name"], now["name"]), pc.equal(was["description"], now["description"])).to_numpy()
+    moved[replaced[known[~same]]] = True
+    changed[replaced[known]] = ~(same & pc.equal(was["type"], now["type"]).to_numpy())
+    vectors = base.vectors_of(np.where((places >= 0) & ~moved, first + places, -1))
+    other = np.flatnonzero(moved | (places < 0))
     if len(other):
-        texts = context.datasets.put("embedded_entities", entities.take(other))
+        texts = context.datasets.put("embedded_entities", entities.take(pa.array(other)))
         found = context.datasets.read(embed_entities(context, texts, label))
-        vectors[other] = vector_rows(found, context.models.dim, rows_of(entities["entity_id"].take(other), found["id"]))
-    return LayerEntities(entities, vectors, (places >= 0) & ~same)
+        order = rows_of(entities["entity_id"].take(pa.array(other)), found["id"])
+        vectors[other] = vector_rows(found, context.models.dim, order)
+    return LayerEntities(entities, vectors, places, changed, moved, gone)
 
 
-def _resolved_entities(context: BuildContext, base: UpdateBase, layer: BaseLayer) -> LayerEntities:
+def _resolved_layer(
+    context: BuildContext, base: UpdateBase, layer: BaseLayer, mentions: pa.Table, relation_mentions: pa.Table
+) -> UpdatedBaseLayer:
+    """Return layer 0 as entity resolution made it, of all mentions."""
+    assert layer.mentions is not None
     datasets, dim = context.datasets, context.models.dim
     entities = datasets.read(layer.entities).sort_by("entity_id").combine_chunks()
     found = datasets.read(layer.vectors)
     vectors = vector_rows(found, dim, rows_of(entities["entity_id"], found["id"]))
-    before, rows = base.layer_rows(0)
-    was, places = base.vectors_of(entities["entity_id"], before, rows)
-    return LayerEntities(entities, vectors, (places >= 0) & (was != vectors).any(axis=1))
+    before, first = base.layer_entities(0)
+    places = rows_of(entities["entity_id"], before["entity_id"])
+    known = np.flatnonzero(places >= 0)
+    was, now = before.take(pa.array(places[known])), entities.take(pa.array(known))
+    changed = places < 0
+    for name in ("name", "type", "description"):
+        changed[known] |= pc.not_equal(was[name], now[name]).to_numpy()
+    vectors_before = base.vectors_of(np.where(places >= 0, first + places, -1))
+    moved = (places >= 0) & (vectors_before != vectors).any(axis=1)
+    gone = np.setdiff1d(np.arange(before.num_rows), places[~changed])
+    kinds = base.table("relations", ["kind"])["kind"]
+    relations = RelationChanges(rows_with(kinds, pa.array(["extracted"])), datasets.read(layer.relations))
+    return UpdatedBaseLayer(
+        LayerEntities(entities, vectors, places, changed, moved, gone),
+        relations,
+        mentions,
+        relation_mentions,
+        layer.mentions.costs,
+        layer.rejects,
+        layer.aliases,
+        layer.claims,
+        layer.cut_ids,
+    )
 
 
 def _letters(base: UpdateBase) -> pa.Table:
@@ -222,12 +293,11 @@ def _merged_rows(
         found: mentions that are new.
     """
     before, new = base.table(name).cast(schema), context.datasets.read(found)
-    gone = pc.is_in(before["chunk_id"], value_set=stale)
-    now = pa.concat_tables([before.filter(pc.invert(gone)), new])
-    by = [(column, "ascending") for column in (*keys, "chunk_id", "position")]
-    changes = pa.concat_tables([before.filter(gone).select(keys), new.select(keys)])
+    gone = rows_with(before["chunk_id"], stale)
+    now = changed_rows(before, gone, new, (*keys, "chunk_id", "position")).table
+    changes = pa.concat_tables([before.select(keys).take(pa.array(gone)), new.select(keys)])
     columns = [column.to_pylist() for column in changes.columns]
-    return now.sort_by(by), sorted(set(zip(*columns, strict=True)))
+    return now, sorted(set(zip(*columns, strict=True)))
 
 
 def _kept_costs(context: BuildContext, base: UpdateBase, stale: pa.Array) -> Dataset:
@@ -249,28 +319,21 @@ def _rows_with(table: pa.Table, keys: tuple[str, ...], values: list[tuple[str, .
     return found.filter(pa.array([value in wanted for value in zip(*columns, strict=True)], pa.bool_()))
 
 
-def _replaced(before: pa.Table, key: str, ids: pa.Array, rows: pa.Table) -> pa.Table:
-    """Return a table sorted by its key, with the rows of some ids replaced."""
-    kept = before.filter(pc.invert(pc.is_in(before[key], value_set=ids)))
-    return pa.concat_tables([kept, rows]).sort_by(key).combine_chunks()
-
-
 def _with_claims(
     context: BuildContext,
     base: UpdateBase,
-    layer: BaseLayer,
+    layer: UpdatedBaseLayer,
     chunks: tuple[Dataset, Dataset],
     stale: pa.Array,
     letters: pa.Table,
-) -> BaseLayer:
+) -> UpdatedBaseLayer:
     """Return the layer with the base's claims of chunks that stay, and those of new and of refused chunks."""
-    assert layer.mentions is not None
-    datasets = context.datasets
+    datasets, mentions = context.datasets, layer.datasets(context)
     new, refused = chunks
-    found = extract_claims(context, new, layer.mentions, layer.aliases, "claims")
-    claims, own_letters, costs = found.claims, found.rejects, layer.mentions.costs + found.costs
+    found = extract_claims(context, new, mentions, layer.aliases, "claims")
+    claims, own_letters, costs = found.claims, found.rejects, layer.costs + found.costs
     if refused.rows:
-        again = extract_claims(context, refused, layer.mentions, layer.aliases, CLAIMS_AGAIN, any_letters=True)
+        again = extract_claims(context, refused, mentions, layer.aliases, CLAIMS_AGAIN, any_letters=True)
         claims, own_letters = claims + again.claims, own_letters + again.rejects
         costs += again.costs
     before = base.table("claims").cast(CLAIMS)
@@ -280,5 +343,5 @@ def _with_claims(
         layer,
         claims=datasets.put("kept_claims", kept) + claims,
         rejects=layer.rejects + rejects,
-        mentions=replace(layer.mentions, costs=costs),
+        costs=costs,
     )

@@ -16,6 +16,7 @@ from hirag_dist.core.clustering.partition_tree import largest_of_row
 from hirag_dist.core.clustering.pca import moments, principal_axes, project
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.key_sets import KeySets
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions
 from hirag_dist.indexing.stages.memberships import (
     NAMED_LINKS,
@@ -28,6 +29,7 @@ from hirag_dist.indexing.stages.memberships import (
 from hirag_dist.indexing.stages.reduce import n_axes
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import LayerEntities
+from hirag_dist.schemas import CLUSTERS
 from hirag_dist.types import FloatMatrix, IntVector
 
 _SAMPLE_ROWS = 65_536  # that the axes of a layer are fitted to
@@ -42,15 +44,41 @@ class UpdatedClusters:
 
     Attributes:
         clusters: CLUSTERS, sorted by (cluster, entity).
-        members: CLUSTER_MEMBERS, sorted by cluster.
+        ids: of the clusters, sorted.
+        indptr: (n_clusters + 1,) int64 where the members of each begin.
+        rows: (n_members,) int64 rows of the layer's entities, by row of `clusters`.
+        touched: (n_clusters,) bool, those that the base does not have with the same members in the same words; others
+            may be among them.
         stats: figures of the layer.
-        n_turned: (n_clusters,) members that joined or left since each cluster was founded, by row of `members`.
+        n_turned: (n_clusters,) members that joined or left since each cluster was founded.
+        entities: ENTITIES of the layer.
+        description_chars: of a member that are shown.
     """
 
     clusters: pa.Table
-    members: pa.Table
+    ids: pa.Array
+    indptr: IntVector
+    rows: IntVector
+    touched: NDArray[np.bool_]
     stats: ClusterStats
     n_turned: IntVector
+    entities: pa.Table
+    description_chars: int
+
+    @property
+    def sizes(self) -> IntVector:
+        """(n_clusters,) members."""
+        return np.diff(self.indptr)
+
+    def members(self, which: IntVector) -> pa.Table:
+        """Return CLUSTER_MEMBERS of some clusters, sorted by cluster.
+
+        Args:
+            which: their rows in `ids`, in any order.
+        """
+        at = KeySets(self.indptr, np.arange(len(self.rows))).take(np.sort(which)).keys
+        links = self.clusters.select(NAMED_LINKS.names).take(pa.array(at))
+        return grouped(described(links, self.entities, self.description_chars), 0)[1]
 
 
 def update_clusters(
@@ -68,28 +96,8 @@ def update_clusters(
         hints: new entity → cluster of the base that it should join if it is near enough.
         max_loose: clusters that are made again at most because they have become loose; None for no limit.
     """
-    links = base.table("clusters")
-    links = links.filter(pc.equal(links["layer"], layer))
-    state = base.table("summaries", ["layer", "cluster_id", "n_founded", "n_turned"])
-    state = state.filter(pc.equal(state["layer"], layer))
-    names = pc.unique(links["cluster_id"].combine_chunks()).sort()
+    before, names = _previous(base, layer, entities)
     ids = entities.table["entity_id"]
-    number = rows_of(links["cluster_id"], pa.chunked_array([names]))
-    row = rows_of(links["entity_id"], ids)
-    there = row >= 0
-    at = rows_of(pa.chunked_array([names]), state["cluster_id"])
-    sizes = np.bincount(number, minlength=len(names))
-    founded = np.where(at >= 0, _column(state, "n_founded")[at], sizes) if state.num_rows else sizes
-    turned = np.where(at >= 0, _column(state, "n_turned")[at], 0) if state.num_rows else np.zeros(len(names), np.int64)
-    before = PreviousClusters(
-        number[there],
-        row[there],
-        links["responsibility"].to_numpy()[there].astype(np.float32),
-        len(names),
-        np.bincount(number[~there], minlength=len(names)),
-        founded.astype(np.int64),
-        turned.astype(np.int64),
-    )
     wanted = rows_of(pa.chunked_array([pa.array(list(hints), pa.string())]), ids)
     targets = rows_of(pa.chunked_array([pa.array(list(hints.values()), pa.string())]), pa.chunked_array([names]))
     hinted = np.full(len(ids), -1, np.int64)
@@ -112,7 +120,62 @@ def update_clusters(
         loose = loose_clusters(entities.vectors, previous, shadow, before.n_clusters + 1, max_loose)[:-1]
         if loose.any():
             found = anchored_clusters(entities.vectors, before, entities.moved, hinted, max_size, group, loose)
-    return _named(layer, options, entities, found, names)
+    return _named(layer, options, entities, found, before, names)
+
+
+def new_clusters(
+    entities: pa.Table, clusters: pa.Table, stats: ClusterStats, description_chars: int
+) -> UpdatedClusters:
+    """Return the clusters of a layer that the base has not clustered.
+
+    Args:
+        entities: ENTITIES of the layer, sorted by id.
+        clusters: CLUSTERS.
+        stats: figures of the layer.
+        description_chars: of a member that are shown.
+    """
+    clusters = clusters.sort_by([("cluster_id", "ascending"), ("entity_id", "ascending")]).combine_chunks()
+    ids = pc.unique(clusters["cluster_id"].combine_chunks())
+    sizes = np.bincount(rows_of(clusters["cluster_id"], pa.chunked_array([ids])), minlength=len(ids))
+    return UpdatedClusters(
+        clusters,
+        ids,
+        np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        rows_of(clusters["entity_id"], entities["entity_id"]),
+        np.ones(len(ids), bool),
+        stats,
+        np.zeros(len(ids), np.int64),
+        entities,
+        description_chars,
+    )
+
+
+def _previous(base: UpdateBase, layer: int, entities: LayerEntities) -> tuple[PreviousClusters, pa.Array]:
+    """Return the clusters of the base over the rows of now, and their ids, sorted."""
+    links, _ = base.layer_rows("clusters", layer)
+    state, _ = base.layer_rows("summaries", layer)
+    names = pc.unique(links["cluster_id"].combine_chunks()).sort()
+    number = rows_of(links["cluster_id"], pa.chunked_array([names]))
+    before = base.layer_entities(layer)[0]
+    now = np.full(before.num_rows, -1, np.int64)
+    known = np.flatnonzero(entities.places >= 0)
+    now[entities.places[known]] = known
+    row = now[rows_of(links["entity_id"], before["entity_id"])]
+    there = row >= 0
+    at = rows_of(pa.chunked_array([names]), state["cluster_id"])
+    sizes = np.bincount(number, minlength=len(names))
+    founded = np.where(at >= 0, _column(state, "n_founded")[at], sizes) if state.num_rows else sizes
+    turned = np.where(at >= 0, _column(state, "n_turned")[at], 0) if state.num_rows else np.zeros(len(names), np.int64)
+    previous = PreviousClusters(
+        number[there],
+        row[there],
+        links["responsibility"].to_numpy()[there].astype(np.float32),
+        len(names),
+        np.bincount(number[~there], minlength=len(names)),
+        founded.astype(np.int64),
+        turned.astype(np.int64),
+    )
+    return previous, names
 
 
 def _is_checked(found: AnchoredMemberships, before: PreviousClusters, n_rows: int) -> bool:
@@ -147,37 +210,51 @@ def _named(
     options: LayerClusteringOptions,
     entities: LayerEntities,
     found: AnchoredMemberships,
+    before: PreviousClusters,
     names: pa.Array,
 ) -> UpdatedClusters:
     """Return clusters under their ids: those that continue keep theirs, new ones hash layer and members."""
-    ids = np.array(entities.table["entity_id"].to_pylist(), object)
+    ids = entities.table["entity_id"]
     bounds = np.concatenate([[0], np.cumsum(np.bincount(found.clusters))])
-    known = names.to_pylist()
+    is_new = found.previous < 0
+    continued = names.take(pa.array(found.previous[~is_new]))
+    live = set(continued.to_pylist()) if is_new.any() else set()
     own: list[str] = []
-    live = {known[number] for number in found.previous.tolist() if number >= 0}
-    for number, previous in enumerate(found.previous.tolist()):
-        if previous >= 0:
-            own.append(known[previous])
-            continue
-        members = sorted(ids[found.rows[bounds[number] : bounds[number + 1]]])
+    for number in np.flatnonzero(is_new).tolist():
+        members = sorted(ids.take(pa.array(found.rows[bounds[number] : bounds[number + 1]])).to_pylist())
         name, salt = cluster_id(layer, members), 0
         while name in live:
             salt += 1
             name = cluster_id(layer, [*members, f"#{salt}"])
         live.add(name)
         own.append(name)
-    columns = [
-        pa.array(np.array(own, object)[found.clusters], pa.string()),
-        entities.table["entity_id"].take(pa.array(found.rows)),
-        pa.array(found.responsibilities, pa.float32()),
-        pa.array(found.best),
-    ]
-    rows = described(pa.table(columns, schema=NAMED_LINKS), entities.table, options.description_chars)
-    clusters, members_table = grouped(rows, layer)
+    # continued clusters come first
+    known = pa.concat_arrays([continued, pa.array(own, pa.string())])
+    order = pc.sort_indices(known).to_numpy().astype(np.int64)
     sizes = np.diff(bounds)
-    stats = cluster_stats(sizes, len(ids), len(own))
-    turned = found.n_turned[rows_of(members_table["cluster_id"], pa.chunked_array([pa.array(own, pa.string())]))]
-    return UpdatedClusters(clusters, members_table, stats, turned)
+    at = KeySets(bounds, np.arange(len(found.rows))).take(order)
+    known, rows = known.take(pa.array(order)), found.rows[at.keys]
+    columns = [
+        known.take(pa.array(at.owners)),
+        pa.array(np.full(len(rows), layer), pa.int32()),
+        ids.take(pa.array(rows)),
+        pa.array(found.responsibilities[at.keys], pa.float32()),
+        pa.array(found.best[at.keys]),
+    ]
+    touched = is_new.copy()
+    touched[~is_new] = found.n_turned[~is_new] != before.n_turned[found.previous[~is_new]]
+    touched[found.clusters[entities.changed[found.rows]]] = True
+    return UpdatedClusters(
+        pa.table(columns, schema=CLUSTERS),
+        known,
+        at.indptr,
+        rows,
+        touched[order],
+        cluster_stats(sizes, len(ids), len(order)),
+        found.n_turned[order],
+        entities.table,
+        options.description_chars,
+    )
 
 
 def _column(table: pa.Table, name: str) -> IntVector:

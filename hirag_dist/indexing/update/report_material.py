@@ -6,20 +6,46 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets
+from hirag_dist.core.reports.selection import ReportOutlines
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.execution.dataset import Dataset
-from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.layers import DESCRIPTION_CHARS, Hierarchy
-from hirag_dist.indexing.stages.communities import OutlineReports
-from hirag_dist.indexing.update.written import Inputs, digests_of
-from hirag_dist.schemas import COMMUNITIES
+from hirag_dist.indexing.layers import DESCRIPTION_CHARS
+from hirag_dist.indexing.update.written import Inputs, digests_of, written_inputs
+from hirag_dist.schemas import COMMUNITIES, REPORT_INPUTS
 from hirag_dist.types import IntVector
+
+_KINDS = pa.array(["extracted", "summary", "same_name"])  # the order of relations among the inputs of a report
+_SUMMARY = 1
+
+
+@dataclass(frozen=True)
+class GraphTables:
+    """The graph that reports are about: ENTITIES sorted by (layer, id), RELATIONS sorted by id, and CLAIMS."""
+
+    entities: pa.Table
+    relations: pa.Table
+    claims: pa.Table
+
+
+@dataclass(frozen=True)
+class KnownDigests:
+    """Reports of the base, for the digests of inputs that did not change.
+
+    Attributes:
+        state: REPORT_INPUTS.
+        any_claims: whether the base or the index of now has claims, which are shown with the entities.
+        changed_entities: (n_entities,) bool, entities of now that are new or shown in other words.
+        changed_relations: (n_relations,) bool, relations of now that are new or merged again.
+    """
+
+    state: pa.Table
+    any_claims: bool
+    changed_entities: NDArray[np.bool_]
+    changed_relations: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -27,103 +53,137 @@ class CommunityMaterial:
     """All that reports may show, and what each community's report does.
 
     Attributes:
-        entities, relations, claims: ENTITIES, RELATIONS and CLAIMS of all layers.
+        graph: of now.
         rows: the outlines of all communities, below and above trees.
         is_above: (n_communities,) bool, by row of `rows`.
         inputs: by row of `rows`; ids are rows of `ids`.
-        ids: of entities, then of relations.
-        lengths: (n_ids,) characters of each one's text.
-        members: entities of each community as rows of `entities`, by row of `rows`.
+        ids: of the entities and relations that any report shows.
+        texts: (n_ids,) the row of each in `graph.entities`, or `graph.entities.num_rows` plus that in
+            `graph.relations`.
+        written: the inputs that the base's reports were written from, by row of `KnownDigests.state`; empty without.
+        communities: COMMUNITIES of now.
         entity_sources: texts that each entity derives from.
     """
 
-    entities: pa.Table
-    relations: pa.Table
-    claims: pa.Table
+    graph: GraphTables
     rows: pa.Table
     is_above: NDArray[np.bool_]
     inputs: Inputs
-    ids: pa.ChunkedArray
-    lengths: IntVector
-    members: KeySets
+    ids: pa.Array
+    texts: IntVector
+    written: Inputs
+    communities: pa.Table
     entity_sources: KeySets
 
     def sources(self, rows: IntVector) -> KeySets:
         """Return the texts that the members of some communities derive from."""
-        members = self.members.take(rows)
+        wanted = self.rows["community_id"].take(pa.array(rows))
+        found = self.communities.take(pa.array(rows_of(wanted, self.communities["community_id"])))
+        indptr, entities = membership(found, self.graph.entities["entity_id"])
+        members = KeySets(indptr, entities.astype(np.int64))
         return self.entity_sources.unions(members.owners, members.keys, len(rows))
+
+    def characters(self, rows: IntVector) -> tuple[IntVector, IntVector]:
+        """Return the place in `rows` of each input of some reports, and the length of its text."""
+        inputs = self.inputs.take(rows)
+        shown, which = np.unique(inputs.ids, return_inverse=True)
+        lengths = np.array([len(text) for text in _descriptions(self.graph, self.texts[shown])], np.int64)
+        return inputs.owners, lengths[which]
 
 
 def report_material(
-    context: BuildContext,
-    hierarchy: Hierarchy,
+    graph: GraphTables,
     entity_sources: tuple[KeySets, ...],
-    communities: Dataset,
-    outline: OutlineReports.Outputs,
+    communities: pa.Table,
+    outlines: ReportOutlines,
+    known: KnownDigests | None = None,
 ) -> CommunityMaterial:
     """Return the material of reports.
 
     Args:
         entity_sources: texts that the entities of each layer derive from, sorted by id within a layer.
         communities: COMMUNITIES of now.
-        outline: of all of them.
+        outlines: of all of them.
+        known: of the base of an update.
     """
-    datasets = context.datasets
-    entities = datasets.read(hierarchy.entities).sort_by([("layer", "ascending"), ("entity_id", "ascending")])
-    relations = datasets.read(hierarchy.relations)
-    claims = datasets.read(hierarchy.base.claims)
-    below, above = datasets.read(outline.outlines), datasets.read(outline.above)
-    rows = pa.concat_tables([below, above]).combine_chunks()
-    is_above = np.arange(rows.num_rows) >= below.num_rows
-    ids = pa.chunked_array([*entities["entity_id"].chunks, *relations["relation_id"].chunks], pa.string())
-    found = datasets.read(communities).cast(COMMUNITIES)
-    inputs, lengths = _inputs(rows, ids, entities, relations, claims)
-    indptr, members = membership(found, entities["entity_id"])
-    order = rows_of(rows["community_id"], found["community_id"])
+    rows = pa.concat_tables([outlines.below, outlines.above]).combine_chunks()
+    is_above = np.arange(rows.num_rows) >= outlines.below.num_rows
+    indptr, places, texts = _places(graph, outlines)
+    n_entities = graph.entities.num_rows
+    is_entity = texts < n_entities
+    ids = pa.concat_arrays(
+        [
+            _one(graph.entities["entity_id"].take(pa.array(texts[is_entity]))),
+            _one(graph.relations["relation_id"].take(pa.array(texts[~is_entity] - n_entities))),
+        ]
+    )
+    written = written_inputs(REPORT_INPUTS.empty_table()["inputs"], pa.chunked_array([ids]))
+    digests, is_known = np.zeros(len(ids), np.int64), np.zeros(len(ids), bool)
+    if known is not None:
+        written = written_inputs(known.state["inputs"], pa.chunked_array([ids]))
+        current = (known.state["stale_share"].to_numpy() == 0)[written.owners] & (written.ids >= 0)
+        if not known.any_claims:
+            digests[written.ids[current]] = written.digests[current]
+            is_known[written.ids[current]] = True
+            is_known &= ~np.concatenate([known.changed_entities, known.changed_relations])[texts]
+    digests[~is_known] = _digests(graph, texts[~is_known])
     return CommunityMaterial(
-        entities,
-        relations,
-        claims,
+        graph,
         rows,
         is_above,
-        inputs,
+        Inputs(indptr, places, digests[places]),
         ids,
-        lengths,
-        KeySets(indptr, members.astype(np.int64)).take(order),
+        texts,
+        written,
+        communities.cast(COMMUNITIES),
         _stacked(entity_sources),
     )
 
 
-def _inputs(
-    rows: pa.Table, ids: pa.ChunkedArray, entities: pa.Table, relations: pa.Table, claims: pa.Table
-) -> tuple[Inputs, IntVector]:
-    """Return the inputs of all reports, and the length of the text of each entity and relation."""
-    n_texts = rows.num_rows
-    flat, owners = [], []
-    for name in ("entity_ids", "relation_ids"):
-        lists = rows[name].combine_chunks()
-        flat.append(lists.flatten())
-        owners.append(np.repeat(np.arange(n_texts), pc.list_value_length(lists).to_numpy(zero_copy_only=False)))
-    places = rows_of(pa.chunked_array(flat, pa.string()), ids)
-    owner = np.concatenate(owners)
-    order = np.lexsort((places, owner))
-    places, owner = places[order], owner[order]
-    shown, position = np.unique(places, return_inverse=True)
-    digests, lengths = np.zeros(len(ids), np.int64), np.zeros(len(ids), np.int64)
-    n_entities = entities.num_rows
-    here = shown[shown < n_entities]
-    texts = _shown(entities.take(pa.array(here))["description"])
-    stated = _claims_of(claims, entities["entity_id"].take(pa.array(here)))
-    some = entities.select(["name", "type"]).take(pa.array(here))
-    digests[here] = digests_of(some["name"].to_pylist(), some["type"].to_pylist(), texts, stated)
-    lengths[here] = [len(text) for text in texts]
-    linked = shown[shown >= n_entities]
-    some = relations.select(["description", "weight"]).take(pa.array(linked - n_entities))
-    texts = _shown(some["description"])
-    digests[linked] = digests_of(texts, [f"{weight:g}" for weight in some["weight"].to_pylist()])
-    lengths[linked] = [len(text) for text in texts]
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=n_texts))]).astype(np.int64)
-    return Inputs(indptr, places, digests[shown][position]), lengths
+def _places(graph: GraphTables, outlines: ReportOutlines) -> tuple[IntVector, IntVector, IntVector]:
+    """Return the inputs of reports as places among all that are shown.
+
+    Returns:
+        (indptr, places, texts): CSR of the places of each report, ascending; the row of each place, as
+        `CommunityMaterial.texts`. Entities come first, then relations by kind, those of summaries by layer.
+    """
+    entities, entity_at = np.unique(outlines.entity_rows.keys, return_inverse=True)
+    relations, relation_at = np.unique(outlines.relation_rows.keys, return_inverse=True)
+    some = graph.relations.select(["kind", "layer"]).take(pa.array(relations))
+    kind = rows_of(some["kind"], pa.chunked_array([_KINDS]))
+    order = np.lexsort((relations, np.where(kind == _SUMMARY, some["layer"].to_numpy(), 0), kind))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    places = np.concatenate([entity_at, len(entities) + rank[relation_at]]).astype(np.int64)
+    owners = np.concatenate([outlines.entity_rows.owners, outlines.relation_rows.owners])
+    by_owner = np.lexsort((places, owners))
+    indptr = outlines.entity_rows.indptr + outlines.relation_rows.indptr
+    texts = np.concatenate([entities, graph.entities.num_rows + relations[order]]).astype(np.int64)
+    return indptr, places[by_owner], texts
+
+
+def _digests(graph: GraphTables, texts: IntVector) -> IntVector:
+    """Return the digest of what a report shows of each entity and relation."""
+    n_entities = graph.entities.num_rows
+    is_entity = texts < n_entities
+    shown = np.array(_descriptions(graph, texts), object)
+    digests = np.zeros(len(texts), np.int64)
+    some = graph.entities.select(["entity_id", "name", "type"]).take(pa.array(texts[is_entity]))
+    stated = _claims_of(graph.claims, some["entity_id"])
+    digests[is_entity] = digests_of(some["name"].to_pylist(), some["type"].to_pylist(), shown[is_entity], stated)
+    weights = graph.relations["weight"].take(pa.array(texts[~is_entity] - n_entities)).to_pylist()
+    digests[~is_entity] = digests_of(shown[~is_entity], [f"{weight:g}" for weight in weights])
+    return digests
+
+
+def _descriptions(graph: GraphTables, texts: IntVector) -> list[str]:
+    """Return the description of each entity and relation as a report shows it."""
+    n_entities = graph.entities.num_rows
+    is_entity = texts < n_entities
+    found = np.empty(len(texts), object)
+    found[is_entity] = _shown(graph.entities["description"].take(pa.array(texts[is_entity])))
+    found[~is_entity] = _shown(graph.relations["description"].take(pa.array(texts[~is_entity] - n_entities)))
+    return list(found)
 
 
 def _claims_of(claims: pa.Table, ids: pa.ChunkedArray) -> list[str]:
@@ -140,3 +200,8 @@ def _shown(texts: pa.ChunkedArray) -> list[str]:
 def _stacked(sets: tuple[KeySets, ...]) -> KeySets:
     indptr = np.concatenate([[0], np.cumsum(np.concatenate([np.diff(each.indptr) for each in sets]))])
     return KeySets(indptr.astype(np.int64), np.concatenate([each.keys for each in sets]))
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
+from hirag_dist.core.reports.selection import ReportOutlines
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.communities import ReportTexts, write_reports
 from hirag_dist.indexing.context import BuildContext
@@ -19,9 +20,9 @@ from hirag_dist.indexing.stages.report import CHILD_REPORTS
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable
 from hirag_dist.indexing.update.counts import TextCounts
-from hirag_dist.indexing.update.hierarchy import UpdateSettings, is_stale
 from hirag_dist.indexing.update.report_material import CommunityMaterial
-from hirag_dist.indexing.update.written import STAND_IN, changed_share, input_lists, written_inputs
+from hirag_dist.indexing.update.summaries import UpdateSettings, is_stale
+from hirag_dist.indexing.update.written import STAND_IN, changed_share, input_lists
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
 from hirag_dist.types import FloatVector, IntVector
 
@@ -57,11 +58,17 @@ def update_reports(
     context: BuildContext,
     base: UpdateBase,
     material: CommunityMaterial,
-    outline: OutlineReports.Outputs,
+    outlines: ReportOutlines,
+    lost: LostIds,
     budget: UpdateBudget,
     settings: UpdateSettings,
 ) -> UpdatedReports:
-    """Return the reports of now: kept, written again within the budget, or stand-ins for what may not stay."""
+    """Return the reports of now: kept, written again within the budget, or stand-ins for what may not stay.
+
+    Args:
+        outlines: of all communities.
+        lost: ids that findings can no longer refer to.
+    """
     rows = material.rows
     n_rows = rows.num_rows
     state = base.table("report_inputs").cast(REPORT_INPUTS)
@@ -74,25 +81,28 @@ def update_reports(
     urgent, unwritten = np.zeros(n_rows, bool), np.ones(n_rows, bool)
     is_small = pc.less(rows["n_entities"], context.config.communities.report_min_entities).to_numpy()
     if len(known):
-        before = state.take(pa.array(at[known]))
-        share[known] = changed_share(written_inputs(before["inputs"], material.ids), material.inputs.take(known))
-        stored = key_sets(before["sources"])
-        urgent[known] = stored.hits(settings.removed_keys)
+        before = at[known]
+        share[known] = changed_share(material.written.take(before), material.inputs.take(known))
+        stored = key_sets(state["sources"])
+        urgent[known] = stored.hits(settings.removed_keys)[before]
         if settings.labelled:
-            urgent[known] |= ~stored.within(material.sources(known))
+            urgent[known] |= ~stored.take(before).within(material.sources(known))
         stand_in = pc.equal(former["origin"].take(pa.array(report_at[known])), STAND_IN).to_numpy()
         unwritten[known] = stand_in
         share[known[stand_in]] = 1.0
-        was_due = before["stale_since"].to_numpy()
+        was_due = state["stale_since"].to_numpy()[before]
         since[known] = np.where(was_due > 0, was_due, settings.number)
     due = urgent | unwritten | np.where(is_small, share > 0, is_stale(share, settings.staleness))
-    tokens = np.where(is_small, 0.0, _tokens(context, material) + settings.reply_tokens[1])
     wanted = np.flatnonzero(due)
+    tokens = np.zeros(n_rows)
+    tokens[wanted] = _tokens(context, material, wanted) + settings.reply_tokens[1]
+    tokens[is_small] = 0.0
     weight = share * rows["n_entities"].to_numpy()
     chosen = affordable(DueTexts(urgent[wanted], since[wanted], weight[wanted], tokens[wanted]), budget.left)
     chosen |= is_small[wanted]
-    writer = _Writer(context, material, outline, former)
-    writer.keep(np.flatnonzero(~due | (~urgent & (at >= 0))), report_at)
+    writer = _Writer(context, material, outlines)
+    stays = np.flatnonzero(~due | (~urgent & (at >= 0)))
+    writer.keep(stays, without_lost(former.take(pa.array(report_at[stays])), lost))
     put_off = np.setdiff1d(np.flatnonzero(due & (urgent | (at < 0))), wanted[chosen])
     writer.write(put_off, ": stand-ins", stand_in=True)
     done = writer.write(wanted[chosen])
@@ -122,41 +132,61 @@ def update_reports(
     )
 
 
+@dataclass(frozen=True)
+class LostIds:
+    """Ids of entities and relations that the base has and the index of now has not."""
+
+    entities: pa.Array
+    relations: pa.Array
+
+
+def without_lost(reports: pa.Table, lost: LostIds) -> pa.Table:
+    """Return REPORTS whose findings refer to no lost entity or relation."""
+    reports = reports.combine_chunks()
+    findings = reports["findings"]
+    owners = pc.list_parent_indices(findings).to_numpy()
+    flat = pc.list_flatten(findings)
+    hit = np.zeros(reports.num_rows, bool)
+    for name, ids in (("entity_ids", lost.entities), ("relation_ids", lost.relations)):
+        lists = pc.struct_field(flat, name)
+        found = pc.is_in(pc.list_flatten(lists), value_set=ids).to_numpy(zero_copy_only=False)
+        hit[owners[pc.list_parent_indices(lists).to_numpy()[found]]] = True
+    if not hit.any():
+        return reports
+    gone = {"entity_ids": set(lost.entities.to_pylist()), "relation_ids": set(lost.relations.to_pylist())}
+    rows = reports.filter(pa.array(hit)).to_pylist()
+    for report in rows:
+        for finding in report["findings"]:
+            for name, ids in gone.items():
+                finding[name] = [own for own in finding[name] if own not in ids]
+    return pa.concat_tables([reports.filter(pa.array(~hit)), pa.Table.from_pylist(rows, REPORTS)])
+
+
 class _Writer:
     """Reports as they come together: kept ones, stand-ins, and those that are written."""
 
-    def __init__(
-        self, context: BuildContext, material: CommunityMaterial, outline: OutlineReports.Outputs, former: pa.Table
-    ) -> None:
+    def __init__(self, context: BuildContext, material: CommunityMaterial, outlines: ReportOutlines) -> None:
         self._context = context
         self._material = material
-        self._places = [context.datasets.read(dataset) for dataset in (outline.entities, outline.relations)]
-        self._former = former
+        self._outlines = outlines
         self._tables: list[pa.Table] = []
         n_rows = material.rows.num_rows
         self.there = np.zeros(n_rows, bool)
         self.replaced = np.zeros(n_rows, bool)
         self.rejects = Dataset(REJECTS)
 
-    def keep(self, rows: IntVector, report_at: IntVector) -> None:
-        """Keep reports of the base; findings no longer refer to what does not exist."""
-        found = self._former.take(pa.array(report_at[rows])).to_pylist()
-        known = set(self._material.ids.to_pylist()) if found else set()
-        for report in found:
-            for finding in report["findings"]:
-                for name in ("entity_ids", "relation_ids"):
-                    finding[name] = [own for own in finding[name] if own in known]
-        self._tables.append(pa.Table.from_pylist(found, REPORTS))
+    def keep(self, rows: IntVector, reports: pa.Table) -> None:
+        """Keep reports of the base."""
+        self._tables.append(reports)
         self.there[rows] = True
 
     def write(self, rows: IntVector, suffix: str = "", stand_in: bool = False) -> IntVector:
         """Write reports; return the rows of those that were."""
         if not len(rows):
             return rows
-        datasets, material = self._context.datasets, self._material
+        datasets, material, graph = self._context.datasets, self._material, self._material.graph
         given = material.rows.take(pa.array(rows))
-        trees = pc.unique(given["tree"].combine_chunks())
-        entities, relations = (table.filter(pc.is_in(table["tree"], value_set=trees)) for table in self._places)
+        entities, relations = self._places(given)
         below = given.filter(pa.array(~material.is_above[rows]))
         above = given.filter(pa.array(material.is_above[rows]))
         outline = OutlineReports.Outputs(
@@ -166,12 +196,9 @@ class _Writer:
             datasets.put("due_relations", relations),
         )
         texts = ReportTexts(
-            datasets.put("shown_entities", _with_ids(material.entities, "entity_id", entities)),
-            datasets.put("shown_relations", _with_ids(material.relations, "relation_id", relations)),
-            datasets.put(
-                "shown_claims",
-                _with_ids(material.claims, "subject_id", entities.rename_columns(["tree", "subject_id", "degree"])),
-            ),
+            datasets.put("shown_entities", _with_ids(graph.entities, "entity_id", entities["entity_id"])),
+            datasets.put("shown_relations", _with_ids(graph.relations, "relation_id", relations["relation_id"])),
+            datasets.put("shown_claims", _with_ids(graph.claims, "subject_id", entities["entity_id"])),
         )
         children = datasets.put("child_reports", self._children(given))
         found, rejects = write_reports(self._context, outline, texts, children, suffix, stand_in)
@@ -192,6 +219,30 @@ class _Writer:
         return self._context.datasets.put(
             "reports", whole.sort_by([("level", "ascending"), ("community_id", "ascending")])
         )
+
+    def _places(self, given: pa.Table) -> tuple[pa.Table, pa.Table]:
+        """Return ENTITY_PLACES and RELATION_PLACES of what some outlines show."""
+        relation_ids = pc.unique(_strings(pc.list_flatten(given["relation_ids"])))
+        graph, own = self._material.graph, self._outlines
+        trees = pc.unique(given["tree"].combine_chunks())
+        relations = own.relations.filter(
+            pc.and_(
+                pc.is_in(own.relations["tree"], value_set=trees),
+                pc.is_in(own.relations["relation_id"], value_set=relation_ids),
+            )
+        )
+        ends = graph.relations.select(["source_id", "target_id"]).filter(
+            pc.is_in(graph.relations["relation_id"], value_set=relation_ids)
+        )
+        shown = [pc.list_flatten(given["entity_ids"]), ends["source_id"], ends["target_id"]]
+        entity_ids = pc.unique(pa.chunked_array([chunk for column in shown for chunk in column.chunks], pa.string()))
+        entities = own.entities.filter(
+            pc.and_(
+                pc.is_in(own.entities["tree"], value_set=trees),
+                pc.is_in(own.entities["entity_id"], value_set=entity_ids),
+            )
+        )
+        return entities, relations
 
     def _children(self, given: pa.Table) -> pa.Table:
         """Return CHILD_REPORTS of the reports that are there, for those that are to be written now."""
@@ -256,7 +307,7 @@ def _state(
     inputs = material.inputs.take(rows)
     columns = [
         material.rows["community_id"].take(pa.array(rows)),
-        input_lists(inputs.indptr, _strings(material.ids.take(pa.array(inputs.ids))), inputs.digests),
+        input_lists(inputs.indptr, material.ids.take(pa.array(inputs.ids)), inputs.digests),
         sources.to_arrow(),
         pa.array(share[rows], pa.float32()),
         pa.array(since[rows], pa.int32()),
@@ -264,15 +315,15 @@ def _state(
     return pa.table(columns, schema=REPORT_INPUTS)
 
 
-def _tokens(context: BuildContext, material: CommunityMaterial) -> FloatVector:
-    """Return the estimated tokens of each report's request."""
-    costs = material.lengths[material.inputs.ids] / 4 + _LINE_TOKENS
-    totals = np.bincount(material.inputs.owners, costs, minlength=material.rows.num_rows)
+def _tokens(context: BuildContext, material: CommunityMaterial, rows: IntVector) -> FloatVector:
+    """Return the estimated tokens of the requests of some reports."""
+    owners, characters = material.characters(rows)
+    totals = np.bincount(owners, characters / 4 + _LINE_TOKENS, minlength=len(rows))
     return np.minimum(totals, context.config.communities.report_tokens) + _REQUEST_TOKENS
 
 
-def _with_ids(table: pa.Table, key: str, wanted: pa.Table) -> pa.Table:
-    return table.filter(pc.is_in(table[key], value_set=pc.unique(wanted[key].combine_chunks())))
+def _with_ids(table: pa.Table, key: str, wanted: pa.ChunkedArray) -> pa.Table:
+    return table.filter(pc.is_in(table[key], value_set=pc.unique(_strings(wanted))))
 
 
 def _without(table: pa.Table, ids: pa.ChunkedArray) -> pa.Table:

@@ -12,25 +12,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.config.model import META_TYPES
-from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.graph.csr import build_graph, rows_of
+from hirag_dist.core.reports.selection import report_outlines
+from hirag_dist.core.row_changes import rows_with
 from hirag_dist.errors import InputError
 from hirag_dist.execution.task import one_thread
 from hirag_dist.execution.usage_bill import UsageBill
-from hirag_dist.indexing.access_labels import collect_label_provenance
-from hirag_dist.indexing.communities import CommunityReports, detect_communities, outline_reports
+from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
+from hirag_dist.indexing.communities import (
+    MAX_TREE_REPORTS,
+    CommunityReports,
+    detect_communities,
+    max_report_lines,
+    read_outlines,
+)
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput
-from hirag_dist.indexing.layers import BaseLayer, GraphMentions, Hierarchy, layer_table
-from hirag_dist.indexing.publish import SnapshotContents, UpdateState, VectorRows
-from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES
+from hirag_dist.indexing.layers import Hierarchy, layer_table
+from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, UpdateState, VectorRows
+from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, RELATION_ENDS
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.base_layer import LayerEntities, update_base_layer
+from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, update_base_layer
 from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded
 from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
-from hirag_dist.indexing.update.hierarchy import UpdateSettings, fresh_state, update_hierarchy
-from hirag_dist.indexing.update.report_material import report_material
-from hirag_dist.indexing.update.reports import fresh_report_state, update_reports
+from hirag_dist.indexing.update.hierarchy import UpdatedHierarchy, fresh_state, update_hierarchy
+from hirag_dist.indexing.update.report_material import GraphTables, KnownDigests, report_material
+from hirag_dist.indexing.update.reports import LostIds, fresh_report_state, update_reports
+from hirag_dist.indexing.update.summaries import UpdateSettings
 from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.schemas import COMMUNITIES
 from hirag_dist.types import FloatMatrix
@@ -101,26 +110,43 @@ def update_contents(
     datasets, notes = context.datasets, base.notes
     replaced = _replaced_texts(base, changed)
     settings, budget = _settings(context, base, changed, replaced), _budget(context, base, changed, request)
-    layer, entities = update_base_layer(context, base, changed)
-    meta_types = tuple(notes["meta_types"])
-    updated = update_hierarchy(context, base, layer, entities, meta_types, budget, settings)
-    hierarchy = updated.hierarchy
-    moved = _changed_entities(context, base, hierarchy)
+    layer = update_base_layer(context, base, changed)
+    hierarchy = update_hierarchy(context, base, layer, tuple(notes["meta_types"]), budget, settings)
+    graph = _graph_tables(context, layer, hierarchy)
+    lost_relations = base.table("relations").take(pa.array(hierarchy.relation_changes.gone))
+    base.release("relations")
     detected = detect_communities(
         context,
-        hierarchy,
+        datasets.put("entity_order", graph.entities.select(ENTITY_ORDER.names)),
+        datasets.put("relation_ends", graph.relations.select(RELATION_ENDS.names)),
         base.dataset("communities", COMMUNITIES),
-        datasets.put("changed_entities", moved),
+        datasets.put("changed_entities", _changed_entities(base, hierarchy, lost_relations)),
         int(notes["changed_since_detection"]),
     )
-    outline = outline_reports(context, hierarchy.entities, hierarchy.relations, detected.communities)
-    material = report_material(context, hierarchy, updated.sources, detected.communities, outline)
-    reports = update_reports(context, base, material, outline, budget, settings)
+    communities = datasets.read(detected.communities)
+    links = build_graph(graph.entities["entity_id"], graph.relations)
+    outlines = report_outlines(
+        communities,
+        graph.entities["entity_id"],
+        graph.relations,
+        np.diff(links.indptr),
+        max_report_lines(context.config),
+        MAX_TREE_REPORTS,
+    )
+    known = KnownDigests(
+        base.table("report_inputs"),
+        bool(base.snapshot.manifest.counts.get("claims") or graph.claims.num_rows),
+        np.concatenate([each.changed for each in hierarchy.layers]),
+        hierarchy.relations.origin < 0,
+    )
+    material = report_material(graph, hierarchy.sources, communities, outlines, known)
+    lost = _lost_ids(base, hierarchy, lost_relations)
+    reports = update_reports(context, base, material, outlines, lost, budget, settings)
     summary = UpdateSummary(
         base.snapshot_id,
         settings.number,
         changed.counts,
-        updated.counts,
+        hierarchy.counts,
         reports.counts,
         budget.extraction,
         budget.spent,
@@ -128,31 +154,32 @@ def update_contents(
     )
     stats = datasets.read(detected.stats).to_pylist()[0]
     state = UpdateState(
-        _mentions(layer).entities,
-        _mentions(layer).relations,
-        _mentions(layer).costs,
-        updated.state,
+        layer.mentions,
+        layer.relation_mentions,
+        layer.costs,
+        hierarchy.state,
         reports.state,
-        _notes(summary, notes, stats, decisive) | {"replaced": _still_used(replaced, updated.state, reports.state)},
+        _notes(summary, notes, stats, decisive) | {"replaced": _still_used(replaced, hierarchy.state, reports.state)},
     )
     return UpdateOutcome(
         SnapshotContents(
             documents=changed.documents.documents,
             chunks=changed.documents.chunks,
-            entities=hierarchy.entities,
-            relations=hierarchy.relations,
+            entities=graph.entities,
+            relations=graph.relations,
             clusters=hierarchy.clusters,
             layers=layer_table(hierarchy.records),
             communities=detected.communities,
             reports=reports.reports,
             rejects=changed.documents.rejects + layer.rejects + hierarchy.rejects + reports.rejects,
-            entity_vectors=_stacked(updated.layers),
+            entity_vectors=VectorRows(graph.entities["entity_id"], [each.vectors for each in hierarchy.layers]),
             chunk_vectors=_chunk_vectors(context, base, changed),
             aliases=layer.aliases,
             claims=layer.claims,
-            labelled=collect_label_provenance(context, changed.documents, hierarchy),
+            labelled=_label_provenance(context, changed, layer, hierarchy, graph) if settings.labelled else None,
             state=state,
             cut_ids=layer.cut_ids,
+            graph=links,
         ),
         summary,
     )
@@ -169,7 +196,11 @@ def fresh_update_state(
     if hierarchy.base.mentions is None or found.outline is None:
         return None
     summaries, sources = fresh_state(context, hierarchy)
-    material = report_material(context, hierarchy, sources, found.communities, found.outline)
+    read = context.datasets.read
+    entities = read(hierarchy.entities).sort_by([("layer", "ascending"), ("entity_id", "ascending")]).combine_chunks()
+    graph = GraphTables(entities, read(hierarchy.relations), read(hierarchy.base.claims))
+    outlines = read_outlines(context, found.outline, entities["entity_id"], graph.relations["relation_id"])
+    material = report_material(graph, sources, read(found.communities), outlines)
     bill = context.runner.bill
     n_tokens = pc.sum(context.datasets.read(documents.chunks, ["n_tokens"])["n_tokens"]).as_py() or 1
     n_reports = int(pc.sum(pc.equal(context.datasets.read(found.reports, ["origin"])["origin"], "model")).as_py() or 0)
@@ -282,15 +313,44 @@ def _configured_types(context: BuildContext) -> tuple[str, ...]:
     return META_TYPES if configured == "generate" else tuple(configured)
 
 
-def _mentions(layer: BaseLayer) -> GraphMentions:
-    assert layer.mentions is not None
-    return layer.mentions
+def _graph_tables(context: BuildContext, layer: UpdatedBaseLayer, hierarchy: UpdatedHierarchy) -> GraphTables:
+    entities = pa.concat_tables([each.table for each in hierarchy.layers]).combine_chunks()
+    return GraphTables(entities, hierarchy.relations.table, context.datasets.read(layer.claims))
 
 
-def _stacked(layers: tuple[LayerEntities, ...]) -> VectorRows:
-    ids = pa.chunked_array([chunk for layer in layers for chunk in layer.table["entity_id"].chunks], pa.string())
-    matrix = layers[0].vectors if len(layers) == 1 else np.concatenate([layer.vectors for layer in layers])
-    return VectorRows(ids, matrix)
+def _label_provenance(
+    context: BuildContext,
+    changed: ChangedDocuments,
+    layer: UpdatedBaseLayer,
+    hierarchy: UpdatedHierarchy,
+    graph: GraphTables,
+) -> LabelProvenance | None:
+    put = context.datasets.put
+    relations = put("all_relations", graph.relations)
+    graph_mentions = layer.datasets(context)
+    entities = put("base_entities", layer.entities.table)
+    return collect_label_provenance(
+        context,
+        changed.documents,
+        LabelledGraph(entities, relations, graph_mentions, layer.aliases, hierarchy.mentions),
+    )
+
+
+def _lost_ids(base: UpdateBase, hierarchy: UpdatedHierarchy, relations: pa.Table) -> LostIds:
+    """Return the ids that the index of now has not.
+
+    Args:
+        relations: of the base, those that are gone or were merged again.
+    """
+    now = hierarchy.relation_changes.new["relation_id"].combine_chunks()
+    kept = np.zeros(base.table("entities").num_rows, bool)
+    for number, layer in enumerate(hierarchy.layers):
+        first = base.layer_rows("entities", number)[1]
+        kept[first + layer.places[layer.places >= 0]] = True
+    return LostIds(
+        base.table("entities", ["entity_id"])["entity_id"].filter(pa.array(~kept)).combine_chunks(),
+        relations["relation_id"].filter(pc.invert(pc.is_in(relations["relation_id"], value_set=now))).combine_chunks(),
+    )
 
 
 def _chunk_vectors(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> VectorRows:
@@ -300,29 +360,32 @@ def _chunk_vectors(context: BuildContext, base: UpdateBase, changed: ChangedDocu
     found = datasets.read(context.runner.run(embed, "chunk vectors", chunks=changed.new_chunks).vectors)
     before = base.table("chunks", ["chunk_id"])["chunk_id"]
     ids = pa.chunked_array([*before.chunks, *found["id"].chunks], pa.string())
-    matrix: FloatMatrix = np.asarray(base.snapshot.chunk_vectors)
+    blocks: list[FloatMatrix] = [np.asarray(base.snapshot.chunk_vectors)]
     if found.num_rows:
-        matrix = np.concatenate([matrix, vector_matrix(found, models.dim)])
-    return VectorRows(ids, matrix)
+        blocks.append(vector_matrix(found, models.dim))
+    return VectorRows(ids, blocks)
 
 
-def _changed_entities(context: BuildContext, base: UpdateBase, hierarchy: Hierarchy) -> pa.Table:
-    """Return CHANGED_ENTITIES: ends of relations that came, went or have another weight, and new entities."""
-    columns = ["relation_id", "source_id", "target_id", "weight"]
-    before = base.table("relations", columns)
-    now = context.datasets.read(hierarchy.relations, columns)
-    place = rows_of(now["relation_id"], before["relation_id"])
+def _changed_entities(base: UpdateBase, hierarchy: UpdatedHierarchy, gone: pa.Table) -> pa.Table:
+    """Return CHANGED_ENTITIES: ends of relations that came, went or have another weight, and new entities.
+
+    Args:
+        gone: RELATIONS of the base, those that are gone or were merged again.
+    """
+    now = hierarchy.relation_changes.new
+    place = rows_of(now["relation_id"], gone["relation_id"])
     known = place >= 0
     same = np.zeros(len(place), bool)
-    same[known] = now["weight"].to_numpy()[known] == before["weight"].to_numpy()[place[known]]
-    kept = np.zeros(before.num_rows, bool)
+    same[known] = now["weight"].to_numpy()[known] == gone["weight"].to_numpy()[place[known]]
+    kept = np.zeros(gone.num_rows, bool)
     kept[place[known]] = True
-    ids = context.datasets.read(hierarchy.entities, ["entity_id"])["entity_id"]
-    is_new = pc.invert(pc.is_in(ids, value_set=base.table("entities", ["entity_id"])["entity_id"].combine_chunks()))
-    some, gone = now.filter(pa.array(~same)), before.filter(pa.array(~kept))
-    ends = [table[side] for table in (some, gone) for side in ("source_id", "target_id")]
-    found = pc.unique(
-        pa.chunked_array([chunk for column in (*ends, ids.filter(is_new)) for chunk in column.chunks], pa.string())
-    )
-    found = found.filter(pc.is_in(found, value_set=ids.combine_chunks())).sort()
-    return pa.table([found], schema=CHANGED_ENTITIES)
+    some, lost = now.filter(pa.array(~same)), gone.filter(pa.array(~kept))
+    ends = [table[side] for table in (some, lost) for side in ("source_id", "target_id")]
+    new = [layer.table["entity_id"].filter(pa.array(layer.places < 0)) for layer in hierarchy.layers]
+    found = pc.unique(pa.chunked_array([chunk for column in (*ends, *new) for chunk in column.chunks], pa.string()))
+    ids = [layer.table["entity_id"] for layer in hierarchy.layers]
+    there = np.zeros(len(found), bool)
+    for own in ids:
+        at = rows_with(own, found)
+        there |= pc.is_in(found, value_set=own.take(pa.array(at)).combine_chunks()).to_numpy(zero_copy_only=False)
+    return pa.table([found.filter(pa.array(there)).sort()], schema=CHANGED_ENTITIES)

@@ -1,0 +1,89 @@
+"""Sorted tables after a change of some rows, without sorting the others again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.types import IntVector
+
+_MIN_RUN_ROWS = 16  # on average, for rows to be copied run by run
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """A sorted table after a change.
+
+    Attributes:
+        table: the rows of now, sorted.
+        origin: (n,) int64 row of each in the table before; −1 for a new one.
+    """
+
+    table: pa.Table
+    origin: IntVector
+
+
+def changed_rows(before: pa.Table, gone: IntVector, new: pa.Table, by: Sequence[str]) -> ChangedRows:
+    """Return a sorted table without some of its rows and with new ones, as a stable sort of the rest would give it.
+
+    Args:
+        before: sorted by the key.
+        gone: (n_gone,) int64 rows of `before`, ascending and distinct.
+        new: in any order, with the same columns.
+        by: columns of the key, ascending.
+    """
+    new = new.sort_by([(name, "ascending") for name in by])
+    places = _places(before.select(by), new.select(by))
+    kept = np.delete(np.arange(before.num_rows), gone)
+    origin: IntVector = np.insert(kept, places - np.searchsorted(gone, places), -1).astype(np.int64)
+    rows = origin.copy()
+    rows[origin < 0] = before.num_rows + np.arange(new.num_rows)
+    return ChangedRows(_taken(pa.concat_tables([before, new]), rows), origin)
+
+
+def rows_with(column: pa.ChunkedArray, values: pa.Array) -> IntVector:
+    """Return the rows that have one of some values, ascending."""
+    found: IntVector = np.flatnonzero(pc.is_in(column, value_set=values).to_numpy(zero_copy_only=False))
+    return found
+
+
+def rows_between(column: pa.ChunkedArray, value: int) -> tuple[int, int]:
+    """Return the first row of a value, and the first row after it, in a sorted column of integers."""
+    first, last = np.searchsorted(column.to_numpy(), [value, value + 1])
+    return int(first), int(last)
+
+
+def _taken(table: pa.Table, rows: IntVector) -> pa.Table:
+    """Return rows of a table; long runs of rows are copied at once."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+    if len(starts) * _MIN_RUN_ROWS > len(rows):
+        return table.take(pa.array(rows)).combine_chunks()
+    lengths = np.diff(np.append(starts, len(rows)))
+    pairs = zip(rows[starts].tolist(), lengths.tolist(), strict=True)
+    return pa.concat_tables([table.schema.empty_table(), *(table.slice(*pair) for pair in pairs)]).combine_chunks()
+
+
+def _places(before: pa.Table, new: pa.Table) -> IntVector:
+    """Return for each new key the number of sorted keys that are not greater."""
+    low, high = np.zeros(new.num_rows, np.int64), np.full(new.num_rows, before.num_rows)
+    while (searched := low < high).any():
+        middle = (low + high) // 2
+        found = before.take(pa.array(np.minimum(middle, before.num_rows - 1)))
+        not_greater = ~_less(new, found)
+        low = np.where(searched & not_greater, middle + 1, low)
+        high = np.where(searched & ~not_greater, middle, high)
+    return low
+
+
+def _less(one: pa.Table, other: pa.Table) -> NDArray[np.bool_]:
+    """Return (n_rows,) whether each key of a table is less than that of the other in the same row."""
+    found = np.zeros(one.num_rows, np.bool_)
+    for name in reversed(one.column_names):
+        less, equal = (compare(one[name], other[name]).to_numpy() for compare in (pc.less, pc.equal))
+        found = less | (equal & found)
+    return found

@@ -1,0 +1,234 @@
+"""The summaries of one layer's clusters after a change: kept, written again within the budget, or stand-ins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.key_sets import KeySets, key_sets
+from hirag_dist.core.row_changes import changed_rows
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.hierarchy import summary_stage
+from hirag_dist.indexing.stages.summarise import SummariseClusters
+from hirag_dist.indexing.update.base import UpdateBase
+from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable
+from hirag_dist.indexing.update.counts import TextCounts
+from hirag_dist.indexing.update.layer_clusters import UpdatedClusters
+from hirag_dist.indexing.update.written import (
+    MODEL,
+    STAND_IN,
+    changed_share,
+    member_inputs,
+    summary_rows,
+    written_inputs,
+)
+from hirag_dist.schemas import REJECTS, SUMMARIES
+from hirag_dist.types import FloatVector, IntVector
+
+_REQUEST_TOKENS = 90  # of a cluster's share of the instructions, about
+_REPLY_SHARE = (
+    0.5  # of a layer's summaries at what is left of the budget: the layers above and the reports take the rest
+)
+
+
+@dataclass(frozen=True)
+class UpdateSettings:
+    """Settings of one update.
+
+    Attributes:
+        number: of the update, from 1 on.
+        staleness: share of a text's inputs that may change before it is due.
+        removed_keys: `text_key` of the texts that are in no chunk any more.
+        labelled: whether documents carry labels: then a text must not outlive any input that it was written from.
+        reply_tokens: of a summary and of a report, on average.
+    """
+
+    number: int
+    staleness: float
+    removed_keys: IntVector
+    labelled: bool
+    reply_tokens: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class LayerSummaries:
+    """Summaries of one layer's clusters.
+
+    Attributes:
+        state: SUMMARIES, sorted by cluster.
+        origin: (n,) int64 row of each in the base's layer; −1 where its text is new.
+        rejects: dead letters.
+        counts: of summaries.
+        rewritten: clusters whose text is new.
+    """
+
+    state: pa.Table
+    origin: IntVector
+    rejects: Dataset
+    counts: TextCounts
+    rewritten: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Staleness:
+    """By row of the clusters: the stale share, since which update it is due, and why it is due in any case."""
+
+    share: NDArray[np.float32]
+    since: IntVector
+    urgent: NDArray[np.bool_]
+    unwritten: NDArray[np.bool_]
+
+
+def update_summaries(
+    context: BuildContext,
+    base: UpdateBase,
+    number: int,
+    clusters: UpdatedClusters,
+    sources: KeySets,
+    meta_types: tuple[str, ...],
+    budget: UpdateBudget,
+    settings: UpdateSettings,
+) -> LayerSummaries:
+    """Return the summaries of a layer's clusters.
+
+    Args:
+        number: of the layer.
+        sources: texts that the layer's entities derive from.
+    """
+    label, n_clusters = f"summarise layer {number}", len(clusters.ids)
+    state = base.layer_rows("summaries", number)[0].cast(SUMMARIES)
+    at = rows_of(pa.chunked_array([clusters.ids]), state["cluster_id"])
+    stale = _staleness(clusters, state, at, sources, settings)
+    due = stale.urgent | stale.unwritten | is_stale(stale.share, settings.staleness)
+    wanted = np.flatnonzero(due)
+    tokens = np.zeros(n_clusters)
+    tokens[wanted] = _tokens(clusters.members(wanted)) + settings.reply_tokens[0]
+    weight: FloatVector = stale.share.astype(np.float64) * clusters.sizes
+    chosen = affordable(
+        DueTexts(stale.urgent[wanted], stale.since[wanted], weight[wanted], tokens[wanted]),
+        budget.left * _REPLY_SHARE,
+    )
+    stage = summary_stage(context, number + 1, meta_types)
+    writer = _Writer(context, clusters, sources, number, settings.number)
+    new, rejects = writer.write(stage, label, wanted[chosen], MODEL)
+    done = writer.mask(new)
+    replaced = np.flatnonzero(due & ~done & (stale.urgent | (at < 0)))
+    rules = replace(stage, stand_in=True, models=())
+    stood, _ = writer.write(rules, f"{label}: stand-ins", replaced, STAND_IN)
+    gone = done | writer.mask(stood)
+    stays = np.flatnonzero(~gone & (at >= 0) & ~stale.urgent)
+    removed = np.setdiff1d(np.arange(state.num_rows), at[stays])
+    rows = changed_rows(state, removed, pa.concat_tables([new, stood]), ("cluster_id",))
+    left = due & ~done
+    counts = TextCounts(
+        new.num_rows,
+        int((~due).sum()),
+        int(left.sum()),
+        stood.num_rows + int((left & stale.unwritten & ~gone).sum()),
+        int(tokens[left].sum()),
+    )
+    own = rows_of(rows.table["cluster_id"], pa.chunked_array([clusters.ids]))
+    kept = rows.origin >= 0
+    table = rows.table
+    for name, values in (("stale_share", stale.share), ("stale_since", np.where(due, stale.since, 0))):
+        table = _with_column(table, name, np.where(kept, values[own], table[name].to_numpy()))
+    table = _with_column(table, "n_turned", clusters.n_turned[own])
+    rewritten = tuple(new["cluster_id"].to_pylist() + stood["cluster_id"].to_pylist())
+    return LayerSummaries(table, rows.origin, rejects, counts, rewritten)
+
+
+def is_stale(share: NDArray[np.float32], staleness: float) -> NDArray[np.bool_]:
+    """Return (n,) whether so much of a text's inputs has changed that it is due."""
+    return (share > 0) & (share >= np.float32(staleness))
+
+
+def _staleness(
+    clusters: UpdatedClusters, state: pa.Table, at: IntVector, sources: KeySets, settings: UpdateSettings
+) -> _Staleness:
+    """Return how stale each cluster's summary is.
+
+    The share of a cluster that is not touched is that of the base: it follows from the inputs that the summary was
+    written from, and from the members.
+
+    Args:
+        state: SUMMARIES of the base's layer.
+        at: row of `state` of each cluster, −1 for none.
+    """
+    n_clusters = len(at)
+    share = np.ones(n_clusters, np.float32)
+    since = np.full(n_clusters, settings.number, np.int64)
+    urgent, unwritten = np.zeros(n_clusters, bool), np.ones(n_clusters, bool)
+    known = np.flatnonzero(at >= 0)
+    if not len(known):
+        return _Staleness(share, since, urgent, unwritten)
+    before = at[known]
+    share[known] = state["stale_share"].to_numpy()[before]
+    touched = known[clusters.touched[known]]
+    if len(touched):
+        ids = clusters.entities["entity_id"]
+        written = written_inputs(state["inputs"].take(pa.array(at[touched])), ids)
+        share[touched] = changed_share(written, member_inputs(clusters.members(touched), ids))
+    stored = key_sets(state["sources"])
+    urgent[known] = stored.hits(settings.removed_keys)[before]
+    if settings.labelled:
+        now = KeySets(clusters.indptr, clusters.rows).take(known)
+        urgent[known] |= ~stored.take(before).within(sources.unions(now.owners, now.keys, len(known)))
+    stand_in = pc.equal(state["origin"], STAND_IN).to_numpy()[before]
+    unwritten[known] = stand_in
+    share[known[stand_in]] = 1.0
+    was_due = state["stale_since"].to_numpy()[before]
+    since[known] = np.where(was_due > 0, was_due, settings.number)
+    return _Staleness(share, since, urgent, unwritten)
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """Writes summaries of a layer's clusters."""
+
+    context: BuildContext
+    clusters: UpdatedClusters
+    sources: KeySets
+    layer: int
+    number: int  # of the update
+
+    def write(self, stage: SummariseClusters, label: str, rows: IntVector, origin: str) -> tuple[pa.Table, Dataset]:
+        """Return SUMMARIES of some clusters, written now, and dead letters."""
+        if not len(rows):
+            return SUMMARIES.empty_table(), Dataset(REJECTS)
+        some = self.clusters.members(rows)
+        given = self.context.datasets.put("due_clusters", some)
+        found = self.context.runner.run_tolerant(stage, label, members=given)
+        replies = self.context.datasets.read(found.summaries)
+        ids = self.clusters.entities["entity_id"]
+        return summary_rows(self.layer, some, replies, self.sources, ids, origin, self.number), found.rejects
+
+    def mask(self, state: pa.Table) -> NDArray[np.bool_]:
+        """Return (n_clusters,) whether a cluster is in SUMMARIES."""
+        found = np.zeros(len(self.clusters.ids), bool)
+        found[rows_of(state["cluster_id"], pa.chunked_array([self.clusters.ids]))] = True
+        return found
+
+
+def _with_column(table: pa.Table, name: str, values: NDArray[np.generic]) -> pa.Table:
+    at = table.schema.get_field_index(name)
+    field = table.schema.field(at)
+    return table.set_column(at, field, pa.array(values, field.type))
+
+
+def _tokens(members: pa.Table) -> FloatVector:
+    """Return the estimated tokens of each cluster's request."""
+    total = np.full(members.num_rows, float(_REQUEST_TOKENS))
+    for name in ("names", "types", "descriptions"):
+        lists = members[name].combine_chunks()
+        sizes = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
+        lengths = pc.binary_length(lists.flatten()).to_numpy(zero_copy_only=False)
+        bounds = np.concatenate([[0], np.cumsum(sizes)])
+        sums = np.concatenate([[0], np.cumsum(lengths)])
+        total += (sums[bounds[1:]] - sums[bounds[:-1]]) / 4 + sizes
+    return total
