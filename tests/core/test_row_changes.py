@@ -1,0 +1,51 @@
+"""Sorted tables after a change, against sorting everything again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.core.row_changes import changed_rows, rows_between, rows_with
+
+SCHEMA = pa.schema([("key", pa.string()), ("at", pa.int32()), ("items", pa.list_(pa.string()))])
+BY = [("key", "ascending"), ("at", "ascending")]
+Row = tuple[str, int]
+keys = st.tuples(st.text("abß中\x00", max_size=2), st.integers(-2, 2))
+
+
+def table(rows: list[Row], mark: str) -> pa.Table:
+    columns = [[key for key, _ in rows], [at for _, at in rows], [[mark, str(n)] for n in range(len(rows))]]
+    return pa.table(columns, schema=SCHEMA)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(keys, max_size=60), st.lists(keys, max_size=6), st.data())
+def test_rows_are_those_of_a_stable_sort(before: list[Row], new: list[Row], data: st.DataObject) -> None:
+    was, more = table(sorted(before), "before"), table(new, "new")
+    gone = np.array(sorted(data.draw(st.sets(st.integers(0, len(before) - 1)))) if before else [], np.int64)
+    found = changed_rows(was, gone, more, ("key", "at"))
+    rest = was.take(pa.array(np.delete(np.arange(len(before)), gone)))
+    assert found.table.equals(pa.concat_tables([rest, more]).sort_by(BY).combine_chunks())
+    kept = found.origin >= 0
+    assert was.take(pa.array(found.origin[kept])).equals(found.table.filter(pa.array(kept)))
+    assert found.table.filter(pa.array(~kept))["items"].to_pylist() == more.sort_by(BY)["items"].to_pylist()
+
+
+def test_long_runs_are_copied_whole() -> None:
+    was = table([(f"{n:04}", 0) for n in range(1000)], "before")
+    found = changed_rows(was, np.array([10, 500]), table([("0300", 1)], "new"), ("key", "at"))
+    assert found.table.num_rows == 999
+    assert found.table["key"].to_pylist() == sorted(found.table["key"].to_pylist())
+    assert found.origin[299:302].tolist() == [300, -1, 301]
+
+
+@pytest.mark.parametrize(("value", "rows"), [(0, (0, 2)), (1, (2, 2)), (2, (2, 5)), (3, (5, 5))])
+def test_rows_of_one_value(value: int, rows: tuple[int, int]) -> None:
+    assert rows_between(pa.chunked_array([[0, 0, 2], [2, 2]], pa.int32()), value) == rows
+
+
+def test_rows_with_values() -> None:
+    assert rows_with(pa.chunked_array([["a", "b"], ["a"]]), pa.array(["a", "x"])).tolist() == [0, 2]
