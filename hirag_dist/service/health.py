@@ -12,7 +12,9 @@ The stock servicer (`grpc_health.v1.health.aio`) is not used because of these di
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import grpc
@@ -20,10 +22,12 @@ from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2
 
 from hirag_dist.service.access_log import Context
-from hirag_dist.service.connection_limits import ConnectionGuard, peer_of
+from hirag_dist.service.connection_limits import ConnectionGuard, network_of, peer_of
 
 _PB: Any = health_pb2  # the published stubs are older than `List`
 _Status = health_pb2.HealthCheckResponse
+_MAX_WATCHES = 512  # of one address: each takes some 25 KB
+_MAX_ALL_WATCHES = 4096
 _Request = TypeVar("_Request", bound=Message)
 
 
@@ -38,6 +42,7 @@ class HealthService:
     def __init__(self, names: Iterable[str], connections: ConnectionGuard) -> None:
         self._names = frozenset(names)
         self._connections = connections
+        self._watches: Counter[str] = Counter()  # by network
         self._serving = False
         self._stopping = False
         self._changed = asyncio.Condition()
@@ -86,7 +91,10 @@ class HealthService:
         self, raw: bytes, context: Context
     ) -> None:
         """Send the current status, then every change."""
-        with self._connections.call(peer_of(context.peer())):
+        peer = peer_of(context.peer())
+        with self._connections.call(peer), self._watched("" if peer is None else network_of(peer[0])) as admitted:
+            if not admitted:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many watches; one of a service is enough")
             request = await _read(health_pb2.HealthCheckRequest, raw, context)
             last = None
             while True:
@@ -108,6 +116,21 @@ class HealthService:
         with self._connections.call(peer_of(context.peer())):
             await _read(_PB.HealthListRequest, raw, context)
             return _PB.HealthListResponse(statuses={name: _Status(status=self._status(name)) for name in self._names})
+
+    @contextmanager
+    def _watched(self, network: str) -> Iterator[bool]:
+        """Count a watch while the block lasts; yield whether it is admitted. Watches need no authentication."""
+        admitted = self._watches[network] < _MAX_WATCHES and self._watches.total() < _MAX_ALL_WATCHES
+        if not admitted:
+            yield False
+            return
+        self._watches[network] += 1
+        try:
+            yield True
+        finally:
+            self._watches[network] -= 1
+            if not self._watches[network]:
+                del self._watches[network]
 
     def _status(self, name: str) -> int:
         if name not in self._names:

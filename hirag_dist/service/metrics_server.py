@@ -6,8 +6,9 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import urlsplit
 
 from prometheus_client import CollectorRegistry
@@ -19,10 +20,16 @@ from hirag_dist.service.options import split_address
 logger = logging.getLogger(__name__)
 _MAX_CONNECTIONS = 8
 _TIMEOUT_S = 10  # of a connection without progress
+_MAX_CONNECTION_S = 30.0  # a client that sends a byte now and then makes progress too
 
 
 @contextmanager
-def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[], bool]) -> Iterator[str]:
+def serve_metrics(
+    address: str,
+    registry: CollectorRegistry,
+    ready: Callable[[], bool],
+    max_connection_s: float = _MAX_CONNECTION_S,
+) -> Iterator[str]:
     """Serve `GET /metrics` and `GET /ready` for as long as the block lasts. Yield HOST:PORT with the real port.
 
     `/ready` returns 200 or 503, for clients that cannot use gRPC health, such as a kubelet if the service uses TLS.
@@ -31,6 +38,7 @@ def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[],
         address: HOST:PORT; port 0 takes a free one.
         registry: of the metrics.
         ready: returns whether requests are accepted. Called in other threads.
+        max_connection_s: seconds after which a connection is closed.
 
     Raises:
         ConfigError: the address is no HOST:PORT.
@@ -74,10 +82,14 @@ def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[],
                 return
             super().process_request(request, client_address)  # type: ignore[arg-type]
 
-        def process_request_thread(self, request: object, client_address: object) -> None:
+        def process_request_thread(self, request: Any, client_address: object) -> None:
+            limit = threading.Timer(max_connection_s, _shut_down, (request,))
+            limit.daemon = True
+            limit.start()
             try:
-                super().process_request_thread(request, client_address)  # type: ignore[arg-type]
+                super().process_request_thread(request, client_address)
             finally:
+                limit.cancel()
                 readers.release()
 
         def handle_error(self, request: object, client_address: object) -> None:
@@ -100,3 +112,8 @@ def serve_metrics(address: str, registry: CollectorRegistry, ready: Callable[[],
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _shut_down(connection: socket.socket) -> None:
+    with suppress(OSError):  # it has ended
+        connection.shutdown(socket.SHUT_RDWR)
