@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 import urllib.request
 from contextlib import ExitStack
 
@@ -19,5 +20,14 @@ def test_a_client_that_sends_its_request_slowly_is_closed() -> None:
             connection.sendall(b"GET /met")
         for connection in slow:
             assert connection.recv(1) == b""
+        until = time.monotonic() + 30
+        while not _is_ready(address):  # their threads end a moment later
+            assert time.monotonic() < until
+
+
+def _is_ready(address: str) -> bool:
+    try:
         with urllib.request.urlopen(f"http://{address}/ready", timeout=30) as response:
-            assert response.status == 200
+            return bool(response.status == 200)
+    except OSError:
+        return False
