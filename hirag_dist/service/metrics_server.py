@@ -45,7 +45,33 @@ def serve_metrics(
         BackendUnavailable: it cannot be listened on.
     """
     host, port = split_address(address)
-    readers = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+    server_class = _server_class(socket.AF_INET6 if ":" in host else socket.AF_INET, max_connection_s)
+    try:
+        server = server_class((host, port), _page_class(registry, ready))
+    except OSError as error:
+        raise BackendUnavailable(
+            f"metrics cannot be served on {address} ({error.strerror}); choose another service.metrics_listen"
+        ) from error
+    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
+    try:
+        bound = server.server_address[1]
+        shown = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
+        logger.info("metrics on http://%s/metrics", shown)
+        yield shown
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _shut_down(connection: socket.socket) -> None:
+    with suppress(OSError):  # it has ended
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _page_class(registry: CollectorRegistry, ready: Callable[[], bool]) -> type[BaseHTTPRequestHandler]:
+    """Return the handler of requests."""
 
     class Page(BaseHTTPRequestHandler):
         timeout = _TIMEOUT_S
@@ -72,8 +98,15 @@ def serve_metrics(
         def log_message(self, *args: object) -> None:
             """Log nothing: every scrape would be a line."""
 
+    return Page
+
+
+def _server_class(family: socket.AddressFamily, max_connection_s: float) -> type[ThreadingHTTPServer]:
+    """Return the server: few connections at a time, each for a limited time."""
+    readers = threading.BoundedSemaphore(_MAX_CONNECTIONS)
+
     class Server(ThreadingHTTPServer):
-        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        address_family = family
         daemon_threads = True
 
         def process_request(self, request: object, client_address: object) -> None:
@@ -95,25 +128,4 @@ def serve_metrics(
         def handle_error(self, request: object, client_address: object) -> None:
             """Log nothing: clients may disconnect at any time."""
 
-    try:
-        server = Server((host, port), Page)
-    except OSError as error:
-        raise BackendUnavailable(
-            f"metrics cannot be served on {address} ({error.strerror}); choose another service.metrics_listen"
-        ) from error
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
-    try:
-        bound = server.server_address[1]
-        shown = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
-        logger.info("metrics on http://%s/metrics", shown)
-        yield shown
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def _shut_down(connection: socket.socket) -> None:
-    with suppress(OSError):  # it has ended
-        connection.shutdown(socket.SHUT_RDWR)
+    return Server
