@@ -71,7 +71,22 @@ ROWS: dict[str, list[Panel]] = {
             {"sum by (caller) (rate(hirag_service_requests_total{THESE}[$__rate_interval]))": "{{caller}}"},
             "reqps",
         ),
+        Panel(
+            "Connections, by pod",
+            {"sum by (pod) (hirag_service_connections{THESE})": "{{pod}}"},
+            stacked=True,
+        ),
+        Panel(
+            "Connections closed by the service, by reason",
+            {"sum by (reason) (rate(hirag_service_connections_closed_total{THESE}[$__rate_interval]))": "{{reason}}"},
+            "cps",
+        ),
         Panel("Callers in the callers file", {"min(hirag_service_callers{THESE})": "callers"}, kind="stat"),
+        Panel(
+            "Callers file missing, empty or wrong",
+            {"max(hirag_service_callers_file_failed{THESE})": "failed"},
+            kind="stat",
+        ),
     ],
     "Where a retrieval's time goes": [
         Panel(

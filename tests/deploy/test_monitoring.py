@@ -52,7 +52,7 @@ def exported(folder: Path) -> set[str]:
     """Return the names of all samples of a service."""
     registry = CollectorRegistry()
     Metrics(registry)
-    ProcessFacts("s", 1.0, 1.0, 1.0, 1.0, 1).write(folder, 0)
+    ProcessFacts("s", 1.0, 1.0, 1.0, 1.0, 1, False).write(folder, 0)
     registry.register(ProcessFactsCollector(folder))
     families = [*registry.collect(), *WorkerMetrics(folder, 1).registry.collect()]
     names = set()
@@ -248,6 +248,16 @@ ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         {f"hirag_service_certificate_expiry_timestamp_seconds{{{OURS}}}": f"{13 * DAY}x60"},
         "30m",
         {f"hirag_service_certificate_expiry_timestamp_seconds{{{OURS}}}": f"{15 * DAY}x60"},
+    ),
+    "HiragCallersFileFailed": (
+        {f"hirag_service_callers_file_failed{{{OURS}}}": "0 1x30"},
+        "10m",
+        {f"hirag_service_callers_file_failed{{{OURS}}}": "0 1 0x30"},
+    ),
+    "HiragConnectionsClosed": (
+        {f'hirag_service_connections_closed_total{{{OURS},reason="client"}}': "0+5x30"},
+        "20m",
+        {f'hirag_service_connections_closed_total{{{OURS},reason="idle"}}': "0+5x30"},
     ),
     "HiragTokenEnds": (
         {f"hirag_service_token_expiry_timestamp_seconds{{{OURS}}}": f"{13 * DAY}x60"},
