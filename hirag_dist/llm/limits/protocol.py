@@ -99,7 +99,7 @@ class CallTotals:
     pause_s: float = 0.0
 
     def since(self, before: CallTotals) -> CallTotals:
-        """Return what was added since other totals; `in_flight` and `pause_s` stay."""
+        """Return the difference to earlier totals; `in_flight` and `pause_s` stay."""
         return replace(
             self,
             answered=self.answered - before.answered,
