@@ -20,3 +20,16 @@ class ReadingConfig(ConfigSection):
     follow_links: bool = Field(
         False, description="follow links that lead out of the folders of INPUT; else each one is a dead letter"
     )
+    max_document_bytes: int = Field(
+        1 << 25, ge=1, description="limit of the text of a document, and of a record of JSON Lines or CSV"
+    )
+    max_file_bytes: int = Field(
+        1 << 28, ge=1, description="limit of the content of a file that is read as a whole, and of a page of Parquet"
+    )
+    max_records: int = Field(1_000_000, ge=1, description="limit of the records of a file")
+    max_pages: int = Field(10_000, ge=1, description="limit of the pages of a PDF")
+    max_expansion: int = Field(
+        250, ge=1, description="limit of how many times the content may be larger than the file, above 64 MiB"
+    )
+    pdf_memory_bytes: int = Field(1 << 30, ge=1 << 20, description="limit of the memory that one PDF may take (Linux)")
+    pdf_cpu_s: int = Field(300, ge=1, description="limit of the processor seconds that one PDF may take")

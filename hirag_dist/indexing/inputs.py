@@ -19,7 +19,7 @@ _RECORD_FORMATS = ("json", "jsonl", "csv", "tsv", "parquet")
 
 def read_options(reading: ReadingConfig) -> ReadOptions:
     """Return the reading options of a configuration."""
-    return ReadOptions(reading.text_field, reading.title_field, reading.label_field, reading.id_field)
+    return ReadOptions(**reading.model_dump(exclude={"follow_links"}))
 
 
 def source_table(inputs: Sequence[str], *, follow_links: bool = False) -> pa.Table:

@@ -9,6 +9,7 @@ from hirag_dist.readers.document_builder import LABEL_FIELDS, TEXT_FIELDS, Docum
 from hirag_dist.readers.model import Document, Unreadable
 
 DELIMITERS = (",", ";", "\t", "|")
+MAX_COLUMNS = 10_000
 
 
 def read_delimited(
@@ -37,7 +38,7 @@ def read_delimited(
 
 def read_table(
     lines: Iterator[str],
-    max_field_bytes: int,
+    max_row_bytes: int,
     delimiter_of: Callable[[str], str],
     check_header: Callable[[list[str]], str | None] = lambda header: None,
     if_empty: str = "",
@@ -48,17 +49,20 @@ def read_table(
 
     Args:
         lines: without their ends.
-        max_field_bytes: the longest field.
+        max_row_bytes: limit of a row, which may go on over several lines.
         delimiter_of: header → one character.
         check_header: returns the reason why a header cannot be used; it is the only item then.
         if_empty: the only item of a file without lines; no item if empty.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), max_field_bytes))
+    csv.field_size_limit(max(csv.field_size_limit(), max_row_bytes))
     first = next((line for line in lines if line and not line.isspace()), None)
     if first is None:
         yield from [if_empty] if if_empty else []
         return
-    rows = split_rows(lines, first, delimiter_of(first))
+    if max(map(first.count, DELIMITERS)) >= MAX_COLUMNS:
+        yield f"the header has more than {MAX_COLUMNS} columns"
+        return
+    rows = split_rows(lines, first, delimiter_of(first), max_row_bytes)
     names = next(rows, [])
     header = [] if isinstance(names, str) else [name.strip() for name in names]
     reason = names if isinstance(names, str) else check_header(header)
@@ -95,8 +99,10 @@ def _delimiter_of(header: str, maker: DocumentBuilder) -> str:
 class _Feed:
     """Lines for csv, which remembers those of the row being read, so that they can be read again."""
 
-    def __init__(self, lines: Iterator[str], again: list[str]) -> None:
+    def __init__(self, lines: Iterator[str], again: list[str], max_row_bytes: int) -> None:
         self._lines = lines
+        self._max_row_bytes = max_row_bytes
+        self._row_bytes = 0
         self._again = again[::-1]
         self.row: list[str] = []
         self.ended = False
@@ -109,6 +115,9 @@ class _Feed:
         if line is None:
             self.ended = True
             raise StopIteration
+        self._row_bytes = self._row_bytes + len(line) if self.row else len(line)
+        if self._row_bytes > self._max_row_bytes:
+            raise csv.Error(f"a row is longer than {self._max_row_bytes} bytes")
         self.row.append(line)
         return line + "\n"
 
@@ -119,15 +128,16 @@ class _Feed:
         self.ended = False
 
 
-def split_rows(lines: Iterator[str], first: str, delimiter: str) -> Iterator[list[str] | str]:
+def split_rows(lines: Iterator[str], first: str, delimiter: str, max_row_bytes: int) -> Iterator[list[str] | str]:
     """Yield rows that are not blank, and for a row that is broken the reason.
 
     Args:
         lines: without their ends.
         first: a line before them.
         delimiter: one character.
+        max_row_bytes: limit of a row; a longer one is broken.
     """
-    feed = _Feed(lines, [first])
+    feed = _Feed(lines, [first], max_row_bytes)
     while not feed.ended:
         try:
             for row in csv.reader(feed, delimiter=delimiter):

@@ -15,6 +15,8 @@ TEXT_FIELDS = ("text", "content", "contents", "body", "document", "page_content"
 TITLE_FIELDS = ("title", "name", "headline")
 LABEL_FIELDS = ("labels", "label", "acl")
 ID_FIELDS = ("id", "_id", "doc_id", "document_id", "passage_id", "chunk_id", "docid", "pid")
+MAX_TITLE_CHARS = 1000
+_TITLE_SCAN = 16 * MAX_TITLE_CHARS
 UNSAID: Final = object()  # in place of labels
 
 
@@ -72,6 +74,10 @@ class DocumentBuilder:
         text = clean_text(text)
         if not text or text.isspace():
             return self.unreadable(record, "the text is empty")
+        limit = self.options.max_document_bytes
+        if len(text) > limit or (len(text) > limit // 4 and len(text.encode()) > limit):
+            reason = f"the text is longer than {limit} bytes: split it, or raise reading.max_document_bytes"
+            return self.unreadable(record, reason)
         if labels is UNSAID and self.options.label_field is not None:
             return self.unreadable(record, missing_labels(self.options.label_field))
         try:
@@ -139,9 +145,10 @@ def is_missing_text(reason: str, wanted: str) -> bool:
 
 
 def _title(value: object) -> str:
-    """Return a title on one line; empty for none."""
+    """Return a title on one line, cut to `MAX_TITLE_CHARS`; empty for none."""
     if isinstance(value, (str, int, float)) and not isinstance(value, bool):
-        return " ".join(clean_text(str(value)).split())
+        title = " ".join(clean_text(str(value)[:_TITLE_SCAN]).split())
+        return title if len(title) <= MAX_TITLE_CHARS else title[: MAX_TITLE_CHARS - 1] + "…"
     return ""
 
 

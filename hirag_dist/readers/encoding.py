@@ -13,7 +13,9 @@ cp1250.
 from __future__ import annotations
 
 import codecs
+import io
 import re
+from collections.abc import Iterator
 
 from hirag_dist.readers.legacy_encodings import ASCII, likeliest, log_likelihood
 
@@ -34,6 +36,7 @@ _MAGIC = (
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _ASCII_RUN = re.compile(rb"[\x00-\x7f]+")
 _SAMPLE_BYTES = 1 << 14
+_BLOCK_BYTES = 1 << 20
 _ALIASES = {  # what browsers read these names as
     "iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252",
     "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "shift-jis": "cp932", "x-sjis": "cp932",
@@ -136,17 +139,34 @@ def _utf8(data: bytes) -> str | None:
 
 def _decode_lines(data: bytes) -> str:
     """Decode lines of which at least one is not UTF-8."""
-    lines = data.split(b"\n")
-    texts = [_utf8(line) for line in lines]
     sample, size = [], 0
-    for line, text in zip(lines, texts, strict=True):
-        if text is None and size < _SAMPLE_BYTES:
-            sample.append(line[:_SAMPLE_BYTES])
-            size += len(line)
+    for line in io.BytesIO(data):
+        if size >= _SAMPLE_BYTES:
+            break
+        if _utf8(line) is None:
+            bare = line.removesuffix(b"\n")
+            sample.append(bare[:_SAMPLE_BYTES])
+            size += len(bare)
     codec, _ = likeliest(b"\n".join(sample))
-    return "\n".join(
-        _decode_line(line, codec) if text is None else text for line, text in zip(lines, texts, strict=True)
-    )
+    return "".join(_decoded_blocks(data, codec))
+
+
+def _decoded_blocks(data: bytes, codec: str) -> Iterator[str]:
+    """Yield the text of some lines at a time: a list of all lines may take many times as much memory as they do."""
+    stream = io.BytesIO(data)
+    while lines := stream.readlines(_BLOCK_BYTES):
+        block = b"".join(lines)
+        text = _utf8(block)
+        yield "".join([_line_text(line, codec) for line in lines]) if text is None else text
+
+
+def _line_text(line: bytes, codec: str) -> str:
+    """Return one line, with its end: UTF-8, or what the codec makes of it."""
+    text = _utf8(line)
+    if text is not None:
+        return text
+    bare = line.removesuffix(b"\n")
+    return _decode_line(bare, codec) + "\n" * (len(line) - len(bare))
 
 
 def _decode_line(line: bytes, codec: str) -> str:

@@ -27,6 +27,9 @@ _PREFORMATTED = frozenset(("pre", "textarea"))
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9._:-]+)""", re.IGNORECASE)
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _HEAD_BYTES = 4096
+_LONG_TAG = re.compile(r"<[A-Za-z][^<>]{4096,}")
+_ELEMENT_BYTES, _ATTRIBUTE_BYTES = 400, 150
+_MEMORY_FACTOR = 8
 _MAX_DEPTH = 2048
 """Where libxml2 stops."""
 
@@ -43,6 +46,8 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
     """
     charset = _CHARSET.search(data[:_HEAD_BYTES])
     text = clean_text(decode_text(data, None if charset is None else charset[1].decode("ascii")))
+    if _tree_bytes(text) > _MEMORY_FACTOR * maker.options.max_file_bytes:
+        return maker.unreadable(0, "the page has too many elements: split it, or raise reading.max_file_bytes")
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     parser.feed(text.encode())
     root = parser.close()
@@ -53,6 +58,12 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
         return maker.unreadable(0, f"the page is nested too deeply: more than {_MAX_DEPTH - 1} elements")
     title, heading = _text_of(root.find(".//title")), _text_of(root.find(".//h1"))
     return maker.document(visible, title=title, default_title=heading)
+
+
+def _tree_bytes(text: str) -> int:
+    """Return an estimate of the memory of a page's tree: its elements, and the attributes of long tags."""
+    attributes = sum(tag[0].count(" ") + tag[0].count("=") for tag in _LONG_TAG.finditer(text))
+    return text.count("<") * _ELEMENT_BYTES + attributes * _ATTRIBUTE_BYTES
 
 
 def _text_of(element: etree._Element | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterable, Iterator
 from typing import cast
@@ -19,6 +20,9 @@ from hirag_dist.readers.model import Document, Unreadable
 
 _LIST_FIELDS = ("documents", "docs", "data", "records", "rows", "items", "results", "passages", "chunks")
 _INT_DIGITS = 4000
+_VALUE_BYTES, _OBJECT_BYTES = 72, 240
+"""Memory that a value in a list and an object take, about."""
+_MEMORY_FACTOR = 8
 
 
 def read_json_lines(lines: Iterable[str], maker: DocumentBuilder) -> Iterator[Document | Unreadable]:
@@ -31,7 +35,7 @@ def read_json_lines(lines: Iterable[str], maker: DocumentBuilder) -> Iterator[Do
         if not line or line.isspace():
             continue
         try:
-            value = parse_json(line)
+            value = parse_json(line, maker.options.max_document_bytes)
         except ValueError as error:
             yield maker.unreadable(record, f"line {number} is not valid JSON: {error}")
         else:
@@ -51,10 +55,10 @@ def read_json(text: str, maker: DocumentBuilder) -> Iterator[Document | Unreadab
         yield maker.unreadable(0, "the text is empty")
         return
     try:
-        value = parse_json(text)
+        value = parse_json(text, maker.options.max_file_bytes)
     except ValueError as error:
         if "Extra data" in str(error) and "\n" in text.strip():
-            yield from read_json_lines(text.split("\n"), maker)
+            yield from read_json_lines(iter_lines(text), maker)
         else:
             yield maker.unreadable(0, f"not valid JSON: {error}")
         return
@@ -113,12 +117,23 @@ def _is_map(value: dict[str, object]) -> bool:
     )
 
 
-def parse_json(text: str) -> object:
+def iter_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a text one at a time, without their ends."""
+    return (line.removesuffix("\n") for line in io.StringIO(text))
+
+
+def parse_json(text: str, max_bytes: int) -> object:
     """Parse JSON, with raw line ends in strings allowed.
 
+    Args:
+        max_bytes: the values may take `_MEMORY_FACTOR` times as much memory, estimated from the marks between them.
+
     Raises:
-        ValueError: it is no JSON, or nested too deeply to be read; the message says where.
+        ValueError: it is no JSON, or nested too deeply to be read, or of too many values; the message says where.
     """
+    values = text.count(",") + text.count("[")
+    if values * _VALUE_BYTES + text.count("{") * _OBJECT_BYTES > _MEMORY_FACTOR * max_bytes:
+        raise ValueError(f"it holds too many values, about {values}: split it, or raise the limits of `reading`")
     try:
         return json.loads(text, strict=False, parse_int=_integer)
     except json.JSONDecodeError as error:

@@ -8,13 +8,10 @@ from typing import AnyStr
 
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.encoding import decode_bytes, unicode_codec
+from hirag_dist.readers.model import InputTooLarge
 
 _HEAD_BYTES = 1 << 12
 _BATCH_SIZE = 1 << 20
-
-
-class LineTooLong(ValueError):
-    """A line is longer than may be held in memory."""
 
 
 def text_lines(stream: io.BufferedReader, max_line_bytes: int) -> Iterator[str]:
@@ -30,7 +27,7 @@ def text_lines(stream: io.BufferedReader, max_line_bytes: int) -> Iterator[str]:
 
     Raises:
         NotText: the stream is binary.
-        LineTooLong: a line is longer than max_line_bytes; nothing after it can be read.
+        InputTooLarge: a line is longer than max_line_bytes; nothing after it can be read.
         OSError: from the stream.
     """
     codec = unicode_codec(stream.peek(_HEAD_BYTES))
@@ -51,7 +48,9 @@ def _batches(readline: Callable[[int], AnyStr], max_line: int) -> Iterator[list[
         if len(line) > max_line:
             if batch:
                 yield batch
-            raise LineTooLong(f"a line is longer than {max_line} bytes; split it or raise the limit")
+            raise InputTooLarge(
+                f"a line is longer than {max_line} bytes: split it, or raise reading.max_document_bytes"
+            )
         batch.append(line)
         size += len(line)
         if size >= _BATCH_SIZE:

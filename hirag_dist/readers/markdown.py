@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 
 import yaml
@@ -22,6 +23,8 @@ _OPENED = re.compile(r"---[ \t]*\n((?:.*\S.*(?:\n|\Z))*)")  # up to an empty lin
 _LABELS = re.compile(rf"^[ \t]*[\"']?(?:{'|'.join(LABEL_FIELDS)})[\"']?[ \t]*:", re.MULTILINE | re.IGNORECASE)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 _HEADING = re.compile(r" {0,3}#[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*$")
+_HEADING_CHARS = 1000  # the pattern is quadratic in the spaces of a line
+_MAX_FRONT_MATTER = 1 << 16  # characters; YAML takes some hundred times as much memory
 
 
 def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
@@ -46,11 +49,11 @@ def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
 
 def _split_front_matter(text: str) -> tuple[str, dict[str, object]]:
     match = _FRONT_MATTER.match(text)
-    if match is None:
+    if match is None or len(match[0]) > _MAX_FRONT_MATTER:
         return text, {}
     try:
         fields = yaml.safe_load(match[1] or "")
-    except (yaml.YAMLError, ValueError):  # ValueError: a date like 2024-13-45
+    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date like 2024-13-45
         return text, {}
     if not isinstance(fields, dict):
         return text, {}
@@ -65,11 +68,11 @@ def _names_labels(text: str) -> bool:
 
 def _first_heading(text: str) -> str | None:
     fence = ""
-    for line in text.split("\n"):
+    for line in io.StringIO(text):
         mark = _FENCE.match(line)
         if mark:
             fence = "" if fence == mark[1] else fence or mark[1]
-        heading = None if fence else _HEADING.match(line)
+        heading = None if fence else _HEADING.match(line[:_HEADING_CHARS])
         if heading:
             return heading[1]
     return None

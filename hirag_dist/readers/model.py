@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FREE_BYTES = 1 << 26
+"""Content that may be read from a file however small it is."""
+
+
+class InputTooLarge(ValueError):
+    """A file, or a part of it, passes a limit of `ReadOptions`; the message names the key that raises the limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
@@ -50,15 +57,32 @@ class ReadOptions:
             name must not make documents public; null or empty is no label.
         id_field: the one that holds the owner's id of the record, a string or a number. Where it is named here, a
             record without it is `Unreadable`: a mistyped name must not cost all ids.
-        max_document_bytes: the most that is held in memory at once: a whole file, or a record of a JSONL or
-            CSV file.
+        max_document_bytes: limit of the text of a document, and of a record of a JSONL or CSV file.
+        max_file_bytes: limit of what is held in memory at once: the content of a file that is read as a whole, a page
+            of a column of Parquet.
+        max_records: limit of the records of a file.
+        max_pages: limit of the pages of a PDF.
+        max_expansion: limit of how many times the content may be larger than the stored file; `FREE_BYTES` of content
+            may be read from any file.
+        pdf_memory_bytes: limit of the memory that one PDF may take.
+        pdf_cpu_s: limit of the processor seconds that one PDF may take.
     """
 
     text_field: str | None = None
     title_field: str | None = None
     label_field: str | None = None
     id_field: str | None = None
-    max_document_bytes: int = 1 << 28
+    max_document_bytes: int = 1 << 25
+    max_file_bytes: int = 1 << 28
+    max_records: int = 1_000_000
+    max_pages: int = 10_000
+    max_expansion: int = 250
+    pdf_memory_bytes: int = 1 << 30
+    pdf_cpu_s: int = 300
+
+    def max_content_bytes(self, stored_bytes: int) -> int:
+        """Return the limit of the content of a file of a size, by `max_expansion`."""
+        return max(FREE_BYTES, self.max_expansion * stored_bytes)
 
 
 @dataclass(frozen=True, slots=True)

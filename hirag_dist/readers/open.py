@@ -10,12 +10,15 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 import pyarrow as pa
 from pyarrow import fs
 
-from hirag_dist.readers.model import SourceFile
+from hirag_dist.readers.model import InputTooLarge, ReadOptions, SourceFile
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
 
 COMPRESSIONS = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst", ".zstd": "zst", ".lz4": "lz4"}
 """File name extension → compression."""
@@ -28,26 +31,55 @@ _DECOMPRESSORS: dict[str, Callable[[IO[bytes]], object]] = {
     "lz4": lambda raw: pa.CompressedInputStream(raw, "lz4"),
 }
 _BUFFER_BYTES = 1 << 18
+_PIECE_BYTES = 1 << 22
 
 READ_ERRORS = (OSError, EOFError, pa.ArrowException, lzma.LZMAError, zlib.error)
 """What opening and reading raise for a file that is missing, forbidden, out of reach or damaged."""
 
 
-class SourceTooLarge(ValueError):
-    """A file is larger than may be held in memory."""
+class _Decompressed(io.RawIOBase):
+    """A decompressed stream that ends with an error where it is too many times as large as the file."""
+
+    def __init__(self, inner: io.RawIOBase, max_bytes: int, max_expansion: int) -> None:
+        self._inner = inner
+        self._left = max_bytes
+        self._max_expansion = max_expansion
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Buffer) -> int:
+        data = self._inner.read(len(memoryview(buffer)))
+        memoryview(buffer)[: len(data)] = data
+        self._left -= len(data)
+        if self._left < 0:
+            raise expands_too_far(self._max_expansion)
+        return len(data)
+
+
+def expands_too_far(max_expansion: int) -> InputTooLarge:
+    """Return the error of a file whose content is too many times as large as the file."""
+    return InputTooLarge(
+        f"the content is more than {max_expansion} times as large as the stored file: unpack it, or raise "
+        "reading.max_expansion"
+    )
 
 
 @contextmanager
-def open_source(source: SourceFile) -> Iterator[io.BufferedReader]:
+def open_source(source: SourceFile, options: ReadOptions) -> Iterator[io.BufferedReader]:
     """Open a file for reading its content from the start to the end, decompressed.
 
     Raises:
         READ_ERRORS: on opening, and later from the stream.
+        InputTooLarge: later from the stream, if decompression makes too much of the file.
     """
     filesystem, path = fs.FileSystem.from_uri(source.uri)
     with filesystem.open_input_stream(path, compression=None) as raw:
-        opened = raw if source.compression is None else _DECOMPRESSORS[source.compression](raw)
-        stream = io.BufferedReader(cast(io.RawIOBase, opened), _BUFFER_BYTES)
+        opened = cast(io.RawIOBase, raw)
+        if source.compression is not None:
+            inner = cast(io.RawIOBase, _DECOMPRESSORS[source.compression](raw))
+            opened = _Decompressed(inner, options.max_content_bytes(source.size_bytes), options.max_expansion)
+        stream = io.BufferedReader(opened, _BUFFER_BYTES)
         with stream:
             yield cast(io.BufferedReader, stream)
 
@@ -64,13 +96,22 @@ def read_all(stream: io.BufferedReader, max_bytes: int) -> bytes:
     """Return the whole content of a stream.
 
     Raises:
-        TooLarge: it is larger than max_bytes.
+        InputTooLarge: it is larger than max_bytes.
         READ_ERRORS: from the stream.
     """
-    data = stream.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise SourceTooLarge(f"the content is larger than {max_bytes} bytes; split it or raise the limit")
-    return data
+    pieces: list[bytes] = []  # read(max_bytes) would reserve max_bytes
+    left = max_bytes
+    while piece := stream.read(_PIECE_BYTES):
+        left -= len(piece)
+        if left < 0:
+            break
+        pieces.append(piece)
+    if left < 0:
+        pieces.clear()
+        raise InputTooLarge(
+            f"the content is larger than {max_bytes} bytes: split the file, or raise reading.max_file_bytes"
+        )
+    return b"".join(pieces)
 
 
 def explain(error: BaseException) -> str:

@@ -1,27 +1,22 @@
 """PDF: the text layer, with lines of a paragraph joined and hyphenated words whole.
 
 PDFium reads it (pypdfium2, Apache-2.0 or BSD-3-Clause): next to pypdf it keeps words and single spaces in
-justified text, marks the hyphens at line ends, and is sixteen times as fast.
+justified text, marks the hyphens at line ends, and is sixteen times as fast. It runs in a process of its own, which has
+limits (`pdf_process`).
 """
 
 from __future__ import annotations
 
 import re
-from threading import Lock
-
-import pypdfium2 as pdfium
 
 from hirag_dist.readers.document_builder import DocumentBuilder
-from hirag_dist.readers.model import Document, Unreadable
+from hirag_dist.readers.model import Document, ReadOptions, Unreadable
+from hirag_dist.readers.pdf_process import READER
 
-_PDFIUM = Lock()
-"""PDFium is not safe for threads: one call at a time in a process."""
-
-_PASSWORD = 4
 _HYPHEN = "\x02"
 """What PDFium puts in place of a hyphen and the line end after it."""
 
-_SPLIT_WORD = re.compile(rf"([^\W\d_]+){_HYPHEN}([^\W\d_]+)")
+_SPLIT_WORD = re.compile(rf"(?<![^\W\d_])([^\W\d_]+){_HYPHEN}([^\W\d_]+)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _LIST_MARK = re.compile(r"(?:[•‣▪◦·*–—-]|\[?\(?(?:\d{1,3}|[a-zA-Z])[.)\]])\s")
 _SENTENCE_END = re.compile(r"[.!?:。！？：][\"'”’)\]]?$")
@@ -35,22 +30,18 @@ def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]
     """Return a PDF as one document, and an `Unreadable` in addition if some of its pages could not be read.
 
     The title is that of the PDF's metadata, else the file's stem.
+
+    Raises:
+        OSError: the process that reads PDFs cannot be started.
     """
-    with _PDFIUM:
-        try:
-            pdf = pdfium.PdfDocument(data)
-        except pdfium.PdfiumError as error:
-            if error.err_code == _PASSWORD:
-                return [maker.unreadable(0, "the PDF is encrypted; remove its password first")]
-            return [maker.unreadable(0, "the PDF is damaged or truncated")]
-        try:
-            pages, bad = _page_texts(pdf)
-            title = pdf.get_metadata_value("Title")
-        finally:
-            pdf.close()
+    read = READER.read(data, maker.options)
+    if read.error:
+        return [maker.unreadable(0, _reason(read.error, maker.options))]
+    pages = [page or "" for page in read.pages]
+    bad = [index for index, page in enumerate(read.pages) if page is None]
     found: list[Document | Unreadable] = []
     if any(page.strip() for page in pages):
-        found.append(maker.document(join_pages(pages), title=title))
+        found.append(maker.document(join_pages(pages), title=read.title))
     elif len(bad) < len(pages):
         found.append(maker.unreadable(0, "the PDF has no text layer; run OCR first"))
     if bad or not pages:
@@ -59,20 +50,18 @@ def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]
     return found
 
 
-def _page_texts(pdf: pdfium.PdfDocument) -> tuple[list[str], list[int]]:
-    """Return the text of each page, and the indices of those that cannot be read."""
-    texts, bad = [], []
-    for index in range(len(pdf)):
-        try:
-            page = pdf[index]
-            text_page = page.get_textpage()
-            texts.append(text_page.get_text_bounded(errors="replace"))
-            text_page.close()
-            page.close()
-        except pdfium.PdfiumError:
-            texts.append("")
-            bad.append(index)
-    return texts, bad
+def _reason(error: str, options: ReadOptions) -> str:
+    reasons = {
+        "damaged": "the PDF is damaged or truncated",
+        "encrypted": "the PDF is encrypted; remove its password first",
+        "pages": f"the PDF has more than {options.max_pages} pages: split it, or raise reading.max_pages",
+        "text": f"the text is longer than {options.max_document_bytes} bytes: split the PDF, or raise "
+        "reading.max_document_bytes",
+        "memory": f"the PDF takes more than {options.pdf_memory_bytes} bytes of memory: split it, or raise "
+        "reading.pdf_memory_bytes",
+        "cpu": f"the PDF takes more than {options.pdf_cpu_s} s to read: split it, or raise reading.pdf_cpu_s",
+    }
+    return reasons.get(error, "the PDF is damaged: PDFium crashes when it reads it")
 
 
 def join_pages(pages: list[str]) -> str:

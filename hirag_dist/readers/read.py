@@ -14,11 +14,12 @@ from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.encoding import NotText, decode_text
 from hirag_dist.readers.html import read_html
 from hirag_dist.readers.json_records import read_json, read_json_lines
-from hirag_dist.readers.lines import LineTooLong, text_lines
+from hirag_dist.readers.lines import text_lines
 from hirag_dist.readers.markdown import read_markdown
-from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
-from hirag_dist.readers.open import READ_ERRORS, SourceTooLarge, explain, open_random, open_source, read_all
+from hirag_dist.readers.model import Document, InputTooLarge, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.open import READ_ERRORS, expands_too_far, explain, open_random, open_source, read_all
 from hirag_dist.readers.parquet import read_parquet
+from hirag_dist.readers.parquet_pages import DamagedPage
 from hirag_dist.readers.pdf import read_pdf
 from hirag_dist.readers.uris import public_uri, split_name
 
@@ -31,7 +32,7 @@ _MAGIC_BYTES = 1024
 def read_source(source: SourceFile, options: ReadOptions) -> Found:
     """Yield the documents of a file in their order, and an `Unreadable` for each one that could not be read.
 
-    Nothing is read before the first one is asked for. Memory is bounded by `max_document_bytes`: formats of
+    Nothing is read before the first one is asked for. Memory is bounded by the limits of the options: formats of
     many records are read record by record. What fails is an `Unreadable`, not an exception, and a bad record
     does not lose the others; where the rest of a file is lost (damaged compression, a connection that
     breaks), the last one says so. A file yields at least one of either. A file that begins as a PDF is read
@@ -51,10 +52,10 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
         return
     record = 0
     try:
-        for found in _read(source, maker):
+        for found in _bounded(_read(source, maker), options, source.size_bytes):
             yield found
             record = found.record + 1
-    except (NotText, SourceTooLarge, LineTooLong) as error:
+    except (NotText, InputTooLarge, DamagedPage) as error:
         yield maker.unreadable(record, str(error))
     except READ_ERRORS as error:
         yield maker.unreadable(record, explain(error))
@@ -63,21 +64,42 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
             yield maker.unreadable(0, "the file holds no records")
 
 
+def _bounded(found: Found, options: ReadOptions, stored_bytes: int) -> Found:
+    """Yield the documents of a file until they are too many, or too much text for the size of the file.
+
+    Raises:
+        InputTooLarge: after what is below the limits.
+    """
+    left = options.max_content_bytes(stored_bytes)
+    for each in found:
+        if each.record >= options.max_records:
+            raise InputTooLarge(
+                f"the file holds more than {options.max_records} records, and the rest is not read: split it, or raise "
+                "reading.max_records"
+            )
+        if isinstance(each, Document):
+            left -= len(each.text)
+            if left < 0:
+                raise expands_too_far(options.max_expansion)
+        yield each
+
+
 def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
     if source.format == "parquet":
         yield from _read_parquet(source, maker)
         return
-    with open_source(source) as stream:
+    options = maker.options
+    with open_source(source, options) as stream:
         head = stream.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
         is_pdf = head.startswith(_PDF_MAGIC) or (source.format == "pdf" and _PDF_MAGIC in head)
         if source.format == "pdf" and not is_pdf:
             yield maker.unreadable(0, "the file is no PDF" if head else "the file is empty")
             return
-        form, limit = "pdf" if is_pdf else source.format, maker.options.max_document_bytes
+        form = "pdf" if is_pdf else source.format
         if form in _BY_LINE:
-            yield from _BY_LINE[form](text_lines(stream, limit), maker)
+            yield from _BY_LINE[form](text_lines(stream, options.max_document_bytes), maker)
         else:
-            yield from _WHOLE[form](read_all(stream, limit), maker)
+            yield from _WHOLE[form](read_all(stream, options.max_file_bytes), maker)
 
 
 def _read_parquet(source: SourceFile, maker: DocumentBuilder) -> Found:
@@ -86,7 +108,7 @@ def _read_parquet(source: SourceFile, maker: DocumentBuilder) -> Found:
         with open_random(source) as file:
             yield from read_parquet(file, maker)
         return
-    with open_source(source) as stream, tempfile.TemporaryFile() as unpacked:
+    with open_source(source, maker.options) as stream, tempfile.TemporaryFile() as unpacked:
         shutil.copyfileobj(stream, unpacked)
         unpacked.seek(0)
         with pa.PythonFile(unpacked, mode="r") as file:

@@ -7,18 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.delimited import DELIMITERS, read_table
 from hirag_dist.readers.document_builder import kind_of
 from hirag_dist.readers.encoding import NotText, decode_text
-from hirag_dist.readers.json_records import parse_json
-from hirag_dist.readers.lines import LineTooLong, text_lines
-from hirag_dist.readers.model import SourceFile, Unreadable
-from hirag_dist.readers.open import READ_ERRORS, SourceTooLarge, explain, open_random, open_source, read_all
-
-_BATCH_ROWS = 256
+from hirag_dist.readers.json_records import iter_lines, parse_json
+from hirag_dist.readers.lines import text_lines
+from hirag_dist.readers.model import InputTooLarge, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.open import READ_ERRORS, explain, open_random, open_source, read_all
+from hirag_dist.readers.parquet import bounded_rows, open_parquet
+from hirag_dist.readers.parquet_pages import DamagedPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class Row:
     fields: Mapping[str, object]
 
 
-def read_rows(source: SourceFile, max_bytes: int = 1 << 28) -> Iterator[Row | Unreadable]:
+def read_rows(source: SourceFile, options: ReadOptions | None = None) -> Iterator[Row | Unreadable]:
     """Yield the records of a JSON Lines, JSON, CSV, TSV or Parquet file, and why one cannot be read.
 
     JSON holds a list of objects, one object with such a list under a key, or a map from id to object (which then has
@@ -42,15 +41,15 @@ def read_rows(source: SourceFile, max_bytes: int = 1 << 28) -> Iterator[Row | Un
 
     Args:
         source: from `find_inputs`.
-        max_bytes: the most that is held at once: a JSON file, or a line of others.
+        options: limits; None for the defaults.
     """
     record = 0
     try:
-        for found in _read(source, max_bytes):
+        for found in _read(source, options or ReadOptions()):
             row = found if isinstance(found, str) else Row(record, found)
             yield Unreadable(source.display, record, row) if isinstance(row, str) else row
             record += 1
-    except (NotText, SourceTooLarge, LineTooLong) as error:
+    except (NotText, InputTooLarge, DamagedPage) as error:
         yield Unreadable(source.display, record, str(error))
     except READ_ERRORS as error:
         yield Unreadable(source.display, record, explain(error))
@@ -59,40 +58,42 @@ def read_rows(source: SourceFile, max_bytes: int = 1 << 28) -> Iterator[Row | Un
             yield Unreadable(source.display, 0, "the file holds no records")
 
 
-def _read(source: SourceFile, max_bytes: int) -> Iterator[Mapping[str, object] | str]:
+def _read(source: SourceFile, options: ReadOptions) -> Iterator[Mapping[str, object] | str]:
     if source.format == "parquet" and source.compression is None:
         with open_random(source) as file:
-            yield from _parquet(file)
+            yield from bounded_rows(open_parquet(file), file, None, options)
         return
-    with open_source(source) as stream:
+    max_bytes = options.max_document_bytes
+    with open_source(source, options) as stream:
         if source.format == "parquet":
-            yield from _parquet(pa.BufferReader(read_all(stream, max_bytes)))
+            file = pa.BufferReader(read_all(stream, options.max_file_bytes))
+            yield from bounded_rows(open_parquet(file), file, None, options)
         elif source.format == "json":
-            yield from _json(decode_text(read_all(stream, max_bytes)))
+            yield from _json(decode_text(read_all(stream, options.max_file_bytes)), options.max_file_bytes)
         elif source.format == "jsonl":
-            yield from _json_lines(text_lines(stream, max_bytes))
+            yield from _json_lines(text_lines(stream, max_bytes), max_bytes)
         elif source.format in ("csv", "tsv"):
             yield from _delimited(stream, max_bytes, "\t" if source.format == "tsv" else None)
         else:
             yield f"{source.format} has no records; give .jsonl, .json, .csv, .tsv or .parquet"
 
 
-def _json_lines(lines: Iterator[str]) -> Iterator[Mapping[str, object] | str]:
+def _json_lines(lines: Iterator[str], max_bytes: int) -> Iterator[Mapping[str, object] | str]:
     for number, line in enumerate(lines, start=1):
         if line and not line.isspace():
             try:
-                yield _object(parse_json(line))
+                yield _object(parse_json(line, max_bytes))
             except ValueError as error:
                 yield f"line {number} is not valid JSON: {error}"
 
 
-def _json(text: str) -> Iterator[Mapping[str, object] | str]:
+def _json(text: str, max_bytes: int) -> Iterator[Mapping[str, object] | str]:
     text = clean_text(text)
     try:
-        value = parse_json(text)
+        value = parse_json(text, max_bytes)
     except ValueError as error:
         if "Extra data" in str(error) and "\n" in text.strip():
-            yield from _json_lines(iter(text.split("\n")))
+            yield from _json_lines(iter_lines(text), max_bytes)
         else:
             yield f"not valid JSON: {error}"
         return
@@ -124,8 +125,3 @@ def _delimited(
     lines = text_lines(stream, max_bytes)
     for fields in read_table(lines, max_bytes, lambda header: delimiter or max(DELIMITERS, key=header.count)):
         yield fields if isinstance(fields, str) else {name: cell or None for name, cell in fields.items()}
-
-
-def _parquet(file: pa.NativeFile) -> Iterator[Mapping[str, object] | str]:
-    for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH_ROWS):
-        yield from batch.to_pylist()

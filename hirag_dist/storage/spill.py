@@ -1,4 +1,4 @@
-"""Tables and matrices spilled to a temporary folder and memory-mapped, while a snapshot is written from them.
+"""Tables and matrices spilled to a temporary folder and memory-mapped: what is read, and what a snapshot is made from.
 
 A snapshot takes every table whole, in the order of its ids. Spilled tables are pages that the system may drop; in
 memory are two copies of a piece of one column, and the columns that a table is sorted by.
@@ -134,8 +134,8 @@ def _unwritable(folder: Path, error: OSError) -> StoreError:
     full = error.errno == errno.ENOSPC or "No space left" in str(error)
     reason = "the disk is full" if full else error.strerror or str(error)
     return StoreError(
-        f"cannot publish: the temporary folder {folder} cannot be used: {reason}; let TMPDIR name a folder with room "
-        "for twice the snapshot and run again, finished work is kept"
+        f"the temporary folder {folder} cannot be used: {reason}; let TMPDIR name a folder with room for the text that "
+        "is read and for twice the snapshot, and run again, finished work is kept"
     )
 
 

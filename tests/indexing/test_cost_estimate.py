@@ -56,7 +56,7 @@ def test_counts_documents_copies_and_what_cannot_be_read(tmp_path: Path) -> None
     (tmp_path / "a.txt").write_text("The same words.")
     (tmp_path / "b.txt").write_text("The same words.")
     (tmp_path / "c.md").write_text("Other words.")
-    (tmp_path / "d.pdf").write_bytes(b"%PDF-1.7 broken")
+    (tmp_path / "d.pdf").write_bytes(b"no PDF")
     found = plan([tmp_path])
     assert (found.documents, found.duplicates, found.chunks) == (2, 1, 2)
     assert [Path(name).name for name, _ in found.unreadable] == ["d.pdf"]

@@ -4,7 +4,8 @@ import io
 
 import pytest
 
-from hirag_dist.readers.lines import LineTooLong, text_lines
+from hirag_dist.readers.lines import text_lines
+from hirag_dist.readers.model import InputTooLarge
 
 
 def lines(data: bytes, limit: int = 1 << 20) -> list[str]:
@@ -29,5 +30,5 @@ def test_utf16_lines() -> None:
 def test_a_line_beyond_the_limit() -> None:
     stream = text_lines(io.BufferedReader(io.BytesIO(b"short\n" + b"x" * 100)), 50)
     assert next(stream) == "short"
-    with pytest.raises(LineTooLong, match="longer than 50"):
+    with pytest.raises(InputTooLarge, match="longer than 50"):
         next(stream)

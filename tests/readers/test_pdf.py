@@ -3,9 +3,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from hirag_dist.readers.pdf import join_pages
 
 Read = Callable[..., list[Any]]
+
+
+def starts_a_process(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that starts the process that reads PDFs; it runs with the unit tests all the same."""
+    return pytest.mark.integration(pytest.mark.smoke(test))
 
 
 def make_pdf(pages: list[list[str]], title: str = "", extra: str = "") -> bytes:
@@ -36,16 +43,19 @@ def make_pdf(pages: list[list[str]], title: str = "", extra: str = "") -> bytes:
     ).encode("latin-1")
 
 
+@starts_a_process
 def test_the_text_layer_is_read(read: Read) -> None:
     (found,) = read("a.pdf", make_pdf([["Alice met Bob."], ["Bob left."]], title="Report"))
     assert (found.title, found.text) == ("Report", "Alice met Bob.\n\nBob left.")
     assert read("a.pdf", make_pdf([["Alice"]]))[0].title == "a"
 
 
+@starts_a_process
 def test_a_pdf_by_another_name(read: Read) -> None:
     assert read("a.txt", make_pdf([["Alice met Bob."]]))[0].text == "Alice met Bob."
 
 
+@starts_a_process
 def test_pdfs_that_cannot_be_read(read: Read) -> None:
     good = make_pdf([["Alice met Bob."]])
     locked = make_pdf(

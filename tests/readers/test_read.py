@@ -89,7 +89,7 @@ def test_compressed_streams_one_after_the_other(read: Read) -> None:
         (b" \t\r\n \n\x0c\n", "the text is empty"),
         (bytes(3000), "the content is binary, not text"),
         (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "the content is binary, not text"),
-        (b"x" * 4001, "the content is larger than 4000 bytes; split it or raise the limit"),
+        (b"x" * 4001, "the text is longer than 4000 bytes: split it, or raise reading.max_document_bytes"),
     ],
 )
 def test_texts_that_cannot_be_read(read: Read, data: bytes, reason: str) -> None:

@@ -64,12 +64,18 @@ def chunk_spans(text: str, encoding: Encoding, size: int, overlap: int, at_sente
 
 def _token_ends(text: str, encoding: Encoding) -> IntVector:
     """Return (n_tokens,) character positions where each token ends; a token inside a character ends before it."""
-    tokens = encoding.encode_ordinary(text)
-    lengths = np.fromiter((len(piece) for piece in encoding.decode_tokens_bytes(tokens)), np.int64, len(tokens))
-    byte_ends = np.cumsum(lengths)
+    tokens = encoding.encode_to_numpy(text, disallowed_special=())  # the encodings have no special tokens
+    counts = np.bincount(tokens)
+    lengths = np.zeros(len(counts), np.int32)  # bytes, by token
+    for token in np.flatnonzero(counts).tolist():
+        lengths[token] = len(encoding.decode_single_token_bytes(token))
+    byte_ends = np.cumsum(lengths[tokens], dtype=np.int64)
+    if text.isascii():
+        return byte_ends
     data = np.frombuffer(text.encode("utf-8"), np.uint8)
-    begins = np.concatenate([[0], np.cumsum((data & 0xC0) != 0x80)])  # characters begun before each byte
-    whole = np.concatenate([(data & 0xC0) != 0x80, [True]])  # whether a character begins at each byte
+    whole = np.append((data & 0xC0) != 0x80, True)  # whether a character begins at each byte
+    begins = np.zeros(len(data) + 1, np.int64)
+    np.cumsum(whole[:-1], out=begins[1:])  # characters begun before each byte
     ends: IntVector = begins[byte_ends] - ~whole[byte_ends]
     return ends
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -13,6 +14,7 @@ from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
 from hirag_dist.readers import Document, ReadOptions, SourceFile, read_source
 from hirag_dist.schemas import DOCUMENTS, REJECTS
+from hirag_dist.storage.spill import SpillFile, spill_file
 
 SOURCES = pa.schema(
     [
@@ -34,6 +36,10 @@ def source_of(row: Mapping[str, Any]) -> SourceFile:
     return SourceFile(row["uri"], shown, row["size_bytes"], form, compression, row["modified"], shown, row["refusal"])
 
 
+_PART_ROWS, _PART_CHARS = 4096, 1 << 24
+_HELD_BYTES = 1 << 27
+
+
 @dataclass(frozen=True)
 class ReadDocuments:
     """Files → documents and, for whatever could not be read, a reject with its reason."""
@@ -53,40 +59,68 @@ class ReadDocuments:
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the documents in file order, copies too."""
-        documents: list[dict[str, Any]] = []
-        rejects: list[dict[str, Any]] = []
-        for row in tables["sources"].to_pylist():
-            source = source_of(row)
-            for found in read_source(source, self.options):
-                where = f"{row['shown']}#{found.record}" if found.record else row["shown"]
-                if isinstance(found, Document):
-                    documents.append(
-                        {
-                            "document_id": document_id(found.text, found.labels),
-                            "uri": row["shown"],
-                            "record": found.record,
-                            "title": found.title,
-                            "source_ids": [found.source_id or where],
-                            "labels": sorted(set(found.labels)),
-                            "n_chars": len(found.text),
-                            "text": found.text,
-                        }
-                    )
-                else:
-                    rejects.append(
-                        {
-                            "stage": self.name,
-                            "unit_id": where,
-                            "reason": found.reason,
-                            "attempts": 1,
-                            "request": "",
-                            "reply": "",
-                        }
-                    )
-        return {
-            "documents": pa.Table.from_pylist(documents, DOCUMENTS),
-            "rejects": pa.Table.from_pylist(rejects, REJECTS),
-        }
+        with ExitStack() as stack:
+            documents, rejects = _Rows(DOCUMENTS, stack), _Rows(REJECTS, stack)
+            for row in tables["sources"].to_pylist():
+                for found in read_source(source_of(row), self.options):
+                    where = f"{row['shown']}#{found.record}" if found.record else row["shown"]
+                    if isinstance(found, Document):
+                        documents.add(_document_row(found, row["shown"], where), len(found.text))
+                    else:
+                        reject = {"stage": self.name, "unit_id": where, "reason": found.reason, "attempts": 1}
+                        rejects.add(reject | {"request": "", "reply": ""})
+            return {"documents": documents.table(), "rejects": rejects.table()}
+
+
+def _document_row(found: Document, shown: str, where: str) -> dict[str, Any]:
+    return {
+        "document_id": document_id(found.text, found.labels),
+        "uri": shown,
+        "record": found.record,
+        "title": found.title,
+        "source_ids": [found.source_id or where],
+        "labels": sorted(set(found.labels)),
+        "n_chars": len(found.text),
+        "text": found.text,
+    }
+
+
+class _Rows:
+    """Rows of a table, of which few are Python objects at a time, and a bounded part is in memory.
+
+    Python objects take several times as much memory as the rows of a table. The files of a task may hold any amount of
+    text, so that of what is read all but the last part lies in a temporary file, mapped.
+    """
+
+    def __init__(self, schema: pa.Schema, stack: ExitStack) -> None:
+        self._schema = schema
+        self._stack = stack
+        self._spill: SpillFile | None = None
+        self._spilled: list[pa.Table] = []
+        self._tables: list[pa.Table] = []
+        self._rows: list[dict[str, Any]] = []
+        self._chars = 0
+
+    def add(self, row: dict[str, Any], n_chars: int = 0) -> None:
+        """Add a row with so many characters of text."""
+        self._rows.append(row)
+        self._chars += n_chars
+        if len(self._rows) >= _PART_ROWS or self._chars >= _PART_CHARS:
+            self._close_part()
+
+    def table(self) -> pa.Table:
+        """Return all rows."""
+        self._close_part()
+        return pa.concat_tables(self._spilled + self._tables)
+
+    def _close_part(self) -> None:
+        if self._rows or not (self._tables or self._spilled):
+            self._tables.append(pa.Table.from_pylist(self._rows, self._schema))
+        self._rows, self._chars = [], 0
+        if sum(table.nbytes for table in self._tables) > _HELD_BYTES:
+            self._spill = self._spill or self._stack.enter_context(spill_file())
+            self._spilled.append(self._spill.table(self._tables, self._schema))
+            self._tables = []
 
 
 @dataclass(frozen=True)

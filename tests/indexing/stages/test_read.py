@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 
 from hirag_dist.execution.stage import Services
+from hirag_dist.indexing.inputs import source_table
+from hirag_dist.indexing.stages import read
 from hirag_dist.indexing.stages.read import SOURCES, ReadDocuments, UniqueDocuments
 from hirag_dist.readers import ReadOptions
+from hirag_dist.storage.digest import table_digest
 
 
 async def documents(folder: Path, files: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -23,10 +27,11 @@ async def documents(folder: Path, files: dict[str, list[dict[str, Any]]]) -> lis
         "format": ["jsonl" for _ in files],
         "compression": [None for _ in files],
         "modified": ["" for _ in files],
+        "refusal": ["" for _ in files],
     }
     services = cast(Services, None)  # reading calls nothing
-    read = await ReadDocuments(ReadOptions()).run({"sources": pa.table(columns, schema=SOURCES)}, services)
-    unique = await UniqueDocuments().run({"documents": read["documents"]}, services)
+    found_rows = await ReadDocuments(ReadOptions()).run({"sources": pa.table(columns, schema=SOURCES)}, services)
+    unique = await UniqueDocuments().run({"documents": found_rows["documents"]}, services)
     found: list[dict[str, Any]] = unique["documents"].to_pylist()
     return found
 
@@ -58,3 +63,20 @@ async def test_a_document_keeps_the_ids_of_all_its_copies(tmp_path: Path) -> Non
     }
     found = {row["text"]: row["source_ids"] for row in await documents(tmp_path, files)}
     assert found == {"words": ["7", "B/1", "b.jsonl#1"], "other": ["a.jsonl#1"]}
+
+
+async def test_what_does_not_fit_into_memory_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        lines = [{"text": f"{name} {number}"} if number % 3 else {"none": 1} for number in range(20)]
+        (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sources = {"sources": source_table([str(tmp_path)])}
+    services = cast(Services, None)
+    whole = await ReadDocuments(ReadOptions()).run(sources, services)
+    monkeypatch.setattr(read, "_PART_ROWS", 3)
+    monkeypatch.setattr(read, "_HELD_BYTES", 100)
+    parts = await ReadDocuments(ReadOptions()).run(sources, services)
+    assert parts["documents"].num_rows == 26
+    for name, table in whole.items():
+        assert parts[name].column(0).num_chunks > 1
+        assert parts[name].equals(table)
+        assert table_digest(parts[name]) == table_digest(table)

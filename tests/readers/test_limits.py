@@ -1,0 +1,196 @@
+"""Limits of what one file may hold: what passes one is a dead letter that names the key, and costs nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import time
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist.config.reading import ReadingConfig
+from hirag_dist.indexing.inputs import read_options
+from hirag_dist.readers import Document, ReadOptions, parquet
+from hirag_dist.readers.parquet_pages import DamagedPage, PageSize, column_pages
+from tests.readers.test_pdf import make_pdf, starts_a_process
+
+Read = Callable[..., list[Any]]
+
+
+def outcome(found: list[Any]) -> list[str]:
+    """Return texts, and reasons of what was not read."""
+    return [each.text if isinstance(each, Document) else each.reason for each in found]
+
+
+def table(columns: dict[str, Any], **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink, **options)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def test_the_defaults_are_those_of_the_configuration() -> None:
+    assert read_options(ReadingConfig()) == ReadOptions()
+
+
+def test_decompression_that_makes_too_much_of_a_file(read: Read) -> None:
+    (found,) = read("a.txt.gz", gzip.compress(b" x" * (33 << 20), 9))
+    assert found.reason.endswith("raise reading.max_expansion")
+    assert outcome(read("b.txt.gz", gzip.compress(b"x " * 100_000, 9), max_expansion=1)) == ["x " * 100_000]  # small
+    lines = b'{"text": "Alice"}\n' + b" " * 100 + b"\n"
+    found = outcome(read("c.jsonl.gz", gzip.compress(lines + b" \n" * (35 << 20), 1), max_expansion=1))
+    assert found[0] == "Alice"  # what comes before the limit is kept
+    assert found[1].endswith("raise reading.max_expansion")
+
+
+def test_one_text_in_many_rows(read: Read) -> None:
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int32()), pa.array(["x" * (1 << 20)]))
+    found = outcome(read("a.parquet", table({"text": text}, compression="zstd")))
+    assert found[-1].startswith("the content is more than 250 times as large as the stored file")
+    assert len(found) == 65
+
+
+def test_large_texts_and_files(read: Read) -> None:
+    long = "the text is longer than 10 bytes: split it, or raise reading.max_document_bytes"
+    assert outcome(read("a.txt", "x" * 11, max_document_bytes=10)) == [long]
+    assert outcome(read("a.txt", "é" * 6, max_document_bytes=10)) == [long]
+    assert outcome(read("a.txt", "é" * 5, max_document_bytes=10)) == ["é" * 5]
+    large = "the content is larger than 10 bytes: split the file, or raise reading.max_file_bytes"
+    assert outcome(read("a.html", "x" * 11, max_file_bytes=10)) == [large]
+    rows = table({"text": ["Alice", "x" * 11, "Bob"]})
+    assert outcome(read("a.parquet", rows, max_document_bytes=10)) == ["Alice", long, "Bob"]
+
+
+def test_more_records_than_a_file_may_hold(read: Read) -> None:
+    more = "the file holds more than 2 records, and the rest is not read: split it, or raise reading.max_records"
+    lines = "".join(f'{{"text": "{name}"}}\n' for name in "abcd")
+    assert outcome(read("a.jsonl", lines, max_records=2)) == ["a", "b", more]
+    assert outcome(read("a.parquet", table({"text": list("abcd")}), max_records=2)) == ["a", "b", more]
+    assert outcome(read("a.parquet", table({"text": list("ab")}), max_records=2)) == ["a", "b"]
+
+
+def test_large_pages_of_parquet(read: Read) -> None:
+    data = table({"text": ["Alice", "x" * 5000]}, row_group_size=1, compression="zstd")
+    found = outcome(read("a.parquet", data, max_file_bytes=4000))
+    reason = "a page of column 'text' has more than 4000 bytes: write smaller pages, or raise reading.max_file_bytes"
+    assert found == ["Alice", reason]
+    unused = table({"text": ["Alice"], "image": ["x" * 5000]}, compression="zstd")
+    assert outcome(read("b.parquet", unused, max_file_bytes=4000)) == ["Alice"]  # only what is read counts
+    texts = ["Alice", "Bob", "Carol"] * 50
+    assert outcome(read("c.parquet", table({"text": texts}), max_document_bytes=40)) == texts  # a row at a time
+
+
+def test_long_lists_of_parquet(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet, "MAX_LIST_VALUES", 100)
+    data = table({"text": ["Alice", "Bob"], "labels": [["a"], ["b"] * 99]}, row_group_size=1)
+    assert outcome(read("a.parquet", data)) == ["Alice", "Bob"]
+    data = table({"text": ["Alice", "Bob"], "labels": [["a"], ["b"] * 100]}, row_group_size=1)
+    reason = "the lists of column 'labels.list.element' hold more than 100 values in a row group"
+    assert outcome(read("a.parquet", data)) == ["Alice", reason]
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+def test_headers_of_pages_say_what_the_footer_says(version: str, codec: str) -> None:
+    texts = [f"text {number} " * (number % 50) for number in range(3000)]
+    columns = {"text": texts, "same": ["x"] * 3000, "labels": [["a", None]] * 3000, "n": range(3000)}
+    data = table(columns, data_page_version=version, compression=codec, data_page_size=1000, row_group_size=1000)
+    file = pa.BufferReader(data)
+    metadata = pq.ParquetFile(file).metadata
+    for group in range(metadata.num_row_groups):
+        for at in range(metadata.num_columns):
+            column = metadata.row_group(group).column(at)
+            start = column.dictionary_page_offset or column.data_page_offset
+            pages = list(column_pages(file, start, column.total_compressed_size))
+            values = sum(page.n_values for page in pages[column.dictionary_page_offset is not None :])
+            assert values == column.num_values
+            assert 0 < sum(page.n_bytes for page in pages) <= column.total_uncompressed_size
+
+
+def test_headers_of_pages_that_are_damaged() -> None:
+    for data in (bytes(100), b"\xff" * 100, b"\x15" * 5000, b"\x1c" * 5000, b"\x15\x02\x15\x01\x15\x02\x00"):
+        with pytest.raises(DamagedPage):
+            list(column_pages(pa.BufferReader(data), 0, len(data)))
+    assert list(column_pages(pa.BufferReader(b"\x15\x00\x15\x08\x15\x04\x00xx"), 0, 9)) == [PageSize(4, 0)]
+
+
+def test_values_of_json(read: Read) -> None:
+    many = '[{"text": "Alice"}' + ",{}" * 1000 + "]"
+    assert outcome(read("a.json", many, max_file_bytes=4000)) == [
+        "not valid JSON: it holds too many values, about 1001: split it, or raise the limits of `reading`"
+    ]
+    lines = '{"text": "Alice", "list": [' + "1," * 1000 + '1]}\n{"text": "Bob"}\n'
+    reason, text = outcome(read("a.jsonl", lines, max_document_bytes=4000))
+    assert "too many values" in reason
+    assert text == "Bob"
+
+
+def test_elements_and_attributes_of_html(read: Read) -> None:
+    reason = "the page has too many elements: split it, or raise reading.max_file_bytes"
+    assert outcome(read("a.html", "<p>a" * 2000, max_file_bytes=8000)) == [reason]
+    assert outcome(read("a.html", f"<p {'a=b ' * 2000}>a", max_file_bytes=9000)) == [reason]
+    assert outcome(read("a.html", "<p>a" * 100, max_file_bytes=8000))[0].startswith("a\n\na")
+
+
+def test_rows_and_columns_of_csv(read: Read) -> None:
+    (reason,) = outcome(read("a.csv", "text" + ",a" * 10_000 + "\nx\n"))
+    assert reason == "the header has more than 10000 columns"
+    found = outcome(read("b.csv", 'text\n"' + "x\n" * 80 + "Alice\n", max_document_bytes=60))
+    assert found[0] == "not valid CSV: a row is longer than 60 bytes"
+    assert found[-1] == "Alice"
+
+
+def test_front_matter_labels_and_titles(read: Read) -> None:
+    (found,) = read("a.md", "---\na: [" + "b," * 40_000 + "]\n---\nAlice")
+    assert found.text.startswith("---")
+    assert outcome(read("b.md", "---\na: " + "[" * 20_000 + "\n---\nAlice"))[0].startswith("---")
+    (found,) = read("c.jsonl", '{"text": "Alice", "labels": "' + "[" * 100_000 + '"}')
+    assert len(found.labels) == 1
+    (found,) = read("d.jsonl", '{"text": "Alice", "title": "' + "x" * 5000 + '"}')
+    assert found.title == "x" * 999 + "…"
+
+
+def test_text_that_is_slow_to_search(read: Read) -> None:
+    started = time.process_time()
+    read("a.md", "# a" + " " * 200_000 + "b\n")
+    read("b.txt", b"\xff" + b"\n" * 2_000_000 + b"x")
+    assert time.process_time() - started < 20  # minutes where a pattern is quadratic
+
+
+@starts_a_process
+def test_pages_and_memory_of_a_pdf(read: Read) -> None:
+    good = make_pdf([["Alice met Bob."]])
+    assert outcome(read("a.pdf", make_pdf([["a"]] * 3), max_pages=2)) == [
+        "the PDF has more than 2 pages: split it, or raise reading.max_pages"
+    ]
+    assert outcome(read("a.pdf", make_pdf([["Alice met Bob."]]), max_document_bytes=8))[0].startswith(
+        "the text is longer"
+    )
+    bomb = pdf_with_stream(b"BT /F1 1 Tf 9 9 Td " + b"(a)Tj " * 2_000_000 + b"ET")
+    assert outcome(read("a.pdf", bomb, pdf_memory_bytes=64 << 20)) == [
+        "the PDF takes more than 67108864 bytes of memory: split it, or raise reading.pdf_memory_bytes"
+    ]
+    assert outcome(read("a.pdf", good)) == ["Alice met Bob."]  # the process goes on
+
+
+def pdf_with_stream(content: bytes) -> bytes:
+    """Return a PDF of one page, whose content is compressed."""
+    packed = zlib.compress(content)
+    stream = b"<< /Filter /FlateDecode /Length %d >>\nstream\n" % len(packed) + packed + b"\nendstream"
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R /Resources "
+        b"<< /Font << /F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >>",
+        stream,
+    ]
+    body, offsets = b"%PDF-1.4\n", []
+    for number, each in enumerate(objects, start=1):
+        offsets.append(len(body))
+        body += b"%d 0 obj\n" % number + each + b"\nendobj\n"
+    entries = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    end = b"trailer\n<< /Size 5 /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % len(body)
+    return body + b"xref\n0 5\n0000000000 65535 f \n" + entries + end
