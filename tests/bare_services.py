@@ -20,6 +20,10 @@ class BareServices:
     async def catch_up(self) -> None:
         """There are no other workers' replies."""
 
+    async def is_superseded(self, context: CallContext) -> bool:
+        """No call stores a reply."""
+        return False
+
     async def close(self) -> None:
         """There is nothing to close."""
 

@@ -141,6 +141,14 @@ def make_services(
             locks.close()
 
     catch_up = ledger.refresh if locks is None else locks.refresh
+
+    async def is_superseded(context: CallContext) -> bool:
+        if not context.stored:
+            return False
+        await catch_up()
+        found = await ledger.get_many(list(context.stored))
+        return any(found.get(key, record) != record for key, record in context.stored.items())
+
     made_kernels = cache(make_kernels)
     if kernels is not None:
         made_kernels(kernels)
@@ -148,7 +156,9 @@ def make_services(
     def bind(context: CallContext) -> tuple[PackingPool, Embedder]:
         return chat.with_context(context), with_context(embedder, context)
 
-    return Services(chat, embedder, made_kernels, encoding(config.tokenizer), count, catch_up, close, bind)
+    return Services(
+        chat, embedder, made_kernels, encoding(config.tokenizer), count, catch_up, close, bind, is_superseded
+    )
 
 
 def make_executor(

@@ -68,6 +68,10 @@ async def no_other_workers() -> None:
     """Do nothing: there is one worker."""
 
 
+async def _never_superseded(context: CallContext) -> bool:
+    return False
+
+
 async def _nothing_to_close() -> None:
     pass
 
@@ -79,6 +83,7 @@ class Services:
     Attributes:
         kernels: name of kernels → those, made here; a stage names its own. Raises BackendUnavailable where this
             machine lacks what they need.
+        is_superseded: whether another process has stored a reply to one of a task's requests before the one it uses.
     """
 
     chat: PackingPool
@@ -89,6 +94,7 @@ class Services:
     catch_up: Callable[[], Awaitable[None]] = no_other_workers  # see the replies that other workers have stored
     close: Callable[[], Awaitable[None]] = _nothing_to_close
     bind: Callable[[CallContext], tuple[PackingPool, Embedder]] | None = None  # None if calls carry no context
+    is_superseded: Callable[[CallContext], Awaitable[bool]] = _never_superseded
 
     def for_task(self, context: CallContext) -> Services:
         """Return these services with models whose calls carry the context of a task."""

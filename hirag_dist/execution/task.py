@@ -128,7 +128,8 @@ async def run_task(task: Task, services: Services) -> TaskResult:
         return await asyncio.to_thread(_scatter, task, task.scatter, started)
     meter = UsageMeter()
     collector = Collector(task.run) if task.calls else None
-    services = services.for_task(CallContext(meter, collector, is_retry=task.retry))
+    context = CallContext(meter, collector, is_retry=task.retry)
+    services = services.for_task(context)
     writing = False
     if task.dropped:
         services = replace(services, chat=_AcceptedLosses(services.chat, task.dropped))
@@ -136,7 +137,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
         await services.catch_up()
         tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
         try:
-            outputs = await cast(TaskStage[..., Any], task.stage).run(tables, services)
+            outputs = await _run_stage(task, tables, services, context)
         except Deferred:
             assert collector is not None
             return await asyncio.to_thread(_write_calls, task, collector, meter, started)
@@ -149,6 +150,20 @@ async def run_task(task: Task, services: Services) -> TaskResult:
             with suppress(StoreError):  # a full disk is what the failure itself tells
                 task.store.write_json(left, meter.rows())
         raise
+
+
+async def _run_stage(task: Task, tables: Tables, services: Services, context: CallContext) -> Tables:
+    """Return the outputs of a stage, from replies that the ledger gives to every reader.
+
+    A build that was taken over and still has requests in flight may have stored an equal request's reply first. The
+    stage is then run again with that one, and its usage counts what was paid twice.
+    """
+    stage = cast(TaskStage[..., Any], task.stage)
+    outputs = await stage.run(tables, services)
+    while await services.is_superseded(context):
+        context.stored.clear()
+        outputs = await stage.run(tables, services)
+    return outputs
 
 
 def _read_all(task: Task) -> Tables:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -23,11 +23,13 @@ class CallContext:
         meter: counts what the calls cost.
         collector: takes calls for a batch; None sends them.
         is_retry: whether a refused unit gets as many new attempts as a new one, in addition to those in the ledger.
+        stored: ledger key → record of each reply that the calls have stored.
     """
 
     meter: UsageMeter = field(default_factory=UsageMeter)
     collector: Collector | None = None
     is_retry: bool = False
+    stored: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,9 @@ class EndpointPool:
 
     async def _store_reply(self, call: ChatCall, key: str, ledger: Ledger) -> CallReply[ChatReply]:
         answered = await self._retried(call)
-        await ledger.put(key, record_of(answered.value, answered.endpoint), self._unusable)
+        record = record_of(answered.value, answered.endpoint)
+        await ledger.put(key, record, self._unusable)
+        call.context.stored[key] = record
         return answered
 
     def _call(

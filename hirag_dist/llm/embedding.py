@@ -330,6 +330,7 @@ class LedgerEmbedder:
         if self._ledger is not None:
             records = {key: {"vector": row.tobytes(), "tokens": tokens} for key, (row, tokens) in vectors.items()}
             await self._ledger.put_many(records, self._unusable)
+            call.context.stored.update(records)
         for key, vector in vectors.items():
             if not turns[key].done():
                 turns[key].set_result(vector)

@@ -74,7 +74,8 @@ class Varying:
 class VaryingVectors:
     """Its vectors differ each time; they wait for `go_on`."""
 
-    name, dim, batch_size, batch_tokens = "varying", 2, 3, 1000
+    name = identity = "varying"
+    dim, batch_size, batch_tokens = 2, 3, 1000
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -84,7 +84,7 @@ def run(executor: Executor, store: Store, fatal: str = "") -> list[str]:
 
 
 def stored_by_ray() -> bytes:
-    """Return what Ray's control service keeps: its key-value store, the actors and the jobs."""
+    """Return the content of Ray's control service: its key-value store, the actors and the jobs."""
     client = ray._private.worker.global_worker.gcs_client
     spaces = {value for name, value in vars(ray_constants).items() if name.startswith("KV_NAMESPACE_")}
     found = [repr((ray._private.state.actors(), ray._private.state.jobs())).encode()]
