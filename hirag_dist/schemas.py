@@ -220,7 +220,7 @@ USAGE = pa.schema(
         _column("input_tokens", pa.int64()),
         _column("cached_tokens", pa.int64()),  # of the input, at the provider's cache price
         _column("output_tokens", pa.int64()),
-        _column("cost_usd", pa.float64()),
+        _column("cost_usd", pa.float64()),  # NaN: the price was not known
         _column("rejected", pa.int64()),  # replies refused by their parser
         _column("rate_limited", pa.int64()),  # calls that got a 429, and were made again
         _column("failed", pa.int64()),  # calls without a reply for another reason

@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from hirag_dist.api.config import ConfigLike, as_config
 from hirag_dist.composition.models import make_coordinator
+from hirag_dist.composition.prices import check_prices
 from hirag_dist.composition.query import make_engine
 from hirag_dist.errors import HiragError
 from hirag_dist.llm.prompt_files import load_prompts
@@ -45,6 +46,7 @@ def open_index(
         config: as `as_config`; its embedder must be the one that the index was built with.
         snapshot: id of the snapshot to open; the current one by default.
         max_usd, max_tokens: limits of what answers may spend in total; retrieval alone calls no language model.
+            `max_usd` needs endpoints with prices.
 
     Returns:
         An open index. Close it, or use it as a context manager.
@@ -81,6 +83,7 @@ async def open_index_async(
 
     def load() -> QueryEngine:
         opened = open_snapshot(store, snapshot)
+        check_prices(loaded, ("answer", "embed"), max_usd)
         limits = make_coordinator(loaded, max_usd, max_tokens, advice=_LIMIT_ADVICE)
         spending = max_usd is not None or max_tokens is not None
         return make_engine(loaded, opened, load_prompts(loaded.prompts), limits, spending=spending, meter=meter)

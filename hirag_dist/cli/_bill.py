@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hirag_dist.cli._output import dollars, table
+from hirag_dist.cli._output import table
 from hirag_dist.cli._update_state import debt_line, update_line
 from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.llm.usage import dollars, total_cost
 
 
 def sent_line(sent: Mapping[str, Any]) -> str:
@@ -39,7 +40,7 @@ def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int |
         for row in usage
     ]
     total = [sum(row[name] for row in usage) for name in numbers]
-    rows.append(("total", "", "", "", *total, dollars(sum(row["cost_usd"] for row in usage))))
+    rows.append(("total", "", "", "", *total, dollars(total_cost(row["cost_usd"] for row in usage))))
     columns = ["stage", "role", "endpoint", "model", "calls", "ledger", "in", "cached", "out", "429", "refused", "cost"]
     title = title or "Bill: what these replies cost, whenever they were paid"
     return table(title, columns, rows, right=(4, 5, 6, 7, 8, 9, 10, 11), spare=(3, 10, 1, 7, 9, 5, 2), width=width)

@@ -101,15 +101,6 @@ def _cell(value: Any) -> str:
     return str(value).replace("[", "\\[")
 
 
-def dollars(value: float) -> str:
-    """Return an amount.
-
-    >>> dollars(0.00123)
-    '$0.0012'
-    """
-    return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4f}"
-
-
 def short(value: float) -> str:
     """Return a number in three digits or so.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from hirag_dist.cli._output import dollars, err, short
+from hirag_dist.cli._output import err, short
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.execution.events import (
     BatchesSubmitted,
@@ -23,7 +23,7 @@ from hirag_dist.execution.events import (
     TaskFinished,
 )
 from hirag_dist.llm.limits.protocol import CallTotals
-from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.llm.usage import UsageMeter, dollars, total_cost
 
 logger = logging.getLogger(__name__)
 
@@ -164,7 +164,9 @@ class _StageProgress:
         parts = [f"{short(calls.answered)} {'call' if calls.answered == 1 else 'calls'}"]
         if now - begun >= _MIN_RATE_S:
             parts.append(f"{short((calls.answered - before) / (now - begun) * 60)}/min")
-        parts += [f"{short(calls.tokens)} tok", dollars(calls.usd)]
+        parts.append(f"{short(calls.tokens)} tok")
+        if calls.usd:  # 0 where the model is free or its price is not known
+            parts.append(dollars(calls.usd))
         if calls.limited:
             parts.append(f"{calls.limited}×429")
         if calls.pause_s >= 1:
@@ -179,5 +181,5 @@ def spent_line(meter: UsageMeter) -> str:
     limited = sum(use.rate_limited for use in uses)
     if not tokens and not limited:
         return ""
-    parts = [f"{short(tokens)} tok", dollars(sum(use.cost_usd for use in uses))]
+    parts = [f"{short(tokens)} tok", dollars(total_cost(use.cost_usd for use in uses))]
     return " ".join([*parts, f"{limited}×429"] if limited else parts)

@@ -10,11 +10,12 @@ import typer
 
 from hirag_dist.api.build import plan_build, plan_update
 from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli._output import dollars, emit, err, out, table, use_json
+from hirag_dist.cli._output import emit, err, out, table, use_json
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
 from hirag_dist.indexing.update.estimate import UpdateEstimate
+from hirag_dist.llm.usage import dollars, total_cost
 
 _SHOWN = 20  # files that cannot be read
 
@@ -134,7 +135,7 @@ def _stage_row(stage: StageEstimate) -> tuple[Any, ...]:
 
 def _total_row(name: str, stages: Sequence[StageEstimate], seconds: float) -> tuple[Any, ...]:
     total = [sum(getattr(stage, column) for stage in stages) for column in ("calls", "input_tokens", "output_tokens")]
-    return (name, "", *total, dollars(sum(stage.cost_usd for stage in stages)), _minutes(seconds), "")
+    return (name, "", *total, dollars(total_cost(stage.cost_usd for stage in stages)), _minutes(seconds), "")
 
 
 def _minutes(seconds: float) -> str:

@@ -20,7 +20,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
-from hirag_dist.errors import ConfigError
+from hirag_dist.errors import ConfigError, HiragError
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
 
 if TYPE_CHECKING:
@@ -103,14 +103,8 @@ def query(
         raise ConfigError("--as-label is for --index: a service decides itself what its callers may see")
     if deadline is not None and not 0 < deadline < float("inf"):
         raise ConfigError(f"--deadline must be a number of seconds above 0, got {deadline:g}")
-    connection = {
-        "token_file": token_file,
-        "root_certificates": ca,
-        "certificate": cert,
-        "key": key,
-        "server_name": server_name,
-        "tls": tls,
-    }
+    files = {"token_file": token_file, "root_certificates": ca, "certificate": cert, "key": key}
+    connection: dict[str, Any] = files | {"server_name": server_name, "tls": tls}
     reach = None if as_labels is None else frozenset(filter(None, as_labels))
     asked = Query(
         question,
@@ -139,12 +133,10 @@ def query(
             try:
                 result = _ask(opened, asked, context_only, say, deadline)
             except TimeoutError as error:
-                from hirag_dist.wire.error_status import DeadlinePassed
-
-                raise DeadlinePassed(f"no answer within {deadline:g} s; allow more with --deadline") from error
+                raise _deadline_passed(deadline) from error
             finally:
                 sent = opened.usage
-                if sent["calls"] and (sent["usd"] or asked.mode in MAP_REDUCE):
+                if sent["calls"] and (sent["usd"] != 0 or asked.mode in MAP_REDUCE):
                     err.print(f"[dim]This question {sent_line(sent)}.[/dim]")
     if json:
         emit(answer_as_json(result) | {"sent": sent} if isinstance(result, Answer) else retrieval_as_json(result))
@@ -164,6 +156,12 @@ def _for_one_question(config: Config) -> Config:
     if config.vectors.backend != "auto":
         return config
     return config.model_copy(update={"vectors": config.vectors.model_copy(update={"backend": "memory"})})
+
+
+def _deadline_passed(deadline_s: float | None) -> HiragError:
+    from hirag_dist.wire.error_status import DeadlinePassed
+
+    return DeadlinePassed(f"no answer within {deadline_s:g} s; allow more with --deadline")
 
 
 def _refuse(given: Mapping[str, Any], with_option: str, why: str) -> None:

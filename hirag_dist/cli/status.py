@@ -10,7 +10,7 @@ import typer
 
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._options import IndexOption, JsonOption
-from hirag_dist.cli._output import dollars, emit, out, short, table, use_json
+from hirag_dist.cli._output import emit, out, short, table, use_json
 from hirag_dist.cli._update_state import debt_line, update_line
 from hirag_dist.composition.build_records import (
     IN_SHORT,
@@ -26,6 +26,7 @@ from hirag_dist.errors import SnapshotError, SnapshotNotFound
 from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
+from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
 from hirag_dist.storage.snapshot.manifest import parse_manifest
@@ -75,7 +76,7 @@ def status(
     }
     if current is not None:
         snapshot = open_snapshot(store)
-        usage = snapshot.table("usage").to_pylist()
+        usage = usage_rows(snapshot.table("usage"))
         report["usage_of_current"] = usage
         report["content_of_current"] = content_counts(snapshot.manifest)
         report["update_of_current"] = snapshot.manifest.notes.get("update")
@@ -206,7 +207,7 @@ def _stage_table(stages: list[dict[str, Any]]) -> Any:
                 stage["rows"] if done == stage["rows"] else f"{done:,}/{stage['rows']:,}",
                 stage["rejects"],
                 short(tokens) if tokens else None,
-                dollars(sum(row["cost_usd"] for row in usage)) if tokens else None,
+                dollars(total_cost(row["cost_usd"] for row in usage)) if tokens else None,
                 sum(row["rate_limited"] for row in usage) if tokens else None,
                 f"{stage['seconds']:.2f} s" if state == "done" else state,
             )

@@ -28,11 +28,12 @@ from hirag_dist.cli._options import (
     reading,
     running,
 )
-from hirag_dist.cli._output import dollars, emit, err, out, short, use_json
+from hirag_dist.cli._output import emit, err, out, short, use_json
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import BuildOptions
 from hirag_dist.composition.watch import WatchEvent, WatchOptions, debt_tokens, make_watch
 from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.llm.usage import dollars
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.watch_metrics import WatchMetrics
 

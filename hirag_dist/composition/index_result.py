@@ -9,7 +9,7 @@ from typing import Any
 
 from hirag_dist.indexing.content_remarks import content_counts
 from hirag_dist.indexing.update.summary import UpdateSummary
-from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.llm.usage import UsageMeter, dollars, total_cost
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.types.notebook import table_html
 
@@ -77,7 +77,7 @@ class IndexResult:
     def _repr_html_(self) -> str:
         rows = [(row["layer"], row["n_entities"], row["n_clusters"], row["decision"]) for row in self.layers]
         layers = table_html("Layers", ("layer", "entities", "clusters", "decision"), rows)
-        usage = [(row["stage"], row["model"], row["calls"], f"${row['cost_usd']:.4f}") for row in self.usage]
+        usage = [(row["stage"], row["model"], row["calls"], dollars(row["cost_usd"])) for row in self.usage]
         return f"<p>{escape(repr(self))}</p>{layers}" + table_html("Cost", ("stage", "model", "calls", "cost"), usage)
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class IndexResult:
             "layers": list(self.layers),
             "communities_by_level": self.communities_by_level,
             "usage": list(self.usage),
-            "total_usd": sum(row["cost_usd"] for row in self.usage),
+            "total_usd": total_cost(row["cost_usd"] for row in self.usage),
             "tokens_per_corpus_token": self.tokens_per_corpus_token,
             "this_run": self.sent.sent_sums(),
             "dead_letters": self.dead_letters,

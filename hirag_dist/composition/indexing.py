@@ -12,6 +12,8 @@ from typing import Literal
 from hirag_dist.composition.build import make_batches, make_executor, resolve
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build, note_not_begun
 from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.models import BUILD_ROLES
+from hirag_dist.composition.prices import check_prices
 from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
@@ -23,7 +25,7 @@ from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
-from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.llm.usage import UsageMeter, usage_rows
 from hirag_dist.protocols import EventListener
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
@@ -236,6 +238,7 @@ def execute_build(
     started = time.perf_counter()
     prompts = load_prompts(config.prompts)
     store.check_writable()
+    check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
     with BuildLock(store, options.wait_s) as lock:
         _compact_ledger(store, lock)
         probes = UsageMeter()
@@ -313,7 +316,7 @@ def _index_result(store: Store, result: BuildResult, sent: UsageMeter, seconds: 
         dropped=result.dropped,
         layers=tuple(snapshot.table("layers").to_pylist()),
         communities_by_level=snapshot.info().communities_by_level,
-        usage=tuple(snapshot.table("usage").to_pylist()),
+        usage=tuple(usage_rows(snapshot.table("usage"))),
         tokens_per_corpus_token=tokens_per_corpus_token(snapshot),
         sent=sent,
         seconds=seconds,

@@ -83,11 +83,8 @@ def _reply_settings(endpoint: EndpointConfig) -> str:
 
 def _priced(name: str, weight: float, model: ChatModel, config: Config) -> PricedModel:
     endpoint = config.llm.endpoints[name]
-    price = endpoint.price
-    cached = price.input if price.cached is None else price.cached
     paid = endpoint.kind == "openai"
-    prices = price.input, cached, price.output
-    return PricedModel(name, model, _reply_settings(endpoint), prices, paid, weight, endpoint.max_reply_tokens)
+    return PricedModel(name, model, _reply_settings(endpoint), endpoint.prices, paid, weight, endpoint.max_reply_tokens)
 
 
 def priced_models(config: Config, role: str, *, without_calls: bool = False) -> list[PricedModel]:
@@ -185,7 +182,8 @@ def limited_embedder(
     if not isinstance(embedder, PaidEmbedder):
         return embedder
     name = config.llm.roles.embed
-    target = PricedEmbedder(name, embedder, config.llm.endpoints[name].price.input)
+    prices = config.llm.endpoints[name].prices
+    target = PricedEmbedder(name, embedder, None if prices is None else prices[0])
     return LedgerEmbedder(target, ledger, retried, context, locks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -37,7 +38,7 @@ def tokens_for(index_uri: str, usd: float) -> int:
     """Return the tokens of summaries and reports that an amount pays, at the price that the last build paid.
 
     Raises:
-        ConfigError: the last build had no reply, or they cost nothing.
+        ConfigError: the last build had no reply, or they cost nothing, or their price is not known.
         SnapshotNotFound: nothing is published.
     """
     usage = open_snapshot(Store(index_uri)).table("usage", ["role", "input_tokens", "output_tokens", "cost_usd"])
@@ -45,7 +46,7 @@ def tokens_for(index_uri: str, usd: float) -> int:
     rows = [row for row in chat if row["role"] in _WRITING_ROLES] or chat
     tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
     cost = sum(row["cost_usd"] for row in rows)
-    if not tokens or not cost:
+    if not tokens or not cost or math.isnan(cost):
         raise ConfigError(
             f"the last build of {index_uri} has no replies with a price, so dollars cannot be turned into tokens: "
             "limit the refresh in tokens (--max-tokens)"

@@ -11,6 +11,8 @@ from typing import Literal
 from hirag_dist.composition.build_records import earlier_builds, last_build
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import BuildOptions, run_build
+from hirag_dist.composition.models import BUILD_ROLES
+from hirag_dist.composition.prices import check_prices
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy
 from hirag_dist.indexing.update.base import NOTES
@@ -187,6 +189,7 @@ def make_watch(
         build: options of each update.
         notify: called after each round that did something.
     """
+    check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd_per_day)
     store = Store(index_uri)
 
     def update(max_usd: float | None) -> IndexResult:
@@ -212,7 +215,7 @@ def dollars_since(store: Store, since: float) -> float:
     last = last_build(store)
     records = [*([] if last is None else [last]), *earlier_builds(store)]
     return sum(
-        float(record.get("sent", {}).get("usd", 0.0))
+        float(record.get("sent", {}).get("usd") or 0.0)
         for record in records
         if datetime.fromisoformat(record["started_at"]).timestamp() >= since
     )

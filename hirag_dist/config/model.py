@@ -11,19 +11,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from hirag_dist.config.base import ConfigSection, Url
+from hirag_dist.config.prices import LIST_PRICES, PriceConfig
 from hirag_dist.config.reading import ReadingConfig
 from hirag_dist.config.service import ServiceConfig
 
 ENTITY_TYPES = ("person", "organization", "location", "event", "work", "technology", "product", "concept")
 META_TYPES = ("organization", "person", "location", "event", "technology", "product", "concept", "field", "process")
-
-
-class PriceConfig(ConfigSection):
-    """US dollars a million tokens."""
-
-    input: float = Field(0.0, ge=0, description="of input tokens")
-    cached: float | None = Field(None, ge=0, description="of input tokens that the provider had cached; null: as input")
-    output: float = Field(0.0, ge=0, description="of output tokens")
 
 
 class EndpointConfig(ConfigSection):
@@ -67,7 +60,20 @@ class EndpointConfig(ConfigSection):
             raise ValueError("an endpoint of kind openai needs base_url and model")
         if self.kind == "recorded" and not self.path:
             raise ValueError("an endpoint of kind recorded needs path")
+        if self.price.list_price and self.kind == "openai" and self.model not in LIST_PRICES:
+            raise ValueError(f"there is no list price of {self.model!r}; give price.input and price.output")
         return self
+
+    @property
+    def prices(self) -> tuple[float, float, float] | None:
+        """US dollars a million tokens of input, cached input and output; None: not known. Built-in models are free."""
+        price = self.price
+        if price.list_price and self.kind == "openai":
+            return LIST_PRICES[self.model or ""]
+        if price.input is None and price.output is None:
+            return None if self.kind == "openai" else (0.0, 0.0, 0.0)
+        uncached = price.input or 0.0
+        return uncached, uncached if price.cached is None else price.cached, price.output or 0.0
 
 
 class RoleShare(ConfigSection):

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from hirag_dist.composition.models import (
+    CHAT_ROLES,
     has_structured_output,
     limited_embedder,
     make_coordinator,
@@ -18,6 +19,7 @@ from hirag_dist.composition.models import (
     retry_policy,
     shares,
 )
+from hirag_dist.composition.prices import check_prices
 from hirag_dist.config.model import Config, RoleTarget
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import Prompts
@@ -83,6 +85,7 @@ class ModelAccess:
         self.count_tokens = counter(config.tokenizer)
         self._config = config
         self._ledger = Ledger(store)
+        check_prices(config, (*CHAT_ROLES, "embed"), max_usd, (more_roles or {}).values())
         client = make_coordinator(config, max_usd, max_tokens)
         spending = max_usd is not None or max_tokens is not None
         self._retried = RetriedCalls(RateLimiter(client, "", spending), retry_policy(config))

@@ -14,6 +14,7 @@ from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.page import render_page
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.work_units import Outcomes
+from hirag_dist.llm.usage import total_cost
 from hirag_dist.storage.store import Store
 from hirag_dist.types.statistics import Interval
 
@@ -67,7 +68,7 @@ def make_report(session: Session, findings: Findings, seconds: float) -> dict[st
         "results": plain(findings.results),
         "units": {"new": session.n_new, "from_before": session.n_reused},
         "usage": rows,
-        "total_usd": math.fsum(row["cost_usd"] for row in rows),
+        "total_usd": total_cost(row["cost_usd"] for row in rows),
         "this_run": session.sent.sent_sums(),
         "seconds": round(seconds, 2),
         "dead_letters": {

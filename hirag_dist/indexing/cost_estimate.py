@@ -32,6 +32,7 @@ from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.batch_api import BATCH_PRICE
+from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.readers import Document, find_inputs, read_source
 from hirag_dist.types.notebook import table_html
 
@@ -64,6 +65,7 @@ class StageEstimate:
     """One stage at one endpoint: expected calls, tokens, cost, and the least time that the limits allow.
 
     Attributes:
+        cost_usd: US dollars; None where the endpoint's price is not known.
         seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models and batches.
         bound: which of the three it is: rpm, tpm or concurrency; or `BATCH`; empty for built-in models.
         latency_s: what a call is assumed to take.
@@ -74,7 +76,7 @@ class StageEstimate:
     calls: int
     input_tokens: int
     output_tokens: int
-    cost_usd: float
+    cost_usd: float | None
     seconds: float
     bound: str = ""
     latency_s: float = 0.0
@@ -105,14 +107,14 @@ class CostEstimate:
         return sum(stage.calls for stage in self.stages)
 
     @property
-    def cost_usd(self) -> float:
-        """Cost of all stages."""
-        return sum(stage.cost_usd for stage in self.stages)
+    def cost_usd(self) -> float | None:
+        """Cost of all stages; None where the price of an endpoint is not known."""
+        return total_cost(stage.cost_usd for stage in self.stages)
 
     def __repr__(self) -> str:
         return (
             f"<CostEstimate {self.documents:,} documents, {self.chunks:,} chunks, {self.tokens:,} tokens: "
-            f"{self.calls:,} calls, ${self.cost_usd:.2f}, at least {self.seconds:.0f} s>"
+            f"{self.calls:,} calls, {dollars(self.cost_usd)}, at least {self.seconds:.0f} s>"
         )
 
     def _repr_html_(self) -> str:
@@ -338,9 +340,11 @@ def _shares(work: Work, config: Config, latency_s: float | None) -> Iterator[Sta
         calls, read, written = (round(n * weight / whole) for n in (work.calls, work.input_tokens, work.output_tokens))
         if calls == 0 and work.calls > 0:
             calls = math.ceil(work.calls * weight / whole)
-        cost = (read * endpoint.price.input + written * endpoint.price.output) / 1e6
+        prices = endpoint.prices
+        cost = (read * prices[0] + written * prices[2]) / 1e6 if prices else None if calls else 0.0
         if config.llm.batch and work.stage != "embed" and endpoint.kind == "openai":
-            yield StageEstimate(work.stage, name, calls, read, written, cost * BATCH_PRICE, 0.0, BATCH if calls else "")
+            batched = None if cost is None else cost * BATCH_PRICE
+            yield StageEstimate(work.stage, name, calls, read, written, batched, 0.0, BATCH if calls else "")
             continue
         latency = FIRST_TOKEN_S + S_PER_TOKEN * written / max(calls, 1)
         if latency_s is not None and written:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -283,9 +284,10 @@ def _letter_tables(letters: pa.Table, drops: Drops) -> dict[str, pa.Table]:
 
 
 def usage_table(usage: Mapping[str, UsageMeter]) -> pa.Table:
-    """Return USAGE: the cost of the replies that a build rests on, whenever they were paid."""
+    """Return USAGE: the cost of the replies that a build rests on, whenever they were paid; NaN where unknown."""
     rows = [
-        {"stage": label} | {name: row[name] for name in USAGE.names if name != "stage"}
+        {"stage": label}
+        | {name: math.nan if row[name] is None else row[name] for name in USAGE.names if name != "stage"}
         for label, meter in usage.items()
         for row in meter.rows()
     ]

@@ -138,7 +138,7 @@ class BillLine:
     input_tokens: int
     cached_tokens: int
     output_tokens: int
-    cost_usd: float
+    cost_usd: float | None
     rejected: int
     rate_limited: int
     failed: int

@@ -15,6 +15,7 @@ from hirag_dist.inspection.drift_sections import drift_sections, update_section
 from hirag_dist.inspection.graph_view import GraphView
 from hirag_dist.inspection.measures import ClusteringCoefficients
 from hirag_dist.inspection.model import BillLine, DegreeBin, GraphSummary, Inspection, LayerSummary
+from hirag_dist.llm.usage import dollars
 
 _MAX_TYPES = 12
 _MAX_HOPS = 12  # longer paths share the last column
@@ -35,7 +36,7 @@ def render_page(inspection: Inspection, graph: GraphView) -> str:
         __package__,
         "page.html",
         inspection=inspection,
-        tiles=[*((name, f"{counts.get(name, 0):,}") for name in names), ("cost", f"${inspection.total.cost_usd:,.2f}")],
+        tiles=[*((name, f"{counts.get(name, 0):,}") for name in names), ("cost", dollars(inspection.total.cost_usd))],
         limits=_limits(graph),
         cards=[
             [_pyramid(inspection.layers), _decisions(inspection.layers)],
@@ -242,7 +243,7 @@ def _resolved(inspection: Inspection) -> Table | None:
 def _bill(inspection: Inspection) -> Table:
     def cells(line: BillLine, models: Sequence[str] = ()) -> list[Cell]:
         tokens = (line.input_tokens, line.cached_tokens, line.output_tokens)
-        cost = Formatted(f"${line.cost_usd:,.4f}")
+        cost = Formatted(dollars(line.cost_usd))
         return [line.stage, ", ".join(models), line.calls, line.ledger_hits, *tokens, line.rejected, cost]
 
     heads = ["stage", "model", "calls", "paid before", "tokens in", "of them cached", "tokens out", "rejected", "cost"]

@@ -30,6 +30,7 @@ from hirag_dist.inspection.model import (
     TierSummary,
     TypeCount,
 )
+from hirag_dist.llm.usage import total_cost, usage_rows
 from hirag_dist.types import IntVector
 
 TABLES = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports", "usage")
@@ -259,7 +260,7 @@ def _resolved(aliases: pa.Table) -> tuple[TierSummary, ...]:
 def bill_lines(usage: pa.Table) -> tuple[BillLine, ...]:
     """Return a line a stage, in the order of the table USAGE."""
     stages: dict[str, list[BillLine]] = {}
-    for row in usage.drop_columns(["role", "endpoint"]).to_pylist():
+    for row in usage_rows(usage.drop_columns(["role", "endpoint"])):
         model = row.pop("model")
         stages.setdefault(row["stage"], []).append(BillLine(**row, models=(model,) if model else ()))
     return tuple(added_lines(stage, tuple(lines)) for stage, lines in stages.items())
@@ -274,7 +275,7 @@ def added_lines(name: str, lines: tuple[BillLine, ...]) -> BillLine:
         input_tokens=sum(line.input_tokens for line in lines),
         cached_tokens=sum(line.cached_tokens for line in lines),
         output_tokens=sum(line.output_tokens for line in lines),
-        cost_usd=math.fsum(line.cost_usd for line in lines),
+        cost_usd=total_cost(line.cost_usd for line in lines),
         rejected=sum(line.rejected for line in lines),
         rate_limited=sum(line.rate_limited for line in lines),
         failed=sum(line.failed for line in lines),

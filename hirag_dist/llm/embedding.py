@@ -76,12 +76,12 @@ class PricedEmbedder:
     """An embedder at an endpoint. Implements `llm.call.CallTarget`.
 
     Attributes:
-        price: US dollars a million tokens.
+        price: US dollars a million tokens; None: not known.
     """
 
     endpoint: str
     embedder: PaidEmbedder
-    price: float = 0.0
+    price: float | None = 0.0
     weight: float = 1.0
 
     @property
@@ -90,8 +90,12 @@ class PricedEmbedder:
         return self.embedder.name
 
     def cost(self, tokens: int) -> float:
-        """Return US dollars."""
-        return tokens * self.price / 1e6
+        """Return US dollars; 0.0 where the price is not known: then no limit in dollars is set."""
+        return tokens * (self.price or 0.0) / 1e6
+
+    def billed(self, tokens: int) -> float:
+        """Return US dollars for the bill; NaN where the price is not known."""
+        return math.nan if self.price is None else self.cost(tokens)
 
     def max_use(self, call: EmbeddingCall) -> tuple[int, float]:
         """Return the (tokens, US dollars) that the call can use at most."""
@@ -103,7 +107,7 @@ class PricedEmbedder:
         used = call.tokens if embedded.input_tokens is None else embedded.input_tokens
         usd = self.cost(used)
         reply = ChatReply("", input_tokens=used)
-        call.context.meter.count(call.role, self.name, self.endpoint, reply, usd, from_ledger=False)
+        call.context.meter.count(call.role, self.name, self.endpoint, reply, self.billed(used), from_ledger=False)
         return CallReply(embedded, self.endpoint, used, usd, embedded.rate_limits)
 
 
@@ -287,7 +291,7 @@ class LedgerEmbedder:
         use.calls += n_calls
         use.ledger_hits += n_calls
         use.input_tokens += tokens
-        use.cost_usd += self._target.cost(tokens)
+        use.cost_usd += self._target.billed(tokens)
 
     def _parts(self, own: Mapping[str, str], turns: Mapping[str, _Turn]) -> Iterator[_Part]:
         """Yield the texts that are still missing, split into requests."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -29,7 +30,7 @@ class PricedModel:
     Attributes:
         endpoint: the configured name, which rate limits go by.
         settings: settings that change replies (temperature, extra body); part of ledger keys.
-        price: US dollars per million tokens: input, cached input, output.
+        price: US dollars per million tokens: input, cached input, output; None: not known.
         paid: whether its replies go through ledger and rate limits; built-in models compute theirs again.
         weight: its share of a role's requests, if several endpoints have the same model.
         max_reply_tokens: limit of its replies for requests without a limit of their own.
@@ -38,7 +39,7 @@ class PricedModel:
     endpoint: str
     model: ChatModel
     settings: str = ""
-    price: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    price: tuple[float, float, float] | None = (0.0, 0.0, 0.0)
     paid: bool = True
     weight: float = 1.0
     max_reply_tokens: int | None = None
@@ -49,7 +50,9 @@ class PricedModel:
         return self.model.name
 
     def cost(self, reply: ChatReply) -> float:
-        """Return US dollars."""
+        """Return US dollars; 0.0 where the price is not known: then no limit in dollars is set."""
+        if self.price is None:
+            return 0.0
         fresh = reply.input_tokens - reply.cached_tokens
         return (fresh * self.price[0] + reply.cached_tokens * self.price[1] + reply.output_tokens * self.price[2]) / 1e6
 
@@ -73,7 +76,8 @@ class PricedModel:
 
     def count(self, meter: UsageMeter, role: str, reply: ChatReply, usd: float, from_ledger: bool = False) -> None:
         """Count a reply's tokens and cost."""
-        meter.count(role, reply.model or self.name, self.endpoint, reply, usd, from_ledger)
+        known = math.nan if self.price is None else usd
+        meter.count(role, reply.model or self.name, self.endpoint, reply, known, from_ledger)
 
 
 ChatCall = Call[ChatRequest, ChatReply]

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hirag_dist.types import ChatReply
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_COSTS = ("cost_usd", "sent_cost_usd")
 
 
 @dataclass(slots=True)
@@ -17,6 +24,7 @@ class ModelUsage:
         calls: replies, from the ledger or just sent for.
         rejected: replies that their parser refused.
         rate_limited, failed: calls that brought no reply, by 429 and otherwise; they were made again.
+        cost_usd: NaN where the price of a reply is not known.
         sent_tokens, sent_cost_usd: of the replies that were just sent for.
     """
 
@@ -65,25 +73,30 @@ class UsageMeter:
     def spent(self) -> tuple[int, float]:
         """Return (tokens, US dollars) of the replies that were just sent for."""
         uses = self.uses.values()
-        return sum(use.sent_tokens for use in uses), math.fsum(use.sent_cost_usd for use in uses)
+        known = (use.sent_cost_usd for use in uses if not math.isnan(use.sent_cost_usd))
+        return sum(use.sent_tokens for use in uses), math.fsum(known)
 
     def sent_sums(self) -> dict[str, Any]:
-        """Return the sums of the calls that a run itself sent, without replies from the ledger."""
+        """Return the sums of the calls that a run itself sent, without replies from the ledger.
+
+        `usd` is None where the price of a call is not known.
+        """
         total = ModelUsage()
         for use in self.uses.values():
             total.add(use)
         return {
             "calls": total.calls - total.ledger_hits,
             "tokens": total.sent_tokens,
-            "usd": total.sent_cost_usd,
+            "usd": known_cost(total.sent_cost_usd),
             "rate_limited": total.rate_limited,
             "failed": total.failed,
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the sums as plain rows, sorted."""
+        """Return the sums as plain rows, sorted; a cost that is not known is None."""
         return [
-            {"role": role, "model": model, "endpoint": endpoint, **asdict(use)}
+            {"role": role, "model": model, "endpoint": endpoint}
+            | {name: known_cost(value) if name in _COSTS else value for name, value in asdict(use).items()}
             for (role, model, endpoint), use in sorted(self.uses.items())
         ]
 
@@ -93,6 +106,7 @@ class UsageMeter:
         meter = cls()
         for row in rows:
             values = {key: value for key, value in row.items() if key not in ("role", "model", "endpoint", "stage")}
+            values |= {name: math.nan for name in _COSTS if name in values and values[name] is None}
             meter.use(row["role"], row["model"], row["endpoint"]).add(ModelUsage(**values))
         return meter
 
@@ -100,3 +114,38 @@ class UsageMeter:
         """Add another meter's sums to these."""
         for key, use in other.uses.items():
             self.use(*key).add(use)
+
+
+def known_cost(usd: float | None) -> float | None:
+    """Return a cost, None for NaN: the cost of calls whose price is not known.
+
+    >>> known_cost(float("nan")), known_cost(0.5)
+    (None, 0.5)
+    """
+    return None if usd is None or math.isnan(usd) else usd
+
+
+def total_cost(costs: Iterable[float | None]) -> float | None:
+    """Return the sum of costs, None where one of them is not known.
+
+    >>> total_cost([0.5, 0.25]), total_cost([0.5, None])
+    (0.75, None)
+    """
+    return known_cost(math.fsum(math.nan if usd is None else usd for usd in costs))
+
+
+def usage_rows(usage: pa.Table) -> list[dict[str, Any]]:
+    """Return rows of the table USAGE; a cost that is not known is None."""
+    rows: list[dict[str, Any]] = usage.to_pylist()
+    return [row | {"cost_usd": known_cost(row["cost_usd"])} for row in rows]
+
+
+def dollars(value: float | None) -> str:
+    """Return an amount as text.
+
+    >>> dollars(0.00123), dollars(None)
+    ('$0.0012', 'unknown')
+    """
+    if value is None or math.isnan(value):
+        return "unknown"
+    return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4f}"

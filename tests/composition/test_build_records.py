@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from hirag_dist.errors import BudgetReached, StoreError
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished, UsageRecorded
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.layout import BUILD, LOCK
+from hirag_dist.storage.lock_holder import own_process
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 
@@ -142,8 +144,13 @@ def test_a_finished_stage_shows_what_it_rests_on(store: Store) -> None:
     assert build_usage(seen)[0]["calls"] == 9
 
 
+GONE = asdict(own_process()) | {"pid": 2**22 + 1}
+
+
 @pytest.mark.parametrize(
-    "lock", [{"beat": 0.0}, {"pid": 2**22 + 1}, None], ids=["silent", "no such process", "no lock"]
+    "lock",
+    [{"beat": 0.0}, GONE, None],
+    ids=["silent", "no such process", "no lock"],
 )
 def test_a_build_that_nobody_holds_any_more_was_killed(store: Store, lock: dict[str, Any] | None) -> None:
     record(store)

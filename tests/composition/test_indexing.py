@@ -46,7 +46,7 @@ def dead() -> dict[str, Any]:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port = held.getsockname()[1]
-    return {"base_url": f"http://127.0.0.1:{port}/v1", "model": "m", "api_key": "k"}
+    return {"base_url": f"http://127.0.0.1:{port}/v1", "model": "m", "api_key": "k", "price": {"input": 1}}
 
 
 def config(dead: dict[str, Any], *roles: str) -> Config:

@@ -86,6 +86,14 @@ def test_calls_cost_and_time_of_a_paid_endpoint() -> None:
     assert stages["embed"].cost_usd == 0
 
 
+def test_the_cost_at_an_endpoint_without_a_price_is_not_known() -> None:
+    found = plan([CORPUS], llm=priced(price={}))
+    assert found.stages[0].cost_usd is None
+    assert found.cost_usd is None
+    assert "calls, unknown, at least" in repr(found)
+    assert {stage.stage: stage for stage in found.stages}["embed"].cost_usd == 0
+
+
 def test_passes_multiply() -> None:
     once = plan([CORPUS], llm=priced())
     often = plan([CORPUS], llm=priced(), extraction="two_step", gleaning_rounds=1)

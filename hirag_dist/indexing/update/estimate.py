@@ -43,6 +43,7 @@ from hirag_dist.indexing.update.base import UpdateBase, open_configured
 from hirag_dist.indexing.update.budget import is_unbounded
 from hirag_dist.indexing.update.documents import DocumentCounts, extraction_tokens
 from hirag_dist.indexing.update.former import WantedDocuments, former_snapshot
+from hirag_dist.llm.usage import total_cost
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.types import IntVector
 
@@ -109,9 +110,9 @@ class UpdateEstimate:
         return sum(stage.calls for stage in self.stages)
 
     @property
-    def cost_usd(self) -> float:
-        """Cost of all stages."""
-        return sum(stage.cost_usd for stage in self.stages)
+    def cost_usd(self) -> float | None:
+        """Cost of all stages; None where the price of an endpoint is not known."""
+        return total_cost(stage.cost_usd for stage in self.stages)
 
 
 def estimate_update(

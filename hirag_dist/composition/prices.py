@@ -1,0 +1,37 @@
+"""Limits in dollars need prices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hirag_dist.composition.models import shares
+from hirag_dist.config.model import Config, RoleTarget
+from hirag_dist.config.prices import AS_OF, LIST_PRICES
+from hirag_dist.errors import ConfigError
+
+
+def check_prices(config: Config, roles: Iterable[str], max_usd: float | None, more: Iterable[RoleTarget] = ()) -> None:
+    """Refuse a limit in dollars where the price of an endpoint is not known: it would limit nothing.
+
+    Args:
+        roles: whose endpoints may be called.
+        max_usd: the limit; None for none.
+        more: endpoints that may be called in other roles.
+
+    Raises:
+        ConfigError: an endpoint has no price.
+    """
+    if max_usd is None:
+        return
+    targets = [*(getattr(config.llm.roles, role) for role in roles), *more]
+    names = dict.fromkeys(name for target in targets for name, _ in shares(target))
+    unknown = [name for name in names if config.llm.endpoints[name].prices is None]
+    if not unknown:
+        return
+    model = config.llm.endpoints[unknown[0]].model
+    listed = f"price.list_price takes those of {AS_OF}" if model in LIST_PRICES else "0 says that it is free"
+    raise ConfigError(
+        f"a limit in dollars needs prices, and there is none of {', '.join(unknown)}: set "
+        f"llm.endpoints.{unknown[0]}.price.input and .output, in US dollars a million tokens ({listed}), or limit "
+        "tokens (--max-tokens)"
+    )

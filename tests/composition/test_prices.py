@@ -1,0 +1,57 @@
+"""A limit in dollars is refused where a price is not known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.api.index import open_index
+from hirag_dist.composition.indexing import BuildOptions, run_build
+from hirag_dist.composition.prices import check_prices
+from hirag_dist.config.model import Config
+from hirag_dist.errors import ConfigError
+from tests.toy_builds import Bench
+
+FREE = {"base_url": "http://127.0.0.1:1/v1", "model": "local", "price": {"input": 0}}
+
+
+def config(roles: dict[str, str], **price: Any) -> Config:
+    unpriced = {"base_url": "http://127.0.0.1:1/v1", "model": "gpt-4o-mini", "price": price}
+    endpoints = {"big": unpriced, "free": FREE, "builtin-embedder": {"kind": "hashing", "dim": 32}}
+    return Config.model_validate({"llm": {"endpoints": endpoints, "roles": roles}})
+
+
+def test_it_names_the_endpoint_and_the_ways_out() -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_prices(config({"answer": "big"}), ["answer", "embed"], 0.01)
+    said = str(raised.value)
+    assert said.startswith(
+        "a limit in dollars needs prices, and there is none of big: set llm.endpoints.big.price.input"
+    )
+    assert "price.list_price" in said
+    assert "--max-tokens" in said
+
+
+@pytest.mark.parametrize("price", [{"input": 1}, {"output": 0}, {"list_price": True}])
+def test_a_price_is_enough(price: dict[str, Any]) -> None:
+    check_prices(config({"answer": "big"}, **price), ["answer", "embed"], 0.01)
+
+
+def test_without_a_limit_or_a_call_there_need_be_no_price() -> None:
+    made = config({"answer": "big", "extract": "free"})
+    check_prices(made, ["answer"], None)
+    check_prices(made, ["extract", "summarise", "embed"], 0.01)
+    with pytest.raises(ConfigError, match="none of big"):
+        check_prices(made, [], 0.01, ["big"])
+
+
+def test_builds_and_questions_are_refused_before_any_call(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Ada wrote notes.")
+    with pytest.raises(ConfigError, match="none of big"):
+        run_build([str(tmp_path)], str(tmp_path / "new"), config({"extract": "big"}), BuildOptions(max_usd=0.01))
+    assert not (tmp_path / "new" / "build.json").exists()
+    Bench(tmp_path).build(["alpha beta gamma"])
+    with pytest.raises(ConfigError, match="none of big"):
+        open_index(tmp_path / "index", config=config({"answer": "big"}), max_usd=0.01)
