@@ -69,8 +69,8 @@ def test_lines_where_there_is_no_terminal() -> None:
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert lines == [
         "starting Ray",
-        "extract: 144 of 576 units, 60 calls 120/min 10 tok $0.00",
-        "extract: 144 of 576 units, 120 calls 120/min 10 tok $0.00",
+        "extract: 144 of 576 units, 60 calls 120/min 10 tok",
+        "extract: 144 of 576 units, 120 calls 120/min 10 tok",
         "extract: 576 units, 45.6k tok $0.5000 3×429, 65.0 s",
     ]
     assert LINE_INTERVAL_S == 30
