@@ -108,6 +108,7 @@ def server_options(
         max_concurrent_retrievals=service.max_concurrent_retrievals or _default_concurrency(config),
         max_queue_wait_s=service.max_queue_wait_s,
         max_concurrent_answers=service.max_concurrent_answers,
+        max_context_tokens=service.max_context_tokens,
         map_reduce=service.map_reduce,
         max_concurrent_requests=service.max_concurrent_requests,
         send_timeout_s=service.send_timeout_s,

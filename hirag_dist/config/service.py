@@ -52,6 +52,9 @@ class ServiceConfig(ConfigSection):
     state_dir: str | None = Field(
         None, description="folder in which callers' quotas outlive a restart, one per service; null: they start at zero"
     )
+    max_context_tokens: int = Field(
+        32_000, ge=200, description="largest context_tokens of a request: a model reads that much, and is paid for it"
+    )
     map_reduce: bool = Field(
         False,
         description="allow the modes graphrag-global and text-map-reduce: a model call for each part of the corpus",

@@ -24,6 +24,7 @@ class ServerOptions:
         max_queue_wait_s: longest expected wait in the queue; a request that would wait longer is rejected with
             RESOURCE_EXHAUSTED.
         max_concurrent_answers: Answer calls at a time in this process.
+        max_context_tokens: largest context that a request may ask for.
         map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus.
         max_concurrent_requests: requests of any kind at a time in this process, including those that wait or are being
             sent.
@@ -69,6 +70,7 @@ class ServerOptions:
     max_concurrent_retrievals: int = 4
     max_queue_wait_s: float = 0.25
     max_concurrent_answers: int = 64
+    max_context_tokens: int = 32_000
     map_reduce: bool = False
     max_concurrent_requests: int = 256
     send_timeout_s: float = 30.0
@@ -102,7 +104,13 @@ class ServerOptions:
         host, _ = split_address(self.listen)
         if self.max_message_bytes < 1024:
             raise ConfigError(f"max_message_bytes must be at least 1024, got {self.max_message_bytes}")
-        counts = ("max_concurrent_retrievals", "max_concurrent_answers", "max_concurrent_requests", "max_connections")
+        counts = (
+            "max_concurrent_retrievals",
+            "max_concurrent_answers",
+            "max_concurrent_requests",
+            "max_connections",
+            "max_context_tokens",
+        )
         for name in (*counts, "keepalive_s"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")

@@ -101,6 +101,7 @@ class QueryServer:
             self._connections,
             max_message_bytes=options.max_message_bytes,
             send_timeout_s=options.send_timeout_s,
+            max_context_tokens=options.max_context_tokens,
             map_reduce=options.map_reduce,
         )
         self._health = HealthService(("", SERVICE_NAME), self._connections)

@@ -57,6 +57,7 @@ class _Call:
     engine: Engine
     record: RequestRecord
     context: Context
+    max_context_tokens: int
 
     def query(self) -> Query:
         """Return the query of the request, limited to what the caller may see."""
@@ -65,6 +66,11 @@ class _Call:
         if len(query.question) > MAX_QUESTION_CHARACTERS:
             raise InvalidQuery(
                 f"question must have at most {MAX_QUESTION_CHARACTERS} characters, got {len(query.question)}"
+            )
+        if query.context_tokens is not None and query.context_tokens > self.max_context_tokens:
+            raise InvalidQuery(
+                f"context_tokens must be at most {self.max_context_tokens} (service.max_context_tokens), got "
+                f"{query.context_tokens}"
             )
         return replace(query, reach=self.caller.reach)
 
@@ -110,6 +116,7 @@ class QueryServicer:
         connections: counts the requests of each connection.
         max_message_bytes: of a reply.
         send_timeout_s: time for which a client may leave a part of a stream unread.
+        max_context_tokens: largest context that a request may ask for; a model reads it, and is paid for it.
         map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus.
     """
 
@@ -124,6 +131,7 @@ class QueryServicer:
         *,
         max_message_bytes: int,
         send_timeout_s: float,
+        max_context_tokens: int,
         map_reduce: bool = False,
     ) -> None:
         self._swapper = swapper
@@ -134,6 +142,7 @@ class QueryServicer:
         self._connections = connections
         self._max_message_bytes = max_message_bytes
         self._send_timeout_s = send_timeout_s
+        self._max_context_tokens = max_context_tokens
         self._map_reduce = map_reduce
         self._delayed = 0
 
@@ -264,7 +273,7 @@ class QueryServicer:
                     nullcontext() if self._quotas is None else self._quotas.admitted(caller),
                 ):
                     record.snapshot = engine.info.snapshot_id
-                    yield _Call(message, caller, engine, record, context)
+                    yield _Call(message, caller, engine, record, context, self._max_context_tokens)
         except asyncio.CancelledError:
             record.code = _cancellation_code(context)
             self._finish(record)

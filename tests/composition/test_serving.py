@@ -58,6 +58,7 @@ def test_every_key_of_the_service_is_an_option() -> None:
         "max_queue_wait_s": 0.5,
         "max_concurrent_answers": 3,
         "map_reduce": True,
+        "max_context_tokens": 4000,
         "max_concurrent_requests": 7,
         "send_timeout_s": 9.0,
         "keepalive_s": 5.0,

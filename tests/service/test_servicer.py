@@ -120,6 +120,17 @@ async def test_a_deadline_before_anything_was_found(stub: Any, engine: fakes.Fak
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
+@pytest.mark.parametrize("method", ["Retrieve", "Answer"])
+async def test_a_request_cannot_make_a_model_read_without_end(stub: Any, engine: fakes.FakeEngine, method: str) -> None:
+    query = pb.Query(question="Who?", context_tokens=2_000_000_000)
+    call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=query))
+    with pytest.raises(grpc.aio.AioRpcError, match="context_tokens must be at most 32000") as caught:
+        await finish(call)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert not engine.queries
+    await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="Who?", context_tokens=32_000)))
+
+
 async def test_a_stream_whose_deadline_left_nothing(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.whole = fakes.Retrieval("q", "hirag", "s1", partial=("local", "global"))
     with pytest.raises(grpc.aio.AioRpcError, match="local, global") as caught:
