@@ -324,7 +324,7 @@ class Batches:
                     raise
                 asked_s = error.retry_after_s if isinstance(error, RateLimited) else None
                 logger.info("asked again in a while: %s", error)
-            await self._sleep(wait_s if asked_s is None else asked_s)
+            await self._sleep(wait_s if asked_s is None else min(asked_s, max(self.settings.outage_timeout_s, wait_s)))
             wait_s = min(2 * wait_s, _MAX_WAIT_S)
 
 

@@ -41,6 +41,7 @@ from hirag_dist.types import RateLimits
 _SAID_CHARS = 300
 _READ_BYTES = 2000  # of what is no reply, for a message
 _CONNECT_S = 10.0
+_MAX_RETRY_AFTER_S = 86_400.0
 _MAX_CONNECTIONS = 10_000  # how many calls are in flight is for the pool to say, not for the connector
 _NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 _ASK_AGAIN = frozenset({408, 409, 425})
@@ -302,7 +303,7 @@ class EndpointClient:
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
-    """Return how many seconds a 429 asks to wait, or None if it does not say.
+    """Return how many seconds a 429 asks to wait, a day at most, or None if it does not say.
 
     Args:
         headers: `retry-after-ms`, `retry-after` (seconds or an HTTP date), or, where both are missing, the
@@ -312,17 +313,22 @@ def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
     >>> retry_after_s({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m2.5s"}, 0.0)
     62.5
     """
+    asked = _asked_wait_s(headers, now)
+    return None if asked is None else min(max(asked, 0.0), _MAX_RETRY_AFTER_S)
+
+
+def _asked_wait_s(headers: Mapping[str, str], now: float) -> float | None:
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
-        return max(milliseconds / 1000, 0.0)
+        return milliseconds / 1000
     written = headers.get("retry-after")
     if written is not None:
         seconds = _number(written)
         if seconds is not None:
-            return max(seconds, 0.0)
+            return seconds
         try:
-            return max(parsedate_to_datetime(written).timestamp() - now, 0.0)
-        except (ValueError, OverflowError):
+            return parsedate_to_datetime(written).timestamp() - now
+        except (ValueError, OverflowError, TypeError, IndexError, OSError):
             return None  # neither seconds nor a date
     spent = [kind for kind in ("requests", "tokens") if _number(headers.get(f"x-ratelimit-remaining-{kind}")) == 0]
     waits = [_span_s(headers.get(f"x-ratelimit-reset-{kind}", "")) for kind in spent]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from hirag_dist.llm.endpoints.openai_client import retry_after_s
 from hirag_dist.llm.endpoints.openai_replies import (
     MissingVector,
     UnusableField,
@@ -205,3 +206,23 @@ def test_a_null_vector_is_that_of_a_text_that_is_refused() -> None:
 def test_a_reply_with_escapes_and_pairs_is_read_as_it_is_meant() -> None:
     data = parse_object(json.dumps({"choices": [{"message": {"content": "😀 é"}}]}))
     assert parse_completion(data, 0).text == "😀 é"
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(
+            [
+                *("retry-after", "retry-after-ms", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+                *("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+            ]
+        ),
+        st.sampled_from(
+            ["0", "-1", "1e308", "9" * 400, "nan", "Fri, 31 Dec 9999 23:59:59 GMT", "1h" * 100, "9" * 400 + "h"]
+        )
+        | st.text(max_size=10),
+    )
+)
+@settings(max_examples=100, deadline=None)
+def test_no_header_asks_for_more_than_a_day(headers: dict[str, str]) -> None:
+    wait_s = retry_after_s(headers, 0.0)
+    assert wait_s is None or 0.0 <= wait_s <= 86_400.0
