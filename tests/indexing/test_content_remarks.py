@@ -43,6 +43,7 @@ def hub(request: ChatRequest) -> str | None:
     return None
 
 
+@pytest.mark.integration  # three builds of long texts
 def test_cut_descriptions_are_counted_and_an_update_keeps_the_count(tmp_path: Path) -> None:
     bench = Bench(tmp_path, base_id="")
     texts = [f"hub {number}" for number in range(5)]
