@@ -7,6 +7,7 @@ HiragError
 ├── BackendUnavailable     a named backend is missing or out of reach
 ├── SchemaMismatch         a table does not have the columns it should
 ├── StoreError             the index folder cannot be read or written
+│   └── WorkFileDamaged    a file of the work folder is not what was written: it is made again
 ├── SnapshotError          a snapshot cannot be served
 │   ├── SnapshotNotFound   nothing is published there
 │   ├── SnapshotCorrupt    a file is missing, short or altered
@@ -64,6 +65,21 @@ class SchemaMismatch(HiragError):
 
 class StoreError(HiragError):
     """The index folder cannot be read or written."""
+
+
+class WorkFileDamaged(StoreError):
+    """A file of the work folder is not what was written. The build that reads it makes it again.
+
+    Attributes:
+        path: of the file in the index.
+    """
+
+    def __init__(self, message: str, path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[WorkFileDamaged], tuple[str, str]]:
+        return (type(self), (str(self), self.path))
 
 
 class SnapshotError(HiragError):

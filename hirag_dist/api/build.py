@@ -13,7 +13,7 @@ from hirag_dist.composition.indexing import run_build
 from hirag_dist.indexing.cost_estimate import CostEstimate, estimate_build
 from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
 from hirag_dist.llm.prompt_files import load_prompts
-from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
 
 
@@ -101,5 +101,5 @@ def plan_update(
         ConfigError: the configuration is invalid.
     """
     loaded = as_config(config)
-    snapshot = open_snapshot(Store(str(index)))
+    snapshot = open_current(Store(str(index)))
     return estimate_update(input_names(inputs), snapshot, loaded, load_prompts(loaded.prompts), latency_s)

@@ -19,7 +19,7 @@ from hirag_dist.errors import HiragError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Answer, IndexInfo, Query, QueryOptions, Retrieval, as_query
 from hirag_dist.types.notebook import index_html
@@ -82,7 +82,7 @@ async def open_index_async(
     meter = UsageMeter()
 
     def load() -> QueryEngine:
-        opened = open_snapshot(store, snapshot)
+        opened = open_current(store, snapshot)
         check_prices(loaded, ("answer", "embed"), max_usd)
         limits = make_coordinator(loaded, max_usd, max_tokens, advice=_LIMIT_ADVICE)
         spending = max_usd is not None or max_tokens is not None

@@ -30,6 +30,11 @@ def show(report: dict[str, Any]) -> None:
     if report["rebuilt_because"]:
         out.print("[yellow]The index was built from nothing, not updated:[/yellow]", end=" ")
         out.print(f"{report['rebuilt_because']}.", markup=False)
+    if report["fallback"]:
+        out.print("[yellow]Another snapshot was used in place of the current one:[/yellow]", end=" ")
+        out.print(f"{report['fallback']}.", markup=False)
+    if report["repaired"]:
+        out.print(f"[yellow]{count_noun(len(report['repaired']), 'damaged work file')} made again.[/yellow]")
     if report["up_to_date"]:
         out.print(
             f"Nothing changed: the documents are those of snapshot {report['snapshot']} ({report['seconds']:.1f} s)."

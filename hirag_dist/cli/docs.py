@@ -12,7 +12,7 @@ from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.cli.remove import remove
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.inspection.documents import DocumentContent, IndexedDocument, document_content, list_documents
-from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
 
 _SHOWN = 100  # documents of a list, and entities of a document
@@ -38,7 +38,7 @@ def list_(
 ) -> None:
     """List the documents of an index with the numbers of their chunks, entities, relations and dead letters."""
     use_json(json)
-    opened = open_snapshot(Store(index), snapshot)
+    opened = open_current(Store(index), snapshot)
     found = list_documents(opened, tuple(source or ()))
     if json:
         emit({"snapshot": opened.manifest.snapshot_id, "documents": [asdict(each) for each in found]})
@@ -70,7 +70,7 @@ def show(
 ) -> None:
     """Show the chunks, entities and dead letters of one document."""
     use_json(json)
-    found = document_content(open_snapshot(Store(index), snapshot), document)
+    found = document_content(open_current(Store(index), snapshot), document)
     if json:
         letters = [dict(zip(("stage", "unit_id", "reason"), each, strict=True)) for each in found.dead_letters]
         emit(asdict(found) | {"dead_letters": letters})

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.cli._update_state import debt_line, update_line
 from hirag_dist.composition.drift import measure_drift
 from hirag_dist.core.drift.report import CommunityDrift, DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
-from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
 
 CHECK_FAILED = 6  # exit code
@@ -35,14 +36,16 @@ def drift(
     time of clustering and of community detection, and makes no call.
     """
     use_json(json)
-    report = measure_drift(open_snapshot(Store(index), snapshot))
+    opened = open_current(Store(index), snapshot)
+    report = measure_drift(opened)
     if json:
-        emit(report.to_dict())
+        emit(report.to_dict() | {"fallback": opened.fallback or None})
     else:
         out.print(f"Snapshot {report.snapshot_id}; the shadow was made with kernels: {report.kernels}")
         show_drift(report)
     if check and not report.holds:
         raise typer.Exit(CHECK_FAILED)
+    conclude_reading(opened.fallback)
 
 
 def show_drift(report: DriftReport) -> None:

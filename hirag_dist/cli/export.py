@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.interop.exporters import graphrag_tables, write_graphml
-from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.snapshot.fallback import open_current
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 
 Form = Literal["auto", "graphml", "graphrag"]
@@ -33,7 +35,7 @@ def export(
 ) -> None:
     """Write GraphML, or Parquet tables with GraphRAG's names and columns."""
     use_json(json)
-    opened = open_snapshot(Store(index), snapshot)
+    opened = open_current(Store(index), snapshot)
     graphml = form == "graphml" or (form == "auto" and to.endswith(".graphml"))
     if form == "auto" and not graphml and Path(to).suffix:
         raise ConfigError(f"{to}: use the extension .graphml, a folder, or --format")
@@ -42,9 +44,10 @@ def export(
     except OSError as error:
         raise StoreError(f"cannot write {to}: {error.strerror or error}") from error
     if json:
-        emit({"written": written})
+        emit({"written": written, "fallback": opened.fallback or None})
     else:
         out.print(f"Wrote {', '.join(written)}")
+    conclude_reading(opened.fallback)
 
 
 def _graphml(snapshot: Snapshot, to: str) -> list[str]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import layer_table
+from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.cli._update_state import debt_line, update_line
@@ -27,7 +28,8 @@ from hirag_dist.inspection.graph_view import graph_view
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import render_page
 from hirag_dist.inspection.summary import TABLES, inspect_tables
-from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.snapshot.fallback import open_current
+from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IntVector
@@ -52,14 +54,16 @@ def inspect(
 ) -> None:
     """Show layers, sparsity, communities, graph measures and the bill of an index."""
     use_json(json)
-    opened = open_snapshot(Store(index), snapshot)
+    opened = open_current(Store(index), snapshot)
     inspection = write_page(opened, html, drift) if html else inspect_snapshot(opened, drift)
     if json:
-        emit(inspection.to_dict() | {"tokens_per_corpus_token": tokens_per_corpus_token(opened)})
-        return
-    _show(opened, inspection)
-    if html:
-        out.print(f"Wrote {html}; open it in a browser.")
+        facts = {"tokens_per_corpus_token": tokens_per_corpus_token(opened), "fallback": opened.fallback or None}
+        emit(inspection.to_dict() | facts)
+    else:
+        _show(opened, inspection)
+        if html:
+            out.print(f"Wrote {html}; open it in a browser.")
+    conclude_reading(opened.fallback)
 
 
 def inspect_snapshot(snapshot: Snapshot, drift: bool = False) -> Inspection:

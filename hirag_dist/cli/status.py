@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
+from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption
 from hirag_dist.cli._output import emit, out, short, table, use_json
 from hirag_dist.cli._update_state import debt_line, update_line
@@ -29,8 +30,9 @@ from hirag_dist.indexing.content_remarks import content_counts, remark_lines
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.manifest import parse_manifest
-from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 
@@ -67,6 +69,7 @@ def status(
     report: dict[str, Any] = {
         "index": store.uri,
         "current": current,
+        "fallback": None,
         "build": build,
         "snapshots": _snapshots(store),
         "batches": [asdict(out) for out in open_batches(store)],
@@ -75,7 +78,8 @@ def status(
         "usage": build_usage(build) if build is not None else [],
     }
     if current is not None:
-        snapshot = open_snapshot(store)
+        snapshot = open_current(store)
+        report["fallback"] = snapshot.fallback or None
         usage = usage_rows(snapshot.table("usage"))
         report["usage_of_current"] = usage
         report["content_of_current"] = content_counts(snapshot.manifest)
@@ -89,10 +93,11 @@ def status(
         report["builds"] = earlier_builds(store)
     if json:
         emit(report)
-        return
-    _show(report)
-    if letters:
-        _show_letters(report["dead_letters"])
+    else:
+        _show(report)
+        if letters:
+            _show_letters(report["dead_letters"])
+    conclude_reading(report["fallback"] or "")
 
 
 def _snapshots(store: Store) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hirag_dist.composition.stored_record import read_record
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, HiragError, SnapshotError, SnapshotNotFound, StoreError
 from hirag_dist.execution.dead_letters import Drops, letter_rows, split_letters, stage_letters
@@ -269,10 +270,13 @@ def _ending(error: BaseException) -> tuple[str, dict[str, str]]:
 
 
 def last_build(store: Store) -> dict[str, Any] | None:
-    """Return the record of the last build, None where there is none. A killed one has the state `killed`."""
-    if not store.exists(BUILD):
+    """Return the record of the last build, None where there is none or it is damaged.
+
+    A killed build has the state `killed`.
+    """
+    record = read_record(store, BUILD)
+    if record is None:
         return None
-    record: dict[str, Any] = store.read_json(BUILD)
     if record["state"] == "running" and not BuildLock(store).is_held():
         record["state"] = "killed"
     return record
@@ -293,7 +297,8 @@ def no_build(store: Store) -> SnapshotNotFound:
 def earlier_builds(store: Store) -> list[dict[str, Any]]:
     """Return the records of the builds before the last one, newest first."""
     last = last_build(store)
-    found: list[dict[str, Any]] = [store.read_json(f"{BUILDS}/{name}") for name in reversed(store.names(BUILDS))]
+    records = (read_record(store, f"{BUILDS}/{name}") for name in reversed(store.names(BUILDS)))
+    found = [record for record in records if record is not None]
     for record in found:
         if record["state"] == "running":
             record["state"] = "killed"

@@ -35,6 +35,8 @@ class IndexResult:
         update: what was done, if the build was an update of the index.
         rebuilt_because: why an existing index was built from nothing, if it was.
         up_to_date: whether the documents were those of the index, so that there was nothing to update.
+        fallback: why the current snapshot could not be read, if another one was the base of the update.
+        repaired: damaged files of the work folder that were found and made again.
     """
 
     index_uri: str
@@ -53,6 +55,8 @@ class IndexResult:
     update: UpdateSummary | None = None
     rebuilt_because: str = ""
     up_to_date: bool = False
+    fallback: str = ""
+    repaired: tuple[str, ...] = ()
 
     @property
     def snapshot_id(self) -> str:
@@ -103,4 +107,6 @@ class IndexResult:
             "update": None if self.update is None else self.update.to_dict(),
             "rebuilt_because": self.rebuilt_because,
             "up_to_date": self.up_to_date,
+            "fallback": self.fallback or None,
+            "repaired": list(self.repaired),
         }

@@ -17,7 +17,7 @@ from hirag_dist.composition.prices import check_prices
 from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import IndexBusy, SnapshotError, SnapshotNotFound, StoreError
+from hirag_dist.errors import IndexBusy, SnapshotError, SnapshotNotFound, StoreError, WorkFileDamaged
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
@@ -28,6 +28,7 @@ from hirag_dist.llm.reply_store import Ledger, compact
 from hirag_dist.llm.usage import UsageMeter, usage_rows
 from hirag_dist.protocols import EventListener
 from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
@@ -282,12 +283,24 @@ def execute_build(
             runner.record_usage("probes", probes)
             with record.closed():
                 runner.collect_batches()
-                result = work(build)
+                result = _repairing(runner, lambda: work(build))
                 record.close_published(result.manifest.snapshot_id)
         finally:
             executor.close()
             batches.close()
-    return _index_result(store, result, runner.bill.sent, time.perf_counter() - started)
+    return _index_result(store, result, runner, time.perf_counter() - started)
+
+
+def _repairing(runner: StageRunner, work: Callable[[], BuildResult]) -> BuildResult:
+    """Return the result of the pipeline, which begins again where a file of the work folder turns out damaged.
+
+    Finished stages are reused, and replies are in the ledger: only what was damaged is made again.
+    """
+    while True:
+        try:
+            return work()
+        except WorkFileDamaged as error:
+            runner.repair(error)
 
 
 def _existing(index_uri: str) -> Store:
@@ -304,7 +317,7 @@ def _existing(index_uri: str) -> Store:
     return store
 
 
-def _index_result(store: Store, result: BuildResult, sent: UsageMeter, seconds: float) -> IndexResult:
+def _index_result(store: Store, result: BuildResult, runner: StageRunner, seconds: float) -> IndexResult:
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
     return IndexResult(
         index_uri=store.uri,
@@ -318,11 +331,13 @@ def _index_result(store: Store, result: BuildResult, sent: UsageMeter, seconds: 
         communities_by_level=snapshot.info().communities_by_level,
         usage=tuple(usage_rows(snapshot.table("usage"))),
         tokens_per_corpus_token=tokens_per_corpus_token(snapshot),
-        sent=sent,
+        sent=runner.bill.sent,
         seconds=seconds,
         update=result.update,
         rebuilt_because=result.rebuilt_because,
         up_to_date=result.up_to_date,
+        fallback=result.fallback,
+        repaired=tuple(runner.repaired),
     )
 
 
@@ -342,11 +357,10 @@ def _previous_kernels(config: Config, store: Store) -> str | None:
         with suppress(StoreError):  # a damaged record is none
             if kernels := (last_build(store) or {}).get("decisive", {}).get("kernels"):
                 return str(kernels)
-    snapshot_id = current_id(store)
-    if snapshot_id is None:
+    if current_id(store) is None:
         return None
     try:
-        return str(open_snapshot(store, snapshot_id).manifest.build["kernels"])
+        return str(open_current(store).manifest.build["kernels"])
     except (SnapshotError, KeyError):  # of another version, or damaged: the build makes a new one
         return None
 

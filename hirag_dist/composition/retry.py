@@ -10,12 +10,12 @@ from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import BuildOptions, execute_build, read_import
 from hirag_dist.config.model import Config
 from hirag_dist.config.reading import ReadingConfig
-from hirag_dist.errors import ConfigError, InputError
+from hirag_dist.errors import ConfigError, InputError, SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.update.base import differences, in_short
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.protocols import EventListener
-from hirag_dist.storage.layout import MANIFEST, snapshot_path
+from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
 
@@ -70,8 +70,14 @@ def _reading(arguments: BuildArguments, config: Config) -> ReadingConfig:
 
 
 def _present(store: Store, base_id: str | None) -> str | None:
-    """Return the base of a build, or the empty name of the current snapshot if it was pruned or forgotten since."""
-    return "" if base_id and not store.exists(f"{snapshot_path(base_id)}/{MANIFEST}") else base_id
+    """Return the base of a build; empty, for the current snapshot, if it was pruned or forgotten since, or damaged."""
+    if not base_id:
+        return base_id
+    try:
+        open_snapshot(store, base_id)
+    except (SnapshotCorrupt, SnapshotNotFound):
+        return ""
+    return base_id
 
 
 def check_same_configuration(before: Mapping[str, Any], now: Mapping[str, Any], uri: str) -> None:

@@ -39,6 +39,7 @@ from hirag_dist.service.shared_state import ServiceState, open_service_state
 from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
 from hirag_dist.service.web.options import PageOptions, url_of
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -226,11 +227,13 @@ async def serve_index(
 
     anonymous = options.callers_file is None and options.anonymous_labels is not None
     first_process = state is None or state.process == 0
+    opened = False
     warn = anonymous and first_process  # of several processes the first one logs it
 
     def make() -> QueryEngine:
-        nonlocal warn
-        snapshot = open_snapshot(store)
+        nonlocal warn, opened
+        snapshot = open_snapshot(store) if opened else open_current(store)  # later the served one stays in its place
+        opened = True
         if warn and _has_labels(snapshot):
             warn = False
             logger.warning(

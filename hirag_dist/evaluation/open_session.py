@@ -13,7 +13,7 @@ from hirag_dist.evaluation.model_access import ModelAccess
 from hirag_dist.evaluation.session import Session, SessionOptions
 from hirag_dist.llm.reply_store import Ledger, compact
 from hirag_dist.protocols import EventListener
-from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ async def open_session(
             _tidy(each)
         snapshot = None
         if order.index is not None:
-            snapshot = open_snapshot(Store(order.index), order.snapshot)
+            snapshot = open_current(Store(order.index), order.snapshot)
             snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
         asking = ModelAccess(config, store, order.max_usd, order.max_tokens, order.more_roles)
         session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)

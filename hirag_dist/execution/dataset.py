@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, dataclass_transform, get_args, get_origi
 
 import pyarrow as pa
 
+from hirag_dist.execution.part_files import part_pieces, read_part
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import work_path
 from hirag_dist.storage.store import Store
@@ -17,11 +18,17 @@ Schemas = Mapping[str, pa.Schema]
 
 @dataclass(frozen=True, slots=True)
 class DatasetPart:
-    """A Parquet file in the store."""
+    """A Parquet file in the store.
+
+    Attributes:
+        digest: of its content.
+        sha256: of its bytes as they were written; "" where that was not recorded.
+    """
 
     path: str
     rows: int
     digest: str
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +81,22 @@ class DatasetStore:
         """Return a dataset of a table that no stage made; its path hashes its content."""
         digest = table_digest(table)
         path = f"{work_path(name, digest[:24])}/part-000000.parquet"
-        if not self._store.exists(path):
-            self._store.write_table(path, table)
-        return Dataset(table.schema, (DatasetPart(path, table.num_rows, digest),) if table.num_rows else ())
+        written = self._store.write_table(path, table)  # also where it exists: it may be damaged
+        return Dataset(
+            table.schema, (DatasetPart(path, table.num_rows, digest, written.sha256),) if table.num_rows else ()
+        )
 
     def read(self, dataset: Dataset, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a dataset, or some of its columns, as one table."""
         schema = dataset.schema if columns is None else pa.schema([dataset.schema.field(name) for name in columns])
-        tables = [self._store.read_table(part.path, columns) for part in dataset.parts]
+        tables = [read_part(self._store, part.path, part.sha256, columns) for part in dataset.parts]
         return pa.concat_tables(tables).cast(schema).combine_chunks() if tables else schema.empty_table()
 
     def tables(self, dataset: Dataset) -> Iterator[pa.Table]:
-        """Yield a dataset in pieces, each a part or some row groups of one, one at a time in memory."""
+        """Yield a dataset in pieces, each a part or some row groups of one, one at a time in memory.
+
+        Every part is compared with its hash before.
+        """
         for part in dataset.parts:
-            for piece in self._store.pieces(part.path):
+            for piece in part_pieces(self._store, part.path, part.sha256):
                 yield piece.cast(dataset.schema)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from hirag_dist.execution.task import TaskResult, output_path, result_of
+from hirag_dist.execution.part_files import read_part
+from hirag_dist.execution.stage_results import stage_results
+from hirag_dist.execution.task import TaskResult, output_path
 from hirag_dist.schemas import DROPPED, REJECTS
 from hirag_dist.storage.layout import DROPS
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Rejected
 
-DONE = "done.json"
-_READERS = 16  # of a stage's markers at a time: on an object store each takes a round trip
 ACCEPTED = "spared.json"  # dropped letters of a stage that is run from the beginning
 _DROP_COLUMNS = ("dropped_by", "dropped_at", "dropped_why")
 
@@ -55,20 +54,9 @@ def add_drops(store: Store, new: Iterable[DroppedLetter]) -> None:
     store.write_json(DROPS, {"drops": [asdict(known[key]) for key in sorted(known)]})
 
 
-def stage_results(store: Store, folder: str) -> dict[int, TaskResult]:
-    """Return the results of a stage's finished tasks by number."""
-    if store.exists(f"{folder}/{DONE}"):
-        results = [result_of(marker) for marker in store.read_json(f"{folder}/{DONE}")["tasks"]]
-    else:
-        markers = [f"{folder}/tasks/{name}" for name in store.names(f"{folder}/tasks")]
-        with ThreadPoolExecutor(_READERS) as readers:
-            results = list(readers.map(lambda marker: result_of(store.read_json(marker)), markers))
-    return {result.number: result for result in results}
-
-
 def n_rejects(result: TaskResult) -> int:
     """Return how many of a task's units are dead letters, accepted or not."""
-    return result.outputs.get("rejects", (0, ""))[0]
+    return result.outputs["rejects"].rows if "rejects" in result.outputs else 0
 
 
 def task_letters(store: Store, folder: str, result: TaskResult, columns: Sequence[str] | None = None) -> pa.Table:
@@ -76,12 +64,12 @@ def task_letters(store: Store, folder: str, result: TaskResult, columns: Sequenc
     if not n_rejects(result):
         empty = REJECTS.empty_table()
         return empty if columns is None else empty.select(columns)
-    return store.read_table(output_path(folder, "rejects", result), columns)
+    return read_part(store, output_path(folder, "rejects", result), result.outputs["rejects"].sha256, columns)
 
 
 def stage_letters(store: Store, folder: str, columns: Sequence[str] = REJECTS.names) -> pa.Table:
     """Return the dead letters of a stage (REJECTS, or some of its columns), whether or not it has finished."""
-    results = stage_results(store, folder)
+    results = stage_results(store, folder).results
     found = (task_letters(store, folder, results[number], columns) for number in sorted(results))
     return pa.concat_tables([REJECTS.empty_table().select(columns), *found])
 

@@ -54,6 +54,17 @@ class KernelsResolved:
 
 
 @dataclass(frozen=True, slots=True)
+class StagesRepeated:
+    """The stages begin from the first one again, since a file of the work folder was damaged. Finished ones are reused.
+
+    Attributes:
+        path: of the file.
+    """
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
 class BatchesSubmitted:
     """Calls of a stage were submitted in batches; the build waits for them."""
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from hirag_dist.execution.partitioning import cut
 from hirag_dist.execution.stage import Iterative, IterativeStage, Services, input_schemas, kernels_of
-from hirag_dist.execution.task import Slice, Task, TaskResult, one_thread, write_outputs
+from hirag_dist.execution.task import Slice, Task, TaskResult, one_thread, read_rows, write_outputs
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import Executor, Kernels, ResidentShards
 from hirag_dist.storage.store import Store
@@ -67,7 +67,7 @@ class _LentKernels:
 
 def _load(services: Services, shard: _Shard) -> Any:
     (schema,) = input_schemas(shard.stage).values()
-    tables = [shard.store.read_rows(piece.path, piece.start, piece.stop, schema.names) for piece in shard.pieces]
+    tables = [read_rows(shard.store, piece, schema.names) for piece in shard.pieces]
     return shard.stage.load(pa.concat_tables(tables).cast(schema), shard.first_row)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hirag_dist.core.hash_partition import HASH_VERSION
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.stage import AnyStage, ByKey, ByRows, input_schemas
-from hirag_dist.execution.task import Scatter, Shuffled, Slice, Task
+from hirag_dist.execution.task import SHUFFLE, Scatter, Shuffled, Slice, Task
 from hirag_dist.storage.store import Store
 
 _FILES = 64  # of the first pass, of each input that is as long as the main one
@@ -109,7 +109,7 @@ def _by_key(
     """Split every input that has the column; see the others whole."""
     keyed = [name for name in inputs if scatter.column in input_schemas(stage)[name].names]
     _check_types(stage, keyed, scatter.column)
-    shuffled_to = f"{folder}/shuffle"
+    shuffled_to = f"{folder}/{SHUFFLE}"
     run_rows = n * runs_per_file(scatter.count)
     n_files = {name: len(_runs(inputs[name].rows, run_rows)) for name in keyed}
 
@@ -148,7 +148,7 @@ def _whole(inputs: Mapping[str, Dataset]) -> dict[str, tuple[Slice, ...] | Shuff
 
 
 def _slices(dataset: Dataset) -> tuple[Slice, ...]:
-    return tuple(Slice(part.path, 0, part.rows) for part in dataset.parts)
+    return tuple(Slice(part.path, 0, part.rows, part.sha256) for part in dataset.parts)
 
 
 def _runs(total: int, n: int) -> list[int]:
@@ -164,7 +164,7 @@ def cut(pieces: Iterable[Slice], n: int) -> Iterator[tuple[Slice, ...]]:
         start = piece.start
         while start < piece.stop:
             stop = min(piece.stop, start + room)
-            run.append(Slice(piece.path, start, stop))
+            run.append(Slice(piece.path, start, stop, piece.sha256))
             room -= stop - start
             start = stop
             if room == 0:

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
+from hirag_dist.errors import WorkFileDamaged
 from hirag_dist.execution.batch_api.driver import Batches
 from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dataset import Dataset, DatasetStore, TableSet
 from hirag_dist.execution.dead_letters import load_drops
-from hirag_dist.execution.events import KernelsResolved, StageFinished, UsageRecorded
+from hirag_dist.execution.events import KernelsResolved, StageFinished, StagesRepeated, UsageRecorded
 from hirag_dist.execution.stage import AnyStage, In, Out, Services, Stage
+from hirag_dist.execution.stage_results import discard
 from hirag_dist.execution.stage_run import ExecutionContext, StageRun, TaskSelection
 from hirag_dist.execution.stage_store import StageStore
 from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener, Executor
 from hirag_dist.storage.store import Store
+
+logger = logging.getLogger(__name__)
+_SYNC_EVERY_S = 2.0  # work of this run that a power cut may lose, in addition to that of the stage that runs
 
 
 class StageRunner:
@@ -32,6 +38,7 @@ class StageRunner:
         fence: entered around writes that only the holder of the index may make; raises IndexBusy otherwise.
         stages_run: stages that were executed so far.
         retry: whether tasks with dead letters are run again.
+        repaired: damaged files of the work folder that were found and are made again.
     """
 
     def __init__(
@@ -65,7 +72,11 @@ class StageRunner:
         self._max_reject_ratio = max_reject_ratio
         self._fresh = fresh
         self.retry = retry
+        self.repaired: list[str] = []
         self._executor = executor
+        self._entered: set[str] = set()  # folders of stages that this run has finished
+        self._unsynced: list[tuple[list[str], str]] = []
+        self._synced_at = time.monotonic()
         self._context = ExecutionContext(executor, self._emit, lambda: self.bill.sent.spent(), fence, batches)
 
     def run(self, stage: Stage[In, Out], label: str, /, *args: In.args, **inputs: In.kwargs) -> Out:
@@ -86,6 +97,30 @@ class StageRunner:
         """Return the outputs of a stage as `run` does, with any number of dead letters."""
         tables = cast(TableSet, stage.Inputs(*args, **inputs)).datasets()
         return stage.Outputs(**self._outputs(stage, label, tables, None))
+
+    def sync(self) -> None:
+        """Make the outputs of finished stages durable, and after them the markers of the stages."""
+        waiting, self._unsynced = self._unsynced, []
+        self._synced_at = time.monotonic()
+        if waiting:
+            self.store.sync(path for outputs, _ in waiting for path in outputs)
+            self.store.sync(marker for _, marker in waiting)
+
+    def repair(self, error: WorkFileDamaged) -> None:
+        """Remove a damaged file of the work folder, and its marker, so that the stages run again make it again.
+
+        Stages that have finished in this run are reused, also with `fresh` and `retry`.
+
+        Raises:
+            WorkFileDamaged: the same file was damaged before, in this run.
+        """
+        if error.path in self.repaired:
+            raise error
+        logger.warning("%s; it is made again", error)
+        self.repaired.append(error.path)
+        with self.fence():
+            discard(self.store, error.path)
+        self._emit(StagesRepeated(error.path))
 
     def collect_batches(self) -> None:
         """Wait for batches that an earlier run has submitted, so that their calls are not paid twice."""
@@ -127,17 +162,18 @@ class StageRunner:
         started = time.perf_counter()
         folder = StageStore(self.store, stage, inputs, self.drops)
         n_units = next(iter(inputs.values())).rows
-        stored = folder.results()
-        cached = {} if self._fresh else stored
-        retried = folder.letters_to_retry(cached) if self.retry else {}
-        reused = not self._fresh and not retried and folder.is_finished
+        stored = folder.load()
+        fresh = self._fresh and folder.path not in self._entered
+        cached = {} if fresh else stored.results
+        retried = folder.letters_to_retry(cached) if self.retry and folder.path not in self._entered else {}
+        reused = stored.finished and not fresh and not retried
         if reused:
             results = list(cached.values())
             n_open, n_dropped = folder.count_rejects(results)
         else:
-            accepted = folder.accepted_letters(stored if self._fresh else {})
+            accepted = folder.accepted_letters(stored.results if fresh else {})
             with self.fence():
-                folder.begin(self._fresh, accepted)
+                folder.begin(fresh, accepted)
             run = StageRun(self._context, stage, label, folder, TaskSelection(cached, retried, accepted))
             results = run.run(inputs)
             n_open, n_dropped = folder.count_rejects(results)
@@ -148,6 +184,10 @@ class StageRunner:
                 if accepted:
                     folder.forget_accepted()
             self.stages_run += 1
+            self._unsynced.append(folder.files(results))
+            if time.monotonic() - self._synced_at >= _SYNC_EVERY_S:
+                self.sync()
+        self._entered.add(folder.path)
         usage = UsageMeter()
         for result in results:
             usage.add(UsageMeter.from_rows(result.usage))

@@ -13,20 +13,20 @@ import pyarrow as pa
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.dead_letters import (
     ACCEPTED,
-    DONE,
     Drops,
     n_rejects,
     read_accepted,
     rejected,
     split_letters,
-    stage_results,
     task_letters,
     write_accepted,
 )
 from hirag_dist.execution.partitioning import layout
 from hirag_dist.execution.stage import AnyStage, output_schemas
-from hirag_dist.execution.task import TaskResult, failed_path, marker_of, output_path, result_of
+from hirag_dist.execution.stage_results import DONE, StageResults, drop_shuffle, output_files, stage_results, write_done
+from hirag_dist.execution.task import TASKS, TaskResult, failed_path, output_path, result_of
 from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.storage.checked_json import read_checked
 from hirag_dist.storage.layout import work_path
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Rejected
@@ -63,13 +63,8 @@ class StageStore:
         self._drops = drops
         self._has_drops = any(name == stage.name for name, _ in drops)
 
-    @property
-    def is_finished(self) -> bool:
-        """True if every task is done."""
-        return self.store.exists(f"{self.path}/{DONE}")
-
-    def results(self) -> dict[int, TaskResult]:
-        """Return the results of finished tasks by task number."""
+    def load(self) -> StageResults:
+        """Return the results of finished tasks; what is damaged or gone counts as not done."""
         return stage_results(self.store, self.path)
 
     def outputs(self, results: Iterable[TaskResult]) -> dict[str, Dataset]:
@@ -79,7 +74,7 @@ class StageStore:
             name: Dataset(
                 schema,
                 tuple(
-                    DatasetPart(output_path(self.path, name, result), *result.outputs[name])
+                    DatasetPart(output_path(self.path, name, result), *result.outputs[name][:3])
                     for result in finished
                     if result.outputs[name][0]
                 ),
@@ -98,22 +93,24 @@ class StageStore:
             write_accepted(self.store, self.path, accepted)
         self.store.delete(f"{self.path}/{DONE}")  # first: an interrupted run must not find it next to other output
         if fresh:
-            self.store.delete(f"{self.path}/tasks")
+            self.store.delete(f"{self.path}/{TASKS}")
             self.drop_shuffle()
 
     def finish(self, results: Iterable[TaskResult]) -> None:
         """Write the marker of the whole stage; the caller holds the fence."""
-        tasks = [marker_of(result) for result in results]
-        self.store.write_json(f"{self.path}/{DONE}", {"tasks": tasks}, compact=True)
+        write_done(self.store, self.path, results)
+
+    def files(self, results: Iterable[TaskResult]) -> tuple[list[str], str]:
+        """Return the paths of the outputs, and of the marker of the whole stage."""
+        return output_files(self.path, results), f"{self.path}/{DONE}"
 
     def forget_accepted(self) -> None:
         """Delete the dropped letters that `begin` kept."""
         self.store.delete(f"{self.path}/{ACCEPTED}")
 
     def drop_shuffle(self) -> None:
-        """Delete the files of a first pass, markers first: a remaining marker would vouch for a missing file."""
-        self.store.delete(f"{self.path}/shuffle/tasks")
-        self.store.delete(f"{self.path}/shuffle")
+        """Delete the files of a first pass."""
+        drop_shuffle(self.store, self.path)
 
     def letters_to_retry(self, results: Mapping[int, TaskResult]) -> dict[int, tuple[Rejected, ...]]:
         """Return the tasks with open dead letters, each with its dropped letters, which stay dead."""
@@ -171,9 +168,12 @@ class StageStore:
         for name in self.store.names(failed):
             usage.add(UsageMeter.from_rows(self.store.read_json(f"{failed}/{name}")))
         self.store.delete(failed)
-        for name in self.store.names(f"{self.path}/tasks"):
+        for name in self.store.names(f"{self.path}/{TASKS}"):
             if int(name.partition(".")[0]) in running:
-                result = result_of(self.store.read_json(f"{self.path}/tasks/{name}"))
+                marker = read_checked(self.store, f"{self.path}/{TASKS}/{name}")
+                if marker is None:
+                    continue
+                result = result_of(marker)
                 if running[result.number] == result.attempt:
                     usage.add(UsageMeter.from_rows(result.usage))
 

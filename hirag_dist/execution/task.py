@@ -5,39 +5,48 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice, pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from hirag_dist.core.hash_partition import by_partition
 from hirag_dist.errors import Deferred, SchemaMismatch, StoreError
+from hirag_dist.execution.part_files import read_part_rows
 from hirag_dist.execution.stage import AnyStage, Combines, Services, Tables, TaskStage, input_schemas, output_schemas
 from hirag_dist.llm.batch_api import Collector
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import PackingPool
+from hirag_dist.storage.checked_json import write_checked
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.shuffle_file import read_piece, write_pieces
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")
+TASKS: Final = "tasks"  # folder of markers
+SHUFFLE: Final = "shuffle"  # folder of a first pass
 _PIECES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows [start, stop) of a Parquet file in the store."""
+    """Rows [start, stop) of a Parquet file in the store.
+
+    Attributes:
+        sha256: of the file's bytes as they were written; "" where that was not recorded.
+    """
 
     path: str
     start: int
     stop: int
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +105,27 @@ class Task:
     @property
     def marker(self) -> str:
         """The file that says the task is done."""
-        return f"{self.folder}/tasks/{self.number:06d}.json"
+        return f"{self.folder}/{TASKS}/{self.number:06d}.json"
+
+
+class OutputFile(NamedTuple):
+    """An output of a task, as its marker records it.
+
+    Attributes:
+        digest: of the content.
+        sha256: of the file's bytes; "" in markers of earlier versions.
+        size: bytes; -1 in markers of earlier versions.
+    """
+
+    rows: int
+    digest: str
+    sha256: str = ""
+    size: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Content of a marker: rows and content digest of each output, usage, and duration.
+    """Content of a marker: outputs by name, usage, and duration.
 
     Attributes:
         n_deferred: calls that it left for batches. If there are any it has no outputs and no marker: it is to be done
@@ -109,7 +133,7 @@ class TaskResult:
     """
 
     number: int
-    outputs: dict[str, tuple[int, str]]
+    outputs: dict[str, OutputFile]
     usage: list[dict[str, Any]]
     seconds: float
     attempt: int = 0
@@ -148,7 +172,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
         if meter.uses and not (writing and isinstance(error, asyncio.CancelledError)):
             left = f"{failed_path(task.folder)}/{task.number:06d}-{uuid.uuid4().hex[:8]}.json"
             with suppress(StoreError):  # a full disk is what the failure itself tells
-                task.store.write_json(left, meter.rows())
+                task.store.write_json(left, meter.rows(), durable=False)
         raise
 
 
@@ -177,10 +201,10 @@ def write_outputs(task: Task, outputs: Tables, meter: UsageMeter, started: float
         table = outputs[name]
         if not table.schema.equals(schema):
             raise SchemaMismatch(f"stage {task.stage.name} gave {name} with columns {table.schema.names}")
-        task.store.write_table(_output_file(task.folder, name, task.number, task.attempt), table)
-        written[name] = (table.num_rows, table_digest(table))
+        file = task.store.write_table(_output_file(task.folder, name, task.number, task.attempt), table)
+        written[name] = OutputFile(table.num_rows, table_digest(table), file.sha256, file.size)
     result = TaskResult(task.number, written, meter.rows(), time.perf_counter() - started, task.attempt)
-    task.store.write_json(task.marker, marker_of(result))
+    write_checked(task.store, task.marker, marker_of(result))
     return result
 
 
@@ -197,14 +221,14 @@ def _scatter(task: Task, scatter: Scatter, started: float) -> TaskResult:
         del rows
         pieces = (ordered.slice(start, stop - start) for start, stop in pairwise(bounds.tolist()))
         write_pieces(task.store, _pieces_file(task.folder, name, task.number), pieces)
-        written[name] = (ordered.num_rows, "")
+        written[name] = OutputFile(ordered.num_rows, "")
     result = TaskResult(task.number, written, [], time.perf_counter() - started)
-    task.store.write_json(task.marker, marker_of(result))
+    write_checked(task.store, task.marker, marker_of(result))
     return result
 
 
 def _write_calls(task: Task, collector: Collector, meter: UsageMeter, started: float) -> TaskResult:
-    task.store.write_bytes(f"{task.calls}/{task.number:06d}.jsonl", collector.content())
+    task.store.write_bytes(f"{task.calls}/{task.number:06d}.jsonl", collector.content(), durable=False)
     seconds = time.perf_counter() - started
     return TaskResult(task.number, {}, meter.rows(), seconds, task.attempt, len(collector))
 
@@ -257,7 +281,10 @@ def marker_of(result: TaskResult) -> dict[str, Any]:
 
 def result_of(marker: dict[str, Any]) -> TaskResult:
     """Return the result that a marker holds."""
-    outputs = {name: (int(rows), str(digest)) for name, (rows, digest) in marker["outputs"].items()}
+    outputs = {
+        name: OutputFile(int(rows), str(digest), *recorded)
+        for name, (rows, digest, *recorded) in marker["outputs"].items()
+    }
     return TaskResult(
         int(marker["number"]), outputs, list(marker["usage"]), float(marker["seconds"]), int(marker.get("round", 0))
     )
@@ -265,10 +292,10 @@ def result_of(marker: dict[str, Any]) -> TaskResult:
 
 def scattered(store: Store, folder: str) -> set[int]:
     """Return the tasks of a first pass that are done: their markers are there, and the files that these vouch for."""
-    done = {int(name.partition(".")[0]) for name in store.names(f"{folder}/tasks")}
+    done = {int(name.partition(".")[0]) for name in store.names(f"{folder}/{TASKS}")}
     if not done:
         return done
-    written = {name for part in store.names(folder) if part != "tasks" for name in store.names(f"{folder}/{part}")}
+    written = {name for part in store.names(folder) if part != TASKS for name in store.names(f"{folder}/{part}")}
     return {number for number in done if _pieces_name(number) in written}
 
 
@@ -305,6 +332,16 @@ def _joined(tables: list[pa.Table]) -> pa.Table:
     return pa.table(columns)
 
 
+def read_rows(store: Store, piece: Slice, columns: Sequence[str]) -> pa.Table:
+    """Return columns of a slice.
+
+    Raises:
+        WorkFileDamaged: its file is not what was written.
+        StoreError: it cannot be read.
+    """
+    return read_part_rows(store, piece.path, piece.sha256, piece.start, piece.stop, columns)
+
+
 def _parts(task: Task, name: str, schema: pa.Schema) -> Iterator[pa.Table]:
     source = task.inputs[name]
     if isinstance(source, Shuffled):
@@ -312,4 +349,4 @@ def _parts(task: Task, name: str, schema: pa.Schema) -> Iterator[pa.Table]:
             yield read_piece(task.store, _pieces_file(source.folder, source.name, number), source.number, schema)
     else:
         for piece in source:
-            yield task.store.read_rows(piece.path, piece.start, piece.stop, schema.names)
+            yield read_rows(task.store, piece, schema.names)

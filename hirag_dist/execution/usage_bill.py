@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hirag_dist.execution.events import StageFailedEvent, StageFinished, TaskFinished, UsageRecorded
+from hirag_dist.execution.events import StageFailedEvent, StageFinished, StagesRepeated, TaskFinished, UsageRecorded
 from hirag_dist.llm.usage import UsageMeter
 
 
@@ -16,11 +16,16 @@ class UsageBill:
 
     def __init__(self) -> None:
         self.by_stage: dict[str, UsageMeter] = {}
+        self._finished: set[str] = set()  # labels
         self.sent = UsageMeter()
 
     def __call__(self, event: object) -> None:
         """Add the usage of an event."""
         if isinstance(event, StageFinished) or (isinstance(event, UsageRecorded) and event.outside):
             self.by_stage.setdefault(event.label, UsageMeter()).add(event.usage)
+        if isinstance(event, StageFinished):
+            self._finished.add(event.label)
+        if isinstance(event, StagesRepeated):  # each stage reports its usage again
+            self.by_stage = {label: meter for label, meter in self.by_stage.items() if label not in self._finished}
         if isinstance(event, TaskFinished | UsageRecorded | StageFailedEvent):
             self.sent.add(event.usage)

@@ -62,6 +62,7 @@ class BuildResult:
         update: what was done, if the build was an update of the index.
         rebuilt_because: why an existing index was built from nothing, if it was.
         up_to_date: whether the documents were those of the index, so that there was nothing to update.
+        fallback: why the current snapshot could not be read, if another one was the base of the update.
     """
 
     manifest: Manifest
@@ -73,6 +74,7 @@ class BuildResult:
     update: UpdateSummary | None = None
     rebuilt_because: str = ""
     up_to_date: bool = False
+    fallback: str = ""
 
 
 class Build:
@@ -196,8 +198,14 @@ class Build:
 
     def _required_base(self) -> UpdateBase:
         base, reason = self._base()
+        store = self.context.runner.store
+        if base is not None and base.snapshot.fallback:
+            raise SnapshotError(
+                f"{store.uri} cannot be updated: {base.snapshot.fallback}. Snapshot {base.snapshot_id} is whole, and "
+                "lacks what was changed since: run `hirag-dist index INPUT` with all documents, or write that id into "
+                f"{store.uri}/current to go on from it"
+            )
         if base is None:
-            store = self.context.runner.store
             raise SnapshotError(
                 f"{store.uri} cannot be updated: {reason or 'it holds no index'}; use the configuration that it was "
                 f"built with, or run `hirag-dist index INPUT --index {store.uri}` with all of its documents"
@@ -218,10 +226,12 @@ class Build:
         if not request.refresh and not self.context.runner.retry and (former := self._former(base, changed)):
             logger.info("the documents are those of snapshot %s, which is the result", former.snapshot_id)
             result = self._go_live(former.snapshot.manifest)
-            return replace(result, update=returning_summary(base, former, changed.counts))
+            summary = returning_summary(base, former, changed.counts)
+            return replace(result, update=summary, fallback=base.snapshot.fallback)
         context = _resolve_kernels(self.context)
         outcome = update_contents(context, base, changed, request, self.decisive())
-        return replace(self._complete(context, outcome.contents), update=outcome.summary)
+        result = self._complete(context, outcome.contents)
+        return replace(result, update=outcome.summary, fallback=base.snapshot.fallback)
 
     def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:
         """Return the former snapshot with the documents of now, None without one."""
@@ -236,9 +246,28 @@ class Build:
         counts = base.snapshot.manifest.counts
         n_dropped = counts.get(DROPPED, 0)
         manifest = base.snapshot.manifest
+        if base.snapshot.fallback:
+            return self._made_current(base)
         kept = None if self._force_current else rolled_back_to(self.context.runner.store, manifest.snapshot_id)
         n_stages = self.context.runner.stages_run
         return BuildResult(manifest, False, n_stages, counts["rejects"], n_dropped, kept, up_to_date=True)
+
+    def _made_current(self, base: UpdateBase) -> BuildResult:
+        """Make a whole snapshot of the same documents current, in the place of a damaged one."""
+        runner, manifest = self.context.runner, base.snapshot.manifest
+        before = read_current(runner.store)
+        with runner.fence():
+            make_current(runner.store, manifest.snapshot_id, before)
+        counts = manifest.counts
+        return BuildResult(
+            manifest,
+            True,
+            runner.stages_run,
+            counts["rejects"],
+            counts.get(DROPPED, 0),
+            up_to_date=True,
+            fallback=base.snapshot.fallback,
+        )
 
     def _finish(self, documents: ChunkedDocuments, base: BaseLayer) -> BuildResult:
         models, chunks = self.context.models, documents.chunks
@@ -262,6 +291,7 @@ class Build:
         runner, models = context.runner, context.models
         build = _provenance(context)
         embedder = models.embedder_name or models.embedder
+        runner.sync()
         return self._go_live(publish(runner, contents, embedder=embedder, dim=models.dim, build=build))
 
     def _go_live(self, manifest: Manifest) -> BuildResult:

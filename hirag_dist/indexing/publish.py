@@ -38,6 +38,7 @@ from hirag_dist.storage.layout import (
     SUMMARIES,
     UPDATE_TABLES,
 )
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
@@ -307,9 +308,9 @@ def lineage(store: Store, communities: pa.Table) -> dict[str, str]:
 
 
 def _current(store: Store) -> Snapshot | None:
-    """Return the current snapshot, None where there is none or it is damaged."""
+    """Return the current snapshot, the newest whole one where it is damaged, None where there is none."""
     try:
-        return None if current_id(store) is None else open_snapshot(store)
+        return None if current_id(store) is None else open_current(store)
     except SnapshotError:
         return None
 

@@ -1,16 +1,14 @@
-"""Local file primitives: locks between processes, durable appends, copies, durable directory entries."""
+"""Locks on local files between processes."""
 
 from __future__ import annotations
 
 import errno
 import fcntl
 import os
-import shutil
 import weakref
-from contextlib import suppress
 from pathlib import Path
 
-_NO_LINKS = (errno.EPERM, errno.EACCES, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.ENOSYS)
+from hirag_dist.storage.durability import sync
 
 
 class FileLock:
@@ -53,53 +51,9 @@ def lock_file(file: Path, create: bool, *, wait: bool = False) -> FileLock | Non
             return None
         if _is_at(descriptor, file):
             if create:
-                sync_folder(file.parent)
+                sync(file.parent)
             return lock
         lock.release()  # its holder removed the file between the open and the lock
-
-
-def append_durably(file: Path, data: bytes) -> int:
-    """Append bytes to a file, created where there is none, and fsync it; return their offset."""
-    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        offset = os.fstat(handle).st_size
-        written = 0
-        try:
-            while written < len(data):
-                written += os.write(handle, data[written:])
-            os.fsync(handle)
-        except OSError:
-            with suppress(OSError):
-                os.ftruncate(handle, offset)  # a partial line would corrupt the next append
-            raise
-        return offset
-    finally:
-        os.close(handle)
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """Create a hard link to a file, or where the filesystem allows none a durable copy of it.
-
-    Raises:
-        OSError: the source is not there, or the target cannot be written.
-    """
-    try:
-        os.link(source, target)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        shutil.copyfile(source, target)
-        with target.open("rb") as file:
-            os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """Fsync a folder, so that the names in it survive a power cut."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -18,11 +18,14 @@ URI/
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 CURRENT: Final = "current"
+SNAPSHOTS: Final = "snapshots"
 HISTORY: Final = "snapshot_history.json"
 MANIFEST: Final = "manifest.json"
+WORK: Final = "work"
 LEDGER: Final = "ledger"
 LOCK: Final = "run.lock"
 CACHE: Final = "cache"
@@ -56,11 +59,17 @@ PART_ARRAYS: Final = (PARTS, PART_ENTITIES, PART_SETS)
 FORMAT_VERSION: Final = 1
 
 
+def pointer_id(data: bytes) -> str:
+    """Return the snapshot id that the file `current` holds; "" where it is damaged and holds none."""
+    text = data.decode("utf-8", "replace").strip()
+    return text if re.fullmatch(r"[\w.-]{1,100}", text, re.ASCII) else ""
+
+
 def snapshot_path(snapshot_id: str) -> str:
     """Return the folder of a snapshot."""
-    return f"snapshots/{snapshot_id}"
+    return f"{SNAPSHOTS}/{snapshot_id}"
 
 
 def work_path(stage: str, key: str) -> str:
     """Return the folder of a stage's output."""
-    return f"work/{stage}/{key}"
+    return f"{WORK}/{stage}/{key}"

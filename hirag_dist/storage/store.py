@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,19 +17,24 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from hirag_dist.errors import StoreError
 from hirag_dist.storage.conditional_put import S3ConditionalPut
-from hirag_dist.storage.file_locks import FileLock, append_durably, link_or_copy, lock_file, sync_folder
-from hirag_dist.storage.store_errors import one_line_of, store_error
+from hirag_dist.storage.durability import append_durably, link_or_copy, make_folder, sync, sync_tree
+from hirag_dist.storage.file_locks import FileLock, lock_file
+from hirag_dist.storage.hashing_file import HashingFile, WrittenFile
+from hirag_dist.storage.parquet_files import (
+    open_parquet,
+    pieces_of_file,
+    rows_of_file,
+    table_of_file,
+    write_parquet,
+)
+from hirag_dist.storage.store_errors import one_line_of, store_error, without_credentials
 
 _TEMPORARY = ".tmp-"
 _SPOOLED_BYTES = 16 << 20
-_GROUP_BYTES = 4 << 20  # of a row group, so that a task reads little more than the rows it needs
-_MIN_GROUP_ROWS = 64
-_PIECE_BYTES = 64 << 20  # of a file that is read in pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class Store:
         """
         self._appending = threading.Lock()  # two appends must not get the same offset
         self._opened = uri
-        self.uri = _without_credentials(uri)  # for messages
+        self.uri = without_credentials(uri)  # for messages
         if "://" in uri:
             try:
                 self._fs, self.root = fs.FileSystem.from_uri(uri)
@@ -127,47 +132,26 @@ class Store:
 
     def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a Parquet file."""
-        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
-            if columns is None:
-                return file.read()  # pq.read_table would import pandas
-            if missing := sorted({*columns} - {*file.schema_arrow.names}):
-                raise pa.ArrowKeyError(f"it has no column {', '.join(missing)}")
-            return file.read(list(columns)).select(list(columns))
+        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
+            return table_of_file(file, columns)
 
     def read_rows(self, path: str, start: int, stop: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Return rows [start, stop) of a Parquet file, reading only the row groups that contain them.
 
         It reads on one thread: tasks read many small pieces, and there is a task for each processor.
         """
-        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
-            groups: list[int] = []
-            first = n_passed = 0
-            for number in range(file.num_row_groups):
-                n_rows = file.metadata.row_group(number).num_rows
-                if n_passed < stop and n_passed + n_rows > start:
-                    if not groups:
-                        first = n_passed
-                    groups.append(number)
-                n_passed += n_rows
-            return file.read_row_groups(groups, columns, use_threads=False).slice(start - first, stop - start)
+        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
+            return rows_of_file(file, start, stop, columns)
 
     def scan(self, path: str, columns: Sequence[str] | None, n_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield some columns of a Parquet file, or all, in batches of at most `n_rows`, one at a time in memory."""
-        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
+        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
             yield from file.iter_batches(n_rows, columns=None if columns is None else list(columns))
 
     def pieces(self, path: str) -> Iterator[pa.Table]:
         """Yield a Parquet file in pieces of some row groups, one at a time in memory; an empty file as one piece."""
-        with self._errors("read", path), pq.ParquetFile(self._full(path), filesystem=self._fs) as file:
-            sizes = [file.metadata.row_group(at).total_byte_size for at in range(file.num_row_groups)]
-            first = n_bytes = 0
-            for at, size in enumerate(sizes, 1):
-                n_bytes += size
-                if n_bytes >= _PIECE_BYTES or at == len(sizes):
-                    yield file.read_row_groups(list(range(first, at)))
-                    first, n_bytes = at, 0
-            if not sizes:
-                yield file.schema_arrow.empty_table()
+        with self._errors("read", path), open_parquet(self._full(path), self._fs) as file:
+            yield from pieces_of_file(file)
 
     def sha256(self, path: str) -> str:
         """Return the SHA-256 (hex) of a file, read a piece at a time."""
@@ -187,27 +171,41 @@ class Store:
             while piece := stream.read(_SPOOLED_BYTES):
                 file.write(piece)
 
-    def copy(self, source: str, target: str) -> None:
+    def copy(self, source: str, target: str, *, durable: bool = True) -> None:
         """Copy a file within the store, atomically and without sending its bytes through this process.
 
         In a local folder the target is a hard link where the filesystem has links: files of a snapshot never change.
+
+        Args:
+            source, target: paths.
+            durable: as `write_bytes`.
         """
         with self._errors("copy", source):
             if self.local is None:
                 self._fs.copy_file(self._full(source), self._full(target))
                 return
-            with self._atomic_target(target) as temporary:
+            with self._atomic_target(target, durable) as temporary:
                 link_or_copy(Path(self._full(source)), Path(temporary))
             Path(temporary).unlink(missing_ok=True)  # the rename of a link to the target's own file does nothing
-            sync_folder(Path(self._full(target)).parent)
 
-    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
-        """Write a file atomically: to a temporary name, then renamed; on object stores a put is atomic."""
+    def sync(self, paths: Iterable[str]) -> None:
+        """Make files durable that were written without it, with their names; on object stores they are already."""
+        if self.local is not None:
+            with self._errors("write", ""):
+                sync_tree(self.local, (self.local / path for path in paths))
+
+    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
+        """Write a file atomically: to a temporary name, then renamed; on object stores a put is atomic.
+
+        Args:
+            replace: whether a file that exists is replaced.
+            durable: whether it survives a power cut after the call. If not, the name may survive without the content.
+        """
         if not replace and self.exists(path):
             return
         with (
             self._errors("write", path),
-            self._atomic_target(path) as target,
+            self._atomic_target(path, durable) as target,
             self._fs.open_output_stream(target, compression=None) as stream,
         ):
             stream.write(data)
@@ -225,7 +223,7 @@ class Store:
             return None
         return data, hashlib.sha256(data).hexdigest()
 
-    def replace(self, path: str, data: bytes, version: str | None) -> str | None:
+    def replace(self, path: str, data: bytes, version: str | None, *, durable: bool = False) -> str | None:
         """Write a file atomically if it still has the version that was read.
 
         On S3 the comparison and the write are one request. Elsewhere another process can write between the two: on a
@@ -233,6 +231,7 @@ class Store:
 
         Args:
             version: None: write only where there is no such file.
+            durable: as `write_bytes`.
 
         Returns:
             The new version; None, and nothing is written, where the file has another version.
@@ -243,31 +242,43 @@ class Store:
         current = self.read_version(path)
         if (current and current[1]) != version:
             return None
-        self.write_bytes(path, data)
+        self.write_bytes(path, data, durable=durable)
         return hashlib.sha256(data).hexdigest()
 
     @cached_property
     def _conditional(self) -> S3ConditionalPut | None:
         return S3ConditionalPut(self._fs, self.root) if isinstance(self._fs, fs.S3FileSystem) else None
 
-    def write_json(self, path: str, value: Any, *, compact: bool = False) -> None:
+    def write_json(self, path: str, value: Any, *, compact: bool = False, durable: bool = True) -> None:
         """Write a JSON file atomically, keys sorted.
 
         Args:
             compact: on one line, for large values: Python encodes indented JSON slowly.
+            durable: as `write_bytes`.
         """
         indent = None if compact else 1
-        self.write_bytes(path, json.dumps(value, sort_keys=True, ensure_ascii=False, indent=indent).encode())
+        data = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=indent).encode()
+        self.write_bytes(path, data, durable=durable)
 
-    def write_table(self, path: str, table: pa.Table) -> None:
-        """Write a Parquet file atomically."""
-        with self._errors("write", path), self._atomic_target(path) as target:
-            rows = max(table.num_rows * _GROUP_BYTES // max(table.nbytes, 1), _MIN_GROUP_ROWS)
-            pq.write_table(table, target, filesystem=self._fs, compression="zstd", row_group_size=rows)
+    def write_table(self, path: str, table: pa.Table) -> WrittenFile:
+        """Write a Parquet file atomically; return its size and hash. `sync` makes it durable."""
+        with self._created(path, durable=False) as sink:
+            file = HashingFile(sink)
+            write_parquet(table, file)
+        return file.written
 
     @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
-        """Write a file piece by piece. It exists, complete and durable, after the block, unless the block failed."""
+    def create(self, path: str, *, durable: bool = True) -> Iterator[BinaryIO]:
+        """Write a file piece by piece. It exists, complete, after the block, unless the block failed.
+
+        Args:
+            durable: as `write_bytes`.
+        """
+        with self._created(path, durable) as file:
+            yield file
+
+    @contextmanager
+    def _created(self, path: str, durable: bool) -> Iterator[BinaryIO]:
         if self.local is None:
             with tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as spool:  # closing an aborted upload would publish it
                 yield cast(BinaryIO, spool)
@@ -275,12 +286,8 @@ class Store:
                 with self._errors("write", path):
                     self._upload(spool, self._full(path))
             return
-        with self._errors("write", path), self._atomic_target(path) as target, Path(target).open("wb") as file:
+        with self._errors("write", path), self._atomic_target(path, durable) as target, Path(target).open("wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        with self._errors("write", path):
-            sync_folder(Path(self._full(path)).parent)
 
     def _upload(self, source: IO[bytes], target: str) -> None:
         stream = self._fs.open_output_stream(target, compression=None)
@@ -360,20 +367,28 @@ class Store:
         return f"{self.root}/{path}".rstrip("/") if path else self.root
 
     @contextmanager
-    def _atomic_target(self, path: str) -> Iterator[str]:
+    def _atomic_target(self, path: str, durable: bool = True) -> Iterator[str]:
+        """Yield the name to write to; the file gets its own name after the block, durably where that is wanted."""
         full = self._full(path)
         if self.local is None:
             yield full
             return
-        Path(full).parent.mkdir(parents=True, exist_ok=True)
-        folder, _, name = full.rpartition("/")
-        temporary = f"{folder}/{_TEMPORARY}{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        folder, name = Path(full).parent, Path(full).name
+        if durable:
+            make_folder(folder)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+        temporary = folder / f"{_TEMPORARY}{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         try:
-            yield temporary
-            Path(temporary).replace(full)
+            yield str(temporary)
+            if durable:
+                sync(temporary)  # before the rename: the name would survive without the content
+            temporary.replace(full)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
+        if durable:
+            sync(folder)
 
     @contextmanager
     def _errors(self, verb: str, path: str) -> Iterator[None]:
@@ -381,12 +396,3 @@ class Store:
             yield
         except (OSError, pa.ArrowException) as error:
             raise store_error(error, verb, f"{self.uri}/{path}".rstrip("/")) from error
-
-
-def _without_credentials(uri: str) -> str:
-    scheme, mark, rest = uri.partition("://")
-    if not mark:
-        return uri
-    location = rest.partition("?")[0]
-    host, slash, path = location.partition("/")
-    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")

@@ -1,4 +1,4 @@
-"""Errors of filesystems as errors of the store, with a message that says what to do."""
+"""Errors of filesystems as errors of the store, with a message that says what to do and no credentials."""
 
 from __future__ import annotations
 
@@ -17,13 +17,28 @@ def store_error(error: BaseException, verb: str, where: str) -> StoreError:
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.ENOSPC or "No space left" in str(error):
         return StoreError(f"cannot {verb} {where}: the disk is full; free space and run again, finished work is kept")
-    if number in (errno.EACCES, errno.EPERM, errno.EROFS) or "Permission denied" in str(error):
+    if number == errno.EROFS or "Read-only file system" in str(error):
+        return StoreError(
+            f"cannot {verb} {where}: the filesystem is read-only; if it became so after an error of the disk, check "
+            "the disk, mount it for writing and run again, finished work is kept"
+        )
+    if number in (errno.EACCES, errno.EPERM) or "Permission denied" in str(error):
         return StoreError(f"cannot {verb} {where}: permission denied")
     if number in (errno.EEXIST, errno.ENOTDIR):
         return StoreError(f"cannot {verb} {where}: a file is in the place of a folder on that path")
     if number == errno.ENOENT or isinstance(error, FileNotFoundError):
         return StoreError(f"cannot {verb} {where}: it is not there")
     return StoreError(f"cannot {verb} {where}: {one_line_of(error)}")
+
+
+def without_credentials(uri: str) -> str:
+    """Return a URI as messages show it: without user, password and options."""
+    scheme, mark, rest = uri.partition("://")
+    if not mark:
+        return uri
+    location = rest.partition("?")[0]
+    host, slash, path = location.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
 
 
 def one_line_of(error: BaseException) -> str:

@@ -290,7 +290,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IndexInfo:
-    """Description of a snapshot."""
+    """Description of a snapshot.
+
+    Attributes:
+        fallback: why the current snapshot cannot be read, if this one is used in its place; "" otherwise, and from a
+            service.
+    """
 
     snapshot_id: str
     created_at: str
@@ -300,6 +305,7 @@ class IndexInfo:
     communities_by_level: Mapping[int, int]
     embedder: str
     dim: int
+    fallback: str = ""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {name}" for name, count in self.counts.items() if count) or "empty"

@@ -38,8 +38,8 @@ class MortalStore(Store):
         super().__init__(uri)
         self._left = dies_at
 
-    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
-        super().write_bytes(path, data, replace)
+    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
+        super().write_bytes(path, data, replace, durable=durable)
         self._left -= 1
         if self._left == 0:
             raise Killed(path)

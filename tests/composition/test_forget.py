@@ -111,8 +111,8 @@ class MortalStore(Store):
         if self._left == 0:
             raise Killed(path)
 
-    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
-        super().write_bytes(path, data, replace)
+    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
+        super().write_bytes(path, data, replace, durable=durable)
         self._count(path)
 
     def delete(self, path: str) -> None:

@@ -33,6 +33,7 @@ from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.storage.hashing_file import WrittenFile
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph
@@ -48,13 +49,14 @@ class MortalStore(Store):
         self.writes = 0
         self._dies_at = dies_at
 
-    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
-        super().write_bytes(path, data, replace)
+    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
+        super().write_bytes(path, data, replace, durable=durable)
         self._count()
 
-    def write_table(self, path: str, table: pa.Table) -> None:
-        super().write_table(path, table)
+    def write_table(self, path: str, table: pa.Table) -> WrittenFile:
+        written = super().write_table(path, table)
         self._count()
+        return written
 
     def append(self, path: str, data: bytes) -> tuple[str, int]:
         found = super().append(path, data)
@@ -62,8 +64,8 @@ class MortalStore(Store):
         return found
 
     @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
-        with super().create(path) as file:
+    def create(self, path: str, *, durable: bool = True) -> Iterator[BinaryIO]:
+        with super().create(path, durable=durable) as file:
             yield file
         self._count()
 

@@ -22,6 +22,7 @@ from hirag_dist.execution.stage import ByKey, Services, Split, Tables
 from hirag_dist.execution.stage_store import stage_key
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.schemas import REJECTS
+from hirag_dist.storage.hashing_file import WrittenFile
 from hirag_dist.storage.store import Store
 from tests.bare_services import SERVICES
 
@@ -234,15 +235,16 @@ class Dying(Store):
         if Dying.n == Dying.at and now_after == Dying.after:
             raise Killed
 
-    def write_bytes(self, path: str, data: bytes, replace: bool = True) -> None:
+    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
         self._count(False)
-        super().write_bytes(path, data, replace)
+        super().write_bytes(path, data, replace, durable=durable)
         self._count(True)
 
-    def write_table(self, path: str, table: pa.Table) -> None:
+    def write_table(self, path: str, table: pa.Table) -> WrittenFile:
         self._count(False)
-        super().write_table(path, table)
+        written = super().write_table(path, table)
         self._count(True)
+        return written
 
     def delete(self, path: str) -> None:
         self._count(False)

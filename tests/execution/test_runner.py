@@ -25,6 +25,7 @@ from hirag_dist.execution.task import Slice, Task, run_task
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, VECTORS
+from hirag_dist.storage.hashing_file import WrittenFile
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
 from tests.bare_services import SERVICES
@@ -416,10 +417,10 @@ class TestRetry:
                 return await super().run(tables, services)
 
         class Full(Store):
-            def write_table(self, path: str, table: pa.Table) -> None:
+            def write_table(self, path: str, table: pa.Table) -> WrittenFile:
                 if path.startswith("work/group") and broken == "disk":
                     raise StoreError("the disk is full")
-                super().write_table(path, table)
+                return super().write_table(path, table)
 
         bench = Bench(Full(str(tmp_path)), executor)
         words = bench.words("a b c")

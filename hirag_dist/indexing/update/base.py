@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,14 +12,16 @@ import pyarrow as pa
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.row_changes import rows_between
-from hirag_dist.errors import HiragError
+from hirag_dist.errors import HiragError, SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.layout import MENTIONS, REPORT_INPUTS, SUMMARIES
+from hirag_dist.storage.snapshot.fallback import in_place_of_current, whole_snapshots
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix, IntVector
 
+logger = logging.getLogger(__name__)
 NOTES = "update"  # key of the manifest's notes
 _STATE = (MENTIONS, SUMMARIES, REPORT_INPUTS)
 _NOT_DECISIVE = ("config.max_reject_ratio",)
@@ -62,7 +65,8 @@ class UpdateBase:
         manifest = self.snapshot.manifest
         rows = manifest.counts.get(name, 0)
         path = f"{self.snapshot.folder}/{name}.parquet"
-        return Dataset(schema, (DatasetPart(path, rows, manifest.content[name]),) if rows else ())
+        sha256 = manifest.files[f"{name}.parquet"].sha256 if rows else ""
+        return Dataset(schema, (DatasetPart(path, rows, manifest.content[name], sha256),) if rows else ())
 
     def release(self, *names: str) -> None:
         """Drop tables from memory that no step needs any more."""
@@ -93,17 +97,34 @@ class UpdateBase:
 def find_base(store: Store, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:
     """Return the current snapshot as the base of an update, or None and the reason.
 
+    Where it is damaged or gone, the newest whole snapshot that can be updated is the base.
+
     Args:
+        store: the index. In a local folder every file of the base is compared with its hash.
         decisive: what decides the content of the index now (`Build.decisive`).
     """
     snapshot_id = current_id(store)
-    return (None, "") if snapshot_id is None else open_base(store, snapshot_id, decisive)
+    if snapshot_id is None:
+        return None, ""
+    full_check = store.local is not None
+    try:
+        return _as_base(open_snapshot(store, full_check=full_check), decisive)
+    except (SnapshotCorrupt, SnapshotNotFound) as error:
+        for snapshot in whole_snapshots(store, full_check=full_check):
+            base, reason = _as_base(snapshot, decisive)
+            if base is not None:
+                in_place_of_current(snapshot, error)
+                return base, ""
+            logger.info("snapshot %s is not updated: %s", snapshot.manifest.snapshot_id, reason)
+        return None, str(error)
+    except HiragError as error:
+        return None, str(error)
 
 
 def open_base(store: Store, snapshot_id: str, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:
     """Return a snapshot as the base of an update, or None and the reason; see `find_base`."""
     try:
-        snapshot = open_snapshot(store, snapshot_id)
+        snapshot = open_snapshot(store, snapshot_id, full_check=store.local is not None)
     except HiragError as error:
         return None, str(error)
     return _as_base(snapshot, decisive)

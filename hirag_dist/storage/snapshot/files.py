@@ -7,7 +7,6 @@ its rows only, not on how it lies in memory. So a copy is what would be written.
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 import hirag_dist
 from hirag_dist.errors import HiragError
+from hirag_dist.storage.hashing_file import HashingFile
 from hirag_dist.storage.layout import CONTENT_TABLES, OPTIONAL_CONTENT
 from hirag_dist.storage.serving.base_values import ARRAYS, BaseFiles
 from hirag_dist.storage.serving.writer import SERVING
@@ -75,10 +75,14 @@ class SnapshotFiles:
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
         """Write a file piece by piece, and note its size and hash."""
-        with self._store.create(f"{self._folder}/{name}") as file:
-            counting = _Counting(file)
-            yield cast(BinaryIO, counting)
-        self.entries[name] = FileEntry(bytes=counting.size, sha256=counting.digest.hexdigest())
+        with self._store.create(f"{self._folder}/{name}", durable=False) as file:
+            hashing = HashingFile(file)
+            yield cast(BinaryIO, hashing)
+        self.entries[name] = FileEntry(bytes=hashing.written.size, sha256=hashing.written.sha256)
+
+    def sync(self) -> None:
+        """Make all files that were written durable, with their names."""
+        self._store.sync(f"{self._folder}/{name}" for name in self.entries)
 
     def copied(self, name: str, parts: Sequence[str]) -> bool:
         """Copy a file of the base, if the tables and arrays that it is derived from have the same content there.
@@ -92,7 +96,7 @@ class SnapshotFiles:
             return False
         entry, target = before.files[name], f"{self._folder}/{name}"
         try:
-            self._store.copy(f"{self._base.folder}/{name}", target)
+            self._store.copy(f"{self._base.folder}/{name}", target, durable=False)
             is_local = self._store.local is not None  # an object store checks what it copies
             if self._store.size(target) != entry.bytes or (is_local and self._store.sha256(target) != entry.sha256):
                 logger.warning("%s of %s was altered; it is written again", name, self._base.folder)
@@ -150,25 +154,3 @@ def _content_bytes(column: pa.ChunkedArray) -> int:
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return int(pc.sum(pc.binary_length(column)).as_py() or 0)
     return len(column) * int(kind.bit_width) // 8
-
-
-class _Counting(io.RawIOBase):
-    """Hashes what passes through to a file."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self.size = 0
-        self.digest = hashlib.sha256()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._file.write(data)
-        self.digest.update(data)
-        n_bytes = memoryview(data).nbytes
-        self.size += n_bytes
-        return n_bytes
-
-    def tell(self) -> int:
-        return self.size

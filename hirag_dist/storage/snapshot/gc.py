@@ -93,7 +93,7 @@ def served(store: Store) -> str:
         SnapshotNotFound: there is none, or it does not exist: then nothing is safe to remove.
     """
     current = current_id(store)
-    if current is None or not store.exists(f"{snapshot_path(current)}/{MANIFEST}"):
+    if not current or not store.exists(f"{snapshot_path(current)}/{MANIFEST}"):
         raise SnapshotNotFound(
             f"{store.uri} serves no snapshot that exists, so none is removed; publish one, or let "
             f"{store.uri}/current name one"
@@ -109,7 +109,9 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
 
     Raises:
         SnapshotNotFound: as `served`.
+        SnapshotCorrupt: the current snapshot is damaged: an earlier one may be the last that is whole.
     """
+    open_snapshot(store, served(store), full_check=store.local is not None)
     needed = {served(store), *_of_last_build(store)}
     history = record_current(store)
     retired: list[tuple[float, str]] = []

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from hirag_dist.errors import StoreError
-from hirag_dist.storage.layout import CURRENT, HISTORY, MANIFEST, snapshot_path
+from hirag_dist.storage.layout import CURRENT, HISTORY, MANIFEST, pointer_id, snapshot_path
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,9 @@ def record_current(store: Store, *, made: bool = False) -> History:
     pointer = store.entries("").get(CURRENT)
     if pointer is None:
         return history
-    snapshot_id = _current(store)
+    snapshot_id = pointer_id(store.read_bytes(CURRENT))
+    if not snapshot_id:  # damaged
+        return history
     new = not history or history[-1][0] != snapshot_id
     if new:
         history.append((snapshot_id, pointer.modified))
@@ -50,7 +52,7 @@ def rolled_back_to(store: Store, snapshot_id: str) -> str | None:
     if last_made != snapshot_id or not store.exists(CURRENT):
         return None
     ids = [listed for listed, _ in history]
-    now = _current(store)
+    now = pointer_id(store.read_bytes(CURRENT))
     earlier = snapshot_id in ids and now in ids[: len(ids) - 1 - ids[::-1].index(snapshot_id)]
     return now if now != snapshot_id and earlier and store.exists(f"{snapshot_path(now)}/{MANIFEST}") else None
 
@@ -72,16 +74,17 @@ def retired_at(store: Store, snapshot_id: str, history: History) -> float | None
     return max([0.0 if manifest is None else manifest.modified, *(since for _, since in history[:1])])
 
 
+def current_times(store: Store) -> dict[str, float]:
+    """Return since when each snapshot was current last, in seconds since the epoch; nothing is written."""
+    return dict(_read(store)[0])
+
+
 def remove_from_history(store: Store, removed: Collection[str]) -> None:
     """Remove snapshots from the history. The entry before a removed one then extends to the next remaining one."""
     history, last_made = _read(store)
     kept = [(listed, since) for listed, since in history if listed not in removed]
     if kept != history:
         _write(store, kept, last_made)
-
-
-def _current(store: Store) -> str:
-    return store.read_bytes(CURRENT).decode("utf-8", "replace").strip()
 
 
 def _read(store: Store) -> tuple[History, str | None]:

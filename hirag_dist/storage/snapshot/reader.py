@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from hirag_dist.storage.layout import (
     STATEMENTS,
     SUMMARIES,
     SUMMARY_SOURCES,
+    pointer_id,
     snapshot_path,
 )
 from hirag_dist.storage.serving.mmap_files import ServingFiles, map_array
@@ -61,6 +63,7 @@ _SCHEMAS: dict[str, pa.Schema] = {
     SUMMARIES: schemas.SUMMARIES,
     REPORT_INPUTS: schemas.REPORT_INPUTS,
 }
+_THREADS = 2  # that hash files; on an object store each waits for its own
 _ADDED = {"documents": ("source_ids",)}  # list columns that the first snapshots lack: empty there
 
 
@@ -72,22 +75,27 @@ class CurrentPointer(NamedTuple):
 
 
 def read_current(store: Store) -> CurrentPointer:
-    """Return the pointer to the snapshot being served; both fields are None where nothing is published."""
+    """Return the pointer to the snapshot being served; both fields are None where nothing is published.
+
+    The id is "" where the file is damaged.
+    """
     found = store.read_version(CURRENT)
     if found is None:
         return CurrentPointer(None, None)
-    return CurrentPointer(found[0].decode("utf-8", "replace").strip(), found[1])
+    return CurrentPointer(pointer_id(found[0]), found[1])
 
 
 def current_id(store: Store) -> str | None:
-    """Return the id of the snapshot being served, None where nothing is published."""
-    if not store.exists(CURRENT):
-        return None
-    return store.read_bytes(CURRENT).decode("utf-8", "replace").strip()
+    """Return the id of the snapshot being served, None where nothing is published, "" where `current` is damaged."""
+    return pointer_id(store.read_bytes(CURRENT)) if store.exists(CURRENT) else None
 
 
 class Snapshot:
-    """An open snapshot."""
+    """An open snapshot.
+
+    Attributes:
+        fallback: why the current snapshot cannot be read, if this one is used in its place; else "".
+    """
 
     def __init__(
         self, store: Store, manifest: Manifest, cache_dir: str | None = None, cache_bytes: int | None = None
@@ -95,6 +103,7 @@ class Snapshot:
         self.store = store
         self.manifest = manifest
         self.folder = snapshot_path(manifest.snapshot_id)
+        self.fallback = ""
         self._cache = SnapshotCache(store, manifest, cache_dir, cache_bytes)
 
     def cached_in(self, cache_dir: str | None, cache_bytes: int | None = None) -> Snapshot:
@@ -104,7 +113,9 @@ class Snapshot:
             cache_dir: None: in a local index, else among the temporary files.
             cache_bytes: limit of the folder; None: none.
         """
-        return Snapshot(self.store, self.manifest, cache_dir, cache_bytes)
+        cached = Snapshot(self.store, self.manifest, cache_dir, cache_bytes)
+        cached.fallback = self.fallback
+        return cached
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table, or some of its columns, read again at each call."""
@@ -189,6 +200,7 @@ class Snapshot:
             communities_by_level={level: levels.count(level) for level in sorted(set(levels))},
             embedder=self.manifest.embedder,
             dim=self.manifest.dim,
+            fallback=self.fallback,
         )
 
 
@@ -208,11 +220,17 @@ def open_snapshot(store: Store, snapshot_id: str | None = None, full_check: bool
         raise SnapshotNotFound(
             f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
         )
+    if not chosen:
+        raise SnapshotCorrupt(
+            f"{store.uri}/{CURRENT} is damaged and names no snapshot; write the id of one into it, or build again"
+        )
     folder = snapshot_path(chosen)
     if not store.exists(f"{folder}/{MANIFEST}"):
         state = "was never finished" if store.exists(folder) else "is not there"
         raise SnapshotNotFound(f"snapshot {chosen} of {store.uri} {state}; run `hirag-dist index` to publish one")
     manifest = parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), f"{store.uri}/{folder}")
+    if manifest.snapshot_id != chosen:
+        raise SnapshotCorrupt(f"{store.uri}/{folder} is damaged: its manifest is of {manifest.snapshot_id}")
     _check_files(store, folder, manifest, full_check)
     return Snapshot(store, manifest)
 
@@ -220,6 +238,7 @@ def open_snapshot(store: Store, snapshot_id: str | None = None, full_check: bool
 def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool) -> None:
     listed = {name.rpartition("/")[0] for name in manifest.files}
     found = {part: store.entries(f"{folder}/{part}".rstrip("/")) for part in listed}  # a listing, not a call a file
+    hashed = []
     for name, entry in manifest.files.items():
         part, _, file = name.rpartition("/")
         stored = found[part].get(file)
@@ -228,8 +247,13 @@ def _check_files(store: Store, folder: str, manifest: Manifest, full_check: bool
                 "is missing" if stored is None else f"has {count_noun(stored.size, 'byte')} instead of {entry.bytes}"
             )
             raise SnapshotCorrupt(f"{store.uri}/{folder}/{name} {wrong}; build again or serve another snapshot")
-        hashed = full_check or entry.bytes <= HASHED_BYTES
-        if hashed and store.sha256(f"{folder}/{name}") != entry.sha256:
-            raise SnapshotCorrupt(
-                f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve another snapshot"
-            )
+        if full_check or entry.bytes <= HASHED_BYTES:
+            hashed.append(name)
+    with ThreadPoolExecutor(_THREADS) as threads:
+        hashes = threads.map(lambda name: store.sha256(f"{folder}/{name}"), hashed)
+        for name, sha256 in zip(hashed, hashes, strict=True):
+            if sha256 != manifest.files[name].sha256:
+                raise SnapshotCorrupt(
+                    f"{store.uri}/{folder}/{name} was altered after it was published; build again or serve another "
+                    "snapshot"
+                )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 import hirag_dist
-from hirag_dist.errors import IndexBusy
+from hirag_dist.errors import IndexBusy, SnapshotCorrupt
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import (
     CONTENT_TABLES,
@@ -28,10 +29,11 @@ from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import SERVING, write_serving
 from hirag_dist.storage.snapshot.files import SnapshotFiles
 from hirag_dist.storage.snapshot.history import record_current
-from hirag_dist.storage.snapshot.manifest import Manifest, compute_snapshot_id, parse_manifest
-from hirag_dist.storage.snapshot.reader import CurrentPointer, Snapshot, read_current
+from hirag_dist.storage.snapshot.manifest import Manifest, compute_snapshot_id
+from hirag_dist.storage.snapshot.reader import CurrentPointer, Snapshot, open_snapshot, read_current
 from hirag_dist.storage.store import Store
 
+logger = logging.getLogger(__name__)
 _THREADS = 2  # files written at the same time; each has a piece of a table in memory
 
 
@@ -46,7 +48,9 @@ def write_snapshot(
     notes: Mapping[str, Any],
     base: Snapshot | None = None,
 ) -> Manifest:
-    """Write a snapshot and return its manifest; an existing one with the same id is left unchanged.
+    """Write a snapshot and return its manifest; an existing one with the same id is left unchanged if it is whole.
+
+    A damaged one is written again, file by file and its manifest last: what has mapped a file keeps the former one.
 
     Args:
         tables: every table of `layout.TABLES`, and the optional ones that apply: `dropped` for accepted losses,
@@ -60,10 +64,12 @@ def write_snapshot(
         dim = int(arrays["vectors/entities"].shape[1])
         snapshot_id = compute_snapshot_id(content, embedder, dim)
         folder = snapshot_path(snapshot_id)
-        if store.exists(f"{folder}/{MANIFEST}"):
-            return parse_manifest(store.read_bytes(f"{folder}/{MANIFEST}"), folder)
+        existing = _whole(store, snapshot_id)
+        if existing is not None:
+            return existing
         files = SnapshotFiles(store, folder, content, base)
         _write_files(pool, files, tables, arrays)
+    files.sync()  # before the manifest, which vouches for them
     manifest = Manifest(
         format_version=FORMAT_VERSION,
         snapshot_id=snapshot_id,
@@ -82,6 +88,17 @@ def write_snapshot(
     return manifest
 
 
+def _whole(store: Store, snapshot_id: str) -> Manifest | None:
+    """Return the manifest of a snapshot if it exists and no file is damaged."""
+    if not store.exists(f"{snapshot_path(snapshot_id)}/{MANIFEST}"):
+        return None
+    try:
+        return open_snapshot(store, snapshot_id, full_check=store.local is not None).manifest
+    except SnapshotCorrupt as error:
+        logger.warning("snapshot %s is written again: %s", snapshot_id, error)
+        return None
+
+
 def make_current(store: Store, snapshot_id: str, before: CurrentPointer | None = None) -> None:
     """Go live: name the snapshot that is served from now on, and note since when.
 
@@ -94,7 +111,7 @@ def make_current(store: Store, snapshot_id: str, before: CurrentPointer | None =
     if before is None:
         before = read_current(store)
     record_current(store)  # an entry for a `current` that was written by hand
-    if store.replace(CURRENT, f"{snapshot_id}\n".encode(), before.version) is None:
+    if store.replace(CURRENT, f"{snapshot_id}\n".encode(), before.version, durable=True) is None:
         raise IndexBusy(
             f"another process has written {CURRENT} of {store.uri} meanwhile: {snapshot_id} is published and not "
             "served; run the command again"

@@ -237,8 +237,8 @@ class Dying(Store):
         self._step(lambda: super(Dying, self).delete(path))
 
     @contextmanager
-    def create(self, path: str) -> Iterator[BinaryIO]:
-        with super().create(path) as stream:
+    def create(self, path: str, *, durable: bool = True) -> Iterator[BinaryIO]:
+        with super().create(path, durable=durable) as stream:
             yield stream
             self._step(lambda: stream.flush())  # all is written, and not there yet
         self._step(lambda: None)

@@ -176,7 +176,7 @@ class TestSealing:
 
     async def test_a_log_that_cannot_be_sealed_stays_and_is_read(self, store: Store) -> None:
         class Full(Store):
-            def create(self, path: str) -> Any:
+            def create(self, path: str, *, durable: bool = True) -> Any:
                 raise StoreError("the disk is full")
 
         ledger = Ledger(Full(store.root))

@@ -1,0 +1,89 @@
+"""The newest whole snapshot is used where the current one cannot be read, and that is said."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooNew
+from hirag_dist.storage.snapshot.fallback import open_current, whole_snapshots
+from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc
+from hirag_dist.storage.store import Store
+from tests.storage.snapshots import publish, tiny_tables
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path))
+
+
+def three(store: Store) -> list[str]:
+    return [publish(store, tiny_tables(note)).snapshot_id for note in ("", " One.", " Two.")]
+
+
+def manifest(store: Store, snapshot_id: str) -> Path:
+    return Path(store.root) / "snapshots" / snapshot_id / "manifest.json"
+
+
+def test_the_current_one_if_it_is_whole(store: Store) -> None:
+    ids = three(store)
+    opened = open_current(store)
+    assert (opened.manifest.snapshot_id, opened.fallback) == (ids[2], "")
+    assert open_current(store, ids[0]).manifest.snapshot_id == ids[0]
+
+
+def test_the_one_that_was_current_last(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    ids = three(store)
+    manifest(store, ids[2]).write_bytes(b"")
+    with caplog.at_level(logging.WARNING):
+        opened = open_current(store)
+    assert opened.manifest.snapshot_id == ids[1]
+    assert ids[2] in opened.fallback
+    assert ids[1] in caplog.text
+    assert opened.cached_in(None).fallback == opened.info().fallback == opened.fallback
+    next(Path(store.root, "snapshots", ids[1]).glob("*.parquet")).write_bytes(b"altered")
+    assert open_current(store).manifest.snapshot_id == ids[0]
+    manifest(store, ids[0]).unlink()
+    with pytest.raises(SnapshotCorrupt, match="is damaged"):
+        open_current(store)
+
+
+def test_one_that_was_never_current_comes_after_those_that_were(store: Store) -> None:
+    ids = three(store)
+    never = publish(store, tiny_tables(" Never."), live=False).snapshot_id
+    assert [snapshot.manifest.snapshot_id for snapshot in whole_snapshots(store)] == [ids[1], ids[0], never]
+
+
+def test_nothing_is_opened_in_place_of_a_named_one_a_newer_one_or_none(store: Store) -> None:
+    with pytest.raises(SnapshotNotFound):
+        open_current(store)
+    ids = three(store)
+    manifest(store, ids[1]).write_bytes(b"{}")
+    with pytest.raises(SnapshotCorrupt):
+        open_current(store, ids[1])
+    data = manifest(store, ids[2]).read_text().replace('"format_version": 1', '"format_version": 99')
+    manifest(store, ids[2]).write_text(data)
+    with pytest.raises(SnapshotTooNew):
+        open_current(store)
+
+
+def test_nothing_is_pruned_while_the_current_one_is_damaged(store: Store) -> None:
+    ids = three(store)
+    file = next(Path(store.root, "snapshots", ids[2]).glob("entities.parquet"))
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(bytes(data))
+    with pytest.raises(SnapshotCorrupt):
+        plan_gc(store, RetentionPolicy(0, 0.0), 1e12)
+
+
+def test_a_damaged_snapshot_is_written_again(store: Store) -> None:
+    made = publish(store)
+    folder = Path(store.root, "snapshots", made.snapshot_id)
+    for file in sorted(path for path in folder.rglob("*") if path.is_file())[::5]:
+        file.write_bytes(b"")
+        again = publish(store)
+        assert again.files == made.files
+        assert open_current(store).fallback == ""
