@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hirag_dist.cli._bill import sent_line
+from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import (
     ConfigOption,
     JsonOption,
@@ -105,7 +106,6 @@ def query(
         raise ConfigError(f"--deadline must be a number of seconds above 0, got {deadline:g}")
     files = {"token_file": token_file, "root_certificates": ca, "certificate": cert, "key": key}
     connection: dict[str, Any] = files | {"server_name": server_name, "tls": tls}
-    reach = None if as_labels is None else frozenset(filter(None, as_labels))
     asked = Query(
         question,
         mode,
@@ -113,10 +113,10 @@ def query(
         top_m=top_m,
         community_level=community_level,
         labels=tuple(labels or ()),
-        reach=reach,
+        reach=None if as_labels is None else frozenset(filter(None, as_labels)),
     )
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
-    sent: dict[str, Any] | None = None  # not known for the calls of a service
+    sent, fallback = None, ""  # not known of a service
     say = _print_piece if stream and not json else _swallow
     if server is not None:
         _refuse({"--config": config, "--set": settings, "--snapshot": snapshot} | limits, "--server", _NOT_THERE)
@@ -135,13 +135,19 @@ def query(
             except TimeoutError as error:
                 raise _deadline_passed(deadline) from error
             finally:
-                sent = opened.usage
+                sent, fallback = opened.usage, opened.info.fallback
                 if sent["calls"] and (sent["usd"] != 0 or asked.mode in MAP_REDUCE):
                     err.print(f"[dim]This question {sent_line(sent)}.[/dim]")
     if json:
-        emit(answer_as_json(result) | {"sent": sent} if isinstance(result, Answer) else retrieval_as_json(result))
-        return
-    _show(result, streamed=stream)
+        emit(_as_json(result, sent, fallback))
+    else:
+        _show(result, streamed=stream)
+    conclude_reading(fallback)
+
+
+def _as_json(result: Retrieval | Answer, sent: dict[str, Any] | None, fallback: str) -> dict[str, Any]:
+    found = answer_as_json(result) | {"sent": sent} if isinstance(result, Answer) else retrieval_as_json(result)
+    return found | {"fallback": fallback or None}
 
 
 _CONNECTION = ("--token-file", "--ca", "--cert", "--key", "--server-name", "--tls")
