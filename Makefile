@@ -13,7 +13,7 @@ IMAGE := --extra cluster --extra otel
 # keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-rest coverage check bench proto chart docs docs-check lock clean run-env dev-env
+.PHONY: help demo test test-all test-rest coverage check audit bench proto chart docs docs-check lock clean run-env dev-env
 .PHONY: lint types imports prose licences wire charts
 
 help: ## this list
@@ -42,6 +42,9 @@ coverage: dev-env ## share of lines and branches that the unit tests of core, ll
 check: dev-env ## ruff, mypy, import rules, names, prose, licences, buf lint, generated code, docs; reports every failure
 	@$(MAKE) -k lint types imports prose licences wire charts docs-check
 
+audit: ## known vulnerabilities of the packages that users and images get; asks pypi.org, so it is no part of check
+	@tools/audit.sh
+
 bench: dev-env ## the benchmarks that fit a laptop
 	@$(BIN)/python -m benchmarks
 
@@ -61,6 +64,7 @@ lock: dev-env ## resolve requirements/ from pyproject.toml; UPGRADE=--upgrade ta
 	@$(LOCK) $(UPGRADE) pyproject.toml --group build --extra dev -o requirements/dev.txt
 	@$(LOCK) $(UPGRADE) pyproject.toml --group build -c requirements/dev.txt -o requirements/run.txt
 	@$(LOCK) $(UPGRADE) --group build -c requirements/dev.txt -o requirements/build.txt
+	@$(LOCK) $(UPGRADE) --group audit -o requirements/audit.txt
 	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) -c requirements/dev.txt -o requirements/image.txt
 	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) --extra gpu-cu12 -o requirements/image-gpu.txt
 
