@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -30,7 +31,7 @@ class _Batch:
     id: str
     status: str
     own_id: str
-    created_at: float
+    created_at: float  # infinity where it is not known: the search goes on behind it
     files: tuple[str, ...]
     errors: tuple[tuple[str, str], ...]  # code and message
 
@@ -172,7 +173,7 @@ class OpenAiBatches:
             self._id(fields, "a batch"),
             name(fields.get("status")),
             own_id if isinstance(own_id, str) else "",
-            float(created_at) if isinstance(created_at, int) and 0 <= created_at < 1 << 60 else 0.0,
+            float(created_at) if isinstance(created_at, int) and 0 <= created_at < 1 << 60 else math.inf,
             tuple(found for key in ("output_file_id", "error_file_id") if (found := name(fields.get(key)))),
             tuple(
                 (name(each.get("code")), shorten(one_line(message_text(each.get("message"))), _SHOWN_CHARS))

@@ -28,7 +28,7 @@ from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Task, TaskResult
-from hirag_dist.llm.batch_api import BatchCall, BatchLine, BatchState, Collector
+from hirag_dist.llm.batch_api import BatchCall, BatchLine, BatchState, Collector, OversizedFile
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import ledger_size
@@ -430,3 +430,33 @@ class TestInput:
             Driver(store, Memory(), max_usd=10.0).ask(spent=(5, 9.0))
         with pytest.raises(BudgetReached, match=r"--max-tokens 10 was passed \(5 used .* may use 100"):
             Driver(store, Memory(), max_tokens=10).ask(spent=(5, 9.0))
+
+
+def test_a_file_of_results_that_is_too_large_is_given_up_and_its_calls_are_left(store: Store) -> None:
+    api = Memory()
+    leave(store, call(1), call(2))
+
+    def refuse(step: str) -> None:
+        if step == "downloaded":
+            raise OversizedFile("it has over 9 bytes")
+
+    api.at = refuse
+    with pytest.raises(ModelError, match="it has over 9 bytes; its calls are asked again by the next run"):
+        Driver(store, api).ask()
+    assert not open_batches(store), "the next run does not meet it again"
+    assert n_replies(store) == 0
+
+
+def test_no_endpoint_is_waited_for_longer_than_for_an_outage(store: Store) -> None:
+    api = Memory()
+    leave(store, call(1))
+    limited = iter([RateLimited("slow down", 1e9)])
+
+    def limit(step: str) -> None:
+        if step == "upload" and (error := next(limited, None)) is not None:
+            raise error
+
+    api.at = limit
+    driver = Driver(store, api)
+    assert driver.ask().replies == 1
+    assert max(driver.slept) == 100.0

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from hirag_dist.errors import BackendUnavailable, ModelUnavailable, RequestRejected
-from hirag_dist.llm.batch_api import Batchable
+from hirag_dist.errors import BackendUnavailable, ModelUnavailable, RequestRejected, UnusableReply
+from hirag_dist.llm.batch_api import Batchable, OversizedFile
 from hirag_dist.llm.endpoints.openai_batches import OpenAiBatches
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
@@ -180,3 +180,70 @@ async def test_a_batch_from_upload_to_removal() -> None:
                 await batches.download(file, got, 1 << 20)
         finally:
             await batches.close()
+
+
+async def test_a_file_of_results_is_downloaded_up_to_its_bound() -> None:
+    async def send(request: web.Request) -> web.Response:
+        return web.Response(body=b"x" * 100_000)
+
+    async with answering(send) as batches:
+        got = io.BytesIO()
+        await batches.download("f", got, 100_000)
+        assert len(got.getvalue()) == 100_000
+        with pytest.raises(OversizedFile, match="over 99,999 bytes"):
+            await batches.download("f", got, 99_999)
+
+
+ODD_BATCHES: list[Any] = [
+    {}, {"id": None}, {"id": ["b"]}, {"id": ""}, {"data": 7}, {"data": [7, {"id": 1.5}, {"id": []}]}, {"error": {}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ODD_BATCHES, ids=repr)
+async def test_a_batch_without_an_id_is_no_batch(body: Any) -> None:
+    async def tell(request: web.Request) -> web.Response:
+        return web.json_response(body)
+
+    async with answering(tell) as batches:
+        for call in (batches.state("b"), batches.create("f", "o"), batches.upload("a", io.BytesIO(b"{}"))):
+            with pytest.raises(UnusableReply):
+                await call
+        assert await batches.find("ours", 0.0) is None
+
+
+async def test_odd_fields_of_a_batch_are_as_good_as_missing() -> None:
+    odd = {"status": ["failed"], "metadata": [1], "errors": {"data": {"a": 1}}, "created_at": "now"}
+
+    async def tell(request: web.Request) -> web.Response:
+        return web.json_response({"id": "b", "output_file_id": {}, "error_file_id": 7} | odd)
+
+    async with answering(tell) as batches:
+        state = await batches.state("b")
+    assert (state.id, state.ended, state.problem, state.files) == ("b", False, "", ("7",))
+
+
+async def test_a_list_of_batches_without_end_is_left() -> None:
+    pages = []
+
+    async def tell(request: web.Request) -> web.Response:
+        pages.append(request.query.get("after"))
+        return web.json_response({"data": [{"id": "same", "created_at": 2**60}], "has_more": True})
+
+    async with answering(tell) as batches:
+        assert await batches.find("ours", 0.0) is None
+    assert pages[:2] == [None, "same"]
+    assert len(pages) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"custom_id": 7}, {"custom_id": ["a"]}, {"custom_id": "xy.1"}, {"response": 7},
+        {"response": {"status_code": "200"}},
+        {"response": {"status_code": 200, "body": [1]}}, {"response": {"status_code": 200, "body": {"choices": [7]}}},
+        {"response": {"status_code": 400, "body": {"error": {"code": [1], "type": {}}}}},
+    ],
+)  # fmt: skip
+def test_odd_lines_hold_no_reply(changes: dict[str, Any]) -> None:
+    found = made().read(json.dumps(json.loads(line()) | changes).encode())
+    assert found.reply is None or found.key == ""
