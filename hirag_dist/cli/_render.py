@@ -76,6 +76,8 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
     out.print(
         f"[dim]ms: {times} · context of {count_noun(retrieval.context_tokens, 'token')}{_called(retrieval)}[/dim]"
     )
+    if retrieval.note:
+        out.print(f"[yellow]Nothing was retrieved: {retrieval.note}.[/yellow]")
     if retrieval.partial:
         out.print(f"[yellow]Cut off by the deadline: {', '.join(retrieval.partial)}[/yellow]")
 

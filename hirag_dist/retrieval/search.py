@@ -46,6 +46,8 @@ _LEVELS = {
 MODES = tuple(_LEVELS)
 _LAYER_0_MODES = ("flat", GRAPHRAG_LOCAL)  # modes that search extracted entities only
 
+NO_DIRECTION = "the question holds nothing that the embedder knows (its vector is zero), so nothing is near it"
+
 Scored = list[tuple[int, float]]
 
 
@@ -99,11 +101,17 @@ class RetrievalRun:
         """Embed the question and find the entities that every level starts from (Eq. 12).
 
         Returns:
-            Whether there was time for it; else all levels are named in the result's `partial`.
+            Whether levels can follow. Without the time for it they are all named in the result's `partial`. A question
+            whose vector is zero is near nothing: every record would have the same similarity, and the result's
+            `note` says so.
         """
         try:
             async with asyncio.timeout(self._deadline.left_s):
                 await self._embed(embedder)
+                if not self._vector.any():
+                    self.result = replace(self.result, note=NO_DIRECTION)
+                    self._end()
+                    return False
                 await self._search(vectors)
         except TimeoutError:
             self.result = replace(self.result, partial=self.levels or ("sources",))

@@ -213,6 +213,7 @@ class Retrieval:
         context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
         timings_ms: embed, search, communities, bridge, sources, render, total.
         partial: levels that the deadline cut off.
+        note: why nothing was retrieved, where the question itself is the cause; else empty.
         map_work: of a map-reduce mode. Communities or sources are then those that the points in the context cite, by
             how the context has them; their `score` is the best helpfulness of those points in hundredths, and a
             community's `hits` is how many they are.
@@ -235,6 +236,7 @@ class Retrieval:
     partial: tuple[str, ...] = ()
     map_work: MapWork | None = None
     claims: tuple[ClaimItem, ...] = ()
+    note: str = ""
 
     def __repr__(self) -> str:
         counts = {
@@ -246,7 +248,8 @@ class Retrieval:
         }
         found = ", ".join(f"{len(items)} {name}" for name, items in counts.items() if items) or "nothing"
         partial = f", without {', '.join(self.partial)}" if self.partial else ""
-        return f"<Retrieval {self.mode} of {self.question!r}: {found}{partial}>"
+        note = f" ({self.note})" if self.note else ""
+        return f"<Retrieval {self.mode} of {self.question!r}: {found}{partial}{note}>"
 
     def _repr_html_(self) -> str:
         return retrieval_html(self)

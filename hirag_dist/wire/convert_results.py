@@ -137,6 +137,7 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
     message.context_refs.update(retrieval.context_refs)
     message.timings_ms.update(retrieval.timings_ms)
     message.partial.extend(retrieval.partial)
+    message.note = retrieval.note
     for claim in retrieval.claims:
         message.claims.add(**asdict(claim))
     if retrieval.map_work is not None:
@@ -190,6 +191,7 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
         context_refs=dict(message.context_refs),
         timings_ms=dict(message.timings_ms),
         partial=tuple(message.partial),
+        note=message.note,
         claims=tuple(
             [ClaimItem(**{each.name: getattr(one, each.name) for each in fields(ClaimItem)}) for one in message.claims]
         ),

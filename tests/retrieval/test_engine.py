@@ -24,7 +24,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.retrieval.engine import open_engine
-from hirag_dist.retrieval.search import MODES
+from hirag_dist.retrieval.search import MODES, NO_DIRECTION
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
@@ -417,6 +417,17 @@ async def test_a_callers_own_vector_is_used_and_scaled(bench: Bench) -> None:
     assert bench.embedder.asked == []
 
 
+@pytest.mark.parametrize("mode", ["hirag", "local", "global", "bridge", "nobridge", "flat", "naive", "graphrag-local"])
+async def test_a_question_without_direction_finds_nothing_and_says_so(bench: Bench, mode: str) -> None:
+    """All records are equally far from a zero vector; the first ones by row would be as good as any."""
+    found = await bench.ask("a and 😀", mode, vector=np.zeros(5, np.float32))
+    assert found.note == NO_DIRECTION
+    assert not any((found.local, found.communities, found.key_entities, found.triples, found.sources))
+    assert (found.context, found.context_refs, found.partial) == ("", {}, ())
+    assert NO_DIRECTION in repr(found)
+    assert (await bench.ask("a?", mode)).note == ""
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -458,7 +469,7 @@ async def test_an_answer_with_its_citations(bench: Bench) -> None:
 
 
 async def test_no_context_no_call(bench: Bench) -> None:
-    answer = await bench.engine.answer(Query("a?"), deadline_s=0.0)
+    answer = await bench.engine.answer(Query("😀", vector=np.zeros(5, np.float32)))
     assert answer.text == "I do not know"
     assert answer.citations == ()
     assert bench.answers.model.requests == []

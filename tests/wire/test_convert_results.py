@@ -54,6 +54,7 @@ RETRIEVAL = st.builds(
     context_refs=st.dictionaries(TEXT, TEXT, max_size=2),
     timings_ms=st.dictionaries(TEXT, SCORE, max_size=2),
     partial=few(TEXT),
+    note=TEXT,
     map_work=st.none() | st.builds(MapWork, *[SMALL] * 12),
     claims=few(st.builds(ClaimItem, *[TEXT] * 12)),
 )

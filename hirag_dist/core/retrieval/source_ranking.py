@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.cooperative import Steps
-from hirag_dist.core.graph.pagerank import WalkGraph, pagerank_steps
+from hirag_dist.core.graph.pagerank import TOLERANCE, WalkGraph, pagerank_steps
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 NEAREST: Final = 5  # seeds of each kind
+FULL_TOLERANCE: Final = 10  # chunks that `TOLERANCE` is small enough for
+MIN_TOLERANCE: Final = 5e-6
 
 Scored = Sequence[tuple[int, float]]
 _Group = tuple[IntVector, FloatVector]  # nodes, and the weight of each
@@ -89,9 +91,15 @@ class SeedSet:
         self._near.append((rows + len(self._walk_graph.layers), excess(scores)))
 
     def ranked_steps(self, limit: int) -> Steps[list[tuple[int, float]]]:
-        """Return (chunk row, share of the walk), best first, ties by row, step by step."""
+        """Return (chunk row, share of the walk), best first, ties by row, step by step.
+
+        The lower a rank, the smaller the differences of the shares there, so the tolerance of the walk shrinks with the
+        limit (`tolerance_of`).
+        """
         nodes, shares = shared([shared(self._named), shared(self._retrieved), shared(self._near)])
-        rows, mass = yield from pagerank_steps(self._walk_graph, nodes, shares, self._access, self._visible_chunks)
+        rows, mass = yield from pagerank_steps(
+            self._walk_graph, nodes, shares, self._access, self._visible_chunks, tolerance_of(limit)
+        )
         best = np.lexsort((rows, -mass))[:limit]
         return list(zip(rows[best].tolist(), mass[best].tolist(), strict=True))
 
@@ -108,6 +116,15 @@ class SeedSet:
             return owner, rows_of_chunks
         kept = self._visible_chunks[rows_of_chunks]
         return owner[kept], rows_of_chunks[kept]
+
+
+def tolerance_of(limit: int) -> float:
+    """Return the tolerance of a walk of which so many chunks are returned.
+
+    >>> tolerance_of(10), tolerance_of(20)
+    (0.0001, 2.5e-05)
+    """
+    return max(TOLERANCE * min(1.0, FULL_TOLERANCE / max(limit, 1)) ** 2, MIN_TOLERANCE)
 
 
 def excess(scores: FloatVector) -> FloatVector:

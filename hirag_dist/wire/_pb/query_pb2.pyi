@@ -224,7 +224,7 @@ class Source(_message.Message):
     def __init__(self, chunk_id: _Optional[str] = ..., document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., score: _Optional[float] = ...) -> None: ...
 
 class Retrieval(_message.Message):
-    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims")
+    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims", "note")
     class ContextRefsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -255,6 +255,7 @@ class Retrieval(_message.Message):
     PARTIAL_FIELD_NUMBER: _ClassVar[int]
     MAP_WORK_FIELD_NUMBER: _ClassVar[int]
     CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     question: str
     mode: Mode
     snapshot_id: str
@@ -271,7 +272,8 @@ class Retrieval(_message.Message):
     partial: _containers.RepeatedScalarFieldContainer[str]
     map_work: MapWork
     claims: _containers.RepeatedCompositeFieldContainer[Claim]
-    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ..., map_work: _Optional[_Union[MapWork, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ...) -> None: ...
+    note: str
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ..., map_work: _Optional[_Union[MapWork, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., note: _Optional[str] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("claim_id", "subject", "object", "subject_id", "object_id", "type", "status", "start_date", "end_date", "description", "source_text", "chunk_id")

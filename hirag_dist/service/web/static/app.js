@@ -44,6 +44,10 @@ function draw(retrieval, level, waited) {
   if (retrieval.partial.length) {
     by("partial").replaceChildren(h("b", {}, "Not everything: "), `the time allowed cut off ${retrieval.partial.join(", ")}. What was found until then is shown. Allow more under Options for the rest.`);
   }
+  if (retrieval.note) {
+    by("partial").hidden = false;
+    by("partial").replaceChildren(h("b", {}, "Nothing was retrieved: "), `${retrieval.note}.`);
+  }
   const work = retrieval.map_work;
   if (work && !work.calls) by("status").textContent = `Reading ${many(work.records, "record")} in ${many(work.parts, "part")}: a call to the model each …`;
   if (work?.failed || work?.unreported) {
