@@ -7,10 +7,11 @@ memory are two copies of a piece of one column, and the columns that a table is 
 from __future__ import annotations
 
 import errno
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.errors import StoreError
+from hirag_dist.storage.file_locks import lock_file
 from hirag_dist.types import FloatMatrix, IntVector
 
+_PREFIX, _LOCK = "hirag-publish-", "lock"
 _PIECE_BYTES = 1 << 30  # of one array of a column: below the reach of 32-bit offsets
 _BLOCK_BYTES = 64 << 20  # sorted at a time
 _BLOCK_ROWS = 65_536
@@ -117,17 +120,32 @@ class SpillFile:
 
 @contextmanager
 def spill_file() -> Iterator[SpillFile]:
-    """Yield a temporary folder, which is removed when the block ends.
+    """Yield a temporary folder, which is removed when the block ends, after those of processes that were killed.
 
     Raises:
         StoreError: it cannot be created.
     """
     try:
-        folder = tempfile.TemporaryDirectory(prefix="hirag-publish-", ignore_cleanup_errors=True)
+        _remove_abandoned(Path(tempfile.gettempdir()))
+        folder = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+        lock = lock_file(Path(folder.name) / _LOCK, create=True)
     except OSError as error:
         raise _unwritable(Path(tempfile.gettempdir()), error) from error
     with folder as path:
-        yield SpillFile(Path(path))
+        try:
+            yield SpillFile(Path(path))
+        finally:
+            if lock is not None:
+                lock.release()
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the folders whose lock no process holds. A folder without the file of its lock is being created."""
+    for folder in parent.glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if (lock := lock_file(folder / _LOCK, create=False)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                lock.release()
 
 
 def _unwritable(folder: Path, error: OSError) -> StoreError:

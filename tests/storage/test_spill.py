@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -147,3 +151,24 @@ def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(StoreError, match="let TMPDIR name a folder"), spill_file():
         pass
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = """
+import os, signal
+from hirag_dist.storage.spill import spill_file
+with spill_file():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    environ = os.environ | {"TMPDIR": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", code], env=environ, check=False).returncode == -signal.SIGKILL
+    (abandoned,) = tmp_path.iterdir()
+    created = tmp_path / "hirag-publish-without-a-lock-yet"
+    created.mkdir()
+    with spill_file() as first:
+        assert not abandoned.exists()
+        with spill_file() as second:  # does not remove what is in use
+            assert second.table([pa.table({"a": [1]})], pa.schema([("a", pa.int64())])).num_rows == 1
+        assert first.table([pa.table({"a": [2]})], pa.schema([("a", pa.int64())])).num_rows == 1
+    assert list(tmp_path.iterdir()) == [created]
