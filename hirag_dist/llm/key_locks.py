@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 _MAX_RELEASED = 100_000  # keys that the table remembers: about 20 MB
 _PAUSE_S = 0.02  # between two messages of a worker, so that one is about several calls
 _MAX_MESSAGES_PER_S = 500.0  # of all workers together
+_MIN_WAIT_S, _MAX_WAIT_S = 0.05, 1.0  # of a caller that waits for another worker, from one try to the next
 
 
 class LockReply(NamedTuple):
@@ -42,16 +43,6 @@ class KeyLockClient(Protocol):
         """As `KeyLockTable.lock`, after `KeyLockTable.release`."""
         ...
 
-    async def wait_for_keys(self, keys: Sequence[str]) -> int:
-        """As `KeyLockTable.wait`."""
-        ...
-
-
-@dataclass(slots=True)
-class _Lock:
-    worker: str
-    freed: asyncio.Event
-
 
 class KeyLockTable:
     """The locks of all workers. Serves one event loop."""
@@ -59,7 +50,7 @@ class KeyLockTable:
     def __init__(self, max_released: int = _MAX_RELEASED) -> None:
         """Begin without locks; remember the last `max_released` keys that were released."""
         self._max_released = max_released
-        self._locks: dict[str, _Lock] = {}
+        self._locks: dict[str, str] = {}  # key → worker
         self._released: dict[str, int] = {}  # key → number of its release, in this order
         self._n_released = 0
         self._n_forgotten = 0  # number of the last release that is not remembered
@@ -77,7 +68,7 @@ class KeyLockTable:
             if key in self._locks:
                 held.append(at)
             elif max(self._released.get(key, 0), self._n_forgotten) <= n_refreshed:
-                self._locks[key] = _Lock(worker, asyncio.Event())
+                self._locks[key] = worker
                 granted.append(at)
         pause_s = max(_PAUSE_S, len(self._workers) / _MAX_MESSAGES_PER_S)
         return LockReply(tuple(granted), tuple(held), self._n_released, pause_s)
@@ -85,33 +76,25 @@ class KeyLockTable:
     def release(self, worker: str, keys: Collection[str]) -> None:
         """Release locks that a worker holds: the replies are durable, or there are none."""
         for key in keys:
-            lock = self._locks.get(key)
-            if lock is None or lock.worker != worker:
+            if self._locks.get(key) != worker:
                 continue  # its locks were released when it was declared dead
             del self._locks[key]
             self._n_released += 1
             self._released.pop(key, None)
             self._released[key] = self._n_released
-            lock.freed.set()
         while len(self._released) > self._max_released:
             self._n_forgotten = self._released.pop(next(iter(self._released)))
-
-    async def wait(self, keys: Collection[str]) -> int:
-        """Wait until each of these locks was released once; return the number of keys released so far."""
-        for lock in [self._locks[key] for key in keys if key in self._locks]:
-            await lock.freed.wait()
-        return self._n_released
 
     def leave(self, worker: str) -> None:
         """Release all locks of a worker that died; it may have stored some of the replies."""
         self._workers.discard(worker)
-        self.release(worker, [key for key, lock in self._locks.items() if lock.worker == worker])
+        self.release(worker, [key for key, holder in self._locks.items() if holder == worker])
 
 
 @dataclass(slots=True, eq=False)
 class _Request:
     keys: tuple[str, ...]
-    reply: asyncio.Future[tuple[frozenset[str], tuple[str, ...]]]  # (granted, held by others)
+    reply: asyncio.Future[tuple[frozenset[str], bool]]  # granted keys; whether others are held
 
 
 class KeyLocks:
@@ -138,17 +121,21 @@ class KeyLocks:
         """Hold the locks of those keys that are to be requested here. Look into the ledger again while holding them.
 
         The others are requested by other workers, or were. If that is true of all, this waits until their locks are
-        released and refreshes the view of the ledger; a key without a reply there can then be locked again.
+        released and refreshes the view of the ledger; a key without a reply there can then be locked again. A waiting
+        caller asks again from time to time: a message that waited in the actor would take one of its places.
 
         Raises:
             StageFailed: the table is gone.
             StoreError: the ledger cannot be read.
         """
-        granted, held = await self._lock(keys)
+        granted, is_held = await self._lock(keys)
+        wait_s = _MIN_WAIT_S
+        while is_held and not granted:
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _MAX_WAIT_S)
+            granted, is_held = await self._lock(keys)
         try:
             if keys and not granted:
-                if held:
-                    self._note_released(await self._client.wait_for_keys(held))
                 await self._refresh_to(self._n_released)
             yield granted
         finally:
@@ -171,7 +158,7 @@ class KeyLocks:
             if self._n_refreshed < n_released:
                 await self.refresh()
 
-    async def _lock(self, keys: Collection[str]) -> tuple[frozenset[str], tuple[str, ...]]:
+    async def _lock(self, keys: Collection[str]) -> tuple[frozenset[str], bool]:
         request = _Request(tuple(keys), asyncio.get_running_loop().create_future())
         self._requests.append(request)
         self._send()
@@ -186,9 +173,6 @@ class KeyLocks:
         if keys:
             self._to_release.extend(keys)
             self._send()
-
-    def _note_released(self, n_released: int) -> None:
-        self._n_released = max(self._n_released, n_released)
 
     def _send(self) -> None:
         if self._sender is None or self._sender.done():
@@ -212,7 +196,7 @@ class KeyLocks:
                 if not isinstance(error, Exception):
                     raise
                 continue
-            self._note_released(reply.n_released)
+            self._n_released = reply.n_released
             self._distribute(requests, keys, reply)
             await asyncio.sleep(reply.pause_s)
 
@@ -224,4 +208,4 @@ class KeyLocks:
             if request.reply.done():  # its caller was cancelled
                 self._to_release.extend(own)
             else:
-                request.reply.set_result((own, tuple(key for key in request.keys if key in held)))
+                request.reply.set_result((own, not held.isdisjoint(request.keys)))

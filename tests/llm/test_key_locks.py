@@ -40,9 +40,6 @@ class Table:
         self.table.release(worker, released)
         return self.table.lock(worker, n_refreshed, keys)._replace(pause_s=0.0)
 
-    async def wait_for_keys(self, keys: Sequence[str]) -> int:
-        return await self.table.wait(keys)
-
 
 class Varying:
     """Its replies differ each time; they wait for `go_on`."""

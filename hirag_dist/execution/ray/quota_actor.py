@@ -41,11 +41,6 @@ class RemoteQuotaCoordinator:
         reply: LockReply = await self._answer(self._actor.lock_keys.remote(worker, n_refreshed, keys, released))
         return reply
 
-    async def wait_for_keys(self, keys: Sequence[str]) -> int:
-        """As `KeyLockTable.wait`."""
-        n_released: int = await self._answer(self._actor.wait_for_keys.remote(keys))
-        return n_released
-
     async def _answer(self, ref: Any) -> Any:
         try:
             answer = await ref
@@ -125,10 +120,6 @@ class QuotaActor:
             return _DECLARED_DEAD
         self._key_locks.release(worker, released)
         return self._key_locks.lock(worker, n_refreshed, keys)
-
-    async def wait_for_keys(self, keys: Sequence[str]) -> int:
-        """As `KeyLockTable.wait`."""
-        return await self._key_locks.wait(keys)
 
     async def charge(self, tokens: int, usd: float) -> None:
         """As `QuotaCoordinator.charge`."""
