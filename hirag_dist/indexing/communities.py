@@ -31,18 +31,27 @@ class CommunityReports:
     outline: OutlineReports.Outputs | None = None
 
 
+@dataclass(frozen=True)
+class GraphRows:
+    """A graph as RELATIONS, or as ADJACENCY and DEGREES of entities that are sorted by (layer, id)."""
+
+    relations: Dataset | None = None
+    adjacency: Dataset | None = None
+    degrees: Dataset | None = None
+
+
 def build_communities(context: BuildContext, hierarchy: Hierarchy) -> CommunityReports:
     """Return the communities of all layers with their reports; imported ones are kept."""
     if hierarchy.base.imported is not None:
         return _keep(context, hierarchy, hierarchy.base.imported)
-    detected = detect_communities(context, hierarchy.entities, hierarchy.relations)
+    detected = detect_communities(context, hierarchy.entities, GraphRows(hierarchy.relations))
     return _report(context, hierarchy, detected.communities)
 
 
 def detect_communities(
     context: BuildContext,
     entities: Dataset,
-    relations: Dataset,
+    graph: GraphRows,
     previous: Dataset | None = None,
     changed: Dataset | None = None,
     changed_before: int = 0,
@@ -50,7 +59,8 @@ def detect_communities(
     """Return the communities of all layers.
 
     Args:
-        entities, relations: of all layers, at least the columns that the stage reads.
+        entities: of all layers, at least the columns that the stage reads.
+        graph: of them.
         previous: COMMUNITIES of the base of an update.
         changed: CHANGED_ENTITIES since the base: new ones, those whose relations changed, and those that were related
             to removed ones.
@@ -64,7 +74,9 @@ def detect_communities(
         stage,
         "communities",
         entities=entities,
-        relations=relations,
+        relations=graph.relations,
+        adjacency=graph.adjacency,
+        degrees=graph.degrees,
         previous=previous,
         changed=changed,
     )

@@ -17,15 +17,27 @@ def rows_of(ids: pa.ChunkedArray, order: pa.ChunkedArray) -> IntVector:
     return rows
 
 
-def build_graph(entity_ids: pa.ChunkedArray, relations: pa.Table) -> CsrGraph:
+def relation_ends(entity_ids: pa.ChunkedArray, relations: pa.Table) -> tuple[IntVector, IntVector]:
+    """Return the rows of the source and of the target of each relation, −1 for an unknown one.
+
+    Args:
+        entity_ids: ids in row order.
+        relations: RELATIONS.
+    """
+    return rows_of(relations["source_id"], entity_ids), rows_of(relations["target_id"], entity_ids)
+
+
+def build_graph(
+    entity_ids: pa.ChunkedArray, relations: pa.Table, ends: tuple[IntVector, IntVector] | None = None
+) -> CsrGraph:
     """Return the undirected graph of all relations, parallel ones added up.
 
     Args:
         entity_ids: ids in row order.
         relations: RELATIONS, of all layers; those with an unknown endpoint, and loops, are left out.
+        ends: `relation_ends` of them, where they are known.
     """
-    source = rows_of(relations["source_id"], entity_ids)
-    target = rows_of(relations["target_id"], entity_ids)
+    source, target = ends or relation_ends(entity_ids, relations)
     weight = relations["weight"].to_numpy().astype(np.float64)
     row = np.arange(len(source))
     usable = (source >= 0) & (target >= 0) & (source != target)

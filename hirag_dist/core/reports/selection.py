@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.communities import membership
-from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.graph.csr import relation_ends, rows_of
 from hirag_dist.core.key_sets import KeySets
 from hirag_dist.core.prompts.packing import packs
 from hirag_dist.types import IntVector
@@ -83,6 +83,7 @@ def report_outlines(
     degree: IntVector,
     max_lines: int,
     max_tree: int,
+    ends: tuple[IntVector, IntVector] | None = None,
 ) -> ReportOutlines:
     """Return the material of each community report: its most connected members and heaviest relations.
 
@@ -93,6 +94,7 @@ def report_outlines(
         degree: (n_entities,) distinct neighbours.
         max_lines: members, and relations, of one community at most.
         max_tree: communities that are written together, at most.
+        ends: `relation_ends` of the relations, where they are known.
     """
     n, n_communities = len(entity_ids), communities.num_rows
     level = communities["level"].to_numpy()
@@ -102,7 +104,7 @@ def report_outlines(
     community_at = np.full((int(level.max(initial=-1)) + 1, n), -1, np.int64)
     community_at[level[owner], rows] = owner
     shown = _first(owner, np.lexsort((rows, -degree[rows], owner)), max_lines)
-    source, target = (rows_of(relations[side], entity_ids) for side in ("source_id", "target_id"))
+    source, target = ends or relation_ends(entity_ids, relations)
     links = _heaviest(community_at, source, target, relations["weight"].to_numpy(), max_lines)
     tree, is_above = _trees(communities["community_id"], level, parent, max_tree)
 

@@ -25,6 +25,10 @@ from hirag_dist.types import CsrGraph, WarmStart
 ENTITY_ORDER = pa.schema([ENTITIES.field(name) for name in ("entity_id", "layer")])
 RELATION_ENDS = pa.schema([RELATIONS.field(name) for name in ("relation_id", "source_id", "target_id", "weight")])
 RELATION_KINDS = pa.schema([RELATIONS.field(name) for name in ("source_id", "target_id", "kind")])
+ADJACENCY = pa.schema(  # the entries of a graph's rows, in order
+    [pa.field("neighbour", pa.int32(), nullable=False), pa.field("weight", pa.float32(), nullable=False)]
+)
+DEGREES = pa.schema([pa.field("degree", pa.int64(), nullable=False)])  # entries of each row
 CHANGED_ENTITIES = pa.schema([ENTITIES.field("entity_id")])
 DETECTION_STATS = pa.schema(
     [
@@ -60,7 +64,9 @@ class DetectCommunities:
 
     class Inputs(TableSet):
         entities: Annotated[Dataset, ENTITY_ORDER]
-        relations: Annotated[Dataset, RELATION_ENDS]
+        relations: Annotated[Dataset | None, RELATION_ENDS] = None
+        adjacency: Annotated[Dataset | None, ADJACENCY] = None  # instead of relations; `entities` are then in order
+        degrees: Annotated[Dataset | None, DEGREES] = None  # with `adjacency`
         previous: Annotated[Dataset | None, COMMUNITIES] = None
         changed: Annotated[Dataset | None, CHANGED_ENTITIES] = None  # None with `previous`: all count as changed
 
@@ -76,9 +82,7 @@ class DetectCommunities:
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the communities; an entity without relations is one by itself."""
-        entities, relations = _in_order(tables)
-        ids = entities["entity_id"]
-        graph = build_graph(ids, relations)
+        ids, graph = _graph(tables)
         previous = tables.get("previous")
         start = None
         if previous is not None:
@@ -176,6 +180,26 @@ class OutlineReports:
             "entities": found.entities,
             "relations": found.relations,
         }
+
+
+def adjacency(graph: CsrGraph) -> tuple[pa.Table, pa.Table]:
+    """Return ADJACENCY and DEGREES of a graph."""
+    return (
+        pa.table([graph.indices, graph.weights], schema=ADJACENCY),
+        pa.table([np.diff(graph.indptr)], schema=DEGREES),
+    )
+
+
+def _graph(tables: Tables) -> tuple[pa.ChunkedArray, CsrGraph]:
+    """Return the ids of entities in the order of a snapshot's rows, and their graph."""
+    if "adjacency" not in tables:
+        entities, relations = _in_order(tables)
+        return entities["entity_id"], build_graph(entities["entity_id"], relations)
+    entries = tables["adjacency"]
+    indptr = np.concatenate([[0], np.cumsum(tables["degrees"]["degree"].to_numpy())]).astype(np.int64)
+    neighbours, weights = entries["neighbour"].to_numpy(), entries["weight"].to_numpy()
+    graph = CsrGraph(indptr, neighbours, weights, np.zeros(len(neighbours), np.int32))
+    return tables["entities"]["entity_id"], graph
 
 
 def _in_order(tables: Tables) -> tuple[pa.Table, pa.Table]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.config.model import META_TYPES
-from hirag_dist.core.graph.csr import build_graph, rows_of
+from hirag_dist.core.graph.csr import build_graph, relation_ends, rows_of
 from hirag_dist.core.reports.selection import report_outlines
 from hirag_dist.core.row_changes import rows_with
 from hirag_dist.errors import InputError
@@ -22,6 +22,7 @@ from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_prove
 from hirag_dist.indexing.communities import (
     MAX_TREE_REPORTS,
     CommunityReports,
+    GraphRows,
     detect_communities,
     max_report_lines,
     read_outlines,
@@ -30,7 +31,7 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput
 from hirag_dist.indexing.layers import Hierarchy, layer_table
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, UpdateState, VectorRows
-from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, RELATION_ENDS
+from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, adjacency
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, update_base_layer
@@ -115,16 +116,18 @@ def update_contents(
     graph = _graph_tables(context, layer, hierarchy)
     lost_relations = base.table("relations").take(pa.array(hierarchy.relation_changes.gone))
     base.release("relations")
+    ends = relation_ends(graph.entities["entity_id"], graph.relations)
+    links = build_graph(graph.entities["entity_id"], graph.relations, ends)
+    entries, degrees = adjacency(links)
     detected = detect_communities(
         context,
         datasets.put("entity_order", graph.entities.select(ENTITY_ORDER.names)),
-        datasets.put("relation_ends", graph.relations.select(RELATION_ENDS.names)),
+        GraphRows(adjacency=datasets.put("adjacency", entries), degrees=datasets.put("degrees", degrees)),
         base.dataset("communities", COMMUNITIES),
         datasets.put("changed_entities", _changed_entities(base, hierarchy, lost_relations)),
         int(notes["changed_since_detection"]),
     )
     communities = datasets.read(detected.communities)
-    links = build_graph(graph.entities["entity_id"], graph.relations)
     outlines = report_outlines(
         communities,
         graph.entities["entity_id"],
@@ -132,6 +135,7 @@ def update_contents(
         np.diff(links.indptr),
         max_report_lines(context.config),
         MAX_TREE_REPORTS,
+        ends,
     )
     known = KnownDigests(
         base.table("report_inputs"),
