@@ -319,10 +319,8 @@ def _aligned(
     datasets: DatasetStore, folder: SpillFile, vectors: Dataset | VectorRows, order: pa.ChunkedArray, dim: int
 ) -> NDArray[np.float32]:
     if isinstance(vectors, VectorRows):
-        rows = rows_of(order, vectors.ids)
-        if len(vectors.blocks) == 1:
-            return folder.ordered(vectors.blocks[0], rows)
-        return folder.ordered(folder.matrix(vectors.blocks, dim), rows)
+        matrix = vectors.blocks[0] if len(vectors.blocks) == 1 else folder.matrix(vectors.blocks, dim)
+        return matrix if order.equals(vectors.ids) else folder.ordered(matrix, rows_of(order, vectors.ids))
     ids, matrix = _arrived(datasets, folder, vectors, dim)
     return folder.ordered(matrix, rows_of(order, ids))
 

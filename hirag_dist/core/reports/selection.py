@@ -111,12 +111,12 @@ def report_outlines(
     # what a report can name: members that are shown, and the ends of relations that are, where not all members are
     partly = np.diff(indptr)[links[0]] > max_lines
     at_ends = [links[0][partly] * n + side[links[1][partly]] for side in (source, target)]
-    named = np.unique(np.concatenate([owner[shown] * n + rows[shown], *at_ends]))
+    named = _distinct(np.concatenate([owner[shown] * n + rows[shown], *at_ends]))
     who, node = named // n, named % n
     deeper = np.minimum(level[who] + 1, len(community_at) - 1)
     child = np.where(deeper > level[who], community_at[deeper, node], -1)
-    placed = np.unique(tree[who] * n + node)
-    linked = np.unique(tree[links[0]] * max(relations.num_rows, 1) + links[1])
+    placed = _distinct(tree[who] * n + node)
+    linked = _distinct(tree[links[0]] * max(relations.num_rows, 1) + links[1])
     in_tree, relation = linked // max(relations.num_rows, 1), linked % max(relations.num_rows, 1)
     names = communities["community_id"].combine_chunks()
     outlines = pa.table(
@@ -163,6 +163,12 @@ def outlined_rows(outlines: pa.Table, name: str, ids: pa.ChunkedArray) -> KeySet
 def _rows_by_owner(owner: IntVector, rows: IntVector, n_owners: int) -> KeySets:
     sizes = np.bincount(owner, minlength=n_owners)
     return KeySets(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), rows)
+
+
+def _distinct(values: IntVector) -> IntVector:
+    """Return the distinct values, ascending; many times faster than `np.unique` for millions of values."""
+    values = np.sort(values)
+    return values[np.concatenate([[True], values[1:] != values[:-1]])] if len(values) else values
 
 
 def _first(owner: IntVector, order: IntVector, limit: int) -> IntVector:

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.communities import community_table
@@ -94,7 +95,10 @@ class DetectCommunities:
         )
         adopted = warm is None or (cold is not None and warm < cold - _MAX_LOSS * abs(cold))
         communities = community_table(cold_levels if adopted else warm_levels, graph, ids, previous)
-        n_kept = 0 if previous is None else int(np.isin(communities["community_id"], previous["community_id"]).sum())
+        n_kept = 0
+        if previous is not None:
+            earlier = previous["community_id"].combine_chunks()
+            n_kept = int(pc.sum(pc.is_in(communities["community_id"], value_set=earlier)).as_py() or 0)
         stats = {
             "modularity_warm": warm,
             "modularity_cold": cold,

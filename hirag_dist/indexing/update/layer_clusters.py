@@ -108,7 +108,9 @@ def update_clusters(
 
     max_size = options.settings.max_size
     found = anchored_clusters(entities.vectors, before, entities.moved, hinted, max_size, group)
-    is_changed = bool(before.n_lost.any() or entities.moved.any() or len(np.unique(before.rows)) < len(ids))
+    is_changed = bool(
+        before.n_lost.any() or entities.moved.any() or not np.bincount(before.rows, minlength=len(ids)).all()
+    )
     if is_changed and max_loose != 0 and _is_checked(found, before, len(ids)):
         everything = np.arange(len(ids))
         clusters, rows, shares = _group(options, entities.vectors, everything)

@@ -66,14 +66,13 @@ def changed_share(written: Inputs, now: Inputs) -> NDArray[np.float32]:
     after = now.owners * width + now.ids
     order = np.argsort(before, kind="stable")
     place = np.minimum(np.searchsorted(before[order], after), max(len(before) - 1, 0))
+    known, same = np.zeros(len(after), bool), np.zeros(len(after), bool)
     if len(before):
         at = order[place]
-        same = (before[at] == after) & (written.digests[at] == now.digests)
-    else:
-        same = np.zeros(len(after), bool)
+        known = before[at] == after
+        same = known & (written.digests[at] == now.digests)
     n_same = np.bincount(now.owners[same], minlength=n_texts)
     n_now, n_before = np.diff(now.indptr), np.diff(written.indptr)
-    known = np.isin(after, before)
     n_both = np.bincount(now.owners[known], minlength=n_texts)
     changes = (n_now - n_both) + (n_before - n_both) + (n_both - n_same)
     share = changes / np.maximum(np.maximum(n_now, n_before), 1)
