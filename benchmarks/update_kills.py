@@ -4,11 +4,11 @@ All but the last two documents of the sample corpus are indexed, in small chunks
 its own. The update adds these two, edits one document and removes one. It runs on Ray on copies of that index, until
 there were --kills SIGKILLs: of the driver, which is then started again, of one of the two workers, or of the endpoint,
 which is back at its address a moment later; which and when is drawn. Each update is finished. It must end in the
-snapshot of the undisturbed update, inline and on Ray. What was paid is counted from the endpoint's own log, with the
+snapshot of the undisturbed update. What was paid is counted from the endpoint's own log, with the
 calls of the first build in it: a repeat is `in flight` where the first reply was being answered, or was answered less
 than 150 ms before a process died; any `other` repeat is a fault of hirag_dist.
 
-    python -m benchmarks.update_kills [--kills 30] [--seed 1] [--keep DIR]
+    python -m benchmarks.update_kills [--kills 30] [--seed 1] [--span-s S] [--keep DIR]
 
 Prints a JSON line for each update and one with the sums; exits with 1 where a snapshot differs or there is an `other`
 repeat. 30 kills take some ten minutes on two cores.
@@ -112,11 +112,14 @@ def main() -> None:
     )
     parser.add_argument("--kills", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1, help="of what is killed and when")
+    parser.add_argument(
+        "--span-s", type=float, default=0.0, help="the longest time between two kills; default: half of an update"
+    )
     parser.add_argument("--keep", type=Path, help="keep indexes and logs in this folder")
     arguments = parser.parse_args()
     folder = arguments.keep or Path(tempfile.mkdtemp(prefix="hirag-update-kills-"))
     try:
-        lines = list(_drilled(prepared(folder), arguments.kills, arguments.seed))
+        lines = list(_drilled(prepared(folder), arguments.kills, arguments.seed, arguments.span_s))
     finally:
         if arguments.keep is None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -142,10 +145,13 @@ def prepared(folder: Path) -> Drill:
     return Drill(folder, (str(after),))
 
 
-def _drilled(drill: Drill, n_kills: int, seed: int) -> Iterator[dict[str, Any]]:
+def _drilled(drill: Drill, n_kills: int, seed: int, span_s: float) -> Iterator[dict[str, Any]]:
     chance = random.Random(seed)
-    undisturbed = [drill.undisturbed("inline"), drill.undisturbed("ray")]
-    expected, n_paid, span_s = undisturbed[0]["snapshot"], undisturbed[0]["replies"], undisturbed[1]["seconds"] / 2
+    undisturbed = [drill.undisturbed("inline")]
+    expected, n_paid = undisturbed[0]["snapshot"], undisturbed[0]["replies"]
+    if not span_s:
+        undisturbed.append(drill.undisturbed("ray"))
+        span_s = undisturbed[1]["seconds"] / 2
     sums: Counter[str] = Counter()
     kills: Counter[str] = Counter()
     lines: list[dict[str, Any]] = []

@@ -7,7 +7,6 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from typing import Any
 
 from hirag_dist.composition.removal.evidence import RemovedDocuments, finished_snapshots
@@ -23,7 +22,7 @@ from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.cache import cached_folders
 from hirag_dist.storage.snapshot.gc import ExpiredSnapshot, GcPlan, collections_of, prune
-from hirag_dist.storage.snapshot.history import record_current, retired_at
+from hirag_dist.storage.snapshot.history import current_since, record_current, retired_at
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 
@@ -55,7 +54,8 @@ def purge_replies(store: Store, config: Config, lock: BuildLock, current: Snapsh
 def clear_workspace(store: Store, lock: BuildLock, current: Snapshot, removed: RemovedDocuments) -> int:
     """Remove finished work, old batches and unfinished snapshots, and redact records; return the batches dropped.
 
-    Replies of a batch that was sent before the current snapshot was made are lost: they may be about removed chunks.
+    Replies of a batch that was sent before the current snapshot became current are lost: they may be about removed
+    chunks.
     """
     lock.check()
     store.delete("work")
@@ -67,8 +67,8 @@ def clear_workspace(store: Store, lock: BuildLock, current: Snapshot, removed: R
     for name in store.names(CACHE):
         if name not in finished and not name.startswith("."):
             store.delete(f"{CACHE}/{name}")
-    made = datetime.fromisoformat(current.manifest.created_at).timestamp()
-    old = [batch for batch in open_batches(store) if batch.created_at < made]
+    since = current_since(store, current.manifest)
+    old = [batch for batch in open_batches(store) if batch.created_at < since]
     for batch in old:
         logger.warning("batch %s at endpoint %s is given up: it may hold removed text", batch.batch, batch.endpoint)
         store.delete(batch.path)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from typing import Any
 
 from hirag_dist.composition.removal.evidence import RemovedDocuments, finished_snapshots
@@ -43,6 +42,7 @@ from hirag_dist.storage.layout import (
     snapshot_path,
 )
 from hirag_dist.storage.snapshot.cache import cached_folders
+from hirag_dist.storage.snapshot.history import current_since
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -188,11 +188,11 @@ def _of_files(search: TraceSearch, store: Store) -> list[Finding]:
 
 
 def _of_batches(store: Store, current: Snapshot | None) -> list[Finding]:
-    """Return the open batches that were sent before the current snapshot was made: they may hold removed text."""
-    made = None if current is None else datetime.fromisoformat(current.manifest.created_at).timestamp()
+    """Return the open batches that were sent before the current snapshot became current: they may hold removed text."""
+    since = None if current is None else current_since(store, current.manifest)
     counter = FindingCounter(BATCHES)
     for batch in open_batches(store):
-        if made is None or batch.created_at < made:
+        if since is None or batch.created_at < since:
             counter.add("open batch at an endpoint, sent before the removal", batch.batch or batch.id)
     return counter.findings()
 
