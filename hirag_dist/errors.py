@@ -74,7 +74,7 @@ class WorkFileDamaged(StoreError):
         path: of the file in the index.
     """
 
-    def __init__(self, message: str, path: str) -> None:
+    def __init__(self, message: str, path: str = "") -> None:
         super().__init__(message)
         self.path = path
 

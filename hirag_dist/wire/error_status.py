@@ -32,6 +32,8 @@ from hirag_dist.errors import (
     StageFailed,
     StoreError,
     TimedOut,
+    UnusableReply,
+    WorkFileDamaged,
 )
 from hirag_dist.wire.convert_query import QUERY_FIELDS
 
@@ -112,11 +114,13 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (SnapshotCorrupt, grpc.StatusCode.DATA_LOSS),
     (SnapshotError, grpc.StatusCode.FAILED_PRECONDITION),
     (SchemaMismatch, grpc.StatusCode.DATA_LOSS),
+    (WorkFileDamaged, grpc.StatusCode.DATA_LOSS),
     (StoreError, grpc.StatusCode.UNAVAILABLE),
     (BackendUnavailable, grpc.StatusCode.UNAVAILABLE),
     (IndexBusy, grpc.StatusCode.ABORTED),
     (RateLimited, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (TimedOut, grpc.StatusCode.UNAVAILABLE),
+    (UnusableReply, grpc.StatusCode.UNAVAILABLE),
     (ModelUnavailable, grpc.StatusCode.UNAVAILABLE),
     (RequestRejected, grpc.StatusCode.FAILED_PRECONDITION),
     (ModelError, grpc.StatusCode.INTERNAL),
@@ -203,6 +207,7 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
     trailers: list[tuple[str, str | bytes]] = [(DETAILS_KEY, status.SerializeToString()), (REQUEST_ID_KEY, request_id)]
     if code in _RETRIED:
         wait = delay_s is not None and delay_s <= _MAX_PUSHBACK_S and (remaining_s is None or delay_s < remaining_s)
+        wait = wait and not isinstance(error, ModelUnavailable)  # the service has tried several times itself
         trailers.append((PUSHBACK_KEY, str(int((delay_s or 0.0) * 1000)) if wait else "-1"))
     return tuple(trailers)
 

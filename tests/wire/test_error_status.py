@@ -68,7 +68,7 @@ def test_a_wrong_field_is_named() -> None:
         (RateLimited("429", 2.5), None, 2500, "2500"),
         (RateLimited("429", 2.5), 1.0, 2500, "-1"),  # the caller would meet its deadline instead of the error
         (RateLimited("429"), 30.0, 1000, "1000"),
-        (ModelUnavailable("down"), 30.0, 1000, "1000"),
+        (ModelUnavailable("down"), 30.0, 1000, "-1"),  # the service has tried several times itself
         (error_status.Overloaded("full"), 30.0, 200, "200"),
         (
             error_status.QuotaExceeded("used up", "quota", "web", 43_200.0),
