@@ -13,18 +13,18 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.indexing.content_remarks import remark_lines
 
 
-def conclude(result: IndexResult, json: bool) -> None:
-    """Print a build's summary; exit with 3 if there are dead letters."""
+def conclude(result: IndexResult, json: bool, headline: str = "") -> None:
+    """Print a build's summary, or a headline in its place; exit with 3 if there are dead letters."""
     report = result.to_dict()
     if json:
         emit(report)
     else:
-        show(report)
+        show(report, headline)
     if not result.complete:
         raise typer.Exit(3)
 
 
-def show(report: dict[str, Any]) -> None:
+def show(report: dict[str, Any], headline: str = "") -> None:
     """Print a build's summary for a person."""
     counts = report["counts"]
     if report["rebuilt_because"]:
@@ -35,7 +35,9 @@ def show(report: dict[str, Any]) -> None:
         out.print(f"{report['fallback']}.", markup=False)
     if report["repaired"]:
         out.print(f"[yellow]{count_noun(len(report['repaired']), 'damaged work file')} made again.[/yellow]")
-    if report["up_to_date"]:
+    if headline:
+        out.print(headline, markup=False)
+    elif report["up_to_date"]:
         out.print(
             f"Nothing changed: the documents are those of snapshot {report['snapshot']} ({report['seconds']:.1f} s)."
         )

@@ -12,6 +12,7 @@ import typer
 from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, use_json
+from hirag_dist.composition.exported_index import keep_snapshot
 from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.interop.exporters import graphrag_tables, write_graphml
 from hirag_dist.storage.snapshot.fallback import open_current
@@ -30,6 +31,10 @@ def export(
     index: IndexOption,
     to: Annotated[str, typer.Option("--to", metavar="PATH", help="A .graphml file, or a folder for Parquet tables.")],
     form: Annotated[Form, typer.Option("--format", help="auto: by the extension of PATH.")] = "auto",
+    tables_only: Annotated[
+        bool,
+        typer.Option("--tables-only", help="Write no copy of the snapshot for an exact `import`."),
+    ] = False,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -40,7 +45,7 @@ def export(
     if form == "auto" and not graphml and Path(to).suffix:
         raise ConfigError(f"{to}: use the extension .graphml, a folder, or --format")
     try:
-        written = _graphml(opened, to) if graphml else _parquet(opened, to)
+        written = _graphml(opened, to) if graphml else _parquet(opened, to, tables_only)
     except OSError as error:
         raise StoreError(f"cannot write {to}: {error.strerror or error}") from error
     if json:
@@ -57,7 +62,7 @@ def _graphml(snapshot: Snapshot, to: str) -> list[str]:
     return [to]
 
 
-def _parquet(snapshot: Snapshot, to: str) -> list[str]:
+def _parquet(snapshot: Snapshot, to: str, tables_only: bool) -> list[str]:
     names = ("documents", "chunks", "entities", "relations", "communities", "reports", "claims")
     tables: dict[str, pa.Table] = {name: snapshot.table(name) for name in names}
     folder = Path(to)
@@ -67,4 +72,6 @@ def _parquet(snapshot: Snapshot, to: str) -> list[str]:
         file = folder / f"{name}.parquet"
         pq.write_table(table, file)
         written.append(str(file))
-    return written
+    if tables_only:
+        return written
+    return [*written, keep_snapshot(snapshot, folder, [Path(name).name for name in written])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -23,6 +24,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import err, use_json
 from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.composition.exported_index import FOLDER, exported_snapshot, import_snapshot
 from hirag_dist.composition.indexing import BuildOptions, read_import, run_import
 from hirag_dist.core.text.normalize import count_noun
 
@@ -36,7 +38,8 @@ def register(app: typer.Typer) -> None:
 
 def import_graph(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="Working folder of GraphRAG, LightRAG, nano-graphrag or HiRAG.")
+        str,
+        typer.Argument(metavar="FOLDER", help="Folder of GraphRAG, LightRAG, nano-graphrag or HiRAG, or an export."),
     ],
     index: IndexOption,
     config: ConfigOption = None,
@@ -47,14 +50,30 @@ def import_graph(
     max_tokens: MaxTokensOption = None,
     batch: BatchOption = False,
     communities: Annotated[
-        Communities,
-        typer.Option(help="new: detect communities over all layers and write reports; keep: import both."),
-    ] = "new",
+        Communities | None,
+        typer.Option(
+            help="new: detect communities over all layers and write reports (the default); keep: import both. Given "
+            "for an export of hirag-dist, it is imported like a graph of another tool."
+        ),
+    ] = None,
     make_current: MakeCurrentOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Import a graph that another tool extracted, build its hierarchy and publish a snapshot."""
+    """Import a graph that another tool extracted, build its hierarchy and publish a snapshot.
+
+    An export of hirag-dist whose tables were not edited is imported as it is: its snapshot is copied.
+    """
     use_json(json)
+    exported = exported_snapshot(folder) if communities is None else None
+    if exported is not None:
+        snapshot_id = exported.manifest.snapshot_id
+        headline = f"{folder} is an export of snapshot {snapshot_id}: it was copied, and nothing was built."
+        conclude(import_snapshot(exported, index, force_current=make_current), json, headline)
+        return
+    if communities is None and (Path(folder).expanduser() / FOLDER).is_dir():
+        err.print(
+            f"The tables in {folder} are not those that were exported: layers above 0 are built again.", markup=False
+        )
     loaded = configuration(config, settings, running(executor, workers, batch)).config
     graph = read_import(folder, loaded, communities == "keep")
     if not json:

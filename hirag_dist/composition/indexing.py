@@ -288,7 +288,8 @@ def execute_build(
         finally:
             executor.close()
             batches.close()
-    return _index_result(store, result, runner, time.perf_counter() - started)
+    repaired = tuple(runner.repaired)
+    return index_result(store, result, runner.bill.sent, time.perf_counter() - started, repaired)
 
 
 def _repairing(runner: StageRunner, work: Callable[[], BuildResult]) -> BuildResult:
@@ -317,7 +318,15 @@ def _existing(index_uri: str) -> Store:
     return store
 
 
-def _index_result(store: Store, result: BuildResult, runner: StageRunner, seconds: float) -> IndexResult:
+def index_result(
+    store: Store, result: BuildResult, sent: UsageMeter, seconds: float, repaired: tuple[str, ...] = ()
+) -> IndexResult:
+    """Return the outcome of a build whose snapshot is published.
+
+    Args:
+        sent: usage of this run.
+        repaired: as `IndexResult.repaired`.
+    """
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
     return IndexResult(
         index_uri=store.uri,
@@ -331,13 +340,13 @@ def _index_result(store: Store, result: BuildResult, runner: StageRunner, second
         communities_by_level=snapshot.info().communities_by_level,
         usage=tuple(usage_rows(snapshot.table("usage"))),
         tokens_per_corpus_token=tokens_per_corpus_token(snapshot),
-        sent=runner.bill.sent,
+        sent=sent,
         seconds=seconds,
         update=result.update,
         rebuilt_because=result.rebuilt_because,
         up_to_date=result.up_to_date,
         fallback=result.fallback,
-        repaired=tuple(runner.repaired),
+        repaired=repaired,
     )
 
 
