@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -71,7 +72,8 @@ class Watch:
         listing: returns the files of the input.
         update: makes the index equal to the input, spending at most so many dollars; None: no limit.
         spent: returns the dollars that builds of the index spent in the day that begins at a time.
-        clock: seconds since the epoch.
+        clock: seconds since the epoch, for the day of the budget.
+        monotonic: seconds that no change of the system's clock reaches, for all durations.
     """
 
     listing: Callable[[], Listing]
@@ -81,17 +83,19 @@ class Watch:
     metrics: WatchMetrics
     spent: Callable[[float], float] = lambda since: 0.0
     clock: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
     _applied: Listing | None = None
     _pending: dict[str, float] = field(default_factory=dict)  # URI → when its change was found
     _failures: int = 0
-    _not_before: float = 0.0
+    _not_before: float = -math.inf
+    _spent_day: float | None = None  # the day whose budget is spent
 
     def __post_init__(self) -> None:
         self.metrics.follow(self.oldest_change_s, lambda: len(self._pending))
 
     def oldest_change_s(self) -> float:
         """Return the age of the oldest change that no snapshot has; 0 if there is none."""
-        return max(self.clock() - min(self._pending.values()), 0.0) if self._pending else 0.0
+        return max(self.monotonic() - min(self._pending.values()), 0.0) if self._pending else 0.0
 
     def run(self, sleep: Callable[[float], object]) -> None:
         """Follow the input until `sleep` raises."""
@@ -104,9 +108,12 @@ class Watch:
         Raises:
             ConfigError: the configuration is wrong, which no later attempt would change.
         """
-        now = self.clock()
+        now = self.monotonic()
         if now < self._not_before:
             return min(self._not_before - now, self.options.poll_s)
+        if self._spent_day == _day_of(self.clock()):
+            return self.options.poll_s
+        self._spent_day = None
         try:
             found = self.listing()
         except HiragError as error:  # soon tried again: a first file may appear in an empty folder at any time
@@ -115,7 +122,7 @@ class Watch:
         try:
             self._gather(found, now)
             if self._is_due(now):
-                self._apply(found, now)
+                self._apply(found)
             self._failures = 0
         except ConfigError:
             raise
@@ -142,10 +149,10 @@ class Watch:
         full = self.options.batch is not None and len(self._pending) >= self.options.batch
         return full or now - min(self._pending.values()) >= self.options.every_s
 
-    def _apply(self, found: Listing, now: float) -> None:
+    def _apply(self, found: Listing) -> None:
         left = None
         if self.options.max_usd_per_day is not None:
-            left = self.options.max_usd_per_day - self.spent(_day_of(now))
+            left = self.options.max_usd_per_day - self.spent(_day_of(self.clock()))
             if left <= 0:
                 raise BudgetReached(f"the ${self.options.max_usd_per_day:g} of today are spent")
         result = self.update(left)
@@ -158,16 +165,15 @@ class Watch:
         self.notify(WatchEvent(kind, "", n_files, age_s, result))
 
     def _wait_for_tomorrow(self, message: str) -> None:
-        now = self.clock()
-        self._not_before = _day_of(now) + _DAY_S
-        until = datetime.fromtimestamp(self._not_before, UTC).isoformat(timespec="minutes")
+        self._spent_day = _day_of(self.clock())
+        until = datetime.fromtimestamp(self._spent_day + _DAY_S, UTC).isoformat(timespec="minutes")
         self._report("waiting", f"{message}; changes wait until {until}")
 
     def _back_off(self, message: str, max_s: float) -> None:
         self.metrics.count_failure()
         self._failures += 1
         wait_s = min(self.options.poll_s * 2**self._failures, max_s)
-        self._not_before = self.clock() + wait_s
+        self._not_before = self.monotonic() + wait_s
         self._report("failed", f"{message}; the next attempt is in {wait_s:.0f} s")
 
     def _report(self, kind: Literal["waiting", "failed"], message: str) -> None:

@@ -40,6 +40,7 @@ class Bench:
 
     options: WatchOptions = field(default_factory=WatchOptions)
     now: float = 10 * DAY
+    jump: float = 0.0  # of the system's clock
     files: dict[str, tuple[int, str]] = field(default_factory=lambda: {"a": (1, "1")})
     indexed: dict[str, tuple[int, str]] = field(default_factory=dict)
     error: HiragError | None = None
@@ -57,6 +58,7 @@ class Bench:
             self.events.append,
             self.metrics,
             lambda since: self.dollars,
+            lambda: self.now + self.jump,
             lambda: self.now,
         )
 
@@ -103,6 +105,43 @@ def test_changes_wait_for_each_other_but_not_longer_than_every() -> None:
     assert bench.indexed == bench.files
     assert (bench.events[-1].n_files, bench.events[-1].age_s) == (3, 60)
     assert bench.value("hirag_watch_oldest_change_seconds") == 0
+
+
+@pytest.mark.parametrize("jump", [-DAY, -3600.0, 3600.0, 40 * DAY])
+def test_durations_do_not_follow_the_clock_of_the_system(jump: float) -> None:
+    bench = Bench(WatchOptions(every_s=60, poll_s=5))
+    bench.rounds()
+    bench.files["b"] = (1, "1")
+    bench.rounds(2)
+    bench.jump = jump
+    bench.rounds(9)
+    assert bench.value("hirag_watch_oldest_change_seconds") == 55
+    assert len(bench.limits) == 1
+    bench.rounds(3)
+    assert len(bench.limits) == 2
+    assert bench.events[-1].age_s == 60
+    bench.files["c"] = (1, "1")
+    bench.error = HiragError("out")
+    bench.rounds(13)
+    assert [event.kind for event in bench.events[2:]] == ["failed"]
+    bench.jump, bench.error = 0.0, None
+    bench.rounds(3)  # the next attempt is 10 s after the failure
+    assert bench.indexed == bench.files
+
+
+@pytest.mark.parametrize("jump", [-DAY, -10 * 3600.0])
+def test_the_budget_of_a_day_outlives_a_clock_set_back(jump: float) -> None:
+    bench = Bench(WatchOptions(every_s=5, poll_s=5, max_usd_per_day=2.0), now=10.4 * DAY)
+    bench.dollars = 3.0
+    bench.rounds()
+    bench.jump = jump  # records of the days before and after are still there
+    bench.rounds(100)
+    assert bench.limits == []
+    assert {event.kind for event in bench.events} == {"waiting"}
+    assert len(bench.events) <= 2
+    bench.jump, bench.dollars = DAY, 0.0
+    bench.rounds(2)
+    assert bench.limits == [2.0]
 
 
 def test_a_batch_does_not_wait() -> None:

@@ -73,6 +73,7 @@ class Ledger:
         self._log_records = log_records
         self._log_bytes = log_bytes
         self._clock = clock
+        self._latest = 0.0  # no record is stamped earlier than one before it, also where the clock is set back
         self._view = LedgerReader(store)
         self._opening: asyncio.Task[None] | None = None
         self._log = _OpenLog()
@@ -130,7 +131,7 @@ class Ledger:
         """
         if not records:
             return
-        at = self._clock()
+        at = self._latest = max(self._clock(), self._latest)  # of two records of a key the earlier counts
         packed = [
             Record(key_bytes(key), _SUPERSEDING if key in superseded else at, pack_value(value))
             for key, value in records.items()

@@ -93,3 +93,9 @@ def test_compression_rule_asks_for_clusters_of_more_than_two() -> None:
 
 def test_no_layers_are_made_where_none_are_wanted() -> None:
     assert stop_before_clustering(0, 1000, None, StopLimits(max_layers=0)) == "max_layers 0 reached"
+
+
+def test_the_rule_of_the_paper_has_no_limit_of_layers_but_max_layers() -> None:
+    limits = StopLimits("paper", max_layers=60)
+    assert all(stop_before_clustering(layer, 2, 2, limits) is None for layer in range(60))
+    assert stop_before_clustering(60, 2, 2, limits) == "max_layers 60 reached"

@@ -13,6 +13,7 @@ import pytest
 from hirag_dist.core.entities.merging import inter_layer_relation, join_descriptions
 from hirag_dist.core.entities.summaries import (
     NAMES,
+    SUMMARY_MENTIONS,
     SummarisedCluster,
     _best_summary,
     link_members,
@@ -250,3 +251,21 @@ def test_homonyms_kept_apart_are_each_related() -> None:
 def test_one_layer_has_no_equal_names() -> None:
     assert related(named(entity(0, "Light"), entity(0, "Sound"))) == set()
     assert relate_equal_names(NAMES.empty_table()).equals(RELATIONS.empty_table())
+
+
+def test_a_merged_summary_entity_has_the_type_of_its_first_mention() -> None:
+    """Not that of the majority, as in layer 0: first by cluster, then by place in the reply."""
+    rows = [
+        {
+            "cluster_id": cluster,
+            "position": 0,
+            "name_key": "rivers",
+            "name": "Rivers",
+            "type": kind,
+            "description": kind,
+        }
+        for cluster, kind in (("c", "place"), ("a", "concept"), ("b", "place"))
+    ]
+    mentions = pa.Table.from_pylist([row | {"covers": True} for row in rows], SUMMARY_MENTIONS)
+    merged, _ = merge_summary_mentions(mentions, 1, 1000)
+    assert [(row["type"], row["description"]) for row in merged.to_pylist()] == [("concept", "concept place")]

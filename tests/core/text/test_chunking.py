@@ -122,3 +122,13 @@ def test_special_token_text_is_ordinary_text() -> None:
     text = "One <|endoftext|> two. " * 30
     chunks = cut(text, size=40, overlap=0)
     assert " ".join(chunks) == text.strip()
+
+
+@pytest.mark.parametrize("at_sentences", [True, False])
+def test_the_tokens_of_a_window_are_about_those_of_its_text(at_sentences: bool) -> None:
+    """A window begins and ends at tokens of the document, which the text of the chunk alone may cut otherwise."""
+    spans = chunk_spans(PROSE * 3, O200K, 64, 8, at_sentences)
+    text = PROSE * 3
+    alone = [len(O200K.encode_ordinary(text[span.start : span.end])) for span in spans]
+    assert all(span.n_tokens <= 64 for span in spans)
+    assert max(abs(count - span.n_tokens) for count, span in zip(alone, spans, strict=True)) <= 3

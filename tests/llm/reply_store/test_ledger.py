@@ -242,6 +242,14 @@ class TestLookingUp:
         await ledger.close()
         assert await there(store, key("k")) == {key("k"): {"n": 1}}
 
+    async def test_the_first_counts_where_the_clock_is_set_back(self, store: Store) -> None:
+        times = iter([1000.0, 10.0, 20.0])
+        ledger = Ledger(store, clock=lambda: next(times))
+        for n in range(3):
+            await ledger.put(key("k"), {"n": n})
+        await ledger.close()
+        assert await there(store, key("k")) == {key("k"): {"n": 0}}
+
     async def test_a_damaged_segment_is_an_error_that_says_which(self, store: Store, tmp_path: Path) -> None:
         ledger = Ledger(store)
         await ledger.put(key("k"), {"text": "x" * 100})
