@@ -11,7 +11,7 @@ from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.cli.remove import remove
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.inspection.documents import DocumentContent, IndexedDocument, document_content, list_documents
+from hirag_dist.storage.snapshot.documents import DocumentContent, IndexedDocument, document_content, list_documents
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
 

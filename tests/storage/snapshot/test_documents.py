@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.errors import InputError
-from hirag_dist.inspection.documents import document_content, list_documents
+from hirag_dist.storage.snapshot.documents import document_content, list_documents
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import Bench, between, rows, task_of
