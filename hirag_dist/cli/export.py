@@ -45,13 +45,15 @@ def export(
     if form == "auto" and not graphml and Path(to).suffix:
         raise ConfigError(f"{to}: use the extension .graphml, a folder, or --format")
     try:
-        written = _graphml(opened, to) if graphml else _parquet(opened, to, tables_only)
+        written = _graphml(opened, to) if graphml else _parquet(opened, to)
+        alone = graphml or tables_only
+        kept = None if alone else keep_snapshot(opened, Path(to), [Path(name).name for name in written])
     except OSError as error:
         raise StoreError(f"cannot write {to}: {error.strerror or error}") from error
     if json:
-        emit({"written": written, "fallback": opened.fallback or None})
+        emit({"written": written, "snapshot": kept, "fallback": opened.fallback or None})
     else:
-        out.print(f"Wrote {', '.join(written)}")
+        out.print(f"Wrote {', '.join(written if kept is None else [*written, kept])}")
     conclude_reading(opened.fallback)
 
 
@@ -62,7 +64,7 @@ def _graphml(snapshot: Snapshot, to: str) -> list[str]:
     return [to]
 
 
-def _parquet(snapshot: Snapshot, to: str, tables_only: bool) -> list[str]:
+def _parquet(snapshot: Snapshot, to: str) -> list[str]:
     names = ("documents", "chunks", "entities", "relations", "communities", "reports", "claims")
     tables: dict[str, pa.Table] = {name: snapshot.table(name) for name in names}
     folder = Path(to)
@@ -72,6 +74,4 @@ def _parquet(snapshot: Snapshot, to: str, tables_only: bool) -> list[str]:
         file = folder / f"{name}.parquet"
         pq.write_table(table, file)
         written.append(str(file))
-    if tables_only:
-        return written
-    return [*written, keep_snapshot(snapshot, folder, [Path(name).name for name in written])]
+    return written
