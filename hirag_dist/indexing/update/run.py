@@ -12,37 +12,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.config.model import META_TYPES
-from hirag_dist.core.graph.csr import build_graph, relation_ends, rows_of
-from hirag_dist.core.reports.selection import report_outlines
-from hirag_dist.core.row_changes import rows_with
 from hirag_dist.errors import InputError
 from hirag_dist.execution.task import one_thread
 from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.communities import (
-    MAX_TREE_REPORTS,
     CommunityReports,
-    GraphRows,
-    detect_communities,
-    max_report_lines,
     read_outlines,
 )
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput
 from hirag_dist.indexing.layers import Hierarchy, layer_table
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, UpdateState, VectorRows
-from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, adjacency
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, update_base_layer
 from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded
 from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
+from hirag_dist.indexing.update.graph import update_graph
 from hirag_dist.indexing.update.hierarchy import UpdatedHierarchy, fresh_state, update_hierarchy
-from hirag_dist.indexing.update.report_material import GraphTables, KnownDigests, report_material
-from hirag_dist.indexing.update.reports import LostIds, fresh_report_state, update_reports
+from hirag_dist.indexing.update.report_material import GraphTables, report_material
+from hirag_dist.indexing.update.reports import fresh_report_state, update_reports
 from hirag_dist.indexing.update.summaries import UpdateSettings
 from hirag_dist.indexing.update.summary import UpdateSummary
-from hirag_dist.schemas import COMMUNITIES
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
@@ -108,44 +100,13 @@ def update_contents(
         StageFailed: too many dead letters in a stage.
     """
     one_thread()  # the bits of products must not depend on whether a task ran here before
-    datasets, notes = context.datasets, base.notes
+    notes = base.notes
     replaced = _replaced_texts(base, changed)
     settings, budget = _settings(context, base, changed, replaced), _budget(context, base, changed, request)
     layer = update_base_layer(context, base, changed)
     hierarchy = update_hierarchy(context, base, layer, tuple(notes["meta_types"]), budget, settings)
-    graph = _graph_tables(context, layer, hierarchy)
-    lost_relations = base.table("relations").take(pa.array(hierarchy.relation_changes.gone))
-    base.release("relations")
-    ends = relation_ends(graph.entities["entity_id"], graph.relations)
-    links = build_graph(graph.entities["entity_id"], graph.relations, ends)
-    entries, degrees = adjacency(links)
-    detected = detect_communities(
-        context,
-        datasets.put("entity_order", graph.entities.select(ENTITY_ORDER.names)),
-        GraphRows(adjacency=datasets.put("adjacency", entries), degrees=datasets.put("degrees", degrees)),
-        base.dataset("communities", COMMUNITIES),
-        datasets.put("changed_entities", _changed_entities(base, hierarchy, lost_relations)),
-        int(notes["changed_since_detection"]),
-    )
-    communities = datasets.read(detected.communities)
-    outlines = report_outlines(
-        communities,
-        graph.entities["entity_id"],
-        graph.relations,
-        np.diff(links.indptr),
-        max_report_lines(context.config),
-        MAX_TREE_REPORTS,
-        ends,
-    )
-    known = KnownDigests(
-        base.table("report_inputs"),
-        bool(base.snapshot.manifest.counts.get("claims") or graph.claims.num_rows),
-        np.concatenate([each.changed for each in hierarchy.layers]),
-        hierarchy.relations.origin < 0,
-    )
-    material = report_material(graph, hierarchy.sources, communities, outlines, known)
-    lost = _lost_ids(base, hierarchy, lost_relations)
-    reports = update_reports(context, base, material, outlines, lost, budget, settings)
+    graph = update_graph(context, base, layer, hierarchy, int(notes["changed_since_detection"]))
+    reports = update_reports(context, base, graph.material, graph.outlines, graph.lost, budget, settings)
     summary = UpdateSummary(
         base.snapshot_id,
         settings.number,
@@ -156,7 +117,7 @@ def update_contents(
         budget.spent,
         None if np.isinf(budget.total) else int(budget.total),
     )
-    stats = datasets.read(detected.stats).to_pylist()[0]
+    stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
     state = UpdateState(
         layer.mentions,
         layer.relation_mentions,
@@ -169,21 +130,21 @@ def update_contents(
         SnapshotContents(
             documents=changed.documents.documents,
             chunks=changed.documents.chunks,
-            entities=graph.entities,
-            relations=graph.relations,
+            entities=graph.tables.entities,
+            relations=graph.tables.relations,
             clusters=hierarchy.clusters,
             layers=layer_table(hierarchy.records),
-            communities=detected.communities,
+            communities=graph.detected.communities,
             reports=reports.reports,
             rejects=changed.documents.rejects + layer.rejects + hierarchy.rejects + reports.rejects,
-            entity_vectors=VectorRows(graph.entities["entity_id"], [each.vectors for each in hierarchy.layers]),
+            entity_vectors=VectorRows(graph.tables.entities["entity_id"], [each.vectors for each in hierarchy.layers]),
             chunk_vectors=_chunk_vectors(context, base, changed),
             aliases=layer.aliases,
             claims=layer.claims,
-            labelled=_label_provenance(context, changed, layer, hierarchy, graph) if settings.labelled else None,
+            labelled=_label_provenance(context, changed, layer, hierarchy, graph.tables) if settings.labelled else None,
             state=state,
             cut_ids=layer.cut_ids,
-            graph=links,
+            graph=graph.links,
         ),
         summary,
     )
@@ -317,11 +278,6 @@ def _configured_types(context: BuildContext) -> tuple[str, ...]:
     return META_TYPES if configured == "generate" else tuple(configured)
 
 
-def _graph_tables(context: BuildContext, layer: UpdatedBaseLayer, hierarchy: UpdatedHierarchy) -> GraphTables:
-    entities = pa.concat_tables([each.table for each in hierarchy.layers]).combine_chunks()
-    return GraphTables(entities, hierarchy.relations.table, context.datasets.read(layer.claims))
-
-
 def _label_provenance(
     context: BuildContext,
     changed: ChangedDocuments,
@@ -340,23 +296,6 @@ def _label_provenance(
     )
 
 
-def _lost_ids(base: UpdateBase, hierarchy: UpdatedHierarchy, relations: pa.Table) -> LostIds:
-    """Return the ids that the index of now has not.
-
-    Args:
-        relations: of the base, those that are gone or were merged again.
-    """
-    now = hierarchy.relation_changes.new["relation_id"].combine_chunks()
-    kept = np.zeros(base.table("entities").num_rows, bool)
-    for number, layer in enumerate(hierarchy.layers):
-        first = base.layer_rows("entities", number)[1]
-        kept[first + layer.places[layer.places >= 0]] = True
-    return LostIds(
-        base.table("entities", ["entity_id"])["entity_id"].filter(pa.array(~kept)).combine_chunks(),
-        relations["relation_id"].filter(pc.invert(pc.is_in(relations["relation_id"], value_set=now))).combine_chunks(),
-    )
-
-
 def _chunk_vectors(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> VectorRows:
     """Return the vectors of all chunks: the base's, and those of new chunks."""
     models, datasets = context.models, context.datasets
@@ -368,28 +307,3 @@ def _chunk_vectors(context: BuildContext, base: UpdateBase, changed: ChangedDocu
     if found.num_rows:
         blocks.append(vector_matrix(found, models.dim))
     return VectorRows(ids, blocks)
-
-
-def _changed_entities(base: UpdateBase, hierarchy: UpdatedHierarchy, gone: pa.Table) -> pa.Table:
-    """Return CHANGED_ENTITIES: ends of relations that came, went or have another weight, and new entities.
-
-    Args:
-        gone: RELATIONS of the base, those that are gone or were merged again.
-    """
-    now = hierarchy.relation_changes.new
-    place = rows_of(now["relation_id"], gone["relation_id"])
-    known = place >= 0
-    same = np.zeros(len(place), bool)
-    same[known] = now["weight"].to_numpy()[known] == gone["weight"].to_numpy()[place[known]]
-    kept = np.zeros(gone.num_rows, bool)
-    kept[place[known]] = True
-    some, lost = now.filter(pa.array(~same)), gone.filter(pa.array(~kept))
-    ends = [table[side] for table in (some, lost) for side in ("source_id", "target_id")]
-    new = [layer.table["entity_id"].filter(pa.array(layer.places < 0)) for layer in hierarchy.layers]
-    found = pc.unique(pa.chunked_array([chunk for column in (*ends, *new) for chunk in column.chunks], pa.string()))
-    ids = [layer.table["entity_id"] for layer in hierarchy.layers]
-    there = np.zeros(len(found), bool)
-    for own in ids:
-        at = rows_with(own, found)
-        there |= pc.is_in(found, value_set=own.take(pa.array(at)).combine_chunks()).to_numpy(zero_copy_only=False)
-    return pa.table([found.filter(pa.array(there)).sort()], schema=CHANGED_ENTITIES)

@@ -74,21 +74,21 @@ class FormerRelations:
     is_summary: NDArray[np.bool_]
 
     def of_summaries(self, layer: int, members: pa.Array) -> IntVector:
-        """Return which of `rows` lead from members of a layer to their summaries."""
+        """Return the places in `rows` of relations from members of a layer to their summaries."""
         return np.flatnonzero(_mask(self.sources, members) & self.is_summary & (self.layers == layer))
 
     def above(self, n_layers: int) -> IntVector:
-        """Return which of `rows` lead to summaries of layers that do not exist any more."""
+        """Return the places in `rows` of relations to summaries of layers that do not exist any more."""
         return np.flatnonzero(self.is_summary & (self.layers >= n_layers - 1))
 
     def of_names(self, entities: pa.Array) -> IntVector:
-        """Return which of `rows` relate equal names."""
+        """Return the places in `rows` of relations between entities of equal names."""
         return np.flatnonzero(~self.is_summary & _mask(self.sources, entities))
 
 
 @dataclass(frozen=True)
 class _Changes:
-    """What changed between the clusters of the base and those of now.
+    """Differences between the clusters of the base and those of now.
 
     Attributes:
         clusters: rows of the clusters of now whose members, texts or summary are others.
@@ -227,7 +227,7 @@ def _changes(
     origin: IntVector,
     place: IntVector,
 ) -> _Changes:
-    """Return what changed.
+    """Return the differences between the clusters of the base and those of now.
 
     Args:
         origin: row in the base's SUMMARIES of each summary of now, −1 where its text is new.

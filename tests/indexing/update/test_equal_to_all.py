@@ -1,4 +1,4 @@
-"""What an update takes from its base, against the same computed for all."""
+"""Results of updates, which take most from their base, against the same computed for all."""
 
 from __future__ import annotations
 

@@ -1,0 +1,138 @@
+"""The graph of all layers after a change: its communities, and the material of their reports."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.core.graph.csr import build_graph, relation_ends, rows_of
+from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
+from hirag_dist.core.row_changes import rows_with
+from hirag_dist.indexing.communities import MAX_TREE_REPORTS, GraphRows, detect_communities, max_report_lines
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, DetectCommunities, adjacency
+from hirag_dist.indexing.update.base import UpdateBase
+from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer
+from hirag_dist.indexing.update.hierarchy import UpdatedHierarchy
+from hirag_dist.indexing.update.report_material import (
+    CommunityMaterial,
+    GraphTables,
+    KnownDigests,
+    report_material,
+)
+from hirag_dist.indexing.update.reports import LostIds
+from hirag_dist.schemas import COMMUNITIES
+from hirag_dist.types import CsrGraph
+
+
+@dataclass(frozen=True)
+class UpdatedGraph:
+    """The graph after a change.
+
+    Attributes:
+        tables: of now.
+        links: their graph.
+        detected: its communities.
+        outlines: of the reports of all communities.
+        material: of the reports.
+        lost: ids that the index of now has not.
+    """
+
+    tables: GraphTables
+    links: CsrGraph
+    detected: DetectCommunities.Outputs
+    outlines: ReportOutlines
+    material: CommunityMaterial
+    lost: LostIds
+
+
+def update_graph(
+    context: BuildContext,
+    base: UpdateBase,
+    layer: UpdatedBaseLayer,
+    hierarchy: UpdatedHierarchy,
+    changed_before: int,
+) -> UpdatedGraph:
+    """Return the graph of all layers with its communities. The base's relations are released.
+
+    Args:
+        layer: 0, of now.
+        changed_before: entities that earlier updates changed since communities were last detected without a base.
+    """
+    put = context.datasets.put
+    tables = _graph_tables(context, layer, hierarchy)
+    ids = tables.entities["entity_id"]
+    gone = base.table("relations").take(pa.array(hierarchy.relation_changes.gone))
+    base.release("relations")
+    ends = relation_ends(ids, tables.relations)
+    links = build_graph(ids, tables.relations, ends)
+    entries, degrees = adjacency(links)
+    detected = detect_communities(
+        context,
+        put("entity_order", tables.entities.select(ENTITY_ORDER.names)),
+        GraphRows(adjacency=put("adjacency", entries), degrees=put("degrees", degrees)),
+        base.dataset("communities", COMMUNITIES),
+        put("changed_entities", _changed_entities(hierarchy, gone)),
+        changed_before,
+    )
+    communities = context.datasets.read(detected.communities)
+    max_lines, degree = max_report_lines(context.config), np.diff(links.indptr)
+    outlines = report_outlines(communities, ids, tables.relations, degree, max_lines, MAX_TREE_REPORTS, ends)
+    known = KnownDigests(
+        base.table("report_inputs"),
+        bool(base.snapshot.manifest.counts.get("claims") or tables.claims.num_rows),
+        np.concatenate([each.changed for each in hierarchy.layers]),
+        hierarchy.relations.origin < 0,
+    )
+    material = report_material(tables, hierarchy.sources, communities, outlines, known)
+    return UpdatedGraph(tables, links, detected, outlines, material, _lost_ids(base, hierarchy, gone))
+
+
+def _graph_tables(context: BuildContext, layer: UpdatedBaseLayer, hierarchy: UpdatedHierarchy) -> GraphTables:
+    entities = pa.concat_tables([each.table for each in hierarchy.layers]).combine_chunks()
+    return GraphTables(entities, hierarchy.relations.table, context.datasets.read(layer.claims))
+
+
+def _lost_ids(base: UpdateBase, hierarchy: UpdatedHierarchy, relations: pa.Table) -> LostIds:
+    """Return the ids that the index of now has not.
+
+    Args:
+        relations: of the base, those that are gone or were merged again.
+    """
+    now = hierarchy.relation_changes.new["relation_id"].combine_chunks()
+    kept = np.zeros(base.table("entities").num_rows, bool)
+    for number, layer in enumerate(hierarchy.layers):
+        first = base.layer_rows("entities", number)[1]
+        kept[first + layer.places[layer.places >= 0]] = True
+    return LostIds(
+        base.table("entities", ["entity_id"])["entity_id"].filter(pa.array(~kept)).combine_chunks(),
+        relations["relation_id"].filter(pc.invert(pc.is_in(relations["relation_id"], value_set=now))).combine_chunks(),
+    )
+
+
+def _changed_entities(hierarchy: UpdatedHierarchy, gone: pa.Table) -> pa.Table:
+    """Return CHANGED_ENTITIES: ends of relations that came, went or have another weight, and new entities.
+
+    Args:
+        gone: RELATIONS of the base, those that are gone or were merged again.
+    """
+    now = hierarchy.relation_changes.new
+    place = rows_of(now["relation_id"], gone["relation_id"])
+    known = place >= 0
+    same = np.zeros(len(place), bool)
+    same[known] = now["weight"].to_numpy()[known] == gone["weight"].to_numpy()[place[known]]
+    kept = np.zeros(gone.num_rows, bool)
+    kept[place[known]] = True
+    some, lost = now.filter(pa.array(~same)), gone.filter(pa.array(~kept))
+    ends = [table[side] for table in (some, lost) for side in ("source_id", "target_id")]
+    new = [layer.table["entity_id"].filter(pa.array(layer.places < 0)) for layer in hierarchy.layers]
+    found = pc.unique(pa.chunked_array([chunk for column in (*ends, *new) for chunk in column.chunks], pa.string()))
+    ids = [layer.table["entity_id"] for layer in hierarchy.layers]
+    there = np.zeros(len(found), bool)
+    for own in ids:
+        at = rows_with(own, found)
+        there |= pc.is_in(found, value_set=own.take(pa.array(at)).combine_chunks()).to_numpy(zero_copy_only=False)
+    return pa.table([found.filter(pa.array(there)).sort()], schema=CHANGED_ENTITIES)
