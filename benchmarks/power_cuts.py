@@ -114,7 +114,7 @@ def cuts(
                 yield from _after(drill, method, before, expected, after)
         finally:
             simulator.terminate()
-            simulator.wait()
+            simulator.communicate()
 
 
 def _corpora(folder: Path, corpus: Path) -> tuple[Path, Path]:
@@ -166,7 +166,8 @@ def _during(drill: Drill, method: str, n_files: int) -> dict[str, Any]:
             abort(at)
             said = "".join(process.communicate()[1].strip().splitlines()[-1:])
         process.kill()
-        process.wait()
+        if process.stderr is not None and not process.stderr.closed:
+            process.communicate()
         ended = process.returncode
     if method != "copy":
         image.rename(cut)

@@ -31,6 +31,7 @@ from hirag_dist.errors import IndexBusy, StoreError
 from hirag_dist.storage.layout import LOCK
 from hirag_dist.storage.lock_holder import LockHolder, own_process
 from hirag_dist.storage.store import Store
+from hirag_dist.storage.store_errors import store_error
 
 logger = logging.getLogger(__name__)
 _POLL_S = 1.0  # between two attempts at a lock that another build holds
@@ -305,7 +306,7 @@ class BuildLock:
             self._store.local.mkdir(parents=True, exist_ok=True)
             guard = os.open(self._store.local / f".{LOCK}.guard", os.O_WRONLY | os.O_CREAT, 0o644)
         except OSError as error:
-            raise StoreError(f"cannot lock {self._store.uri}: {error.strerror or error}") from error
+            raise store_error(error, "lock", self._store.uri) from error
         try:
             for _ in range(round(_GUARD_TIMEOUT_S / _GUARD_POLL_S)):
                 try:

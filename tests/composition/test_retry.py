@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.composition.drop import LetterSelection, run_drop
-from hirag_dist.composition.indexing import BuildOptions, run_add, run_refresh, run_remove
+from hirag_dist.composition.indexing import BuildOptions, run_add, run_build, run_refresh, run_remove
 from hirag_dist.composition.retry import run_retry
-from hirag_dist.errors import BudgetReached
+from hirag_dist.errors import BudgetReached, IndexBusy
+from hirag_dist.execution.events import StageStarted
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.storage.layout import DROPS, snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from tests.built_in_builds import CONFIG, build, write_corpus
 from tests.refusing_index import TEXTS, RefusingIndex
 
 
@@ -172,3 +174,21 @@ def test_a_base_that_was_pruned_is_replaced_by_the_current_snapshot(index: Refus
     assert again.update is not None
     assert again.update.base == added.snapshot_id
     assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
+
+
+def test_a_retry_beside_a_build_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", 3)
+    expected = build(corpus, tmp_path / "undisturbed").snapshot_id
+    index, refused = tmp_path / "index", []
+
+    def retry(event: object) -> None:
+        if isinstance(event, StageStarted):
+            with pytest.raises(IndexBusy) as raised:
+                run_retry(str(index), CONFIG)
+            refused.append(raised.value.exit_code)
+
+    result = run_build([str(corpus)], str(index), CONFIG, listeners=[retry])
+    assert (result.snapshot_id, result.complete) == (expected, True)
+    assert len(refused) > 5
+    assert set(refused) == {5}
+    assert run_retry(str(index), CONFIG).snapshot_id == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 from benchmarks.generated import generate, questions
@@ -13,6 +14,8 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.background_open import in_daemon_thread
 from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc, prune
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
@@ -70,3 +73,37 @@ async def test_no_request_fails_and_each_snapshot_finds_its_own_rows(tmp_path: P
     assert answered[-1] == update.manifest.snapshot_id
     differing = zip(*(each for each in expected.values()), strict=True)
     assert any(one.local != other.local for one, other in differing), "the snapshots differ in what is asked"
+
+
+async def test_a_snapshot_pruned_under_a_service_is_answered_from_until_the_swap(
+    tmp_path: Path, start: fakes.Start
+) -> None:
+    store = Store(str(tmp_path))
+    generate(store, 1000)
+    base = open_snapshot(store)
+    asked = [Query(f"What is known of it, {at}?", vector=row) for at, row in enumerate(base.entity_vectors[40:60])]
+    engine = opened(base, "memory")
+    expected = [await engine.retrieve(query) for query in asked]
+    await engine.close()
+
+    async def open_engine() -> QueryEngine:
+        return await in_daemon_thread(
+            lambda: opened(open_snapshot(store), "memory"), lambda engine: asyncio.run(engine.close())
+        )
+
+    swapper = SnapshotSwapper(open_engine, lambda: current_id(store), poll_s=3600)
+    service = await start(swapper)
+    async with AsyncHiragClient(service.address) as client:
+        assert (await client.retrieve(asked[0])).snapshot_id == base.manifest.snapshot_id
+        update = with_new_vectors(base, range(40, 60))
+        make_current(store, update.manifest.snapshot_id)
+        with BuildLock(store) as lock:
+            plan = plan_gc(store, RetentionPolicy(keep=0, older_than_s=0.0), time.time() + 1)
+            prune(store, lock, plan, [])
+        assert store.names("snapshots") == [update.manifest.snapshot_id]
+        for query, known in zip(asked, expected, strict=True):
+            found = await client.retrieve(query)
+            assert found.snapshot_id == base.manifest.snapshot_id
+            assert (found.local, len(found.sources)) == (known.local, len(known.sources))
+        assert await swapper.refresh()
+        assert (await client.retrieve(asked[0])).snapshot_id == update.manifest.snapshot_id
