@@ -11,7 +11,7 @@ than 150 ms before a process died; any `other` repeat is a fault of hirag_dist.
     python -m benchmarks.update_kills [--kills 30] [--seed 1] [--span-s S] [--keep DIR]
 
 Prints a JSON line for each update and one with the sums; exits with 1 where a snapshot differs or there is an `other`
-repeat. 30 kills take some ten minutes on two cores.
+repeat. 30 kills take some ten minutes on two cores; the tree of the package must not change meanwhile.
 """
 
 from __future__ import annotations
