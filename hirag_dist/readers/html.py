@@ -28,7 +28,11 @@ _CHARSET = re.compile(rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["'
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _HEAD_BYTES = 4096
 _LONG_TAG = re.compile(r"<[A-Za-z][^<>]{4096,}")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+MAX_ATTRIBUTES = 10_000
+"""Of one element; libxml2 takes time quadratic in them."""
 _ELEMENT_BYTES, _ATTRIBUTE_BYTES = 400, 150
+"""Memory of the parsed page, about."""
 _MEMORY_FACTOR = 8
 _MAX_DEPTH = 2048
 """Where libxml2 stops."""
@@ -46,7 +50,11 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
     """
     charset = _CHARSET.search(data[:_HEAD_BYTES])
     text = clean_text(decode_text(data, None if charset is None else charset[1].decode("ascii")))
-    if _tree_bytes(text) > _MEMORY_FACTOR * maker.options.max_file_bytes:
+    attributes = [len(_SPACES.findall(_QUOTED.sub("", tag[0]))) for tag in _LONG_TAG.finditer(text)]
+    if max(attributes, default=0) > MAX_ATTRIBUTES:
+        return maker.unreadable(0, f"an element of the page has more than {MAX_ATTRIBUTES} attributes")
+    tree_bytes = text.count("<") * _ELEMENT_BYTES + sum(attributes) * _ATTRIBUTE_BYTES
+    if tree_bytes > _MEMORY_FACTOR * maker.options.max_file_bytes:
         return maker.unreadable(0, "the page has too many elements: split it, or raise reading.max_file_bytes")
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     parser.feed(text.encode())
@@ -58,12 +66,6 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
         return maker.unreadable(0, f"the page is nested too deeply: more than {_MAX_DEPTH - 1} elements")
     title, heading = _text_of(root.find(".//title")), _text_of(root.find(".//h1"))
     return maker.document(visible, title=title, default_title=heading)
-
-
-def _tree_bytes(text: str) -> int:
-    """Return an estimate of the memory of a page's tree: its elements, and the attributes of long tags."""
-    attributes = sum(tag[0].count(" ") + tag[0].count("=") for tag in _LONG_TAG.finditer(text))
-    return text.count("<") * _ELEMENT_BYTES + attributes * _ATTRIBUTE_BYTES
 
 
 def _text_of(element: etree._Element | None) -> str | None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _ROWS = 65_536
+_ONE_ARRAY_BYTES = 1 << 30  # offsets of an array of strings reach to 2 GiB
 
 
 def table_digest(table: pa.Table) -> str:
@@ -20,8 +21,21 @@ def table_digest(table: pa.Table) -> str:
         digest.update(f"|{name}:{column.type}|".encode())
         for first in range(0, len(column), _ROWS):
             part = column.slice(first, _ROWS)
-            _add(digest, part.combine_chunks() if isinstance(part, pa.ChunkedArray) else part)
+            if pa.types.is_string(part.type) and part.nbytes > _ONE_ARRAY_BYTES:
+                _add_long_texts(digest, part)
+            else:
+                _add(digest, part.combine_chunks())
     return digest.hexdigest()
+
+
+def _add_long_texts(digest: Any, column: pa.ChunkedArray) -> None:
+    """Add strings that no single array holds, as `_add` adds those of one."""
+    if column.null_count:
+        digest.update(b"n" + np.packbits(column.is_null().to_numpy()).tobytes())
+    filled = pc.fill_null(column, "")
+    digest.update(pc.binary_length(filled).to_numpy().astype("<i8").tobytes())
+    for chunk in filled.chunks:
+        _add_text(digest, chunk)
 
 
 def _add(digest: Any, array: pa.Array) -> None:
@@ -38,12 +52,17 @@ def _add(digest: Any, array: pa.Array) -> None:
         filled = pc.fill_null(array, "" if pa.types.is_string(kind) else b"")
         lengths = pc.binary_length(filled).to_numpy(zero_copy_only=False).astype("<i8")
         digest.update(lengths.tobytes())
-        offsets = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset : filled.offset + len(filled) + 1]
-        data = filled.buffers()[2]
-        if data is not None and len(offsets):
-            digest.update(memoryview(data)[int(offsets[0]) : int(offsets[-1])])
+        _add_text(digest, filled)
     elif pa.types.is_boolean(kind):
         digest.update(np.packbits(pc.fill_null(array, False).to_numpy(zero_copy_only=False)).tobytes())
     else:
         values = pc.fill_null(array, 0) if array.null_count else array
         digest.update(np.ascontiguousarray(values.to_numpy(zero_copy_only=False)).tobytes())
+
+
+def _add_text(digest: Any, array: pa.Array) -> None:
+    """Add the bytes of strings without nulls, one after another."""
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    data = array.buffers()[2]
+    if data is not None and len(offsets):
+        digest.update(memoryview(data)[int(offsets[0]) : int(offsets[-1])])

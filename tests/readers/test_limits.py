@@ -132,6 +132,9 @@ def test_elements_and_attributes_of_html(read: Read) -> None:
     reason = "the page has too many elements: split it, or raise reading.max_file_bytes"
     assert outcome(read("a.html", "<p>a" * 2000, max_file_bytes=8000)) == [reason]
     assert outcome(read("a.html", f"<p {'a=b ' * 2000}>a", max_file_bytes=9000)) == [reason]
+    many = "".join(f"a{number} " for number in range(20_000))
+    assert outcome(read("a.html", f"<p {many}>a")) == ["an element of the page has more than 10000 attributes"]
+    assert outcome(read("a.html", f"<p data-x='{many}'>a")) == ["a"]
     assert outcome(read("a.html", "<p>a" * 100, max_file_bytes=8000))[0].startswith("a\n\na")
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hirag_dist.storage import digest
 from hirag_dist.storage.digest import table_digest
 
 ROWS = [
@@ -84,3 +85,13 @@ def test_equal_rows_and_only_these_have_equal_digests(one: list[object], other: 
     shifted = pa.concat_tables([pa.Table.from_pylist(other, KIND), table]).combine_chunks().slice(len(other))
     assert table_digest(pieces) == table_digest(shifted) == table_digest(table)
     assert (table_digest(pa.Table.from_pylist(other, KIND)) == table_digest(table)) == (one == other)
+
+
+def test_texts_that_no_array_holds_have_the_same_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [None if n % 7 == 0 else "x" * (n % 11) + "é" for n in range(1000)]
+    chunks = pa.chunked_array([pa.array(texts[:300]), pa.array(texts[200:700])[100:], pa.array(texts[700:])])
+    whole = table_digest(pa.table({"text": pa.array(texts), "n": range(1000)}))
+    monkeypatch.setattr(digest, "_ONE_ARRAY_BYTES", 0)
+    assert table_digest(pa.table({"text": chunks, "n": range(1000)})) == whole
+    full = pa.table({"text": ["a", "", "b"]})
+    assert table_digest(full) == table_digest(pa.concat_tables([full.slice(0, 1), full.slice(1)]))
