@@ -16,15 +16,21 @@ ACROSS = ("contracts", "e2e", "deploy", "examples", "benchmarks", "tools")
 SEVERAL = (
     "api/*",  # names and calls of the whole public interface
     "client/*",  # the synchronous and the asynchronous client together
+    "composition/test_first_stored.py",  # a task, the ledger and an executor
     "config/test_template.py",  # the configuration file that init writes
     "core/entities/resolution/test_any_text.py",
     "core/retrieval/test_equations.py",  # equations 12 to 16, one after the other
+    "execution/ray/test_equal_requests.py",  # workers and their key locks
+    "indexing/update/test_equal_to_all.py",  # every step of an update
+    "indexing/update/test_extraction_costs.py",  # recorded by stages, used by the budget
     "interop/importers/test_recorded.py",
     "interop/importers/test_round_trip.py",
     "llm/endpoints/test_embedders.py",
     "llm/endpoints/test_openai.py",
     "llm/rule_based/*",
     "llm/test_pool.py",
+    "readers/test_limits.py",  # of every format
+    "readers/test_links.py",  # listing and reading
     "readers/test_labels.py",  # the next four: every format
     "readers/test_object_store.py",
     "readers/test_sample_documents.py",
