@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, dataclass_transform, get_args, get_origi
 
 import pyarrow as pa
 
+from hirag_dist.errors import StoreError
 from hirag_dist.execution.part_files import part_pieces, read_part
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import work_path
@@ -81,10 +82,19 @@ class DatasetStore:
         """Return a dataset of a table that no stage made; its path hashes its content."""
         digest = table_digest(table)
         path = f"{work_path(name, digest[:24])}/part-000000.parquet"
-        written = self._store.write_table(path, table)  # also where it exists: it may be damaged
-        return Dataset(
-            table.schema, (DatasetPart(path, table.num_rows, digest, written.sha256),) if table.num_rows else ()
-        )
+        sha256 = self._whole(path, digest, table.schema)
+        if sha256 is None:
+            sha256 = self._store.write_table(path, table).sha256
+        return Dataset(table.schema, (DatasetPart(path, table.num_rows, digest, sha256),) if table.num_rows else ())
+
+    def _whole(self, path: str, digest: str, schema: pa.Schema) -> str | None:
+        """Return the hash of a file with this content, None where there is none or it is damaged."""
+        try:
+            sha256 = self._store.sha256(path) if self._store.exists(path) else None
+            same = sha256 is not None and table_digest(self._store.read_table(path).cast(schema)) == digest
+        except (StoreError, pa.ArrowException, ValueError):
+            return None
+        return sha256 if same else None
 
     def read(self, dataset: Dataset, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a dataset, or some of its columns, as one table."""
