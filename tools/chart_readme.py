@@ -15,7 +15,8 @@ Builds hierarchical knowledge indexes on Ray and serves them over gRPC (HiRAG, a
 
 Required values: `image.repository`, `index.uri`, and a way to authenticate callers (`callers.existingSecret` or
 `tls.clientCa.existingSecret`), unless `query.enabled` is false; for builds `build.inputs`. A build on Ray needs
-KubeRay's operator, 1.4 or newer. Kubernetes must be 1.29 or newer.
+KubeRay's operator, 1.6 or newer, and with `networkPolicy.enabled` its namespace in `build.ray.operatorNamespace`.
+Kubernetes must be 1.29 or newer.
 
 Installation and security are described in `docs/operations/kubernetes.md` of the project, alerts and operation in
 `docs/operations/alerts.md`. `helm show values` prints the table below as YAML; `values.schema.json` holds every key of
