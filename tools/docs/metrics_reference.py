@@ -57,7 +57,14 @@ def _metrics() -> list[tuple[str, str, str, str]]:
     labels = {metric._name: metric._labelnames for metric in vars(counted).values() if hasattr(metric, "_labelnames")}
     with tempfile.TemporaryDirectory() as folder:
         facts = ProcessFacts(
-            "id", created_at=0, loaded_at=0, certificate_expires=0, token_expires=0, callers=0, serving=True
+            "id",
+            created_at=0,
+            loaded_at=0,
+            certificate_expires=0,
+            token_expires=0,
+            callers=0,
+            callers_failed=False,
+            serving=True,
         )
         facts.write(Path(folder), 0)
         families = [*registry.collect(), *WorkerMetrics(Path(folder), 1).registry.collect()]
