@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hirag_dist.html import Section, Table, render_template
+from hirag_dist.llm.usage import dollars
 
 
 def render_page(report: Mapping[str, Any], sections: Sequence[Section]) -> str:
@@ -27,7 +28,7 @@ def render_page(report: Mapping[str, Any], sections: Sequence[Section]) -> str:
         report=report,
         tiles=[
             *((name, f"{count:,}") for name, count in (questions | tiles).items()),
-            ("cost", f"${report['total_usd']:,.2f}"),
+            ("cost", dollars(report["total_usd"])),
         ],
         sections=[*sections, *_letters(report), *_bill(report)],
     )

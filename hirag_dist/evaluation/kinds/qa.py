@@ -27,7 +27,7 @@ from hirag_dist.evaluation.questions import Question, Questions, rows_of, string
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.trials import SystemUnderTest, Trial, trials
 from hirag_dist.evaluation.work_units import Value, WorkUnit
-from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.llm.usage import UsageMeter, total_cost
 from hirag_dist.readers import Unreadable
 from hirag_dist.readers.document_builder import find_field
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, map_parts
@@ -165,7 +165,7 @@ def _cost(value: Value, usage: UsageMeter, seconds: float) -> AnswerCost:
         calls=sum(use.calls for use in uses),
         input_tokens=sum(use.input_tokens for use in uses),
         output_tokens=sum(use.output_tokens for use in uses),
-        usd=sum(use.cost_usd for use in uses),
+        usd=total_cost(use.cost_usd for use in uses),
         context_tokens=value["context_tokens"],
         retrieval_ms=value["retrieval_ms"],
         seconds=seconds,

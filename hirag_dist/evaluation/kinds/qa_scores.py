@@ -21,17 +21,18 @@ from hirag_dist.evaluation.kinds.scoring_rules import FIGURES, ScoringRules, Sor
 from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, is_refusal, score_answer
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, wilson
 from hirag_dist.evaluation.questions import Question
+from hirag_dist.llm.usage import known_cost
 from hirag_dist.types.statistics import Interval
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerCost:
-    """Cost of one answer. Tokens and dollars include replies that an earlier run paid."""
+    """Cost of one answer, with replies that an earlier run paid; None for dollars that are not known."""
 
     calls: int
     input_tokens: int
     output_tokens: int
-    usd: float
+    usd: float | None
     context_tokens: int
     retrieval_ms: float
     seconds: float
@@ -67,7 +68,8 @@ class Scoreboard:
             self._scores[place, column] = [getattr(score, figure) for score in scores.values() for figure in FIGURES]
             said["scores"] = {name: asdict(score) for name, score in scores.items()}
         if cost is not None:
-            self._costs[place, column] = [getattr(cost, each.name) for each in fields(AnswerCost)]
+            values = [getattr(cost, each.name) for each in fields(AnswerCost)]
+            self._costs[place, column] = [np.nan if value is None else value for value in values]
             said["cost"] = asdict(cost)
         return said
 
@@ -125,13 +127,13 @@ class Scoreboard:
             "cost": self._cost(column),
         }
 
-    def _cost(self, column: int) -> dict[str, float] | None:
-        """Return means an answer, and of times the median and the 95th percentile too."""
+    def _cost(self, column: int) -> dict[str, float | None] | None:
+        """Return means an answer, of times the median and the 95th percentile too; None for dollars that are not known."""
         costs = self._costs[~np.isnan(self._costs[:, column, 0]), column]
         if not len(costs):
             return None
         by_name = {each.name: costs[:, at] for at, each in enumerate(fields(AnswerCost))}
-        found = {name: float(values.mean()) for name, values in by_name.items()}
+        found = {name: known_cost(float(values.mean())) for name, values in by_name.items()}
         for name in ("retrieval_ms", "seconds"):
             found |= {f"{name}_p{at}": float(np.percentile(by_name[name], at)) for at in (50, 95)}
         return found
