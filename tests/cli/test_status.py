@@ -59,3 +59,23 @@ def test_the_update_that_made_the_current_snapshot_and_its_debt(
     assert "Update 2 since the index was built from nothing: 1 document added. Debt: 3 reports are due" in said
     assert run(["inspect", "--index", str(tmp_path / "index")]) == 0
     assert "Debt: 3 reports are due, about 1.2k tokens" in capsys.readouterr().out
+
+
+def test_commands_say_that_documents_were_copies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    corpus, index = tmp_path / "corpus", str(tmp_path / "index")
+    corpus.mkdir()
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (corpus / name).write_text("Ada Lovelace wrote notes on the Analytical Engine in London.")
+
+    def said(*arguments: str) -> Any:
+        assert run([*arguments, "--index", index]) == 0
+        return capfd.readouterr().out
+
+    shown = " ".join(said("index", str(corpus), "--set", "execution.executor=inline").split())
+    line = "2 documents have the text and labels of another: each text is indexed once, under all its ids."
+    assert line in shown
+    assert line in " ".join(said("status").split())
+    counts = {"copies": 2, "cut_descriptions": 0, "zero_vectors": 0}
+    assert json.loads(said("status", "--json"))["content_of_current"] == counts

@@ -1,16 +1,13 @@
-"""Remarks about the content of a published snapshot, in a build, an update and the output of commands."""
+"""Remarks about the content of a published snapshot, in a build and an update."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.cli._command_line import run
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.indexing.content_remarks import NOTE, content_counts, content_notes, remark_lines
@@ -54,23 +51,3 @@ def test_cut_descriptions_are_counted_and_an_update_keeps_the_count(tmp_path: Pa
     assert content_counts(more.manifest)["cut_descriptions"] == 1
     fewer = bench.build([*texts[:2], "sun moon", "sea water"], hub, max_layers=0, update={"max_ratio": 1000})
     assert content_counts(fewer.manifest)["cut_descriptions"] == 0
-
-
-def test_commands_say_that_documents_were_copies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    corpus, index = tmp_path / "corpus", str(tmp_path / "index")
-    corpus.mkdir()
-    for name in ("a.txt", "b.txt", "c.txt"):
-        (corpus / name).write_text("Ada Lovelace wrote notes on the Analytical Engine in London.")
-
-    def said(*arguments: str) -> Any:
-        assert run([*arguments, "--index", index]) == 0
-        return capfd.readouterr().out
-
-    shown = " ".join(said("index", str(corpus), "--set", "execution.executor=inline").split())
-    line = "2 documents have the text and labels of another: each text is indexed once, under all its ids."
-    assert line in shown
-    assert line in " ".join(said("status").split())
-    counts = {"copies": 2, "cut_descriptions": 0, "zero_vectors": 0}
-    assert json.loads(said("status", "--json"))["content_of_current"] == counts

@@ -36,6 +36,7 @@ def test_the_defaults_are_those_of_the_configuration() -> None:
     assert read_options(ReadingConfig()) == ReadOptions()
 
 
+@pytest.mark.integration  # of 64 MiB and more
 def test_decompression_that_makes_too_much_of_a_file(read: Read) -> None:
     (found,) = read("a.txt.gz", gzip.compress(b" x" * (33 << 20), 9))
     assert found.reason.endswith("raise reading.max_expansion")

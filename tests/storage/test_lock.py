@@ -64,7 +64,8 @@ class Clock:
         def monotonic() -> float:
             return self.uptime
 
-        return BuildLock(store, wait_s, clock=lambda: self.now, monotonic=monotonic, sleep=self.sleep, **options)
+        options = {"clock": lambda: self.now, "monotonic": monotonic, "sleep": self.sleep} | options
+        return BuildLock(store, wait_s, **options)
 
 
 def holder(**changes: Any) -> dict[str, Any]:
@@ -127,7 +128,7 @@ class TestHolding:
 
     def test_the_heart_beats(self, store: Store) -> None:
         clock = Clock()
-        with clock.lock(store, timing=LockTiming(beat_s=0.005)) as lock:
+        with clock.lock(store, timing=LockTiming(beat_s=0.005), sleep=time.sleep) as lock:  # both wait for the guard
             since = store.read_json("run.lock")
             clock.pass_by(100)
             give_up_at = time.monotonic() + 120

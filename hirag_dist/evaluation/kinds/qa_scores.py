@@ -128,7 +128,7 @@ class Scoreboard:
         }
 
     def _cost(self, column: int) -> dict[str, float | None] | None:
-        """Return means an answer, of times the median and the 95th percentile too; None for dollars that are not known."""
+        """Return means an answer (None for unknown dollars), of times the median and the 95th percentile too."""
         costs = self._costs[~np.isnan(self._costs[:, column, 0]), column]
         if not len(costs):
             return None
