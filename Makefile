@@ -7,7 +7,7 @@ UV := $(BIN)/uv
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 # three processes: many tests wait, for Ray, a server, a browser
-PYTEST = tools/browser.sh && tools/helm.sh && $(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder
+PYTEST = tools/browser.sh && tools/helm.sh && $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 IMAGE := --extra cluster --extra otel
 
 # keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again
@@ -31,7 +31,7 @@ test-rest: dev-env
 	@$(PYTEST) -m "(integration or deploy or browser or research) and not (smoke or slow or gpu)" $(ARGS)
 
 coverage: dev-env ## share of lines and branches that the unit tests of core, llm and storage reach, with floors
-	@$(BIN)/pytest -q -n 3 --dist loadgroup --no-loadscope-reorder --cov --cov-report= $(ARGS) \
+	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report= $(ARGS) \
 		tests/core tests/llm tests/storage -m "not (integration or slow or gpu)"
 	@for floor in core=98 llm=93 storage=93; do \
 		printf '%s %%: ' $$floor; \

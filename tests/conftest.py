@@ -18,10 +18,9 @@ from tests.shared_data import REASON
 
 @pytest.hookimpl(tryfirst=True)  # before the markers of -m are looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests, group them for xdist, and put the groups that take longest first."""
+    """Mark the tests, and put the files that take longest first: one process of xdist runs a file."""
     for item in items:
         strata.mark(item)
-        item.add_marker(pytest.mark.xdist_group(strata.group(item)))
     items.sort(key=strata.place)
 
 

@@ -23,7 +23,7 @@ FIXTURES = {
     "browser": "browser",
 }
 RAY = "ray"
-GROUPS = {"ray_cluster": RAY, "milvus_uri": "milvus"}  # fixture: tests that share it run in one process of xdist
+GROUPS = {"ray_cluster": RAY, "milvus_uri": "milvus"}  # fixture: group of the tests that share it
 LONGEST = (
     "ray",
     "e2e/test_commands.py",
@@ -52,7 +52,7 @@ def mark(item: pytest.Item) -> None:
 
 
 def group(item: pytest.Item) -> str:
-    """Return the group whose tests run in one process of xdist: those of a shared server, else those of a file."""
+    """Return the group of tests that run one after the other: those of a shared server, else those of a file."""
     own = item.get_closest_marker("xdist_group")
     shared = [GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS]
     return own.args[0] if own else min(shared, default=item.nodeid.partition("::")[0].removeprefix("tests/"))
