@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -56,10 +57,9 @@ def _ctrl_c_works() -> Iterator[None]:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Run a test; after the last one on Ray, stop the cluster that they share."""
     outcome = yield
-    if strata.group(item) == strata.RAY and (nextitem is None or strata.group(nextitem) != strata.RAY):
-        from tests.ray_nodes import shared
-
-        shared.stop()
+    leaves_file = nextitem is None or nextitem.path != item.path  # fixtures of the module use the cluster until then
+    if leaves_file and (nextitem is None or strata.group(nextitem) != strata.RAY) and "tests.ray_nodes" in sys.modules:
+        sys.modules["tests.ray_nodes"].shared.stop()
     return outcome
 
 

@@ -77,9 +77,9 @@ def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
         request.getfixturevalue("ray_cluster")
     made = MAKERS[request.param]()
     yield made
-    was_running = ray.is_initialized()  # the shared cluster may have been stopped after the last test on it
     made.close()
-    assert ray.is_initialized() == was_running  # it was not the executor's
+    if request.param == "ray":
+        assert ray.is_initialized()  # it was not the executor's
 
 
 def make_tasks(store: Store, n: int, *schedule: tuple[int, HiragError]) -> list[Task]:
