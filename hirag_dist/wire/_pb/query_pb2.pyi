@@ -70,14 +70,16 @@ class Query(_message.Message):
     def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RetrieveRequest(_message.Message):
-    __slots__ = ("query", "omit_context", "omit_source_text")
+    __slots__ = ("query", "omit_context", "omit_source_text", "index")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     OMIT_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     OMIT_SOURCE_TEXT_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
     query: Query
     omit_context: bool
     omit_source_text: bool
-    def __init__(self, query: _Optional[_Union[Query, _Mapping]] = ..., omit_context: _Optional[bool] = ..., omit_source_text: _Optional[bool] = ...) -> None: ...
+    index: str
+    def __init__(self, query: _Optional[_Union[Query, _Mapping]] = ..., omit_context: _Optional[bool] = ..., omit_source_text: _Optional[bool] = ..., index: _Optional[str] = ...) -> None: ...
 
 class RetrieveResponse(_message.Message):
     __slots__ = ("retrieval",)
@@ -86,14 +88,16 @@ class RetrieveResponse(_message.Message):
     def __init__(self, retrieval: _Optional[_Union[Retrieval, _Mapping]] = ...) -> None: ...
 
 class RetrieveStreamRequest(_message.Message):
-    __slots__ = ("query", "omit_context", "omit_source_text")
+    __slots__ = ("query", "omit_context", "omit_source_text", "index")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     OMIT_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     OMIT_SOURCE_TEXT_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
     query: Query
     omit_context: bool
     omit_source_text: bool
-    def __init__(self, query: _Optional[_Union[Query, _Mapping]] = ..., omit_context: _Optional[bool] = ..., omit_source_text: _Optional[bool] = ...) -> None: ...
+    index: str
+    def __init__(self, query: _Optional[_Union[Query, _Mapping]] = ..., omit_context: _Optional[bool] = ..., omit_source_text: _Optional[bool] = ..., index: _Optional[str] = ...) -> None: ...
 
 class RetrieveStreamResponse(_message.Message):
     __slots__ = ("level", "retrieval")
@@ -104,14 +108,16 @@ class RetrieveStreamResponse(_message.Message):
     def __init__(self, level: _Optional[_Union[Level, str]] = ..., retrieval: _Optional[_Union[Retrieval, _Mapping]] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
-    __slots__ = ("query", "omit_context", "omit_source_text")
+    __slots__ = ("query", "omit_context", "omit_source_text", "index")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     OMIT_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     OMIT_SOURCE_TEXT_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
     query: Query
     omit_context: bool
     omit_source_text: bool
-    def __init__(self, query: _Optional[_Union[Query, _Mapping]] = ..., omit_context: _Optional[bool] = ..., omit_source_text: _Optional[bool] = ...) -> None: ...
+    index: str
+    def __init__(self, query: _Optional[_Union[Query, _Mapping]] = ..., omit_context: _Optional[bool] = ..., omit_source_text: _Optional[bool] = ..., index: _Optional[str] = ...) -> None: ...
 
 class AnswerResponse(_message.Message):
     __slots__ = ("retrieval", "text", "answer")
@@ -124,14 +130,160 @@ class AnswerResponse(_message.Message):
     def __init__(self, retrieval: _Optional[_Union[Retrieval, _Mapping]] = ..., text: _Optional[str] = ..., answer: _Optional[_Union[FinalAnswer, _Mapping]] = ...) -> None: ...
 
 class DescribeIndexRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("index",)
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    index: str
+    def __init__(self, index: _Optional[str] = ...) -> None: ...
 
 class DescribeIndexResponse(_message.Message):
     __slots__ = ("info",)
     INFO_FIELD_NUMBER: _ClassVar[int]
     info: IndexInfo
     def __init__(self, info: _Optional[_Union[IndexInfo, _Mapping]] = ...) -> None: ...
+
+class ListIndexesRequest(_message.Message):
+    __slots__ = ("page_size", "page_token")
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    page_size: int
+    page_token: str
+    def __init__(self, page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListIndexesResponse(_message.Message):
+    __slots__ = ("indexes", "next_page_token")
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    indexes: _containers.RepeatedCompositeFieldContainer[IndexEntry]
+    next_page_token: str
+    def __init__(self, indexes: _Optional[_Iterable[_Union[IndexEntry, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class IndexEntry(_message.Message):
+    __slots__ = ("name", "title", "default")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    title: str
+    default: bool
+    def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., default: _Optional[bool] = ...) -> None: ...
+
+class GetEntityRequest(_message.Message):
+    __slots__ = ("entity", "max_relations", "max_sources", "labels", "index")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    MAX_RELATIONS_FIELD_NUMBER: _ClassVar[int]
+    MAX_SOURCES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    entity: str
+    max_relations: int
+    max_sources: int
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    index: str
+    def __init__(self, entity: _Optional[str] = ..., max_relations: _Optional[int] = ..., max_sources: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ...) -> None: ...
+
+class GetEntityResponse(_message.Message):
+    __slots__ = ("entity", "relations", "neighbours", "ancestors", "members", "communities", "sources", "relation_count", "source_count", "member_count")
+    ENTITY_FIELD_NUMBER: _ClassVar[int]
+    RELATIONS_FIELD_NUMBER: _ClassVar[int]
+    NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
+    ANCESTORS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    COMMUNITIES_FIELD_NUMBER: _ClassVar[int]
+    SOURCES_FIELD_NUMBER: _ClassVar[int]
+    RELATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    entity: Entity
+    relations: _containers.RepeatedCompositeFieldContainer[Triple]
+    neighbours: _containers.RepeatedCompositeFieldContainer[Entity]
+    ancestors: _containers.RepeatedCompositeFieldContainer[Entity]
+    members: _containers.RepeatedCompositeFieldContainer[Entity]
+    communities: _containers.RepeatedCompositeFieldContainer[Community]
+    sources: _containers.RepeatedCompositeFieldContainer[Source]
+    relation_count: int
+    source_count: int
+    member_count: int
+    def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ..., relations: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., neighbours: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., ancestors: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., relation_count: _Optional[int] = ..., source_count: _Optional[int] = ..., member_count: _Optional[int] = ...) -> None: ...
+
+class FindPathRequest(_message.Message):
+    __slots__ = ("source", "target", "labels", "index")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    target: str
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    index: str
+    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ...) -> None: ...
+
+class FindPathResponse(_message.Message):
+    __slots__ = ("path", "entities", "triples")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    TRIPLES_FIELD_NUMBER: _ClassVar[int]
+    path: Path
+    entities: _containers.RepeatedCompositeFieldContainer[Entity]
+    triples: _containers.RepeatedCompositeFieldContainer[Triple]
+    def __init__(self, path: _Optional[_Union[Path, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ...) -> None: ...
+
+class GetCommunityRequest(_message.Message):
+    __slots__ = ("community_id", "max_members", "labels", "index")
+    COMMUNITY_ID_FIELD_NUMBER: _ClassVar[int]
+    MAX_MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    community_id: str
+    max_members: int
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    index: str
+    def __init__(self, community_id: _Optional[str] = ..., max_members: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ...) -> None: ...
+
+class GetCommunityResponse(_message.Message):
+    __slots__ = ("community", "members", "parent", "children", "member_count")
+    COMMUNITY_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    PARENT_FIELD_NUMBER: _ClassVar[int]
+    CHILDREN_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    community: Community
+    members: _containers.RepeatedCompositeFieldContainer[Entity]
+    parent: Community
+    children: _containers.RepeatedCompositeFieldContainer[Community]
+    member_count: int
+    def __init__(self, community: _Optional[_Union[Community, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., parent: _Optional[_Union[Community, _Mapping]] = ..., children: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., member_count: _Optional[int] = ...) -> None: ...
+
+class GetDocumentRequest(_message.Message):
+    __slots__ = ("document_id", "start", "max_chars", "labels", "index")
+    DOCUMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    MAX_CHARS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    document_id: str
+    start: int
+    max_chars: int
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    index: str
+    def __init__(self, document_id: _Optional[str] = ..., start: _Optional[int] = ..., max_chars: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ...) -> None: ...
+
+class GetDocumentResponse(_message.Message):
+    __slots__ = ("document_id", "title", "uri", "text", "start", "total_chars", "chunks")
+    DOCUMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    TITLE_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_CHARS_FIELD_NUMBER: _ClassVar[int]
+    CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    document_id: str
+    title: str
+    uri: str
+    text: str
+    start: int
+    total_chars: int
+    chunks: _containers.RepeatedCompositeFieldContainer[Source]
+    def __init__(self, document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., text: _Optional[str] = ..., start: _Optional[int] = ..., total_chars: _Optional[int] = ..., chunks: _Optional[_Iterable[_Union[Source, _Mapping]]] = ...) -> None: ...
 
 class Entity(_message.Message):
     __slots__ = ("entity_id", "name", "type", "description", "layer", "score")

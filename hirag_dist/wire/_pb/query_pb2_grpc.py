@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class QueryServiceStub:
-    """QueryService answers from one immutable snapshot at a time; a newly published one replaces it between requests.
+    """QueryService answers from one immutable snapshot of an index at a time; a newly published one replaces it between
+    requests. A service may have many indexes: `index` of a request names one, and is empty where there is only one.
     """
 
     def __init__(self, channel):
@@ -55,10 +56,36 @@ class QueryServiceStub:
                 request_serializer=hirag_dot_query_dot_v1_dot_query__pb2.DescribeIndexRequest.SerializeToString,
                 response_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.DescribeIndexResponse.FromString,
                 _registered_method=True)
+        self.ListIndexes = channel.unary_unary(
+                '/hirag.query.v1.QueryService/ListIndexes',
+                request_serializer=hirag_dot_query_dot_v1_dot_query__pb2.ListIndexesRequest.SerializeToString,
+                response_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.ListIndexesResponse.FromString,
+                _registered_method=True)
+        self.GetEntity = channel.unary_unary(
+                '/hirag.query.v1.QueryService/GetEntity',
+                request_serializer=hirag_dot_query_dot_v1_dot_query__pb2.GetEntityRequest.SerializeToString,
+                response_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.GetEntityResponse.FromString,
+                _registered_method=True)
+        self.FindPath = channel.unary_unary(
+                '/hirag.query.v1.QueryService/FindPath',
+                request_serializer=hirag_dot_query_dot_v1_dot_query__pb2.FindPathRequest.SerializeToString,
+                response_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.FindPathResponse.FromString,
+                _registered_method=True)
+        self.GetCommunity = channel.unary_unary(
+                '/hirag.query.v1.QueryService/GetCommunity',
+                request_serializer=hirag_dot_query_dot_v1_dot_query__pb2.GetCommunityRequest.SerializeToString,
+                response_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.GetCommunityResponse.FromString,
+                _registered_method=True)
+        self.GetDocument = channel.unary_unary(
+                '/hirag.query.v1.QueryService/GetDocument',
+                request_serializer=hirag_dot_query_dot_v1_dot_query__pb2.GetDocumentRequest.SerializeToString,
+                response_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.GetDocumentResponse.FromString,
+                _registered_method=True)
 
 
 class QueryServiceServicer:
-    """QueryService answers from one immutable snapshot at a time; a newly published one replaces it between requests.
+    """QueryService answers from one immutable snapshot of an index at a time; a newly published one replaces it between
+    requests. A service may have many indexes: `index` of a request names one, and is empty where there is only one.
     """
 
     def Retrieve(self, request, context):
@@ -93,6 +120,41 @@ class QueryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListIndexes(self, request, context):
+        """ListIndexes lists the indexes that the caller may ask.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetEntity(self, request, context):
+        """GetEntity returns an entity with its relations, its place in the hierarchy and the chunks that mention it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindPath(self, request, context):
+        """FindPath returns a shortest path between two entities and the relations on it (Eq. 15-16).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCommunity(self, request, context):
+        """GetCommunity returns a community with its report and its members.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDocument(self, request, context):
+        """GetDocument returns a document, its text and its chunks.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_QueryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -116,6 +178,31 @@ def add_QueryServiceServicer_to_server(servicer, server):
                     request_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.DescribeIndexRequest.FromString,
                     response_serializer=hirag_dot_query_dot_v1_dot_query__pb2.DescribeIndexResponse.SerializeToString,
             ),
+            'ListIndexes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListIndexes,
+                    request_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.ListIndexesRequest.FromString,
+                    response_serializer=hirag_dot_query_dot_v1_dot_query__pb2.ListIndexesResponse.SerializeToString,
+            ),
+            'GetEntity': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetEntity,
+                    request_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.GetEntityRequest.FromString,
+                    response_serializer=hirag_dot_query_dot_v1_dot_query__pb2.GetEntityResponse.SerializeToString,
+            ),
+            'FindPath': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindPath,
+                    request_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.FindPathRequest.FromString,
+                    response_serializer=hirag_dot_query_dot_v1_dot_query__pb2.FindPathResponse.SerializeToString,
+            ),
+            'GetCommunity': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCommunity,
+                    request_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.GetCommunityRequest.FromString,
+                    response_serializer=hirag_dot_query_dot_v1_dot_query__pb2.GetCommunityResponse.SerializeToString,
+            ),
+            'GetDocument': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDocument,
+                    request_deserializer=hirag_dot_query_dot_v1_dot_query__pb2.GetDocumentRequest.FromString,
+                    response_serializer=hirag_dot_query_dot_v1_dot_query__pb2.GetDocumentResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'hirag.query.v1.QueryService', rpc_method_handlers)
@@ -125,7 +212,8 @@ def add_QueryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class QueryService:
-    """QueryService answers from one immutable snapshot at a time; a newly published one replaces it between requests.
+    """QueryService answers from one immutable snapshot of an index at a time; a newly published one replaces it between
+    requests. A service may have many indexes: `index` of a request names one, and is empty where there is only one.
     """
 
     @staticmethod
@@ -226,6 +314,141 @@ class QueryService:
             '/hirag.query.v1.QueryService/DescribeIndex',
             hirag_dot_query_dot_v1_dot_query__pb2.DescribeIndexRequest.SerializeToString,
             hirag_dot_query_dot_v1_dot_query__pb2.DescribeIndexResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIndexes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hirag.query.v1.QueryService/ListIndexes',
+            hirag_dot_query_dot_v1_dot_query__pb2.ListIndexesRequest.SerializeToString,
+            hirag_dot_query_dot_v1_dot_query__pb2.ListIndexesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetEntity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hirag.query.v1.QueryService/GetEntity',
+            hirag_dot_query_dot_v1_dot_query__pb2.GetEntityRequest.SerializeToString,
+            hirag_dot_query_dot_v1_dot_query__pb2.GetEntityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindPath(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hirag.query.v1.QueryService/FindPath',
+            hirag_dot_query_dot_v1_dot_query__pb2.FindPathRequest.SerializeToString,
+            hirag_dot_query_dot_v1_dot_query__pb2.FindPathResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCommunity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hirag.query.v1.QueryService/GetCommunity',
+            hirag_dot_query_dot_v1_dot_query__pb2.GetCommunityRequest.SerializeToString,
+            hirag_dot_query_dot_v1_dot_query__pb2.GetCommunityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDocument(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hirag.query.v1.QueryService/GetDocument',
+            hirag_dot_query_dot_v1_dot_query__pb2.GetDocumentRequest.SerializeToString,
+            hirag_dot_query_dot_v1_dot_query__pb2.GetDocumentResponse.FromString,
             options,
             channel_credentials,
             insecure,
