@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from hirag_dist.llm.batch_api import Collector
+from hirag_dist.llm.refusals import SystematicRefusals
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import RateLimits
 
@@ -88,6 +89,8 @@ class Call(Generic[P, R]):
         max_output_tokens: the largest reply; None for the endpoint's own limit.
         priority: lower goes first.
         fails_over: whether another model can be asked, so that an outage is not waited out here.
+        unit: hash of what the call is about; empty where nothing depends on it.
+        refusals: stops the call before it is sent, if the replies of its role are all refused; None never does.
         sent: set by the first request, at the time `sent_at`.
         in_flight: whether a request was sent whose reply is neither refused nor stored.
         abandoned: whether the caller was cancelled: no further request is sent.
@@ -103,6 +106,8 @@ class Call(Generic[P, R]):
     priority: int = 0
     fails_over: bool = False
     context: CallContext = field(default_factory=CallContext)
+    unit: str = ""
+    refusals: SystematicRefusals | None = None
     sent: asyncio.Event = field(default_factory=asyncio.Event)
     sent_at: float | None = None
     in_flight: bool = False

@@ -15,6 +15,7 @@ from hirag_dist.llm.batch_api import BATCH_PRICE, Batchable, BatchCall, Collecto
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.priced_model import ChatCall, ModelGroup, PricedModel, choose_by_weight, group_models
+from hirag_dist.llm.refusals import NotSent, SystematicRefusals
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
 from hirag_dist.llm.request_key import in_order, ledger_key
@@ -77,6 +78,7 @@ class EndpointPool:
         self._locks = locks
         self._flights: dict[str, _SingleFlight] = {}
         self._unusable: set[str] = set()  # keys of stored replies that cannot be used
+        self._refusals = None if ledger is None else SystematicRefusals()  # a service outlives what refuses
         self._is_metered = context is not None
         self._context = CallContext() if context is None else context
 
@@ -111,20 +113,31 @@ class EndpointPool:
             may_send = (n_new if self._context.is_retry else attempt) < max_attempts
             try:
                 answer = await self._cached(attempted, groups, attempt, may_send)
+            except NotSent as error:
+                return Rejected(request.unit, reason or str(error), attempt, request.text, reply.text)
             except RequestRejected as error:
                 if error.fatal:
                     raise
+                self._note_refused(request, str(error), final=True)
                 return Rejected(request.unit, str(error), attempt + 1, request.text, reply.text)
             if answer is None:
+                if n_new:
+                    self._note_refused(request, reason, final=True)
                 return Rejected(request.unit, reason, attempt, request.text, reply.text)
             reply, model = answer.reply, answer.model
             try:
-                return accept(reply)
+                accepted = accept(reply)
             except (MalformedReply, RecursionError) as refusal:
                 nested = "the reply is nested too deeply"
                 reason = nested if isinstance(refusal, RecursionError) else str(refusal)
                 self._context.meter.use(request.role, reply.model or model.name, model.endpoint).rejected += 1
+                if answer.is_new:
+                    self._note_refused(request, reason)
                 attempted = _with_reason(request, reply, reason)
+            else:
+                if self._refusals is not None and answer.is_new:
+                    self._refusals.note_accepted(request.role)
+                return accepted
             attempt += 1
             n_new += answer.is_new
 
@@ -164,6 +177,10 @@ class EndpointPool:
         members = [each for groups in self._roles.values() for group in groups for each in group.members]
         for model in {id(each.model): each.model for each in members}.values():
             await model.close()
+
+    def _note_refused(self, request: ChatRequest, reason: str, *, final: bool = False) -> None:
+        if self._refusals is not None:
+            self._refusals.note_refused(request.role, request.unit, reason, final=final)
 
     async def _cached(
         self, request: ChatRequest, groups: list[ModelGroup], attempt: int, may_send: bool
@@ -271,6 +288,8 @@ class EndpointPool:
             priority=-(attempt + request.round),  # units that were begun go first: their task waits for them
             fails_over=fails_over,
             context=self._context,
+            unit=request.unit,
+            refusals=self._refusals,
         )
 
     def _defer(self, request: ChatRequest, group: ModelGroup, attempt: int, collector: Collector) -> None:

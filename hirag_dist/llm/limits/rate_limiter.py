@@ -50,14 +50,23 @@ class RateLimiter:
         Raises:
             EndpointPaused: the endpoint asked for a long pause meanwhile; another one may be available.
             BudgetReached: the call could pass a spending limit of the run.
+            NotSent: the replies of its role are all refused.
             ModelError: as the endpoint raises it.
         """
         max_tokens, max_usd = target.max_use(call)
-        permit = await self.acquire(
-            target.endpoint, call.tokens, max_usd, call.priority, max_tokens, max_pause_s=self.long_pause_s
-        )
-        call.mark_sent(self._clock())
+        while True:
+            permit = await self.acquire(
+                target.endpoint, call.tokens, max_usd, call.priority, max_tokens, max_pause_s=self.long_pause_s
+            )
+            undecided = None if call.refusals is None else call.refusals.undecided(call.role, call.unit)
+            if undecided is None:
+                break
+            permit.failed()  # the calls that decide need permits
+            await undecided.wait()
         try:
+            if call.refusals is not None:
+                call.refusals.check(call.role)
+            call.mark_sent(self._clock())
             reply = await target.send(call)
         except RateLimited as error:
             call.in_flight = False

@@ -1,0 +1,141 @@
+"""A role whose replies are all refused is not asked about every unit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hirag_dist.core.prompts.reply_parsing import MalformedReply
+from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.limits.adaptive import EndpointLimits
+from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
+from hirag_dist.llm.priced_model import PricedModel
+from hirag_dist.llm.refusals import MIN_UNITS
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+
+ATTEMPTS, CONCURRENCY, UNITS = 3, 4, 100
+
+
+class Model:
+    """Replies with the last word of the first message, and counts the requests."""
+
+    name = "m"
+    rate_limits = None
+
+    def __init__(self) -> None:
+        self.n_calls = 0
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        self.n_calls += 1
+        await asyncio.sleep(0)
+        return ChatReply(request.messages[0].content.split()[-1])
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+        yield ""
+
+    async def close(self) -> None:
+        pass
+
+
+class Replies:
+    """Stores replies at once: a real store makes them durable in groups, and requests go out meanwhile."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, Any] = {}
+
+    async def get(self, key: str) -> Any:
+        return self.stored.get(key)
+
+    async def put(self, key: str, record: Any, replaced: set[str]) -> None:
+        self.stored[key] = record
+
+
+def pool(model: Model, ledger: Any) -> EndpointPool:
+    limits = RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, CONCURRENCY)}))
+    roles = {role: [PricedModel("e", model)] for role in ("extract", "report")}
+    return EndpointPool(roles, ledger, RetriedCalls(limits, RetryPolicy(ATTEMPTS, 0.5)), len)
+
+
+def request(number: int, word: str, role: str = "extract") -> ChatRequest:
+    return ChatRequest(role, (Message("user", f"unit {number} {word}"),), unit=str(number))
+
+
+def accept(reply: ChatReply) -> str:
+    if reply.text != "good":
+        raise MalformedReply("no record in it")
+    return reply.text
+
+
+async def ask_all(chat: EndpointPool, words: list[str]) -> list[str | Rejected]:
+    return await asyncio.gather(*(chat.ask(request(number, word), accept) for number, word in enumerate(words)))
+
+
+@pytest.fixture
+def ledger() -> Replies:
+    return Replies()
+
+
+async def test_calls_stop_when_all_units_are_refused(ledger: Replies) -> None:
+    model = Model()
+    chat = pool(model, ledger)
+    results = await ask_all(chat, ["bad"] * UNITS)
+    assert all(isinstance(each, Rejected) for each in results)  # each is recorded, so that each can be asked again
+    rejected = [each for each in results if isinstance(each, Rejected)]
+    assert MIN_UNITS * ATTEMPTS <= model.n_calls <= MIN_UNITS * ATTEMPTS + CONCURRENCY < UNITS
+    assert sum(each.attempts for each in rejected) == model.n_calls
+    unsent = [each for each in rejected if not each.attempts]
+    assert len(unsent) > UNITS / 2
+    assert all(
+        "units of role extract were all refused; the last reason: no record in it" in each.reason for each in unsent
+    )
+    assert await chat.ask(request(0, "good", role="report"), accept) == "good"  # another role goes on
+
+
+async def test_one_accepted_reply_keeps_the_calls_going(ledger: Replies) -> None:
+    model = Model()
+    results = await ask_all(pool(model, ledger), ["good", *["bad"] * (UNITS - 1)])
+    assert results[0] == "good"
+    assert model.n_calls == 1 + ATTEMPTS * (UNITS - 1)
+
+
+async def test_stored_refusals_do_not_stop_new_calls(ledger: Replies) -> None:
+    await ask_all(pool(Model(), ledger), ["bad"] * MIN_UNITS)
+    model = Model()
+    results = await ask_all(pool(model, ledger), ["bad"] * MIN_UNITS + ["good"] * 3)
+    assert results[-3:] == ["good"] * 3
+    assert model.n_calls == 3
+
+
+async def test_a_retry_asks_units_that_were_not_sent(ledger: Replies) -> None:
+    await ask_all(pool(Model(), ledger), ["bad"] * UNITS)
+    model = Model()
+    model.complete = _good  # type: ignore[method-assign] - the model has been mended
+    chat = pool(model, ledger).with_context(CallContext(is_retry=True))
+    assert set(await ask_all(chat, ["bad"] * UNITS)) == {"good"}
+
+
+async def test_units_that_need_a_second_attempt_go_on(ledger: Replies) -> None:
+    class Second(Model):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            self.n_calls += 1
+            return ChatReply("good" if len(request.messages) > 1 else "bad")
+
+    model = Second()
+    assert set(await ask_all(pool(model, ledger), ["bad"] * UNITS)) == {"good"}
+    assert model.n_calls == 2 * UNITS
+
+
+async def test_without_stored_replies_calls_go_on(ledger: Replies) -> None:
+    model = Model()
+    await ask_all(pool(model, None), ["bad"] * UNITS)
+    assert model.n_calls == ATTEMPTS * UNITS
+
+
+async def _good(request: ChatRequest) -> ChatReply:
+    return ChatReply("good")
