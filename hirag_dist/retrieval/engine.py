@@ -193,6 +193,8 @@ class QueryEngine:
             raise InvalidQuery("question: it is empty")
         if query.mode is not None and query.mode not in (*MODES, *MAP_REDUCE):
             raise InvalidQuery(f"mode: there is no {query.mode!r}; there are: {', '.join((*MODES, *MAP_REDUCE))}")
+        if query.filter or query.as_of:
+            raise InvalidQuery(f"{'filter' if query.filter else 'as_of'}: this index has no metadata fields")
         dim = self._resources.index.vectors.shape[1]
         if query.vector is not None and query.vector.shape != (dim,):
             raise InvalidQuery(f"vector: {query.vector.size} numbers; this index has {dim} dimensions")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.types.notebook import answer_html, index_html, retrieval_html
 
+MetadataValue = str | float | bool | tuple[str | float, ...]
 MAP_REDUCE: Final = ("graphrag-global", "text-map-reduce")  # modes that ask a model about every part of the corpus
 
 
@@ -100,7 +101,11 @@ class ClaimItem:
 
 @dataclass(frozen=True, slots=True)
 class SourceItem:
-    """A chunk behind what was retrieved, with its place in its document (characters, half open)."""
+    """A chunk behind what was retrieved, with its place in its document (characters, half open).
+
+    Attributes:
+        metadata: of the document, by field; a date is an ISO 8601 text. Fields without a value are absent.
+    """
 
     chunk_id: str
     document_id: str
@@ -110,6 +115,7 @@ class SourceItem:
     end: int
     text: str
     score: float
+    metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,8 @@ class Query:
         context_tokens: limit of the rendered context.
         vector: (dim,) the question's embedding, where the caller has it.
         labels: what every document searched must carry; a wish, within `reach`.
+        filter: expression over metadata that every document searched must meet, within `reach`; empty for none.
+        as_of: date or time, ISO 8601, that no document searched is later than; empty for none.
         reach: the labels that the caller holds, which decide what may be seen; None: everything may.
     """
 
@@ -138,6 +146,8 @@ class Query:
     context_tokens: int | None = None
     vector: NDArray[np.float32] | None = None
     labels: tuple[str, ...] = ()
+    filter: str = ""
+    as_of: str = ""
     reach: frozenset[str] | None = None
 
 
@@ -152,6 +162,8 @@ class QueryOptions(TypedDict, total=False):
     context_tokens: int | None
     vector: NDArray[np.float32] | None
     labels: tuple[str, ...]
+    filter: str
+    as_of: str
     reach: frozenset[str] | None
 
 
@@ -291,11 +303,36 @@ class Answer:
         return answer_html(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A metadata field of the documents of an index, with counts of the documents that the caller may see.
+
+    Attributes:
+        type: string, number, date or bool.
+        list: whether a document may have several values.
+        documents: those that have a value.
+        min, max: of a date, as ISO 8601 text, or number; None for the other types, and where no document has a value.
+        distinct: number of values of a string or bool; 0 for the other types.
+        values: (value, documents) of a string or bool, the most frequent first, at most 20.
+    """
+
+    name: str
+    type: str
+    list: bool = False
+    documents: int = 0
+    min: str | float | None = None
+    max: str | float | None = None
+    distinct: int = 0
+    values: tuple[tuple[str | bool, int], ...] = ()
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class IndexInfo:
     """Description of a snapshot.
 
     Attributes:
+        facets: the metadata fields of documents.
+        as_of_field: the metadata field that `Query.as_of` compares with; "" if there is none.
         fallback: why the current snapshot cannot be read, if this one is used in its place; "" otherwise, and from a
             service.
     """
@@ -309,6 +346,8 @@ class IndexInfo:
     embedder: str
     dim: int
     fallback: str = ""
+    facets: tuple[Facet, ...] = ()
+    as_of_field: str = ""
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {name}" for name, count in self.counts.items() if count) or "empty"

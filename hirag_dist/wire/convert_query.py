@@ -24,6 +24,8 @@ _INT32_MAX = 2**31 - 1
 _MAX_LABELS = 64
 _MAX_LABEL_CHARACTERS = 1024
 _MAX_LEVEL_CHARACTERS = 64
+_MAX_FILTER_CHARACTERS = 16_384
+_MAX_DATE_CHARACTERS = 64
 
 
 def query_from_proto(message: pb.Query, dim: int) -> Query:
@@ -35,7 +37,8 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
 
     Raises:
         InvalidQuery: the question is blank, the mode unknown, a count below 1, the vector not finite or of another
-            length, a label or the level too long, or the labels too many. The message begins with the field's name.
+            length, a label, the level or the filter too long, or the labels too many. The message begins with the
+            field's name.
     """
     if message.vector and len(message.vector) != dim:
         raise InvalidQuery(f"vector: {len(message.vector)} numbers; this index has {dim} dimensions")
@@ -45,6 +48,10 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
         raise InvalidQuery(f"labels must have at most {_MAX_LABEL_CHARACTERS} characters each")
     if len(message.community_level) > _MAX_LEVEL_CHARACTERS:
         raise InvalidQuery("community_level must be leaf, all, or a level's number")
+    if len(message.filter) > _MAX_FILTER_CHARACTERS:
+        raise InvalidQuery(f"filter must have at most {_MAX_FILTER_CHARACTERS} characters, got {len(message.filter)}")
+    if len(message.as_of) > _MAX_DATE_CHARACTERS:
+        raise InvalidQuery("as_of must be a date or time in ISO 8601")
     mode = MODE_NAMES.get(message.mode)
     if mode is None and message.mode != pb.MODE_UNSPECIFIED:
         raise InvalidQuery(f"mode must be one of {', '.join(MODES)}; the number {message.mode} is none of them")
@@ -59,6 +66,8 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
         context_tokens=message.context_tokens if message.HasField("context_tokens") else None,
         vector=vector,
         labels=tuple(message.labels),
+        filter=message.filter,
+        as_of=message.as_of,
     )
     _check(query)
     return query
@@ -85,6 +94,8 @@ def query_to_proto(query: Query) -> pb.Query:
             context_tokens=query.context_tokens,
             vector=vector,
             labels=query.labels,
+            filter=query.filter,
+            as_of=query.as_of,
         )
     except UnicodeEncodeError as error:
         raise InvalidQuery("texts of a query must be valid Unicode without lone surrogates") from error

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-import numpy as np
-
 from hirag_dist.types import (
     Answer,
     Citation,
@@ -26,6 +24,15 @@ from hirag_dist.types import (
 )
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_query import MODE_NAMES, MODES
+from hirag_dist.wire.convert_values import (
+    facet_from_proto,
+    facet_to_proto,
+    metadata_from_proto,
+    metadata_to_proto,
+    scalar_to_proto,
+    valid_text,
+    value_from_proto,
+)
 
 LEVELS: Mapping[str, Any] = {
     name.removeprefix("LEVEL_").lower(): number for name, number in pb.Level.items() if number != pb.LEVEL_UNSPECIFIED
@@ -130,6 +137,7 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
             end=source.end,
             text="" if omit_source_text else source.text,
             score=source.score,
+            metadata=metadata_to_proto(source.metadata),
         )
     if not omit_context:
         message.context = retrieval.context
@@ -182,7 +190,17 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
         ),
         sources=tuple(
             [
-                SourceItem(one.chunk_id, one.document_id, one.title, one.uri, one.start, one.end, one.text, one.score)
+                SourceItem(
+                    one.chunk_id,
+                    one.document_id,
+                    one.title,
+                    one.uri,
+                    one.start,
+                    one.end,
+                    one.text,
+                    one.score,
+                    metadata_from_proto(one.metadata),
+                )
                 for one in message.sources
             ]
         ),
@@ -227,13 +245,13 @@ def answer_to_proto(answer: Answer, retrieval: pb.Retrieval | None = None) -> pb
         retrieval: of the answer, if it is not the one that the stream has already sent.
     """
     return pb.FinalAnswer(
-        text=_valid(answer.text),
+        text=valid_text(answer.text),
         citations=[
-            pb.Citation(ref=_valid(item.ref), kind=item.kind, id=_valid(item.id), title=_valid(item.title))
+            pb.Citation(ref=valid_text(item.ref), kind=item.kind, id=valid_text(item.id), title=valid_text(item.title))
             for item in answer.citations
         ],
         dropped_citations=answer.dropped_citations,
-        model=_valid(answer.model),
+        model=valid_text(answer.model),
         input_tokens=answer.input_tokens,
         output_tokens=answer.output_tokens,
         retrieval=retrieval,
@@ -255,24 +273,28 @@ def answer_from_proto(message: pb.FinalAnswer, retrieval: Retrieval) -> Answer:
 
 def text_to_proto(text: str) -> str:
     """Return a text without the characters that protobuf cannot hold."""
-    return _valid(text)
+    return valid_text(text)
 
 
 def info_to_proto(info: IndexInfo) -> pb.IndexInfo:
     """Return the message for a snapshot's description.
 
     Raises:
-        TypeError: a layer holds a value that is no number, text or boolean.
+        TypeError: a layer holds a value that is no number, text, boolean or list.
     """
     return pb.IndexInfo(
         snapshot_id=info.snapshot_id,
         created_at=info.created_at,
         complete=info.complete,
         counts=dict(info.counts),
-        layers=[pb.Layer(values={name: _value(value) for name, value in layer.items()}) for layer in info.layers],
+        layers=[
+            pb.Layer(values={name: scalar_to_proto(value) for name, value in layer.items()}) for layer in info.layers
+        ],
         communities_by_level=dict(info.communities_by_level),
         embedder=info.embedder,
         dim=info.dim,
+        facets=map(facet_to_proto, info.facets),
+        as_of_field=info.as_of_field,
     )
 
 
@@ -283,51 +305,22 @@ def info_from_proto(message: pb.IndexInfo) -> IndexInfo:
         created_at=message.created_at,
         complete=message.complete,
         counts=dict(message.counts),
-        layers=tuple({name: _plain(layer.values[name]) for name in sorted(layer.values)} for layer in message.layers),
+        layers=tuple(
+            {name: value_from_proto(layer.values[name]) for name in sorted(layer.values)} for layer in message.layers
+        ),
         communities_by_level=dict(message.communities_by_level),
         embedder=message.embedder,
         dim=message.dim,
+        facets=tuple(map(facet_from_proto, message.facets)),
+        as_of_field=message.as_of_field,
     )
-
-
-def _value(value: Any) -> pb.Value:
-    plain = value.item() if isinstance(value, np.generic) else value
-    match plain:
-        case None:
-            return pb.Value()
-        case bool():
-            return pb.Value(flag=plain)
-        case int():
-            return pb.Value(integer=plain)
-        case float():
-            return pb.Value(number=plain)
-        case str():
-            return pb.Value(text=_valid(plain))
-    raise TypeError(f"a layer's value must be a number, a text or a boolean, got {type(plain).__name__}")
-
-
-def _plain(value: pb.Value) -> Any:
-    kind = value.WhichOneof("kind")
-    return None if kind is None else getattr(value, kind)
-
-
-def _valid(text: str) -> str:
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if not _encodes(text) else text
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _cleaned(value: Any) -> Any:
     """Return the same record with every text made valid."""
     match value:
         case str():
-            return _valid(value)
+            return valid_text(value)
         case Mapping():
             return {_cleaned(key): _cleaned(item) for key, item in value.items()}
         case Sequence():

@@ -25,6 +25,8 @@ TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)
         top_c=st.none() | st.integers(1, 99),
         community_level=st.none() | TEXT,
         context_tokens=st.none() | st.integers(1, 99),
+        filter=TEXT,
+        as_of=TEXT,
     )
 )
 def test_a_query_comes_back_equal(query: Query) -> None:
@@ -53,6 +55,8 @@ def test_a_query_vector_comes_back_bit_by_bit() -> None:
         (pb.Query(question="q", labels=["a"] * 65), "labels must be at most 64, got 65"),
         (pb.Query(question="q", labels=["a" * 1025]), "labels must have at most 1024 characters"),
         (pb.Query(question="q", community_level="9" * 65), "community_level must be leaf"),
+        (pb.Query(question="q", filter="a" * 16_385), "filter must have at most 16384 characters, got 16385"),
+        (pb.Query(question="q", as_of="9" * 65), "as_of must be a date"),
     ],
 )
 def test_a_wrong_query_is_refused_by_the_name_of_its_field(message: pb.Query, words: str) -> None:

@@ -16,6 +16,7 @@ from hirag_dist.types import (
     ClaimItem,
     CommunityItem,
     EntityItem,
+    Facet,
     IndexInfo,
     MapWork,
     PathItem,
@@ -38,6 +39,8 @@ def few(item: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(item, max_size=2).map(tuple)
 
 
+SCALAR = TEXT | st.booleans() | SCORE
+METADATA = st.dictionaries(TEXT, SCALAR | few(SCALAR), max_size=2)
 RETRIEVAL = st.builds(
     Retrieval,
     question=TEXT,
@@ -48,7 +51,7 @@ RETRIEVAL = st.builds(
     key_entities=few(ENTITY),
     paths=few(st.builds(PathItem, TEXT, TEXT, few(TEXT), few(TEXT))),
     triples=few(st.builds(TripleItem, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, SCORE, SCORE)),
-    sources=few(st.builds(SourceItem, TEXT, TEXT, TEXT, TEXT, SMALL, SMALL, TEXT, SCORE)),
+    sources=few(st.builds(SourceItem, TEXT, TEXT, TEXT, TEXT, SMALL, SMALL, TEXT, SCORE, METADATA)),
     context=TEXT,
     context_tokens=SMALL,
     context_refs=st.dictionaries(TEXT, TEXT, max_size=2),
@@ -79,7 +82,13 @@ def test_an_answer_comes_back_equal(
 
 
 def test_an_index_description_comes_back_equal() -> None:
-    info: IndexInfo = fakes.INFO
+    facets = (
+        Facet("published", "date", documents=2, min="2024-01-01", max="2024-02-01T00:00:00Z"),
+        Facet("tags", "string", list=True, documents=3, distinct=21, values=(("tax", 3), ("law", 1))),
+        Facet("pages", "number"),
+        Facet("draft", "bool", documents=1, distinct=1, values=((True, 1),)),
+    )
+    info: IndexInfo = replace(fakes.INFO, facets=facets, as_of_field="published")
     assert convert.info_from_proto(over_the_wire(convert.info_to_proto(info))) == info
 
 

@@ -29,6 +29,14 @@ class Level(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LEVEL_BRIDGE: _ClassVar[Level]
     LEVEL_SOURCES: _ClassVar[Level]
     LEVEL_DONE: _ClassVar[Level]
+
+class FieldType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FIELD_TYPE_UNSPECIFIED: _ClassVar[FieldType]
+    FIELD_TYPE_STRING: _ClassVar[FieldType]
+    FIELD_TYPE_NUMBER: _ClassVar[FieldType]
+    FIELD_TYPE_DATE: _ClassVar[FieldType]
+    FIELD_TYPE_BOOL: _ClassVar[FieldType]
 MODE_UNSPECIFIED: Mode
 MODE_HIRAG: Mode
 MODE_LOCAL: Mode
@@ -46,9 +54,14 @@ LEVEL_GLOBAL: Level
 LEVEL_BRIDGE: Level
 LEVEL_SOURCES: Level
 LEVEL_DONE: Level
+FIELD_TYPE_UNSPECIFIED: FieldType
+FIELD_TYPE_STRING: FieldType
+FIELD_TYPE_NUMBER: FieldType
+FIELD_TYPE_DATE: FieldType
+FIELD_TYPE_BOOL: FieldType
 
 class Query(_message.Message):
-    __slots__ = ("question", "mode", "top_n", "top_m", "top_c", "community_level", "context_tokens", "vector", "labels")
+    __slots__ = ("question", "mode", "top_n", "top_m", "top_c", "community_level", "context_tokens", "vector", "labels", "filter", "as_of")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     TOP_N_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +71,8 @@ class Query(_message.Message):
     CONTEXT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     VECTOR_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     question: str
     mode: Mode
     top_n: int
@@ -67,7 +82,9 @@ class Query(_message.Message):
     context_tokens: int
     vector: _containers.RepeatedScalarFieldContainer[float]
     labels: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ..., labels: _Optional[_Iterable[str]] = ...) -> None: ...
+    filter: str
+    as_of: str
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ..., labels: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class RetrieveRequest(_message.Message):
     __slots__ = ("query", "omit_context", "omit_source_text", "index")
@@ -130,10 +147,14 @@ class AnswerResponse(_message.Message):
     def __init__(self, retrieval: _Optional[_Union[Retrieval, _Mapping]] = ..., text: _Optional[str] = ..., answer: _Optional[_Union[FinalAnswer, _Mapping]] = ...) -> None: ...
 
 class DescribeIndexRequest(_message.Message):
-    __slots__ = ("index",)
+    __slots__ = ("index", "filter", "as_of")
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     index: str
-    def __init__(self, index: _Optional[str] = ...) -> None: ...
+    filter: str
+    as_of: str
+    def __init__(self, index: _Optional[str] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class DescribeIndexResponse(_message.Message):
     __slots__ = ("info",)
@@ -168,18 +189,22 @@ class IndexEntry(_message.Message):
     def __init__(self, name: _Optional[str] = ..., title: _Optional[str] = ..., default: _Optional[bool] = ...) -> None: ...
 
 class GetEntityRequest(_message.Message):
-    __slots__ = ("entity", "max_relations", "max_sources", "labels", "index")
+    __slots__ = ("entity", "max_relations", "max_sources", "labels", "index", "filter", "as_of")
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     MAX_RELATIONS_FIELD_NUMBER: _ClassVar[int]
     MAX_SOURCES_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     entity: str
     max_relations: int
     max_sources: int
     labels: _containers.RepeatedScalarFieldContainer[str]
     index: str
-    def __init__(self, entity: _Optional[str] = ..., max_relations: _Optional[int] = ..., max_sources: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ...) -> None: ...
+    filter: str
+    as_of: str
+    def __init__(self, entity: _Optional[str] = ..., max_relations: _Optional[int] = ..., max_sources: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class GetEntityResponse(_message.Message):
     __slots__ = ("entity", "relations", "neighbours", "ancestors", "members", "communities", "sources", "relation_count", "source_count", "member_count")
@@ -206,16 +231,20 @@ class GetEntityResponse(_message.Message):
     def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ..., relations: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., neighbours: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., ancestors: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., relation_count: _Optional[int] = ..., source_count: _Optional[int] = ..., member_count: _Optional[int] = ...) -> None: ...
 
 class FindPathRequest(_message.Message):
-    __slots__ = ("source", "target", "labels", "index")
+    __slots__ = ("source", "target", "labels", "index", "filter", "as_of")
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     source: str
     target: str
     labels: _containers.RepeatedScalarFieldContainer[str]
     index: str
-    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ...) -> None: ...
+    filter: str
+    as_of: str
+    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class FindPathResponse(_message.Message):
     __slots__ = ("path", "entities", "triples")
@@ -228,16 +257,20 @@ class FindPathResponse(_message.Message):
     def __init__(self, path: _Optional[_Union[Path, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ...) -> None: ...
 
 class GetCommunityRequest(_message.Message):
-    __slots__ = ("community_id", "max_members", "labels", "index")
+    __slots__ = ("community_id", "max_members", "labels", "index", "filter", "as_of")
     COMMUNITY_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_MEMBERS_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     community_id: str
     max_members: int
     labels: _containers.RepeatedScalarFieldContainer[str]
     index: str
-    def __init__(self, community_id: _Optional[str] = ..., max_members: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ...) -> None: ...
+    filter: str
+    as_of: str
+    def __init__(self, community_id: _Optional[str] = ..., max_members: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class GetCommunityResponse(_message.Message):
     __slots__ = ("community", "members", "parent", "children", "member_count")
@@ -254,21 +287,32 @@ class GetCommunityResponse(_message.Message):
     def __init__(self, community: _Optional[_Union[Community, _Mapping]] = ..., members: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., parent: _Optional[_Union[Community, _Mapping]] = ..., children: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., member_count: _Optional[int] = ...) -> None: ...
 
 class GetDocumentRequest(_message.Message):
-    __slots__ = ("document_id", "start", "max_chars", "labels", "index")
+    __slots__ = ("document_id", "start", "max_chars", "labels", "index", "filter", "as_of")
     DOCUMENT_ID_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     MAX_CHARS_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
     INDEX_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_NUMBER: _ClassVar[int]
     document_id: str
     start: int
     max_chars: int
     labels: _containers.RepeatedScalarFieldContainer[str]
     index: str
-    def __init__(self, document_id: _Optional[str] = ..., start: _Optional[int] = ..., max_chars: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ...) -> None: ...
+    filter: str
+    as_of: str
+    def __init__(self, document_id: _Optional[str] = ..., start: _Optional[int] = ..., max_chars: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class GetDocumentResponse(_message.Message):
-    __slots__ = ("document_id", "title", "uri", "text", "start", "total_chars", "chunks")
+    __slots__ = ("document_id", "title", "uri", "text", "start", "total_chars", "chunks", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
     DOCUMENT_ID_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
     URI_FIELD_NUMBER: _ClassVar[int]
@@ -276,6 +320,7 @@ class GetDocumentResponse(_message.Message):
     START_FIELD_NUMBER: _ClassVar[int]
     TOTAL_CHARS_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
     document_id: str
     title: str
     uri: str
@@ -283,7 +328,8 @@ class GetDocumentResponse(_message.Message):
     start: int
     total_chars: int
     chunks: _containers.RepeatedCompositeFieldContainer[Source]
-    def __init__(self, document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., text: _Optional[str] = ..., start: _Optional[int] = ..., total_chars: _Optional[int] = ..., chunks: _Optional[_Iterable[_Union[Source, _Mapping]]] = ...) -> None: ...
+    metadata: _containers.MessageMap[str, Value]
+    def __init__(self, document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., text: _Optional[str] = ..., start: _Optional[int] = ..., total_chars: _Optional[int] = ..., chunks: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., metadata: _Optional[_Mapping[str, Value]] = ...) -> None: ...
 
 class Entity(_message.Message):
     __slots__ = ("entity_id", "name", "type", "description", "layer", "score")
@@ -356,7 +402,14 @@ class Triple(_message.Message):
     def __init__(self, relation_id: _Optional[str] = ..., source_id: _Optional[str] = ..., target_id: _Optional[str] = ..., source_name: _Optional[str] = ..., target_name: _Optional[str] = ..., kind: _Optional[str] = ..., description: _Optional[str] = ..., weight: _Optional[float] = ..., score: _Optional[float] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("chunk_id", "document_id", "title", "uri", "start", "end", "text", "score")
+    __slots__ = ("chunk_id", "document_id", "title", "uri", "start", "end", "text", "score", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: Value
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[Value, _Mapping]] = ...) -> None: ...
     CHUNK_ID_FIELD_NUMBER: _ClassVar[int]
     DOCUMENT_ID_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
@@ -365,6 +418,7 @@ class Source(_message.Message):
     END_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
     chunk_id: str
     document_id: str
     title: str
@@ -373,7 +427,8 @@ class Source(_message.Message):
     end: int
     text: str
     score: float
-    def __init__(self, chunk_id: _Optional[str] = ..., document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., score: _Optional[float] = ...) -> None: ...
+    metadata: _containers.MessageMap[str, Value]
+    def __init__(self, chunk_id: _Optional[str] = ..., document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., score: _Optional[float] = ..., metadata: _Optional[_Mapping[str, Value]] = ...) -> None: ...
 
 class Retrieval(_message.Message):
     __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims", "note")
@@ -516,7 +571,7 @@ class FinalAnswer(_message.Message):
     def __init__(self, text: _Optional[str] = ..., citations: _Optional[_Iterable[_Union[Citation, _Mapping]]] = ..., dropped_citations: _Optional[int] = ..., model: _Optional[str] = ..., input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., retrieval: _Optional[_Union[Retrieval, _Mapping]] = ...) -> None: ...
 
 class IndexInfo(_message.Message):
-    __slots__ = ("snapshot_id", "created_at", "complete", "counts", "layers", "communities_by_level", "embedder", "dim")
+    __slots__ = ("snapshot_id", "created_at", "complete", "counts", "layers", "communities_by_level", "embedder", "dim", "facets", "as_of_field")
     class CountsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -539,6 +594,8 @@ class IndexInfo(_message.Message):
     COMMUNITIES_BY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     EMBEDDER_FIELD_NUMBER: _ClassVar[int]
     DIM_FIELD_NUMBER: _ClassVar[int]
+    FACETS_FIELD_NUMBER: _ClassVar[int]
+    AS_OF_FIELD_FIELD_NUMBER: _ClassVar[int]
     snapshot_id: str
     created_at: str
     complete: bool
@@ -547,7 +604,37 @@ class IndexInfo(_message.Message):
     communities_by_level: _containers.ScalarMap[int, int]
     embedder: str
     dim: int
-    def __init__(self, snapshot_id: _Optional[str] = ..., created_at: _Optional[str] = ..., complete: _Optional[bool] = ..., counts: _Optional[_Mapping[str, int]] = ..., layers: _Optional[_Iterable[_Union[Layer, _Mapping]]] = ..., communities_by_level: _Optional[_Mapping[int, int]] = ..., embedder: _Optional[str] = ..., dim: _Optional[int] = ...) -> None: ...
+    facets: _containers.RepeatedCompositeFieldContainer[Facet]
+    as_of_field: str
+    def __init__(self, snapshot_id: _Optional[str] = ..., created_at: _Optional[str] = ..., complete: _Optional[bool] = ..., counts: _Optional[_Mapping[str, int]] = ..., layers: _Optional[_Iterable[_Union[Layer, _Mapping]]] = ..., communities_by_level: _Optional[_Mapping[int, int]] = ..., embedder: _Optional[str] = ..., dim: _Optional[int] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., as_of_field: _Optional[str] = ...) -> None: ...
+
+class Facet(_message.Message):
+    __slots__ = ("name", "type", "list", "documents", "min", "max", "distinct", "values")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    DISTINCT_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: FieldType
+    list: bool
+    documents: int
+    min: Value
+    max: Value
+    distinct: int
+    values: _containers.RepeatedCompositeFieldContainer[FacetValue]
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[FieldType, str]] = ..., list: _Optional[bool] = ..., documents: _Optional[int] = ..., min: _Optional[_Union[Value, _Mapping]] = ..., max: _Optional[_Union[Value, _Mapping]] = ..., distinct: _Optional[int] = ..., values: _Optional[_Iterable[_Union[FacetValue, _Mapping]]] = ...) -> None: ...
+
+class FacetValue(_message.Message):
+    __slots__ = ("value", "documents")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENTS_FIELD_NUMBER: _ClassVar[int]
+    value: Value
+    documents: int
+    def __init__(self, value: _Optional[_Union[Value, _Mapping]] = ..., documents: _Optional[int] = ...) -> None: ...
 
 class Layer(_message.Message):
     __slots__ = ("values",)
@@ -562,14 +649,22 @@ class Layer(_message.Message):
     values: _containers.MessageMap[str, Value]
     def __init__(self, values: _Optional[_Mapping[str, Value]] = ...) -> None: ...
 
+class ListValue(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedCompositeFieldContainer[Value]
+    def __init__(self, values: _Optional[_Iterable[_Union[Value, _Mapping]]] = ...) -> None: ...
+
 class Value(_message.Message):
-    __slots__ = ("integer", "number", "text", "flag")
+    __slots__ = ("integer", "number", "text", "flag", "list")
     INTEGER_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     FLAG_FIELD_NUMBER: _ClassVar[int]
+    LIST_FIELD_NUMBER: _ClassVar[int]
     integer: int
     number: float
     text: str
     flag: bool
-    def __init__(self, integer: _Optional[int] = ..., number: _Optional[float] = ..., text: _Optional[str] = ..., flag: _Optional[bool] = ...) -> None: ...
+    list: ListValue
+    def __init__(self, integer: _Optional[int] = ..., number: _Optional[float] = ..., text: _Optional[str] = ..., flag: _Optional[bool] = ..., list: _Optional[_Union[ListValue, _Mapping]] = ...) -> None: ...
