@@ -22,6 +22,7 @@ from hirag_dist.types.messages import (
     Rejected,
     StoredReply,
 )
+from hirag_dist.types.places import Box, Place
 from hirag_dist.types.results import (
     MAP_REDUCE,
     Answer,
@@ -47,6 +48,7 @@ __all__ = [
     "AccessFilter",
     "Answer",
     "Assignment",
+    "Box",
     "ChatReply",
     "ChatRequest",
     "Citation",
@@ -67,6 +69,7 @@ __all__ = [
     "MixtureStatistics",
     "Moments",
     "PathItem",
+    "Place",
     "Projection",
     "Query",
     "QueryOptions",

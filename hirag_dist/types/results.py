@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.types.notebook import answer_html, index_html, retrieval_html
+from hirag_dist.types.places import Place
 
 MetadataValue = str | float | bool | tuple[str | float, ...]
 MAP_REDUCE: Final = ("graphrag-global", "text-map-reduce")  # modes that ask a model about every part of the corpus
@@ -105,6 +106,7 @@ class SourceItem:
 
     Attributes:
         metadata: of the document, by field; a date is an ISO 8601 text. Fields without a value are absent.
+        places: pages, sections, rows and the like of the original; empty where the reader knows none.
     """
 
     chunk_id: str
@@ -116,6 +118,7 @@ class SourceItem:
     text: str
     score: float
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,12 +272,21 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """One reference of an answer: `kind` is entity, relation, claim, community or chunk; `ref` stands in the text."""
+    """One reference of an answer: `kind` is entity, relation, claim, community or chunk; `ref` stands in the text.
+
+    Attributes:
+        document_id, uri: of a cited chunk; empty for other kinds.
+        places: stretches of that document that support the text: the sentences that state it, or the whole chunk where
+            no sentence clearly does.
+    """
 
     ref: str
     kind: str
     id: str
     title: str
+    document_id: str = ""
+    uri: str = ""
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -18,11 +18,13 @@ from hirag_dist.types import (
     IndexInfo,
     MapWork,
     PathItem,
+    Place,
     Retrieval,
     SourceItem,
     TripleItem,
 )
 from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert_places import add_places, places_from_proto
 from hirag_dist.wire.convert_query import MODE_NAMES, MODES
 from hirag_dist.wire.convert_values import (
     facet_from_proto,
@@ -128,7 +130,7 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
             score=triple.score,
         )
     for source in retrieval.sources:
-        message.sources.add(
+        added = message.sources.add(
             chunk_id=source.chunk_id,
             document_id=source.document_id,
             title=source.title,
@@ -139,6 +141,7 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
             score=source.score,
             metadata=metadata_to_proto(source.metadata),
         )
+        add_places(added.places.add, source.places)
     if not omit_context:
         message.context = retrieval.context
     message.context_tokens = retrieval.context_tokens
@@ -200,6 +203,7 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
                     one.text,
                     one.score,
                     metadata_from_proto(one.metadata),
+                    places_from_proto(one.places),
                 )
                 for one in message.sources
             ]
@@ -246,10 +250,7 @@ def answer_to_proto(answer: Answer, retrieval: pb.Retrieval | None = None) -> pb
     """
     return pb.FinalAnswer(
         text=valid_text(answer.text),
-        citations=[
-            pb.Citation(ref=valid_text(item.ref), kind=item.kind, id=valid_text(item.id), title=valid_text(item.title))
-            for item in answer.citations
-        ],
+        citations=[_citation_to_proto(_cleaned(item)) for item in answer.citations],
         dropped_citations=answer.dropped_citations,
         model=valid_text(answer.model),
         input_tokens=answer.input_tokens,
@@ -258,11 +259,24 @@ def answer_to_proto(answer: Answer, retrieval: pb.Retrieval | None = None) -> pb
     )
 
 
+def _citation_to_proto(item: Citation) -> pb.Citation:
+    message = pb.Citation(
+        ref=item.ref, kind=item.kind, id=item.id, title=item.title, document_id=item.document_id, uri=item.uri
+    )
+    add_places(message.places.add, item.places)
+    return message
+
+
 def answer_from_proto(message: pb.FinalAnswer, retrieval: Retrieval) -> Answer:
     """Return the answer of a message; `retrieval` comes from the stream, unless the message has another."""
     return Answer(
         text=message.text,
-        citations=tuple(Citation(item.ref, item.kind, item.id, item.title) for item in message.citations),
+        citations=tuple(
+            Citation(
+                item.ref, item.kind, item.id, item.title, item.document_id, item.uri, places_from_proto(item.places)
+            )
+            for item in message.citations
+        ),
         dropped_citations=message.dropped_citations,
         retrieval=retrieval_from_proto(message.retrieval) if message.HasField("retrieval") else retrieval,
         model=message.model,
@@ -325,6 +339,16 @@ def _cleaned(value: Any) -> Any:
             return {_cleaned(key): _cleaned(item) for key, item in value.items()}
         case Sequence():
             return tuple(map(_cleaned, value))
-        case Retrieval() | ClaimItem() | EntityItem() | CommunityItem() | PathItem() | TripleItem() | SourceItem():
+        case (
+            Retrieval()
+            | ClaimItem()
+            | EntityItem()
+            | CommunityItem()
+            | PathItem()
+            | TripleItem()
+            | SourceItem()
+            | Citation()
+            | Place()
+        ):
             return type(value)(**{name: _cleaned(getattr(value, name)) for name in value.__slots__})
     return value

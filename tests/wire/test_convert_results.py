@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hirag_dist.types import (
     Answer,
+    Box,
     Citation,
     ClaimItem,
     CommunityItem,
@@ -20,6 +21,7 @@ from hirag_dist.types import (
     IndexInfo,
     MapWork,
     PathItem,
+    Place,
     Retrieval,
     SourceItem,
     TripleItem,
@@ -41,6 +43,10 @@ def few(item: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
 
 SCALAR = TEXT | st.booleans() | SCORE
 METADATA = st.dictionaries(TEXT, SCALAR | few(SCALAR), max_size=2)
+SHARE = st.floats(0, 1, width=32)
+PLACE = st.builds(
+    Place, SMALL, SMALL, TEXT, TEXT, SMALL, TEXT, TEXT, TEXT, SMALL, few(st.builds(Box, *[SHARE] * 4)), TEXT
+)
 RETRIEVAL = st.builds(
     Retrieval,
     question=TEXT,
@@ -51,7 +57,7 @@ RETRIEVAL = st.builds(
     key_entities=few(ENTITY),
     paths=few(st.builds(PathItem, TEXT, TEXT, few(TEXT), few(TEXT))),
     triples=few(st.builds(TripleItem, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, TEXT, SCORE, SCORE)),
-    sources=few(st.builds(SourceItem, TEXT, TEXT, TEXT, TEXT, SMALL, SMALL, TEXT, SCORE, METADATA)),
+    sources=few(st.builds(SourceItem, TEXT, TEXT, TEXT, TEXT, SMALL, SMALL, TEXT, SCORE, METADATA, few(PLACE))),
     context=TEXT,
     context_tokens=SMALL,
     context_refs=st.dictionaries(TEXT, TEXT, max_size=2),
@@ -72,7 +78,7 @@ def test_a_retrieval_comes_back_equal(retrieval: Retrieval) -> None:
     assert convert.retrieval_from_proto(over_the_wire(convert.retrieval_to_proto(retrieval))) == retrieval
 
 
-@given(RETRIEVAL, RETRIEVAL, st.booleans(), few(st.builds(Citation, TEXT, TEXT, TEXT, TEXT)), SMALL)
+@given(RETRIEVAL, RETRIEVAL, st.booleans(), few(st.builds(Citation, *[TEXT] * 6, few(PLACE))), SMALL)
 def test_an_answer_comes_back_equal(
     sent: Retrieval, own: Retrieval, other: bool, citations: tuple[Citation, ...], count: int
 ) -> None:
@@ -109,6 +115,11 @@ def test_lone_surrogates_of_a_snapshot_do_not_fail_a_result() -> None:
     assert "\ufffd" in back.local[0].name
     assert back.communities == fakes.WHOLE.communities
     assert convert.answer_to_proto(replace(fakes.ANSWER, text="\ud83d")).text.startswith("\ufffd")
+    place = Place(0, 9, "section", section="half \ud83d")
+    source = replace(fakes.WHOLE.sources[0], places=(place,))
+    assert "\ufffd" in convert.retrieval_to_proto(replace(broken, sources=(source,))).sources[0].places[0].section
+    cited = replace(fakes.ANSWER, citations=(Citation("S1", "chunk", "k1", "Log", places=(place,)),))
+    assert "\ufffd" in convert.answer_to_proto(cited).citations[0].places[0].section
 
 
 def test_texts_can_be_left_out() -> None:

@@ -402,7 +402,7 @@ class Triple(_message.Message):
     def __init__(self, relation_id: _Optional[str] = ..., source_id: _Optional[str] = ..., target_id: _Optional[str] = ..., source_name: _Optional[str] = ..., target_name: _Optional[str] = ..., kind: _Optional[str] = ..., description: _Optional[str] = ..., weight: _Optional[float] = ..., score: _Optional[float] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("chunk_id", "document_id", "title", "uri", "start", "end", "text", "score", "metadata")
+    __slots__ = ("chunk_id", "document_id", "title", "uri", "start", "end", "text", "score", "metadata", "places")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -419,6 +419,7 @@ class Source(_message.Message):
     TEXT_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     chunk_id: str
     document_id: str
     title: str
@@ -428,7 +429,46 @@ class Source(_message.Message):
     text: str
     score: float
     metadata: _containers.MessageMap[str, Value]
-    def __init__(self, chunk_id: _Optional[str] = ..., document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., score: _Optional[float] = ..., metadata: _Optional[_Mapping[str, Value]] = ...) -> None: ...
+    places: _containers.RepeatedCompositeFieldContainer[Place]
+    def __init__(self, chunk_id: _Optional[str] = ..., document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., score: _Optional[float] = ..., metadata: _Optional[_Mapping[str, Value]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ...) -> None: ...
+
+class Place(_message.Message):
+    __slots__ = ("start", "end", "kind", "display", "page", "page_label", "section", "anchor", "row", "boxes", "link")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    DISPLAY_FIELD_NUMBER: _ClassVar[int]
+    PAGE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_LABEL_FIELD_NUMBER: _ClassVar[int]
+    SECTION_FIELD_NUMBER: _ClassVar[int]
+    ANCHOR_FIELD_NUMBER: _ClassVar[int]
+    ROW_FIELD_NUMBER: _ClassVar[int]
+    BOXES_FIELD_NUMBER: _ClassVar[int]
+    LINK_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    kind: str
+    display: str
+    page: int
+    page_label: str
+    section: str
+    anchor: str
+    row: int
+    boxes: _containers.RepeatedCompositeFieldContainer[Box]
+    link: str
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., kind: _Optional[str] = ..., display: _Optional[str] = ..., page: _Optional[int] = ..., page_label: _Optional[str] = ..., section: _Optional[str] = ..., anchor: _Optional[str] = ..., row: _Optional[int] = ..., boxes: _Optional[_Iterable[_Union[Box, _Mapping]]] = ..., link: _Optional[str] = ...) -> None: ...
+
+class Box(_message.Message):
+    __slots__ = ("left", "top", "right", "bottom")
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    TOP_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_FIELD_NUMBER: _ClassVar[int]
+    BOTTOM_FIELD_NUMBER: _ClassVar[int]
+    left: float
+    top: float
+    right: float
+    bottom: float
+    def __init__(self, left: _Optional[float] = ..., top: _Optional[float] = ..., right: _Optional[float] = ..., bottom: _Optional[float] = ...) -> None: ...
 
 class Retrieval(_message.Message):
     __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims", "note")
@@ -541,16 +581,22 @@ class MapWork(_message.Message):
     def __init__(self, records: _Optional[int] = ..., parts: _Optional[int] = ..., part_tokens: _Optional[int] = ..., calls: _Optional[int] = ..., points: _Optional[int] = ..., unhelpful: _Optional[int] = ..., failed: _Optional[int] = ..., uncited: _Optional[int] = ..., dropped: _Optional[int] = ..., left_out: _Optional[int] = ..., input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., unreported: _Optional[int] = ...) -> None: ...
 
 class Citation(_message.Message):
-    __slots__ = ("ref", "kind", "id", "title")
+    __slots__ = ("ref", "kind", "id", "title", "document_id", "uri", "places")
     REF_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
+    DOCUMENT_ID_FIELD_NUMBER: _ClassVar[int]
+    URI_FIELD_NUMBER: _ClassVar[int]
+    PLACES_FIELD_NUMBER: _ClassVar[int]
     ref: str
     kind: str
     id: str
     title: str
-    def __init__(self, ref: _Optional[str] = ..., kind: _Optional[str] = ..., id: _Optional[str] = ..., title: _Optional[str] = ...) -> None: ...
+    document_id: str
+    uri: str
+    places: _containers.RepeatedCompositeFieldContainer[Place]
+    def __init__(self, ref: _Optional[str] = ..., kind: _Optional[str] = ..., id: _Optional[str] = ..., title: _Optional[str] = ..., document_id: _Optional[str] = ..., uri: _Optional[str] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ...) -> None: ...
 
 class FinalAnswer(_message.Message):
     __slots__ = ("text", "citations", "dropped_citations", "model", "input_tokens", "output_tokens", "retrieval")
