@@ -379,7 +379,7 @@ def _print(line: dict[str, Any]) -> None:
 
 def _vector(query: Query) -> NDArray[np.float32]:
     assert query.vector is not None
-    return query.vector
+    return np.asarray(query.vector, np.float32)
 
 
 def _percentiles(values: list[float]) -> dict[str, float]:

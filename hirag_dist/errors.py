@@ -31,10 +31,18 @@ from typing import ClassVar, Literal
 
 
 class HiragError(Exception):
-    """Base of all errors of the package."""
+    """Base of all errors of the package.
+
+    Attributes:
+        request_id: name of the failed call in the log of the service that raised the error; "" for all others.
+        retry_delay_s: seconds after which that service advises to try again; None where it does not.
+    """
 
     exit_code: ClassVar[int] = 1
     retryable: ClassVar[bool] = False
+
+    request_id: str = ""
+    retry_delay_s: float | None = None
 
 
 class ConfigError(HiragError):

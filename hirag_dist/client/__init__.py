@@ -1,4 +1,4 @@
-"""Clients of a running query service. They import gRPC and numpy, but no module of the engine.
+"""Clients of a running query service. They import gRPC and protobuf, and no module of the engine.
 
 >>> with HiragClient("127.0.0.1:50051") as client:  # doctest: +SKIP
 ...     print(client.answer("Who built the lighthouse?").text)

@@ -20,6 +20,7 @@ from hirag_dist.wire.convert_query import query_to_proto
 from hirag_dist.wire.convert_results import answer_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
 from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, RequestTooLarge, Unauthenticated, error_of
+from hirag_dist.wire.status_details import HEALTH_WATCH, HealthCheckRequest, HealthCheckResponse
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["QueryService"].full_name
 
@@ -219,6 +220,15 @@ def query_message(query: Query | str) -> pb.Query:
         InvalidQuery: as `query_to_proto`.
     """
     return query_to_proto(Query(query) if isinstance(query, str) else query)
+
+
+def health_watch(channel: grpc.Channel | grpc.aio.Channel) -> Any:
+    """Return the method grpc.health.v1.Health.Watch of a channel."""
+    return channel.unary_stream(
+        HEALTH_WATCH,
+        request_serializer=HealthCheckRequest.SerializeToString,
+        response_deserializer=HealthCheckResponse.FromString,
+    )
 
 
 def explain(error: grpc.RpcError, target: str, *, begun: bool = False, closed: bool = False) -> HiragError:

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hirag_dist.client.common import (
     SERVICE_NAME,
@@ -18,6 +17,7 @@ from hirag_dist.client.common import (
     CallOptions,
     client_options,
     explain,
+    health_watch,
     not_ready,
     query_message,
 )
@@ -26,6 +26,7 @@ from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from hirag_dist.wire.convert_results import info_from_proto, level_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN
+from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
 
 
 class HiragClient:
@@ -154,15 +155,14 @@ class HiragClient:
             ServiceError: it has none within `timeout_s` seconds.
         """
         self._check_open()
-        health: Any = health_pb2_grpc.HealthStub(self._channel)
+        health = health_watch(self._channel)
         until, answered = time.monotonic() + timeout_s, False
         while (left := until - time.monotonic()) > 0:
-            request = health_pb2.HealthCheckRequest(service=SERVICE_NAME)
-            watch = health.Watch(request, timeout=left, wait_for_ready=True)
+            watch = health(HealthCheckRequest(service=SERVICE_NAME), timeout=left, wait_for_ready=True)
             try:
                 for reply in watch:
                     answered = True
-                    if reply.status == health_pb2.HealthCheckResponse.SERVING:
+                    if reply.status == SERVING:
                         return
             except grpc.RpcError as error:
                 if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):

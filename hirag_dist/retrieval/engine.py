@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
+import numpy as np
 from pydantic import ValidationError
 
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
@@ -196,8 +197,8 @@ class QueryEngine:
         if query.filter or query.as_of:
             raise InvalidQuery(f"{'filter' if query.filter else 'as_of'}: this index has no metadata fields")
         dim = self._resources.index.vectors.shape[1]
-        if query.vector is not None and query.vector.shape != (dim,):
-            raise InvalidQuery(f"vector: {query.vector.size} numbers; this index has {dim} dimensions")
+        if query.vector is not None and np.shape(query.vector) != (dim,):
+            raise InvalidQuery(f"vector: {np.size(query.vector)} numbers; this index has {dim} dimensions")
         requested = {
             name: getattr(query, name) for name in ("top_n", "top_m", "top_c", "community_level", "context_tokens")
         }

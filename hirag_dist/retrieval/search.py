@@ -147,7 +147,7 @@ class RetrievalRun:
     async def _embed(self, embedder: Embedder) -> None:
         with self._timed("embed"):
             if self._query.vector is not None:
-                given = self._query.vector.astype(np.float64)  # its length may be beyond float32
+                given = np.asarray(self._query.vector, np.float64)  # its length may be beyond float32
                 norm = float(np.linalg.norm(given))
                 self._vector = np.asarray(given / norm if norm else given, np.float32)
             else:

@@ -1,19 +1,11 @@
-"""Small frozen records that pass between layers. Rows of data are Arrow tables (`schemas`)."""
+"""Small frozen records that pass between layers. Rows of data are Arrow tables (`schemas`).
 
-from hirag_dist.types.arrays import (
-    AccessFilter,
-    Assignment,
-    Covariance,
-    CsrGraph,
-    FloatMatrix,
-    FloatVector,
-    IntVector,
-    Mixture,
-    MixtureStatistics,
-    Moments,
-    Projection,
-    WarmStart,
-)
+Those of `arrays` need numpy, which a client of a service does not: they are imported when they are first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from hirag_dist.types.messages import (
     ChatReply,
     ChatRequest,
@@ -42,6 +34,22 @@ from hirag_dist.types.results import (
     TripleItem,
     as_query,
 )
+
+if TYPE_CHECKING:
+    from hirag_dist.types.arrays import (
+        AccessFilter,
+        Assignment,
+        Covariance,
+        CsrGraph,
+        FloatMatrix,
+        FloatVector,
+        IntVector,
+        Mixture,
+        MixtureStatistics,
+        Moments,
+        Projection,
+        WarmStart,
+    )
 
 __all__ = [
     "MAP_REDUCE",
@@ -82,3 +90,11 @@ __all__ = [
     "WarmStart",
     "as_query",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module("hirag_dist.types.arrays"), name)
+    globals()[name] = value
+    return value

@@ -6,13 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from textwrap import shorten
-from typing import Any, Final, TypedDict
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from hirag_dist.types.notebook import answer_html, index_html, retrieval_html
 from hirag_dist.types.places import Place
+
+if TYPE_CHECKING:  # a client has no numpy
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Numbers = Sequence[float] | NDArray[np.floating[Any]]
 
 MetadataValue = str | float | bool | tuple[str | float, ...]
 MAP_REDUCE: Final = ("graphrag-global", "text-map-reduce")  # modes that ask a model about every part of the corpus
@@ -133,7 +138,7 @@ class Query:
         top_c: communities at most.
         community_level: leaf, all, or a level number as text.
         context_tokens: limit of the rendered context.
-        vector: (dim,) the question's embedding, where the caller has it.
+        vector: (dim,) the question's embedding, where the caller has it: any sequence of numbers.
         labels: what every document searched must carry; a wish, within `reach`.
         filter: expression over metadata that every document searched must meet, within `reach`; empty for none.
         as_of: date or time, ISO 8601, that no document searched is later than; empty for none.
@@ -147,7 +152,7 @@ class Query:
     top_c: int | None = None
     community_level: str | None = None
     context_tokens: int | None = None
-    vector: NDArray[np.float32] | None = None
+    vector: Numbers | None = None
     labels: tuple[str, ...] = ()
     filter: str = ""
     as_of: str = ""
@@ -163,7 +168,7 @@ class QueryOptions(TypedDict, total=False):
     top_c: int | None
     community_level: str | None
     context_tokens: int | None
-    vector: NDArray[np.float32] | None
+    vector: Numbers | None
     labels: tuple[str, ...]
     filter: str
     as_of: str

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
-
-import numpy as np
 
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.types import Query
@@ -26,6 +26,7 @@ _MAX_LABEL_CHARACTERS = 1024
 _MAX_LEVEL_CHARACTERS = 64
 _MAX_FILTER_CHARACTERS = 16_384
 _MAX_DATE_CHARACTERS = 64
+_NOT_FINITE = "vector must hold finite numbers only"
 
 
 def query_from_proto(message: pb.Query, dim: int) -> Query:
@@ -40,6 +41,8 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
             length, a label, the level or the filter too long, or the labels too many. The message begins with the
             field's name.
     """
+    import numpy as np  # not at the top: clients import this module too, and have no numpy
+
     if message.vector and len(message.vector) != dim:
         raise InvalidQuery(f"vector: {len(message.vector)} numbers; this index has {dim} dimensions")
     if len(message.labels) > _MAX_LABELS:
@@ -56,6 +59,8 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
     if mode is None and message.mode != pb.MODE_UNSPECIFIED:
         raise InvalidQuery(f"mode must be one of {', '.join(MODES)}; the number {message.mode} is none of them")
     vector = np.array(message.vector, dtype=np.float32) if message.vector else None
+    if vector is not None and not np.isfinite(vector).all():
+        raise InvalidQuery(_NOT_FINITE)
     query = Query(
         question=message.question,
         mode=mode,
@@ -82,7 +87,7 @@ def query_to_proto(query: Query) -> pb.Query:
     if query.mode is not None and query.mode not in MODES:
         raise InvalidQuery(f"mode must be one of {', '.join(MODES)}, got {query.mode!r}")
     _check(query)
-    vector = None if query.vector is None else np.asarray(query.vector, dtype=np.float32).ravel().tolist()
+    vector = None if query.vector is None else _numbers(query.vector)
     try:
         return pb.Query(
             question=query.question,
@@ -108,5 +113,21 @@ def _check(query: Query) -> None:
         value = getattr(query, name)
         if value is not None and not 1 <= value <= _INT32_MAX:
             raise InvalidQuery(f"{name} must be between 1 and {_INT32_MAX}, got {value}")
-    if query.vector is not None and not np.isfinite(query.vector).all():
-        raise InvalidQuery("vector must hold finite numbers only")
+
+
+def _numbers(vector: Any) -> list[float]:
+    """Return the numbers of a sequence or an array of any shape.
+
+    Raises:
+        InvalidQuery: something in it is no finite number.
+    """
+    rows = vector.tolist() if hasattr(vector, "tolist") else list(vector)
+    while rows and isinstance(rows[0], list | tuple):
+        rows = list(chain.from_iterable(rows))
+    try:
+        finite = all(map(math.isfinite, rows))
+    except (TypeError, OverflowError) as error:
+        raise InvalidQuery(_NOT_FINITE) from error
+    if not finite:
+        raise InvalidQuery(_NOT_FINITE)
+    return [float(number) for number in rows]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from hirag_dist.types import Facet
 from hirag_dist.wire._pb import query_pb2 as pb
 
@@ -67,7 +65,7 @@ def scalar_to_proto(value: Any) -> pb.Value:
     Raises:
         TypeError: it is no number, text or boolean.
     """
-    plain = value.item() if isinstance(value, np.generic) else value
+    plain = value.item() if hasattr(value, "item") else value  # numpy's scalars
     match plain:
         case None:
             return pb.Value()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2, status_pb2
 
 from hirag_dist.errors import (
     BackendUnavailable,
@@ -36,6 +35,7 @@ from hirag_dist.errors import (
     WorkFileDamaged,
 )
 from hirag_dist.wire.convert_query import QUERY_FIELDS
+from hirag_dist.wire.status_details import details_of, seconds_of
 
 DOMAIN = "hirag_dist"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -183,6 +183,8 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
         remaining_s: seconds until the caller's deadline. A pause that does not fit into them, or is longer than a
             caller expects of a call, stops gRPC's own retries, so that the caller gets the error.
     """
+    from google.rpc import error_details_pb2, status_pb2  # not at the top: clients do without these packages
+
     code, delay_s = status_of(error), retry_delay_s(error)
     status = status_pb2.Status(code=code.value[0], message=message_of(error))
     kind = next(kind for kind, _ in STATUS if isinstance(error, kind))
@@ -225,7 +227,8 @@ def field_of(error: InvalidQuery) -> str:
 def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, str | bytes]]) -> HiragError | None:
     """Return the error that the server raised, None if the status comes from elsewhere.
 
-    A class that this version does not know becomes a `ServiceError`.
+    A class that this version does not know becomes a `ServiceError`. The error has the `request_id` of the call, and as
+    `retry_delay_s` what the service advises.
 
     Args:
         code: of the status.
@@ -235,18 +238,25 @@ def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, 
     raw = next((value for key, value in trailers if key == DETAILS_KEY), None)
     if not isinstance(raw, bytes):
         return None
-    info = error_details_pb2.ErrorInfo()
     try:
-        status = status_pb2.Status.FromString(raw)
-        found = any(detail.Unpack(info) and info.domain == DOMAIN for detail in status.details)
+        details = details_of(raw)
     except DecodeError:
         return None
-    if not found:
+    info = details.get("ErrorInfo")
+    if info is None or info.domain != DOMAIN:
         return None
-    kind = _BY_REASON.get(info.reason, ServiceError)
-    after = info.metadata.get("retry_after_s")
+    error = _error(_BY_REASON.get(info.reason, ServiceError), message, {one.key: one.value for one in info.metadata})
+    if "RequestInfo" in details:
+        error.request_id = details["RequestInfo"].request_id
+    if "RetryInfo" in details:
+        error.retry_delay_s = seconds_of(details["RetryInfo"])
+    return error
+
+
+def _error(kind: type[HiragError], message: str, metadata: Mapping[str, str]) -> HiragError:
+    after = metadata.get("retry_after_s")
     if issubclass(kind, RateLimited):
         return kind(message, float(after) if after else None)
     if issubclass(kind, AccessRefused):
-        return kind(message, info.metadata.get("reason", ""), retry_after_s=float(after) if after else None)
+        return kind(message, metadata.get("reason", ""), retry_after_s=float(after) if after else None)
     return kind(message)

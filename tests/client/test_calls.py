@@ -38,6 +38,8 @@ async def test_retrieve_returns_what_the_engine_gave(client: Any, engine: fakes.
         "leaf",
         99,
     )
+    await client.call("retrieve", Query("q", vector=[0.5, -1.0, 0.0, 2]))
+    assert engine.queries[2].vector.tolist() == [0.5, -1.0, 0.0, 2.0]
     short = await client.call("retrieve", "q", omit_context=True, omit_source_text=True)
     assert (short.context, short.sources[0].text) == ("", "")
 
@@ -68,7 +70,18 @@ async def test_what_an_endpoint_asked_for_is_known_here(client: Any, engine: fak
     with pytest.raises(RateLimited) as caught:
         await client.call("retrieve", "q", timeout_s=5)  # no retry fits in it, so the error comes at once
     assert caught.value.retry_after_s == 77.0
+    assert caught.value.retry_delay_s == 77.0
     assert len(engine.queries) == 1
+
+
+async def test_an_error_names_its_call_in_the_log(client: Any, engine: fakes.FakeEngine) -> None:
+    engine.error = InvalidQuery("no")
+    with pytest.raises(InvalidQuery) as caught:
+        await client.call("retrieve", "q", request_id="job-7.3")
+    assert (caught.value.request_id, caught.value.retry_delay_s) == ("job-7.3", None)
+    with pytest.raises(InvalidQuery) as caught:
+        await client.call("answer", "q")
+    assert caught.value.request_id
 
 
 async def test_a_moment_of_trouble_is_retried(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -39,6 +42,19 @@ def test_a_query_vector_comes_back_bit_by_bit() -> None:
     assert back is not None
     assert back.dtype == np.float32
     np.testing.assert_array_equal(back, vector)
+
+
+@pytest.mark.parametrize(
+    "vector", [(0.5, 2), [0.5, 2.0], [[0.5, 2]], array("d", [0.5, 2]), np.array([0.5, 2]), np.array([[0.5], [2]])]
+)
+def test_any_sequence_of_numbers_is_a_query_vector(vector: Any) -> None:
+    assert list(query_to_proto(Query("q", vector=vector)).vector) == [0.5, 2.0]
+
+
+@pytest.mark.parametrize("vector", [[1.0, float("nan")], (float("inf"),), ["1"], [None], "12", [10**400]])
+def test_what_is_no_finite_number_does_not_leave_the_client(vector: Any) -> None:
+    with pytest.raises(InvalidQuery, match=r"^vector must hold finite numbers only"):
+        query_to_proto(Query("q", vector=vector))
 
 
 @pytest.mark.parametrize(
