@@ -23,7 +23,7 @@ SetOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else, on stdout.")]
 IndexOption = Annotated[str, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")]
-ExecutorOption = Annotated[str | None, typer.Option(help="ray, or inline (in this process).")]
+ExecutorOption = Annotated[str | None, typer.Option(help="ray, inline (in this process), or auto (by size).")]
 WorkersOption = Annotated[int | None, typer.Option(help="Ray workers; default: one per core.")]
 MaxUsdOption = Annotated[float | None, typer.Option(min=0, help="Stop before this run spends more dollars.")]
 MaxTokensOption = Annotated[int | None, typer.Option(min=0, help="Stop before this run uses more tokens.")]

@@ -85,7 +85,7 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
         findings.append(_check("kernels", lambda: resolve_kernels(config.kernels), "or set kernels: auto"))
     findings.append(_check("tokenizer", lambda: f"{config.tokenizer}, {counter(config.tokenizer)('one two')} tokens"))
     findings.append(_check("prompts", lambda: _prompts(config)))
-    if config.execution.executor == "ray":
+    if config.execution.chosen != "inline":
         findings.append(_check("Ray", lambda: _ray(config), "use --executor inline to do without it"))
     for name in sorted({name for role in CHAT_ROLES for name in role_endpoints(config, role)}):
         findings.append(_check(f"endpoint {name}", partial(_chat_once, name, config)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache, partial
@@ -30,6 +31,7 @@ from hirag_dist.execution.batch_api.driver import Batches, BatchSettings, BatchT
 from hirag_dist.execution.events import ExecutorStarting
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
+from hirag_dist.execution.sized_executor import SizedExecutor
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
@@ -201,7 +203,14 @@ def make_executor(
             gpu=GpuWorkers(execution.gpu_workers) if apart else None,
         )
 
-    return LazyExecutor(execution.executor, ray if execution.executor == "ray" else inline)
+    in_process, on_ray = LazyExecutor("inline", inline), LazyExecutor("ray", ray)
+    match execution.chosen:
+        case "inline":
+            return in_process
+        case "auto" if not os.environ.get("RAY_ADDRESS"):
+            return SizedExecutor(in_process, on_ray)
+        case _:
+            return on_ray
 
 
 def _tasks_in_flight(config: Config, n_workers: int) -> int:

@@ -69,7 +69,7 @@ def _missing_for_gpu() -> str | None:
 
 def has_gpu_workers(config: Config) -> bool:
     """Return whether separate GPU workers compute kernels, so that this machine cannot tell which they have."""
-    return config.execution.executor == "ray" and config.execution.gpu_workers > 0 and config.kernels != CPU
+    return config.execution.chosen == "ray" and config.execution.gpu_workers > 0 and config.kernels != CPU
 
 
 def known_kernels(config: Config, before: str | None) -> str:

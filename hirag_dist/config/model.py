@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from hirag_dist.config.base import ConfigSection, Url
+from hirag_dist.config.execution import ExecutionConfig
 from hirag_dist.config.prices import LIST_PRICES, PriceConfig
 from hirag_dist.config.reading import ReadingConfig
 from hirag_dist.config.service import ServiceConfig
@@ -288,25 +289,6 @@ class VectorsConfig(ConfigSection):
         "hirag_current",
         pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$",
         description="a server's alias that is moved to the collection of the snapshot that went live, for people",
-    )
-
-
-class ExecutionConfig(ConfigSection):
-    """Engine that builds the index; it does not change the content of the index."""
-
-    executor: Literal["ray", "inline"] = Field(
-        "ray", description="ray: a Ray of this machine or ray_address; inline: this process"
-    )
-    workers: int | None = Field(None, ge=1, description="null: one a core of the cluster")
-    gpu_workers: int = Field(
-        0,
-        ge=0,
-        description="of Ray, with a GPU each, started for what kernels compute and ended after it; the others then do "
-        "all else. 0: no worker is special",
-    )
-    ray_address: Url | None = Field(None, description="null: a Ray of this command's own; auto: a running one")
-    tasks_in_flight: int | None = Field(
-        None, ge=1, description="tasks that wait for models in one worker at a time; null: as the limits of calls need"
     )
 
 

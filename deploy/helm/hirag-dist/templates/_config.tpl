@@ -72,7 +72,8 @@
 {{- end -}}
 
 {{- define "hirag.executor" -}}
-{{- dig "execution" "executor" "ray" .Values.config -}}
+{{- $executor := dig "execution" "executor" "ray" .Values.config -}}
+{{- ternary "ray" $executor (eq $executor "auto") -}}
 {{- end -}}
 
 {{/* Commands for files/build.py, as JSON. */}}
