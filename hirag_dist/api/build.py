@@ -24,8 +24,8 @@ def build_index(
 
     On an index that exists, the documents of `inputs` are compared by content with those of the index: new and changed
     ones are extracted, those that are gone are removed, and only what they reach is made again. A repeated call
-    continues an interrupted build and pays for no reply twice. With `execution.executor: auto`, the default, up to 1,024
-    chunks are built in this process; for more, a local Ray starts and stops with the call.
+    continues an interrupted build and pays for no reply twice. With `execution.executor: auto`, the default, up to
+    1,024 chunks are built in this process; for more, a local Ray starts and stops with the call.
 
     Args:
         inputs: files, folders, globs and object-store URIs; one or several.
