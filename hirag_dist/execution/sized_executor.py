@@ -21,17 +21,16 @@ class SizedExecutor:
 
     The first stage that calls models decides for the rest of the build, because each executor counts rates and spending
     by itself. Results do not depend on the choice.
+
+    Attributes:
+        name: of the executor in use.
     """
 
     def __init__(self, small: LazyExecutor, large: LazyExecutor) -> None:
+        self.name = small.name
         self._chosen = small
         self._large = large
         self._is_final = False
-
-    @property
-    def name(self) -> str:
-        """Name of the executor in use."""
-        return self._chosen.name
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Run tasks, yield results as they come.
@@ -46,6 +45,7 @@ class SizedExecutor:
         if not self._is_final and len(first) > MAX_INLINE_TASKS:
             self._chosen.close()
             self._chosen, self._is_final = self._large, True
+            self.name = self._large.name
         self._is_final = self._is_final or waits_for_models(first[0].stage)
         yield from self._chosen.map(chain(first, pending))
 
