@@ -155,6 +155,11 @@ def page_options(service: ServiceConfig, *, listen: str | None = None, shared: b
     return PageOptions(
         listen=listen or service.http,
         names=service.http_names,
+        page=service.http_page,
+        api=service.http_api,
+        origins=service.http_origins,
+        max_connections=service.http_max_connections,
+        max_connections_per_client=service.http_max_connections_per_client,
         tls_cert=service.tls_cert,
         tls_key=service.tls_key,
         tls_client_ca=service.tls_client_ca,

@@ -117,12 +117,25 @@ class ServiceConfig(ConfigSection):
     )
     traces_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that are sent")
     poll_s: float = Field(2.0, gt=0, description="interval of the checks for a new snapshot, certificates and callers")
-    http: str | None = Field(None, description="HOST:PORT of the browser page; null: no page")
+    http: str | None = Field(None, description="HOST:PORT of the HTTP server: page and APIs; null: none")
+    http_page: bool = Field(True, description="serve the browser page at that address")
+    http_api: bool = Field(True, description="serve the RPCs as JSON and the OpenAI-compatible API at that address")
+    http_origins: tuple[str, ...] = Field(
+        (),
+        description="origins whose web pages may call the APIs, such as https://chat.example.com; *: any, which needs "
+        "a callers_file",
+    )
+    http_max_connections: int = Field(512, ge=1, description="connections to that address at a time")
+    http_max_connections_per_client: int | None = Field(
+        None, ge=1, description="of these, connections from one address; null: a quarter"
+    )
     http_names: tuple[str, ...] = Field(
-        (), description="host names of the page in addition to those of its certificate, for a proxy in front of it"
+        (),
+        description="host names of the HTTP server in addition to those of its certificate, for a proxy in front of it",
     )
     http_client_cert: str | None = Field(
-        None, description="PEM file of the certificate that the page shows to the service; needed with tls_client_ca"
+        None,
+        description="PEM file of the certificate that the HTTP server shows to the service; needed with tls_client_ca",
     )
     http_client_key: str | None = Field(None, description="PEM file of its key")
     cache_dir: str | None = Field(

@@ -15,6 +15,7 @@ from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Ove
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service.connection_limits import ConnectionGuard, address_of
+from hirag_dist.service.http_api.api import HttpApi
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.files import StaticFile, read_files
 from hirag_dist.service.web.json_lines import (
@@ -48,29 +49,47 @@ class PageApp:
         guard: checks every request first.
         clients: of the service.
         connections: counts the requests of each connection.
+        api: has the routes of the APIs, if they are served too.
     """
 
     def __init__(
-        self, options: PageOptions, guard: RequestChecks, clients: ClientPool, connections: ConnectionGuard
+        self,
+        options: PageOptions,
+        guard: RequestChecks,
+        clients: ClientPool[AsyncHiragClient],
+        connections: ConnectionGuard,
+        api: HttpApi | None = None,
     ) -> None:
         self._options = options
         self._guard = guard
         self._clients = clients
         self._connections = connections
+        self._api = api
         self._files = read_files()
         self._in_progress = 0
 
     def app(self) -> web.Application:
         """Return the application."""
         app = web.Application(
-            middlewares=[self._counted, self._guard.check, _errors], client_max_size=self._options.max_body_bytes
+            middlewares=[self._counted, self._checked, _errors], client_max_size=self._options.max_body_bytes
         )
         app.on_response_prepare.append(self._guard.sign)
-        app.router.add_get("/", self._file)
-        app.router.add_get("/static/{name}", self._file)
-        app.router.add_post("/api/describe", self._describe)
-        app.router.add_post("/api/ask", self._ask)
+        if self._api is not None:
+            app.on_response_prepare.append(self._api.sign)
+            self._api.add_to(app.router)
+        if self._options.page:
+            app.router.add_get("/", self._file)
+            app.router.add_get("/static/{name}", self._file)
+            app.router.add_post("/api/describe", self._describe)
+            app.router.add_post("/api/ask", self._ask)
         return app
+
+    @web.middleware
+    async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check a request as one of the APIs, or as one of the page."""
+        if self._api is not None and self._api.serves(request.path):
+            return await self._api.reply(request, handler)
+        return await self._guard.check(request, handler)
 
     @web.middleware
     async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -5,11 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Generic, Protocol, TypeVar
 
-from hirag_dist.client import AsyncHiragClient
+
+class ServiceClient(Protocol):
+    """A client of the service."""
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
 
 
-class ClientPool:
+_Client = TypeVar("_Client", bound=ServiceClient)
+
+
+class ClientPool(Generic[_Client]):
     """Lends the current client, and closes a replaced one when its last request has ended.
 
     An open client would reconnect for ever, with a certificate that the service no longer uses. For use inside a
@@ -17,11 +27,11 @@ class ClientPool:
     """
 
     def __init__(self) -> None:
-        self._uses: dict[AsyncHiragClient, int] = {}  # requests of every open client
-        self._latest: AsyncHiragClient | None = None
+        self._uses: dict[_Client, int] = {}  # requests of every open client
+        self._latest: _Client | None = None
         self._closing: set[asyncio.Task[None]] = set()
 
-    def put(self, client: AsyncHiragClient) -> None:
+    def put(self, client: _Client) -> None:
         """Replace the client."""
         before, self._latest = self._latest, client
         self._uses[client] = 0
@@ -29,7 +39,7 @@ class ClientPool:
             self._close_unless_used(before)
 
     @contextmanager
-    def lease(self) -> Iterator[AsyncHiragClient]:
+    def lease(self) -> Iterator[_Client]:
         """Lend the latest client, which stays open until the block ends."""
         client = self._latest
         assert client is not None, "put() comes before the first lease()"
@@ -46,7 +56,7 @@ class ClientPool:
             await client.close()
         await asyncio.gather(*self._closing)
 
-    def _close_unless_used(self, client: AsyncHiragClient) -> None:
+    def _close_unless_used(self, client: _Client) -> None:
         if client is not self._latest and not self._uses[client]:
             del self._uses[client]
             task = asyncio.create_task(client.close())

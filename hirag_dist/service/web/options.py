@@ -27,13 +27,19 @@ class PageOptions:
         callers: whether the service has a callers file; then the page rejects a question without a token, which would
             otherwise be asked with the page's own certificate.
         max_connections: connections of browsers at a time.
-        max_connections_per_client: of these, connections from one address.
+        max_connections_per_client: of these, connections from one address; None is a quarter.
         max_connection_idle_s: seconds without a request after which a connection is closed.
         first_request_s: seconds that a new connection has until its first request has arrived, while more than half of
             `max_connections` are open.
-        max_body_bytes: of a request.
+        page: whether the page is served.
+        api: whether the RPCs are served as JSON, and the OpenAI-compatible API.
+        origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
+        max_body_bytes: of a request of the page.
+        max_api_body_bytes: of a request to the APIs.
+        max_api_requests: requests to the APIs at a time; more are rejected with 429.
         max_streams: questions at a time; more are rejected with 429.
         timeout_s: seconds that a question may take at most.
+        max_timeout_s: largest timeout that a request to the APIs may ask for; without one it has `timeout_s`.
         body_s: seconds that a request may take to arrive.
         stall_s: seconds for which a browser may read nothing of a reply before the connection is closed.
         drain_s: seconds that questions have to finish when the page stops.
@@ -53,13 +59,19 @@ class PageOptions:
     client_cert: str | None = None
     client_key: str | None = None
     callers: bool = False
-    max_connections: int = 256
-    max_connections_per_client: int = 64
+    max_connections: int = 512
+    max_connections_per_client: int | None = None
     max_connection_idle_s: float = 75.0
     first_request_s: float = 20.0
+    page: bool = True
+    api: bool = True
+    origins: tuple[str, ...] = ()
     max_body_bytes: int = 64 * 1024
+    max_api_body_bytes: int = 1024 * 1024
+    max_api_requests: int = 320
     max_streams: int = 64
     timeout_s: float = 120.0
+    max_timeout_s: float = 600.0
     body_s: float = 10.0
     stall_s: float = 15.0
     drain_s: float = 5.0
@@ -76,6 +88,13 @@ class PageOptions:
             raise ConfigError(
                 "the service asks its clients for a certificate (tls_client_ca), and the page is one of them: give "
                 "http_client_cert and http_client_key"
+            )
+        if not self.page and not self.api:
+            raise ConfigError("service.http has nothing to serve: http_page and http_api are both off")
+        if "*" in self.origins and not self.callers:
+            raise ConfigError(
+                "http_origins: * lets every web page ask where no token is needed; name the origins, or give a "
+                "callers_file"
             )
         if not is_loopback(host) and (self.tls_cert is None or not self.callers):
             raise ConfigError(

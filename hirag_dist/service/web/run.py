@@ -7,14 +7,20 @@ import errno
 import logging
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any, TypeAlias
 
 from aiohttp import web
 
 from hirag_dist.client import AsyncHiragClient
+from hirag_dist.client.common import ClientOptions
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.connection_limits import ConnectionGuard, ConnectionLimits
 from hirag_dist.service.descriptors import allowed_connections
 from hirag_dist.service.file_watch import ReloadingValue
+from hirag_dist.service.http_api.access_checks import AccessChecks
+from hirag_dist.service.http_api.api import HttpApi
+from hirag_dist.service.http_api.gateway import Gateway
+from hirag_dist.service.http_api.requests import ApiRequests
 from hirag_dist.service.options import split_address
 from hirag_dist.service.shutdown import stop_signals
 from hirag_dist.service.web.app import PageApp
@@ -24,6 +30,7 @@ from hirag_dist.service.web.options import PageOptions, reached_at, url_of
 from hirag_dist.service.web.request_checks import RequestChecks
 
 logger = logging.getLogger(__name__)
+_Clients: TypeAlias = tuple[AsyncHiragClient, Gateway]
 
 
 class Page:
@@ -45,27 +52,33 @@ class Page:
         self.url = ""
         self._options = options
         self._target = reached_at(target)
-        self._clients = ClientPool()
+        self._clients: ClientPool[AsyncHiragClient] = ClientPool()
+        self._gateways: ClientPool[Gateway] = ClientPool()
         self._guard = RequestChecks(options.names, secure=options.tls_cert is not None)
         self._tls: BrowserTls | None = None
         self._runner: web.AppRunner | None = None
         self._sweeping: asyncio.Task[None] | None = None
-        self._certificates: ReloadingValue[AsyncHiragClient] | None = None
+        self._certificates: ReloadingValue[_Clients] | None = None
 
     async def __aenter__(self) -> Page:
         options = self._options
         host, port = split_address(options.listen)
         self._guard.names |= {host.lower()}
         files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
-        self._certificates = ReloadingValue([path for path in files if path], self._connect, self._clients.put)
+        self._certificates = ReloadingValue([path for path in files if path], self._connect, self._put)
+        total = allowed_connections(options.max_connections)
         limits = ConnectionLimits(
-            allowed_connections(options.max_connections),
-            options.max_connections_per_client,
+            total,
+            options.max_connections_per_client or max(total // 4, 1),
             options.first_request_s,
             options.max_connection_idle_s,
         )
         connections = ConnectionGuard(limits)
-        app = PageApp(options, self._guard, self._clients, connections).app()
+        api = None
+        if options.api:
+            checks = AccessChecks(self._guard.serves, options.origins, callers=options.callers)
+            api = HttpApi(ApiRequests(options, self._gateways), checks)
+        app = PageApp(options, self._guard, self._clients, connections, api).app()
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -80,7 +93,7 @@ class Page:
             await site.start()
         except OSError as error:
             await runner.cleanup()
-            await self._clients.close()
+            await self._close_clients()
             in_use = error.errno == errno.EADDRINUSE
             why = "the port is in use" if in_use else error.strerror or str(error)
             raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
@@ -98,7 +111,7 @@ class Page:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-        await self._clients.close()
+        await self._close_clients()
 
     def renew(self) -> bool:
         """Load new certificates if there are any; invalid ones leave the old in use. Return whether there were any."""
@@ -110,20 +123,26 @@ class Page:
             await asyncio.sleep(self._options.poll_s)
             self.renew()  # not in a thread: it replaces the client of requests
 
-    def _connect(self) -> AsyncHiragClient:
-        """Return a client that trusts the current certificate, and present that one to browsers.
+    def _put(self, clients: _Clients) -> None:
+        self._clients.put(clients[0])
+        self._gateways.put(clients[1])
+
+    async def _close_clients(self) -> None:
+        await self._clients.close()
+        await self._gateways.close()
+
+    def _connect(self) -> _Clients:
+        """Return clients that trust the current certificate, and present that one to browsers.
 
         Raises:
             ConfigError: the files cannot be used.
         """
         options = self._options
         if options.tls_cert is None or options.tls_key is None:
-            return AsyncHiragClient(self._target, timeout_s=options.timeout_s)
+            return self._make_clients()
         names = names_in(options.tls_cert, options.tls_key)
         latest = server_context(options.tls_cert, options.tls_key, options.tls_client_ca)
-        client = AsyncHiragClient(
-            self._target,
-            timeout_s=options.timeout_s,
+        clients = self._make_clients(
             root_certificates=options.tls_cert,
             server_name=expected_name(names),
             certificate=options.client_cert,
@@ -134,7 +153,11 @@ class Page:
         else:
             self._tls.renew(latest)  # last, when nothing can fail any more
         self._guard.names |= {name.lower() for name in names}
-        return client
+        return clients
+
+    def _make_clients(self, **tls: Any) -> _Clients:
+        client = AsyncHiragClient(self._target, timeout_s=self._options.timeout_s, **tls)
+        return client, Gateway(ClientOptions(self._target, **tls))
 
 
 async def serve_page(

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 
@@ -48,6 +49,12 @@ async def serve() -> AsyncIterator[Callable[..., Awaitable[Served]]]:
             return Served(served.url, engine, served)
 
         yield serve
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -6,14 +6,13 @@ import asyncio
 import json
 import shutil
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-import pytest_asyncio
 import yarl
 
 from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable, RateLimited
@@ -25,12 +24,6 @@ from tests.service import fakes
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Serve = Callable[..., Any]
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def http() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession() as session:
-        yield session
 
 
 async def ask(http: aiohttp.ClientSession, url: str, **body: Any) -> tuple[int, list[Any]]:

@@ -1,0 +1,55 @@
+"""The HTTP APIs as a part of the HTTP server: their routes, and the checks before them."""
+
+from __future__ import annotations
+
+import logging
+
+import grpc
+from aiohttp import web
+
+from hirag_dist.service.http_api import connect_protocol
+from hirag_dist.service.http_api.access_checks import AccessChecks
+from hirag_dist.service.http_api.connect_routes import ConnectRoutes, error_response
+from hirag_dist.service.http_api.requests import ApiRequests
+from hirag_dist.service.http_api.status_error import StatusError
+from hirag_dist.service.web.request_checks import Handler
+
+logger = logging.getLogger(__name__)
+_REFUSED = grpc.StatusCode.PERMISSION_DENIED
+
+
+class HttpApi:
+    """The routes of the APIs.
+
+    Args:
+        requests: reads the requests and makes the calls.
+        checks: of host and origin.
+    """
+
+    def __init__(self, requests: ApiRequests, checks: AccessChecks) -> None:
+        self._checks = checks
+        self._connect = ConnectRoutes(requests)
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes."""
+        self._connect.add_to(router)
+
+    def serves(self, path: str) -> bool:
+        """Return whether a path is one of the APIs'."""
+        return path.startswith(connect_protocol.PREFIX)
+
+    async def reply(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Check a request for one of the APIs, and pass it on or refuse it with a reason."""
+        fault = self._checks.fault(request)
+        if fault is not None:
+            status, why = fault
+            logger.warning("refused %s %.200r from %s: %s", request.method, request.path, request.remote, why)
+            return error_response(StatusError(_REFUSED, why), status)
+        if request.method == "OPTIONS":
+            return self._checks.preflight(request)
+        return await handler(request)
+
+    async def sign(self, request: web.Request, response: web.StreamResponse) -> None:
+        """Add the headers for other origins: a signal handler of the application, so that streams have them too."""
+        if self.serves(request.path):
+            response.headers.update(self._checks.headers(request))

@@ -1,0 +1,5 @@
+"""A service with a scripted engine and its HTTP server."""
+
+from tests.service.web.conftest import http, serve
+
+__all__ = ["http", "serve"]
