@@ -11,7 +11,7 @@ from aiohttp import web
 
 from hirag_dist.service.http_api import connect_protocol as protocol
 from hirag_dist.service.http_api.connect_protocol import Method
-from hirag_dist.service.http_api.gateway import GatewayCall, Gateway
+from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
 from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
 from hirag_dist.service.http_api.status_error import StatusError
 

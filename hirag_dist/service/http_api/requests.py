@@ -13,7 +13,7 @@ import grpc
 from aiohttp import web
 
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.service.http_api.gateway import GatewayCall, Gateway
+from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
 from hirag_dist.service.http_api.status_error import StatusError, error_of
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.options import PageOptions
