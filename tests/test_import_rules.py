@@ -39,7 +39,7 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "openai": ("llm/endpoints/openai",),
     "jinja2": ("html/",),
     "markupsafe": ("html/",),
-    "aiohttp": ("llm/endpoints/openai", "testing/simulator/", "service/web/"),
+    "aiohttp": ("llm/endpoints/openai", "testing/simulator/", "service/web/", "service/http_api/"),
 }
 
 # core is pure: tables and arrays in, the same out
