@@ -7,15 +7,15 @@ import logging
 import grpc
 from aiohttp import web
 
-from hirag_dist.service.http_api import connect_protocol
+from hirag_dist.service.http_api import connect_protocol, connect_routes, openai_routes
 from hirag_dist.service.http_api.access_checks import AccessChecks
-from hirag_dist.service.http_api.connect_routes import ConnectRoutes, error_response
+from hirag_dist.service.http_api.connect_routes import ConnectRoutes
+from hirag_dist.service.http_api.openai_routes import OpenAiRoutes
 from hirag_dist.service.http_api.requests import ApiRequests
 from hirag_dist.service.http_api.status_error import StatusError
 from hirag_dist.service.web.request_checks import Handler
 
 logger = logging.getLogger(__name__)
-_REFUSED = grpc.StatusCode.PERMISSION_DENIED
 
 
 class HttpApi:
@@ -29,14 +29,16 @@ class HttpApi:
     def __init__(self, requests: ApiRequests, checks: AccessChecks) -> None:
         self._checks = checks
         self._connect = ConnectRoutes(requests)
+        self._openai = OpenAiRoutes(requests)
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Add the routes."""
         self._connect.add_to(router)
+        self._openai.add_to(router)
 
     def serves(self, path: str) -> bool:
         """Return whether a path is one of the APIs'."""
-        return path.startswith(connect_protocol.PREFIX)
+        return path.startswith((connect_protocol.PREFIX, openai_routes.PREFIX))
 
     async def reply(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check a request for one of the APIs, and pass it on or refuse it with a reason."""
@@ -44,7 +46,10 @@ class HttpApi:
         if fault is not None:
             status, why = fault
             logger.warning("refused %s %.200r from %s: %s", request.method, request.path, request.remote, why)
-            return error_response(StatusError(_REFUSED, why), status)
+            error = StatusError(grpc.StatusCode.PERMISSION_DENIED, why)
+            if request.path.startswith(openai_routes.PREFIX):
+                return openai_routes.error_response(error, status)
+            return connect_routes.error_response(error, status)
         if request.method == "OPTIONS":
             return self._checks.preflight(request)
         return await handler(request)

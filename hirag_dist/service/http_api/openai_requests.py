@@ -1,0 +1,254 @@
+"""Requests of the OpenAI-compatible API: what is read, what is ignored, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from google.protobuf import json_format
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hirag_dist.service.http_api.conversation import Turn, standalone_question
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert_query import MODES
+
+DEFAULT_MODEL = "hirag"
+_OWN_FIELDS = ("question", "mode", "vector")  # of Query, which the request sets in another way
+_TEXT_PARTS = ("text", "input_text", "output_text")
+_MAX_MESSAGES = 2000
+
+
+class BadRequest(Exception):
+    """A request is wrong, or asks for something that this API does not have.
+
+    Attributes:
+        param: name of the parameter.
+        code: short name of the fault.
+        status: HTTP status.
+    """
+
+    def __init__(self, message: str, param: str | None = None, code: str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, in terms of the service.
+
+    Attributes:
+        model: name of the model, as given.
+        request: the request of the RPC Answer.
+        stream: whether the reply is streamed.
+        include_usage: whether a streamed reply ends with the numbers of tokens.
+        source_list: whether the cited sources are listed after the text.
+    """
+
+    model: str
+    request: pb.AnswerRequest
+    stream: bool
+    include_usage: bool
+    source_list: bool
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    type: str
+    text: str | None = None
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    role: str = ""
+    content: str | list[_Part] | None = None
+
+
+class _StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    include_usage: bool | None = None
+
+
+class _Body(BaseModel):
+    """Parameters that both endpoints have. Others are ignored, unless `_refuse` names them."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    model: str = Field(max_length=512)
+    stream: bool | None = None
+    hirag: dict[str, Any] | None = None
+
+
+class _ChatBody(_Body):
+    messages: list[_Message] = Field(min_length=1, max_length=_MAX_MESSAGES)
+    stream_options: _StreamOptions | None = None
+
+
+class _ResponsesBody(_Body):
+    input: str | list[_Message] = Field(max_length=1_000_000)
+
+
+_B = TypeVar("_B", bound=_Body)
+
+
+def chat_request(body: Mapping[str, Any]) -> Asked:
+    """Return the request of a body of /v1/chat/completions.
+
+    Raises:
+        BadRequest: a parameter is wrong, or is not supported.
+    """
+    _refuse(body, _CHAT_REFUSED)
+    read = _read(_ChatBody, body)
+    usage = read.stream_options is not None and bool(read.stream_options.include_usage)
+    return _asked(read, read.messages, "messages", include_usage=usage)
+
+
+def responses_request(body: Mapping[str, Any]) -> Asked:
+    """Return the request of a body of /v1/responses.
+
+    Raises:
+        BadRequest: a parameter is wrong, or is not supported.
+    """
+    _refuse(body, _RESPONSES_REFUSED)
+    read = _read(_ResponsesBody, body)
+    messages = [_Message(role="user", content=read.input)] if isinstance(read.input, str) else read.input
+    return _asked(read, messages, "input", include_usage=True)
+
+
+def resolve_model(model: str) -> tuple[str, Any]:
+    """Return the index and the mode that a model's name stands for; empty and 0 for the service's defaults.
+
+    Raises:
+        BadRequest: there can be no such model.
+
+    >>> resolve_model("hirag"), resolve_model("hirag/naive"), resolve_model("laws"), resolve_model("laws/local")
+    (('', 0), ('', 6), ('laws', 0), ('laws', 2))
+    """
+    index, slash, mode = model.rpartition("/")
+    if not slash:
+        index, mode = model, ""
+    elif mode not in MODES:
+        raise model_not_found(model)
+    if not index:
+        raise model_not_found(model)
+    return "" if index == DEFAULT_MODEL else index, MODES[mode] if mode else pb.MODE_UNSPECIFIED
+
+
+def model_not_found(model: str) -> BadRequest:
+    """Return the error of a name that is no model's."""
+    return BadRequest(
+        f"there is no model {model[:200]!r} that you may ask; GET /v1/models lists them",
+        "model",
+        "model_not_found",
+        404,
+    )
+
+
+def _asked(read: _Body, messages: Sequence[_Message], param: str, *, include_usage: bool) -> Asked:
+    index, mode = resolve_model(read.model)
+    own = dict(read.hirag or {})
+    history, source_list = _flag(own, "history", default=True), _flag(own, "source_list", default=False)
+    try:
+        question = standalone_question([Turn(each.role, _text(each, param)) for each in messages], history=history)
+    except ValueError as error:
+        raise BadRequest(str(error), param) from None
+    query = _query(own)
+    query.mode = mode
+    try:
+        query.question = question
+        request = pb.AnswerRequest(query=query, omit_context=True, omit_source_text=True, index=index)
+    except ValueError:  # lone surrogates
+        raise BadRequest("texts must be valid Unicode", param) from None
+    return Asked(read.model, request, bool(read.stream), include_usage, source_list)
+
+
+def _query(settings: dict[str, Any]) -> pb.Query:
+    for name in _OWN_FIELDS:
+        if name in settings:
+            raise BadRequest(f"hirag.{name}: it follows from the model and the messages", f"hirag.{name}")
+    try:
+        query: pb.Query = json_format.ParseDict(settings, pb.Query())
+    except (ValueError, json_format.ParseError) as error:
+        raise BadRequest(f"hirag: {error}", "hirag") from None
+    return query
+
+
+def _flag(settings: dict[str, Any], name: str, *, default: bool) -> bool:
+    value = settings.pop(name, default)
+    if not isinstance(value, bool):
+        raise BadRequest(f"hirag.{name} must be true or false", f"hirag.{name}")
+    return value
+
+
+def _text(message: _Message, param: str) -> str:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    parts = []
+    for part in message.content:
+        if part.type not in _TEXT_PARTS:
+            if message.role == "user":
+                raise BadRequest(f"parts of messages are texts; {part.type[:40]!r} is not supported", param)
+            continue
+        parts.append(part.text or "")
+    return "\n".join(parts)
+
+
+def _read(form: type[_B], body: Mapping[str, Any]) -> _B:
+    try:
+        return form.model_validate(body, strict=True)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(each) for each in fault["loc"])
+        raise BadRequest(f"{where}: {fault['msg']}", where) from None
+
+
+def _refuse(body: Mapping[str, Any], refused: Mapping[str, Any]) -> None:
+    """Refuse a parameter that would change the meaning of the reply and has another value than the harmless ones."""
+    for name, accepts in refused.items():
+        value = body.get(name)
+        if value is not None and not accepts(value):
+            raise BadRequest(f"{name} is not supported", name, "unsupported_parameter")
+
+
+def _is_empty(value: Any) -> bool:
+    return value in ([], {}, "")
+
+
+def _is_text_format(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("type", "text") == "text"
+
+
+def _never(value: Any) -> bool:
+    return False
+
+
+_TOOLS = {
+    "tools": _is_empty,
+    "functions": _is_empty,
+    "tool_choice": lambda value: value in ("none", "auto"),
+    "function_call": lambda value: value in ("none", "auto"),
+}
+_CHAT_REFUSED: Mapping[str, Any] = _TOOLS | {
+    "n": lambda value: value == 1,
+    "logprobs": lambda value: value is False,
+    "top_logprobs": lambda value: value == 0,
+    "response_format": _is_text_format,
+    "modalities": lambda value: value == ["text"],
+    "audio": _never,
+    "web_search_options": _never,
+    "stop": _is_empty,
+}
+_RESPONSES_REFUSED: Mapping[str, Any] = _TOOLS | {
+    "text": lambda value: isinstance(value, dict) and _is_text_format(value.get("format") or {}),
+    "top_logprobs": lambda value: value == 0,
+    "include": _is_empty,
+    "previous_response_id": _never,
+    "conversation": _never,
+    "prompt": _never,
+    "background": lambda value: value is False,
+}

@@ -1,0 +1,227 @@
+"""The OpenAI-compatible API: /v1/models, /v1/chat/completions and /v1/responses."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, TypeAlias
+
+import grpc
+from aiohttp import web
+
+from hirag_dist.errors import ServiceError
+from hirag_dist.service.http_api.connect_protocol import TIMEOUT_HEADER, dump, timeout_s
+from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
+from hirag_dist.service.http_api.openai_errors import error_body, error_status, retry_headers
+from hirag_dist.service.http_api.openai_replies import ChatReply, model_list, model_object
+from hirag_dist.service.http_api.openai_requests import (
+    Asked,
+    BadRequest,
+    chat_request,
+    model_not_found,
+    resolve_model,
+    responses_request,
+)
+from hirag_dist.service.http_api.openai_responses import ResponsesReply
+from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
+from hirag_dist.service.http_api.status_error import StatusError, error_of
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert_query import MODE_NAMES
+
+logger = logging.getLogger(__name__)
+
+PREFIX = "/v1/"
+_INTERNAL = "internal error; the log of the service has details"
+_PAGE_SIZE = 1000  # indexes of one ListIndexes
+_Reply: TypeAlias = ChatReply | ResponsesReply
+_Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class OpenAiRoutes:
+    """Handlers of the OpenAI-compatible API. A model is an index with a mode.
+
+    Args:
+        requests: reads the requests and makes the calls.
+    """
+
+    def __init__(self, requests: ApiRequests) -> None:
+        self._requests = requests
+        self._created = int(time.time())
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes."""
+        router.add_get(f"{PREFIX}models", _explained(self._models))
+        router.add_get(PREFIX + "models/{model:.+}", _explained(self._model))
+        router.add_post(f"{PREFIX}chat/completions", _explained(self._chat))
+        router.add_post(f"{PREFIX}responses", _explained(self._responses))
+        router.add_route("*", PREFIX + "{path:.*}", _explained(_unknown))
+
+    async def _models(self, request: web.Request) -> web.StreamResponse:
+        call = self._call(request)
+        with self._requests.admitted() as gateway:
+            entries = await _indexes(gateway, call)
+        return _json_response(model_list(entries, self._created), call)
+
+    async def _model(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["model"]
+        index, mode = resolve_model(name)
+        call = self._call(request)
+        with self._requests.admitted() as gateway:
+            try:
+                await gateway.unary("DescribeIndex", pb.DescribeIndexRequest(index=index).SerializeToString(), call)
+            except StatusError as error:
+                if error.code is grpc.StatusCode.NOT_FOUND:
+                    raise model_not_found(name) from error
+                raise
+        return _json_response(model_object(index, MODE_NAMES.get(mode, ""), "", self._created), call)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        asked = chat_request(await self._json(request))
+        call = self._call(request)
+        question = asked.request.query.question
+        reply = ChatReply(asked.model, call.request_id, question, with_sources=asked.source_list)
+        return await self._answer(request, asked, call, reply)
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        asked = responses_request(await self._json(request))
+        call = self._call(request)
+        reply = ResponsesReply(asked.model, call.request_id, asked.request.query.question)
+        return await self._answer(request, asked, call, reply)
+
+    async def _answer(self, request: web.Request, asked: Asked, call: GatewayCall, reply: _Reply) -> web.StreamResponse:
+        with self._requests.admitted() as gateway:
+            async with aclosing(_parts(gateway, asked, call)) as parts:
+                if not asked.stream:
+                    return _json_response(await _completion(parts, reply), call)
+                async with aclosing(_events(parts, reply, asked)) as events:
+                    first = await anext(events)  # an error before it has an HTTP status of its own
+                    response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
+                    response.content_type = "text/event-stream"
+                    response.charset = "utf-8"
+                    async with self._requests.reply(request, response):
+                        await self._requests.write(response, first)
+                        async for event in events:
+                            await self._requests.write(response, event)
+                return response
+
+    async def _json(self, request: web.Request) -> Mapping[str, Any]:
+        if request.content_type != "application/json":
+            raise BadRequest("requests are JSON: send Content-Type: application/json", status=415)
+        try:
+            body = json.loads((await self._requests.body(request)).decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            why = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
+            raise BadRequest(f"the request is no JSON: {why}") from None
+        if not isinstance(body, dict):
+            raise BadRequest("the request must be a JSON object")
+        return body
+
+    def _call(self, request: web.Request) -> GatewayCall:
+        return self._requests.call(request, timeout_s(request.headers.get(TIMEOUT_HEADER)))
+
+
+async def _indexes(gateway: Gateway, call: GatewayCall) -> list[pb.IndexEntry]:
+    entries: list[pb.IndexEntry] = []
+    asked = pb.ListIndexesRequest(page_size=_PAGE_SIZE)
+    while True:
+        try:
+            reply = pb.ListIndexesResponse.FromString(
+                await gateway.unary("ListIndexes", asked.SerializeToString(), call)
+            )
+        except StatusError as error:
+            if error.code is not grpc.StatusCode.UNIMPLEMENTED:
+                raise
+            await gateway.unary("DescribeIndex", b"", call)
+            return [pb.IndexEntry(default=True)]
+        entries += reply.indexes
+        if not reply.next_page_token:
+            return entries
+        asked.page_token = reply.next_page_token
+
+
+async def _parts(gateway: Gateway, asked: Asked, call: GatewayCall) -> AsyncGenerator[pb.AnswerResponse, None]:
+    async with aclosing(gateway.stream("Answer", asked.request.SerializeToString(), call)) as messages:
+        async for message in messages:
+            yield pb.AnswerResponse.FromString(message)
+
+
+async def _completion(parts: AsyncGenerator[pb.AnswerResponse, None], reply: _Reply) -> Mapping[str, Any]:
+    async for part in parts:
+        if part.HasField("retrieval"):
+            reply.retrieved(part.retrieval)
+        elif part.HasField("answer"):
+            return reply.completion(part.answer)
+    raise error_of(ServiceError("the service ended its stream without an answer"))
+
+
+async def _events(
+    parts: AsyncGenerator[pb.AnswerResponse, None], reply: _Reply, asked: Asked
+) -> AsyncGenerator[bytes, None]:
+    """Yield server-sent events. An error after the first one becomes an event; an earlier one is raised."""
+    begun = False
+    try:
+        async for part in parts:
+            if part.HasField("retrieval"):
+                reply.retrieved(part.retrieval)
+            if not begun:
+                begun = True
+                for event in reply.first_events():
+                    yield event
+            if part.HasField("text"):
+                yield reply.text_event(part.text)
+            elif part.HasField("answer"):
+                for event in reply.last_events(part.answer, include_usage=asked.include_usage):
+                    yield event
+                return
+        raise error_of(ServiceError("the service ended its stream without an answer"))
+    except StatusError as error:
+        if not begun:
+            raise
+        yield reply.error_event(error_body(error))
+
+
+def _explained(handler: _Handler) -> _Handler:
+    """Return a handler that replies to errors in OpenAI's form."""
+
+    async def explained(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except (StatusError, BadRequest, BodyTooLarge) as error:
+            return error_response(error)
+        except ConnectionError:  # the client disconnected
+            raise
+        except Exception:
+            logger.exception("request %.200r failed", request.path)
+            return error_response(Exception(_INTERNAL))
+
+    return explained
+
+
+def error_response(error: Exception, status: int | None = None) -> web.Response:
+    """Return an error as the reply."""
+    return web.Response(
+        body=dump(error_body(error)),
+        status=error_status(error) if status is None else status,
+        content_type="application/json",
+        headers=retry_headers(error),
+    )
+
+
+async def _unknown(request: web.Request) -> web.StreamResponse:
+    raise BadRequest(
+        f"there is no {request.method} {request.path[:200]}; this API has GET models, POST chat/completions and "
+        "POST responses",
+        code="unknown_url",
+        status=404,
+    )
+
+
+def _json_response(value: Mapping[str, Any], call: GatewayCall) -> web.Response:
+    return web.Response(body=dump(value), content_type="application/json", headers=_ids(call))
+
+
+def _ids(call: GatewayCall) -> dict[str, str]:
+    return {REQUEST_ID_HEADER: call.request_id}

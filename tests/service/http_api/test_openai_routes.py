@@ -1,0 +1,356 @@
+"""The OpenAI-compatible API, with OpenAI's own client, and with the requests that Open WebUI makes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+import pytest_asyncio
+
+from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable, RateLimited
+from hirag_dist.types import Citation
+from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
+from tests.service import fakes
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Serve = Callable[..., Any]
+ASK: Any = [{"role": "user", "content": "Who lit the lamp?"}]
+MARK = {"start_index": 18, "end_index": 22, "title": "Wärterin", "url": "urn:hirag:entity:e2"}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client() -> AsyncIterator[Callable[..., openai.AsyncOpenAI]]:
+    made: list[openai.AsyncOpenAI] = []
+
+    def client(served: Any, key: str = "unused", **options: Any) -> openai.AsyncOpenAI:
+        chosen = {"max_retries": 0} | options
+        made.append(openai.AsyncOpenAI(base_url=f"{served.url}v1", api_key=key, **chosen))
+        return made[-1]
+
+    yield client
+    for each in made:
+        await each.close()
+
+
+async def test_models(serve: Serve, client: Any) -> None:
+    api = client(await serve())
+    models = {model.id: model async for model in await api.models.list()}
+    assert {"hirag", "hirag/naive", "hirag/hirag", "hirag/graphrag-local"} <= set(models)
+    assert "hirag/graphrag-global" not in models, "it costs a call for each part of the corpus"
+    assert models["hirag"].owned_by == "hirag-dist"
+    assert (await api.models.retrieve("hirag/naive")).id == "hirag/naive"
+    for unknown in ("hirag/fast", "/naive", "gpt/4"):
+        with pytest.raises(openai.NotFoundError) as raised:
+            await api.models.retrieve(unknown)
+        assert raised.value.code == "model_not_found"
+
+
+async def test_a_completion(serve: Serve, client: Any) -> None:
+    served = await serve()
+    reply = await client(served).chat.completions.with_raw_response.create(
+        model="hirag/naive", messages=ASK, temperature=0.2, max_tokens=50, seed=1, user="ada", n=1, logprobs=False
+    )
+    assert reply.headers["X-Request-Id"] in reply.parse().id
+    completion = reply.parse()
+    (choice,) = completion.choices
+    assert choice.message.content == fakes.ANSWER.text
+    assert choice.finish_reason == "stop"
+    (annotation,) = choice.message.annotations
+    assert annotation.type == "url_citation"
+    assert annotation.url_citation.model_dump() == MARK
+    assert choice.message.content[18:22] == "[E2]"
+    assert completion.usage.model_dump(exclude_none=True) == {
+        "prompt_tokens": 100,
+        "completion_tokens": 7,
+        "total_tokens": 107,
+    }
+    assert completion.system_fingerprint == "s1"
+    assert completion.hirag["citations"] == [{"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}]
+    assert (served.engine.queries[0].question, served.engine.queries[0].mode) == ("Who lit the lamp?", "naive")
+
+
+@pytest.mark.parametrize("usage", [False, True])
+async def test_a_streamed_completion(serve: Serve, client: Any, usage: bool) -> None:
+    options = {"stream_options": {"include_usage": True}} if usage else {}
+    stream = await client(await serve()).chat.completions.create(model="hirag", messages=ASK, stream=True, **options)
+    chunks = [chunk async for chunk in stream]
+    assert len({chunk.id for chunk in chunks}) == 1
+    if usage:
+        last = chunks.pop()
+        assert last.choices == []
+        assert last.usage.total_tokens == 107
+    deltas = [chunk.choices[0].delta for chunk in chunks]
+    assert deltas[0].role == "assistant"
+    assert "".join(delta.content or "" for delta in deltas) == fakes.ANSWER.text
+    assert [chunk.choices[0].finish_reason for chunk in chunks] == [None] * (len(chunks) - 1) + ["stop"]
+    assert deltas[-1].annotations == [{"type": "url_citation", "url_citation": MARK}]
+
+
+async def test_documents_are_cited_by_their_addresses(serve: Serve, client: Any) -> None:
+    served = await serve()
+    cited = Citation("S1", "chunk", "k1", "Log", document_id="d1", uri="https://example.org/log")
+    text = "The keeper lit it [S1][S1], not [S2]."
+
+    async def answer_stream(query: Any, *, deadline_s: float | None = None) -> Any:
+        yield served.engine.whole
+        yield text
+        yield replace(fakes.ANSWER, text=text, citations=(cited,), retrieval=served.engine.whole)
+
+    served.engine.answer_stream = answer_stream
+    api = client(served)
+    message = (await api.chat.completions.create(model="hirag", messages=ASK)).choices[0].message
+    assert [text[each.url_citation.start_index : each.url_citation.end_index] for each in message.annotations] == [
+        "[S1]",
+        "[S1]",
+    ]
+    assert {each.url_citation.url for each in message.annotations} == {"https://example.org/log"}
+    listed = {"hirag": {"source_list": True}}
+    completion = await api.chat.completions.create(model="hirag", messages=ASK, extra_body=listed)
+    wanted = f"{text}\n\nSources:\n[S1] Log (https://example.org/log)"
+    assert completion.choices[0].message.content == wanted
+    stream = await api.chat.completions.create(model="hirag", messages=ASK, stream=True, extra_body=listed)
+    assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == wanted
+
+
+async def test_a_conversation_is_one_question(serve: Serve, client: Any) -> None:
+    served = await serve()
+    messages: Any = [
+        {"role": "system", "content": "You are a pirate."},
+        *ASK,
+        {"role": "assistant", "content": "The keeper [E2]."},
+        {"role": "user", "content": [{"type": "text", "text": "And who"}, {"type": "text", "text": "built it?"}]},
+    ]
+    await client(served).chat.completions.create(model="hirag", messages=messages)
+    await client(served).chat.completions.create(
+        model="hirag", messages=messages, extra_body={"hirag": {"history": False, "topN": 3, "labels": ["a"]}}
+    )
+    first, second = served.engine.queries
+    assert first.question == (
+        "Earlier questions:\n- Who lit the lamp?\nLast reply: The keeper.\nQuestion: And who\nbuilt it?"
+    )
+    assert (second.question, second.top_n, second.labels) == ("And who\nbuilt it?", 3, ("a",))
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"n": 2}, "n"),
+        ({"logprobs": True}, "logprobs"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"stop": ["."]}, "stop"),
+        ({"extra_body": {"audio": {"voice": "a"}}}, "audio"),
+        ({"extra_body": {"hirag": {"top_k": 3}}}, "hirag"),
+        ({"extra_body": {"hirag": {"question": "q"}}}, "hirag.question"),
+        ({"extra_body": {"hirag": {"topN": 0}}}, "hirag.top_n"),
+        ({"extra_body": {"hirag": 1}}, "hirag"),
+        ({"extra_body": {"stream": "yes"}}, "stream"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": " "}]}, "messages"),
+        ({"messages": [{"role": "user", "content": 7}]}, "messages.0.content.str"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+    ],
+)
+async def test_what_is_not_supported_is_refused(serve: Serve, client: Any, options: Any, param: str) -> None:
+    served = await serve()
+    with pytest.raises(openai.BadRequestError) as raised:
+        await client(served).chat.completions.create(**({"model": "hirag", "messages": ASK} | options))
+    assert raised.value.param == param
+    assert raised.value.type == "invalid_request_error"
+    assert not served.engine.queries
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code", "after"),
+    [
+        (InvalidQuery("labels must be at most 64"), openai.BadRequestError, "invalid_value", None),
+        (Overloaded("busy"), openai.RateLimitError, "rate_limit_exceeded", "1"),
+        (QuotaExceeded("spent", retry_after_s=7.5), openai.RateLimitError, "insufficient_quota", "8"),
+        (BackendUnavailable("no Milvus"), openai.InternalServerError, "backend_unavailable", None),
+    ],
+)
+async def test_errors(serve: Serve, client: Any, error: Any, kind: Any, code: str, after: str | None) -> None:
+    served = await serve()
+
+    async def fails(query: Any, *, deadline_s: float | None = None) -> Any:
+        raise error
+        yield
+
+    served.engine.answer_stream = fails
+    for stream in (False, True):
+        with pytest.raises(kind) as raised:
+            await client(served).chat.completions.create(model="hirag", messages=ASK, stream=stream)
+        assert raised.value.code == code
+        assert str(error) in raised.value.message
+        assert raised.value.response.headers.get("Retry-After") == after
+
+
+async def test_an_error_after_the_first_event(serve: Serve, client: Any) -> None:
+    served = await serve()
+    served.engine.error = RateLimited("the model's endpoint asks for a pause", 7.0)
+    stream = await client(served).chat.completions.create(model="hirag", messages=ASK, stream=True)
+    with pytest.raises(openai.APIError, match="asks for a pause"):
+        [chunk async for chunk in stream]
+    served.engine.error = ModelUnavailable("out")
+    with pytest.raises(openai.InternalServerError, match="out"):
+        await client(served).chat.completions.create(model="hirag", messages=ASK)
+
+
+async def test_the_client_asks_again_when_it_is_told(serve: Serve, client: Any) -> None:
+    served = await serve()
+    answer, asked = served.engine.answer_stream, []
+
+    async def busy_once(query: Any, *, deadline_s: float | None = None) -> Any:
+        asked.append(query)
+        if len(asked) == 1:
+            raise Overloaded("busy")
+        async for part in answer(query, deadline_s=deadline_s):
+            yield part
+
+    served.engine.answer_stream = busy_once
+    completion = await client(served, max_retries=1).chat.completions.create(model="hirag", messages=ASK)
+    assert completion.choices[0].message.content == fakes.ANSWER.text
+    assert len(asked) == 2
+
+
+async def test_tokens(serve: Serve, client: Any, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada")
+    served = await serve(callers_file=callers.path, page={"callers": True})
+    await client(served, "ada-token").chat.completions.create(model="hirag", messages=ASK)
+    await client(served, "ada-token").models.list()
+    for ask in (
+        lambda api: api.chat.completions.create(model="hirag", messages=ASK),
+        lambda api: api.chat.completions.create(model="hirag", messages=ASK, stream=True),
+        lambda api: api.models.list(),
+        lambda api: api.responses.create(model="hirag", input="q"),
+    ):
+        with pytest.raises(openai.AuthenticationError) as raised:
+            await ask(client(served, "eve-token"))
+        assert raised.value.code == "invalid_api_key"
+
+
+async def test_a_deadline(serve: Serve, client: Any) -> None:
+    served = await serve()
+    served.engine.gate = asyncio.Event()
+    with pytest.raises(openai.InternalServerError) as raised:
+        await client(served).chat.completions.create(
+            model="hirag", messages=ASK, extra_headers={"Connect-Timeout-Ms": "300"}
+        )
+    assert raised.value.status_code == 504
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_client_that_disconnects_stops_the_work(serve: Serve, client: Any, stream: bool) -> None:
+    served = await serve()
+    served.engine.gate = asyncio.Event()
+    asking = asyncio.create_task(client(served).chat.completions.create(model="hirag", messages=ASK, stream=stream))
+    await served.engine.started.wait()
+    if stream:
+        await (await asking).close()
+    else:
+        asking.cancel()
+    await asyncio.wait_for(served.engine.cancelled.wait(), 10)
+
+
+async def test_requests_of_another_form(serve: Serve, http: Any) -> None:
+    served = await serve(page={"max_api_body_bytes": 2000})
+    good = json.dumps({"model": "hirag", "messages": ASK}).encode()
+    surrogate = b'{"model": "hirag", "messages": [{"role": "user", "content": "\\ud800"}]}'
+    for method, path, body, headers, status in (
+        ("POST", "chat/completions", b"", {}, 400),
+        ("POST", "chat/completions", b"{not json", {}, 400),
+        ("POST", "chat/completions", b"[]", {}, 400),
+        ("POST", "chat/completions", b'{"model": "hirag", "messages": "\xff"}', {}, 400),
+        ("POST", "chat/completions", b"[" * 1900, {}, 400),
+        ("POST", "chat/completions", surrogate, {}, 400),
+        ("POST", "chat/completions", b" " * 2001, {}, 413),
+        ("POST", "chat/completions", good, {"Content-Type": "text/plain"}, 415),
+        ("POST", "chat/completions", good, {"Host": "evil.example"}, 421),
+        ("POST", "chat/completions", good, {"Origin": "http://evil.example"}, 403),
+        ("POST", "chat/completions", good, {"Connect-Timeout-Ms": "soon"}, 400),
+        ("GET", "chat/completions", None, {}, 404),
+        ("POST", "embeddings", b"{}", {}, 404),
+    ):
+        sent = {"Content-Type": "application/json"} | headers
+        async with http.request(method, f"{served.url}v1/{path}", data=body, headers=sent) as response:
+            assert response.status == status, (method, path, body, headers)
+            assert (await response.json())["error"].keys() == {"message", "type", "param", "code"}
+    assert not served.engine.queries
+
+
+async def test_the_requests_of_open_webui(serve: Serve, http: Any) -> None:
+    """As backend/open_webui/routers/openai.py sends them, with what its middleware reads of the reply."""
+    served = await serve()
+    headers = {"Authorization": "Bearer ", "X-OpenWebUI-User-Name": "Ada", "X-OpenWebUI-Chat-Id": "c1"}
+    headers |= {"Content-Type": "application/json"}
+    async with http.get(f"{served.url}v1/models", headers=headers) as response:
+        assert response.status == 200
+        models = (await response.json())["data"]
+    assert all(isinstance(model["name"], str) for model in models)
+    body = {
+        "stream": True,
+        "model": models[0]["id"],
+        "messages": [{"role": "system", "content": "You help."}, *ASK],
+        "params": {},
+        "features": {"web_search": False},
+        "variables": {"{{USER_NAME}}": "Ada"},
+        "session_id": "s",
+        "chat_id": "c1",
+        "id": "m1",
+        "background_tasks": {"title_generation": True},
+        "metadata": {"task": "x"},
+        "reasoning": {"effort": "low"},
+        "cache_control": {"type": "ephemeral"},
+        "logit_bias": {},
+        "stream_options": {"include_usage": True},
+    }
+    async with http.post(f"{served.url}v1/chat/completions", data=json.dumps(body), headers=headers) as response:
+        assert "text/event-stream" in response.headers["Content-Type"]
+        lines = (await response.text()).splitlines()
+    assert [line for line in lines if line][-1] == "data: [DONE]"
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    deltas = [event["choices"][0]["delta"] for event in events if event["choices"]]
+    assert "".join(delta.get("content", "") for delta in deltas) == fakes.ANSWER.text
+    sources = [
+        (each["url_citation"]["title"], each["url_citation"]["url"])
+        for delta in deltas
+        for each in delta.get("annotations") or []
+        if each["type"] == "url_citation"
+    ]
+    assert sources == [("Wärterin", "urn:hirag:entity:e2")]
+    assert events[-1]["usage"]["total_tokens"] == 107
+    assert served.engine.queries[0].question == "Who lit the lamp?"
+
+
+async def test_responses(serve: Serve, client: Any) -> None:
+    served = await serve()
+    api = client(served)
+    response = await api.responses.create(model="hirag/local", input="Who lit the lamp?", store=True)
+    assert response.output_text == fakes.ANSWER.text
+    (annotation,) = response.output[0].content[0].annotations
+    assert annotation.model_dump() == {"type": "url_citation", **MARK}
+    assert response.usage.total_tokens == 107
+    turns = [*ASK, {"role": "assistant", "content": [{"type": "output_text", "text": "She."}]}]
+    stream = await api.responses.create(
+        model="hirag", input=[*turns, {"role": "user", "content": "Why?"}], instructions="Be brief.", stream=True
+    )
+    events = [event async for event in stream]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert events[0].type == "response.created"
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == fakes.ANSWER.text
+    assert events[-1].type == "response.completed"
+    assert events[-1].response.output_text == fakes.ANSWER.text
+    assert served.engine.queries[1].question.endswith("Last reply: She.\nQuestion: Why?")
+    with pytest.raises(openai.BadRequestError) as raised:
+        await api.responses.create(model="hirag", input="q", previous_response_id="resp_1")
+    assert raised.value.param == "previous_response_id"
+    served.engine.error = ModelUnavailable("out")
+    async with api.responses.stream(model="hirag", input="q") as stream:
+        assert [event.type async for event in stream][-1] == "response.failed"
