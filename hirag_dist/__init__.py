@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         InputError,
         InvalidQuery,
         ModelError,
+        NotFound,
         ServiceError,
         SnapshotError,
         SnapshotNotFound,
@@ -49,7 +50,17 @@ if TYPE_CHECKING:
     from hirag_dist.indexing.cost_estimate import CostEstimate
     from hirag_dist.indexing.update.estimate import UpdateEstimate
     from hirag_dist.indexing.update.summary import UpdateSummary
-    from hirag_dist.types import Answer, Citation, IndexInfo, Query, Retrieval
+    from hirag_dist.types import (
+        Answer,
+        Citation,
+        CommunityDetails,
+        DocumentPart,
+        EntityDetails,
+        IndexInfo,
+        PathDetails,
+        Query,
+        Retrieval,
+    )
 
 _MODULES = {
     "hirag_dist.api.build": ("build_index", "build_index_async", "plan_build", "plan_update"),
@@ -75,6 +86,7 @@ _MODULES = {
         "InputError",
         "InvalidQuery",
         "ModelError",
+        "NotFound",
         "ServiceError",
         "SnapshotError",
         "SnapshotNotFound",
@@ -83,7 +95,17 @@ _MODULES = {
     "hirag_dist.indexing.cost_estimate": ("CostEstimate",),
     "hirag_dist.indexing.update.estimate": ("UpdateEstimate",),
     "hirag_dist.indexing.update.summary": ("UpdateSummary",),
-    "hirag_dist.types": ("Answer", "Citation", "IndexInfo", "Query", "Retrieval"),
+    "hirag_dist.types": (
+        "Answer",
+        "Citation",
+        "CommunityDetails",
+        "DocumentPart",
+        "EntityDetails",
+        "IndexInfo",
+        "PathDetails",
+        "Query",
+        "Retrieval",
+    ),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -94,9 +116,12 @@ __all__ = [
     "BackendUnavailable",
     "BudgetReached",
     "Citation",
+    "CommunityDetails",
     "Config",
     "ConfigError",
     "CostEstimate",
+    "DocumentPart",
+    "EntityDetails",
     "HiragClient",
     "HiragError",
     "Index",
@@ -106,6 +131,8 @@ __all__ = [
     "InputError",
     "InvalidQuery",
     "ModelError",
+    "NotFound",
+    "PathDetails",
     "Query",
     "Retrieval",
     "ServiceError",

@@ -4,6 +4,7 @@ HiragError
 ├── ConfigError            the configuration is wrong                         exit 2
 ├── InputError             the INPUT arguments are wrong                      exit 2
 ├── InvalidQuery           the question or its parameters are wrong           exit 2
+├── NotFound               no such item, or the caller may not see it
 ├── BackendUnavailable     a named backend is missing or out of reach
 ├── SchemaMismatch         a table does not have the columns it should
 ├── StoreError             the index folder cannot be read or written
@@ -61,6 +62,10 @@ class InvalidQuery(HiragError):
     """The question or its parameters are wrong."""
 
     exit_code = 2
+
+
+class NotFound(HiragError):
+    """The index has no such entity, community or document, or the caller may not see it: the error is the same."""
 
 
 class BackendUnavailable(HiragError):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 from pathlib import Path
-from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from hirag_dist.api.config import ConfigLike, as_config
+from hirag_dist.api.loop_thread import LoopThread
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.prices import check_prices
 from hirag_dist.composition.query import make_engine
@@ -21,10 +20,26 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
-from hirag_dist.types import Answer, IndexInfo, Query, QueryOptions, Retrieval, as_query
+from hirag_dist.types import (
+    DEFAULT_CHARS,
+    DEFAULT_MEMBERS,
+    DEFAULT_RELATIONS,
+    DEFAULT_SOURCES,
+    Answer,
+    CommunityDetails,
+    DocumentPart,
+    EntityDetails,
+    IndexInfo,
+    PathDetails,
+    Query,
+    QueryOptions,
+    Retrieval,
+    ScopeOptions,
+    as_query,
+    as_scope,
+)
 from hirag_dist.types.notebook import index_html
 
-T = TypeVar("T")
 _LIMIT_ADVICE = "raise it and ask again; replies to a question are not kept"
 
 
@@ -57,7 +72,7 @@ def open_index(
         InvalidQuery: the configured embedder is not the one of the index.
         ConfigError: the configuration is invalid.
     """
-    loop = _LoopThread()
+    loop = LoopThread()
     try:
         opened = loop.run(
             open_index_async(index, config=config, snapshot=snapshot, max_usd=max_usd, max_tokens=max_tokens)
@@ -176,6 +191,77 @@ class AsyncIndex:
             async for part in parts:
                 yield part
 
+    async def get_entity(
+        self,
+        entity: str,
+        *,
+        max_relations: int = DEFAULT_RELATIONS,
+        max_sources: int = DEFAULT_SOURCES,
+        timeout_s: float | None = None,
+        **scope: Unpack[ScopeOptions],
+    ) -> EntityDetails:
+        """Return an entity with its relations, its place in the hierarchy and its sources.
+
+        Args:
+            entity: id or name; of several layers that have the name, the lowest.
+            max_relations, max_sources: limits, 1 to 1000.
+            timeout_s: seconds.
+            scope: the fields `labels` and `reach` of `Query`, which restrict what is read.
+
+        Raises:
+            NotFound: there is no such entity, or it is out of reach.
+            InvalidQuery: a limit is out of bounds.
+            TimeoutError: `timeout_s` seconds passed.
+        """
+        return await self._open().get_entity(
+            entity,
+            max_relations=max_relations,
+            max_sources=max_sources,
+            scope=as_scope(scope),
+            deadline_s=timeout_s,
+        )
+
+    async def find_path(
+        self, source: str, target: str, *, timeout_s: float | None = None, **scope: Unpack[ScopeOptions]
+    ) -> PathDetails:
+        """Return a shortest path between two entities (Eq. 15-16); arguments and errors as `get_entity`."""
+        return await self._open().find_path(source, target, scope=as_scope(scope), deadline_s=timeout_s)
+
+    async def get_community(
+        self,
+        community_id: str,
+        *,
+        max_members: int = DEFAULT_MEMBERS,
+        timeout_s: float | None = None,
+        **scope: Unpack[ScopeOptions],
+    ) -> CommunityDetails:
+        """Return a community with its report and members; arguments and errors as `get_entity`."""
+        return await self._open().get_community(
+            community_id, max_members=max_members, scope=as_scope(scope), deadline_s=timeout_s
+        )
+
+    async def get_document(
+        self,
+        document_id: str,
+        *,
+        start: int = 0,
+        max_chars: int = DEFAULT_CHARS,
+        timeout_s: float | None = None,
+        **scope: Unpack[ScopeOptions],
+    ) -> DocumentPart:
+        """Return a part of a document's text; arguments and errors as `get_entity`.
+
+        Args:
+            document_id: of the document, or of a chunk of it.
+            start: first character.
+            max_chars: limit, at most a million.
+            timeout_s: seconds.
+            scope: as `get_entity`.
+        """
+        return await self._open().get_document(
+            document_id, start=start, max_chars=max_chars, scope=as_scope(scope), deadline_s=timeout_s
+        )
+
     async def close(self) -> None:
         """Release files and connections. Closing twice is harmless."""
         if not self._closed:
@@ -195,7 +281,7 @@ class Index:
     thread has a running event loop of its own.
     """
 
-    def __init__(self, index: AsyncIndex, loop: _LoopThread) -> None:
+    def __init__(self, index: AsyncIndex, loop: LoopThread) -> None:
         """Take over an asynchronous index and the loop that it was opened in; `close` closes both."""
         self._index = index
         self._loop = loop
@@ -246,76 +332,59 @@ class Index:
         """Yield the retrieval, the answer's text in pieces, and the complete `Answer` last."""
         return self._loop.iterate(self._index.answer_stream(query, timeout_s=timeout_s, **options))
 
+    def get_entity(
+        self,
+        entity: str,
+        *,
+        max_relations: int = DEFAULT_RELATIONS,
+        max_sources: int = DEFAULT_SOURCES,
+        timeout_s: float | None = None,
+        **scope: Unpack[ScopeOptions],
+    ) -> EntityDetails:
+        """Return an entity with its surroundings; as `AsyncIndex.get_entity`."""
+        return self._loop.run(
+            self._index.get_entity(
+                entity, max_relations=max_relations, max_sources=max_sources, timeout_s=timeout_s, **scope
+            )
+        )
+
+    def find_path(
+        self, source: str, target: str, *, timeout_s: float | None = None, **scope: Unpack[ScopeOptions]
+    ) -> PathDetails:
+        """Return a shortest path between two entities; as `AsyncIndex.find_path`."""
+        return self._loop.run(self._index.find_path(source, target, timeout_s=timeout_s, **scope))
+
+    def get_community(
+        self,
+        community_id: str,
+        *,
+        max_members: int = DEFAULT_MEMBERS,
+        timeout_s: float | None = None,
+        **scope: Unpack[ScopeOptions],
+    ) -> CommunityDetails:
+        """Return a community with its report and members; as `AsyncIndex.get_community`."""
+        return self._loop.run(
+            self._index.get_community(community_id, max_members=max_members, timeout_s=timeout_s, **scope)
+        )
+
+    def get_document(
+        self,
+        document_id: str,
+        *,
+        start: int = 0,
+        max_chars: int = DEFAULT_CHARS,
+        timeout_s: float | None = None,
+        **scope: Unpack[ScopeOptions],
+    ) -> DocumentPart:
+        """Return a part of a document's text; as `AsyncIndex.get_document`."""
+        return self._loop.run(
+            self._index.get_document(document_id, start=start, max_chars=max_chars, timeout_s=timeout_s, **scope)
+        )
+
     def close(self) -> None:
         """Release files, connections and the background thread. Closing twice is harmless."""
         if self._loop.running:
             self._loop.run(self._index.close())
-            self._loop.close()
-
-
-class _LoopThread:
-    """An event loop in a daemon thread, for synchronous callers."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="hirag-dist-index", daemon=True)
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        """True while coroutines can be run."""
-        return self._thread.is_alive()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine; an interrupt of the caller cancels it."""
-        if not self.running:
-            work.close()
-            raise HiragError("this index is closed; open it again")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def iterate(self, items: AsyncGenerator[T]) -> Generator[T]:
-        """Yield the items of an asynchronous generator, which runs in one task; closing this cancels it."""
-        done = object()
-        queue: SimpleQueue[Any] = SimpleQueue()
-
-        async def produce() -> None:
-            try:
-                async with aclosing(items):
-                    async for item in items:
-                        queue.put(item)
-            finally:
-                queue.put(done)
-
-        if not self.running:
-            raise HiragError("this index is closed; open it again")
-        future = asyncio.run_coroutine_threadsafe(produce(), self._loop)
-        try:
-            while (item := queue.get()) is not done:
-                yield item
-            future.result()
-        finally:
-            if future.cancel():
-                while queue.get() is not done:  # the generator has released its connections then
-                    pass
-
-    def close(self) -> None:
-        """Stop the loop and wait for its thread."""
-        if self.running:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        finally:
             self._loop.close()
 
 

@@ -16,6 +16,7 @@ from hirag_dist.client.common import (
     AnswerReader,
     CallArguments,
     CallOptions,
+    LookupOptions,
     client_options,
     closed_early,
     explain,
@@ -23,9 +24,28 @@ from hirag_dist.client.common import (
     not_ready,
     query_message,
 )
-from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
+from hirag_dist.types import (
+    DEFAULT_CHARS,
+    DEFAULT_MEMBERS,
+    DEFAULT_RELATIONS,
+    DEFAULT_SOURCES,
+    Answer,
+    CommunityDetails,
+    DocumentPart,
+    EntityDetails,
+    IndexInfo,
+    PathDetails,
+    Query,
+    Retrieval,
+)
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
+from hirag_dist.wire.convert_lookups import (
+    community_from_proto,
+    document_from_proto,
+    entity_from_proto,
+    path_from_proto,
+)
 from hirag_dist.wire.convert_results import info_from_proto, level_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN
 from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
@@ -152,6 +172,72 @@ class AsyncHiragClient:
         with self._explained():
             response = await self._stub.DescribeIndex(pb.DescribeIndexRequest(), **self._arguments.of(options))
         return info_from_proto(response.info)
+
+    async def get_entity(
+        self,
+        entity: str,
+        *,
+        max_relations: int = DEFAULT_RELATIONS,
+        max_sources: int = DEFAULT_SOURCES,
+        **options: Unpack[LookupOptions],
+    ) -> EntityDetails:
+        """Return an entity, by id or name, with its relations, its place in the hierarchy and its sources.
+
+        Raises:
+            NotFound: there is no such entity, or the caller may not see it.
+        """
+        request, arguments = self._arguments.of_lookup(
+            pb.GetEntityRequest, options, entity=entity, max_relations=max_relations, max_sources=max_sources
+        )
+        with self._explained():
+            return entity_from_proto(await self._stub.GetEntity(request, **arguments))
+
+    async def find_path(self, source: str, target: str, **options: Unpack[LookupOptions]) -> PathDetails:
+        """Return a shortest path between two entities, by id or name (Eq. 15-16).
+
+        Raises:
+            NotFound: there is no such entity, or the caller may not see it.
+        """
+        request, arguments = self._arguments.of_lookup(pb.FindPathRequest, options, source=source, target=target)
+        with self._explained():
+            return path_from_proto(await self._stub.FindPath(request, **arguments))
+
+    async def get_community(
+        self,
+        community_id: str,
+        *,
+        max_members: int = DEFAULT_MEMBERS,
+        **options: Unpack[LookupOptions],
+    ) -> CommunityDetails:
+        """Return a community with its report, its members, its parent and its children.
+
+        Raises:
+            NotFound: there is no such community, or the caller may not see it.
+        """
+        request, arguments = self._arguments.of_lookup(
+            pb.GetCommunityRequest, options, community_id=community_id, max_members=max_members
+        )
+        with self._explained():
+            return community_from_proto(await self._stub.GetCommunity(request, **arguments))
+
+    async def get_document(
+        self,
+        document_id: str,
+        *,
+        start: int = 0,
+        max_chars: int = DEFAULT_CHARS,
+        **options: Unpack[LookupOptions],
+    ) -> DocumentPart:
+        """Return a part of a document's text, by the id of the document or of a chunk of it.
+
+        Raises:
+            NotFound: there is no such document, or the caller may not see it.
+        """
+        request, arguments = self._arguments.of_lookup(
+            pb.GetDocumentRequest, options, document_id=document_id, start=start, max_chars=max_chars
+        )
+        with self._explained():
+            return document_from_proto(await self._stub.GetDocument(request, **arguments))
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the service has a snapshot loaded.

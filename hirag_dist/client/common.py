@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,6 +16,7 @@ from hirag_dist.client.tokens import TokenFile, check_token
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
 from hirag_dist.types import Answer, Query, QueryOptions, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert_lookups import lookup_request
 from hirag_dist.wire.convert_query import query_to_proto
 from hirag_dist.wire.convert_results import answer_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
@@ -59,6 +60,21 @@ class CallOptions(TypedDict, total=False):
     token: str | None
 
 
+class LookupOptions(CallOptions, total=False):
+    """Keyword arguments of every look-up of a client.
+
+    Attributes:
+        labels: that every document searched must carry.
+        filter: expression over metadata that every document searched must meet, as in `Query`.
+        as_of: date or time that no document searched is later than, as in `Query`.
+    """
+
+    labels: Sequence[str]
+    filter: str
+    as_of: str
+
+
+_SCOPE = LookupOptions.__annotations__.keys() - CallOptions.__annotations__.keys()
 _KEEPALIVE_TIMEOUT_S = 20.0
 _IDLE_S = 240  # without a call, after which the connection is closed until the next one
 _TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IGNORECASE)
@@ -176,6 +192,23 @@ class CallArguments:
         if request_id is not None:
             metadata.append((REQUEST_ID_KEY, request_id))
         return {"timeout": self._timeout_s if timeout_s is None else timeout_s, "metadata": metadata}
+
+    def of_lookup(self, kind: Callable[..., Any], options: LookupOptions, **values: Any) -> tuple[Any, dict[str, Any]]:
+        """Return the request of a look-up, and the keyword arguments of its call.
+
+        Args:
+            kind: class of the request.
+            options: of the call.
+            values: the other fields of the request.
+
+        Raises:
+            InvalidQuery: a text is not valid Unicode, or a number is out of range.
+            TypeError: an option is unknown.
+        """
+        check_names(options, LookupOptions.__annotations__, "a look-up")
+        scope = {name: value for name, value in options.items() if name in _SCOPE}
+        others: Any = {name: value for name, value in options.items() if name not in _SCOPE}
+        return lookup_request(kind, **values, **scope), self.of(others)
 
 
 def client_options(target: str, options: Mapping[str, Any]) -> ClientOptions:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from typing import TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -16,14 +17,39 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.protocols import AnswerModel, Embedder, VectorIndex
 from hirag_dist.retrieval.answer_stream import answer_pieces
-from hirag_dist.retrieval.deadline import CooperativeDeadline
+from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
 from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.graphrag_local import GraphragLocalRun
+from hirag_dist.retrieval.lookup.communities import community_details, find_community
+from hirag_dist.retrieval.lookup.documents import document_part, find_document
+from hirag_dist.retrieval.lookup.entities import entity_details
+from hirag_dist.retrieval.lookup.names import find_entity
+from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
 from hirag_dist.retrieval.search import GRAPHRAG_LOCAL, MODES, RetrievalRun
 from hirag_dist.storage.access.filtered_index import FilteredIndex, empty_index_info
+from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
+from hirag_dist.types import (
+    DEFAULT_CHARS,
+    DEFAULT_MEMBERS,
+    DEFAULT_RELATIONS,
+    DEFAULT_SOURCES,
+    AccessScope,
+    Answer,
+    CommunityDetails,
+    DocumentPart,
+    EntityDetails,
+    IndexInfo,
+    PathDetails,
+    Query,
+    Retrieval,
+)
+
+T = TypeVar("T")
+EVERYTHING = AccessScope()
+_MAX_ITEMS = 1000  # relations, sources or members of a look-up
+_MAX_CHARS = 1_000_000  # of a document in one look-up
 
 
 def open_engine(
@@ -103,14 +129,14 @@ class QueryEngine:
     ) -> AsyncGenerator[tuple[str, Retrieval]]:
         """Yield (level, the result so far) as each level is ready, and ("done", the whole result) at the end."""
         resources, limits = self._resources, self._limits(query)
-        deadline = CooperativeDeadline(resources.clock, deadline_s)
+        deadline = self._deadline(deadline_s)
         if query.mode in MAP_REDUCE:
             raise InvalidQuery(
                 f"mode: {query.mode} reads all there is and answers, it retrieves nothing; ask for an answer, or "
                 f"choose another mode: {', '.join(MODES)}"
             )
         mode = query.mode or limits.mode
-        view = resources.views.view_for(query.reach, query.labels)
+        view = self._view(query)
         if view is None:  # no document is visible
             yield "done", Retrieval(query.question, mode, resources.index.snapshot_id, timings_ms={"total": 0.0})
             return
@@ -137,7 +163,7 @@ class QueryEngine:
             TimeoutError: the deadline passed before anything was found, or before the answer was complete.
         """
         resources = self._resources
-        deadline = CooperativeDeadline(resources.clock, deadline_s)
+        deadline = self._deadline(deadline_s)
         if query.mode in MAP_REDUCE:
             async with _in_time(deadline.left_s):
                 material = await self.material(query)
@@ -171,7 +197,7 @@ class QueryEngine:
         part_tokens = min(limits.context_tokens, self._config.context_tokens)
         limits = limits.model_copy(update={"context_tokens": part_tokens})
         resources = self._resources
-        view = resources.views.view_for(query.reach, query.labels)
+        view = self._view(query)
         if view is None:
             return nothing(query.question, query.mode, resources.index.snapshot_id, limits)
         return await asyncio.to_thread(gather, view, query.question, query.mode, limits, resources.count_tokens)
@@ -185,17 +211,126 @@ class QueryEngine:
             raise HiragError("the answer ended before it was complete; ask again")
         return last
 
+    async def get_entity(
+        self,
+        entity: str,
+        *,
+        max_relations: int = DEFAULT_RELATIONS,
+        max_sources: int = DEFAULT_SOURCES,
+        scope: AccessScope = EVERYTHING,
+        deadline_s: float | None = None,
+    ) -> EntityDetails:
+        """Return an entity with its relations, its place in the hierarchy and its sources.
+
+        Args:
+            entity: id or name; of several layers that have the name, the lowest.
+            max_relations, max_sources: limits, 1 to 1000.
+            scope: part of the index that may be read.
+            deadline_s: seconds left.
+
+        Raises:
+            NotFound: there is no such entity in the scope.
+            InvalidQuery: a limit is out of bounds.
+            TimeoutError: the deadline passed.
+        """
+        _check_bounds("max_relations", max_relations, 1, _MAX_ITEMS)
+        _check_bounds("max_sources", max_sources, 1, _MAX_ITEMS)
+        view, tables = self._view(scope), self._resources.lookups
+
+        def work() -> EntityDetails:
+            seen, row = find_entity(view, tables, entity)
+            return entity_details(seen, tables, row, max_relations, max_sources)
+
+        return await _lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
+
+    async def find_path(
+        self, source: str, target: str, *, scope: AccessScope = EVERYTHING, deadline_s: float | None = None
+    ) -> PathDetails:
+        """Return a shortest path between two entities (Eq. 15-16); arguments and errors as `get_entity`."""
+        steps = path_details(
+            self._view(scope),
+            self._resources.lookups,
+            self._resources.paths,
+            source,
+            target,
+            self._deadline(deadline_s),
+        )
+        return await _lookup_in_time(steps)
+
+    async def get_community(
+        self,
+        community_id: str,
+        *,
+        max_members: int = DEFAULT_MEMBERS,
+        scope: AccessScope = EVERYTHING,
+        deadline_s: float | None = None,
+    ) -> CommunityDetails:
+        """Return a community with its report and members; arguments and errors as `get_entity`."""
+        _check_bounds("max_members", max_members, 1, _MAX_ITEMS)
+        view, tables = self._view(scope), self._resources.lookups
+
+        def work() -> CommunityDetails:
+            seen, row = find_community(view, tables, community_id)
+            return community_details(seen, row, max_members)
+
+        return await _lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
+
+    async def get_document(
+        self,
+        document_id: str,
+        *,
+        start: int = 0,
+        max_chars: int = DEFAULT_CHARS,
+        scope: AccessScope = EVERYTHING,
+        deadline_s: float | None = None,
+    ) -> DocumentPart:
+        """Return a part of a document's text.
+
+        Args:
+            document_id: of the document, or of a chunk of it.
+            start: first character.
+            max_chars: limit, at most a million.
+            scope: part of the index that may be read.
+            deadline_s: seconds left.
+
+        Raises:
+            NotFound: there is no such document in the scope.
+            InvalidQuery: a limit is out of bounds.
+            StoreError: the text cannot be read.
+            TimeoutError: the deadline passed.
+        """
+        _check_bounds("start", start, 0, None)
+        _check_bounds("max_chars", max_chars, 1, _MAX_CHARS)
+        view, tables = self._view(scope), self._resources.lookups
+
+        def work() -> DocumentPart:
+            seen, row = find_document(view, tables, document_id)
+            return document_part(seen, tables, row, start, max_chars)
+
+        return await _lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
+
     async def close(self) -> None:
         """Release files and connections."""
         await self._resources.close()
+
+    def _view(self, scope: Query | AccessScope) -> MappedIndex | None:
+        """Return the index as a request may read it, None where no document is visible.
+
+        Raises:
+            InvalidQuery: the index has no metadata to filter by.
+        """
+        if scope.filter or scope.as_of:
+            raise InvalidQuery(f"{'filter' if scope.filter else 'as_of'}: this index has no metadata fields")
+        return self._resources.views.view_for(scope.reach, scope.labels)
+
+    def _deadline(self, deadline_s: float | None) -> CooperativeDeadline:
+        return CooperativeDeadline(self._resources.clock, deadline_s)
 
     def _limits(self, query: Query) -> RetrievalConfig:
         if not query.question.strip():
             raise InvalidQuery("question: it is empty")
         if query.mode is not None and query.mode not in (*MODES, *MAP_REDUCE):
             raise InvalidQuery(f"mode: there is no {query.mode!r}; there are: {', '.join((*MODES, *MAP_REDUCE))}")
-        if query.filter or query.as_of:
-            raise InvalidQuery(f"{'filter' if query.filter else 'as_of'}: this index has no metadata fields")
         dim = self._resources.index.vectors.shape[1]
         if query.vector is not None and np.shape(query.vector) != (dim,):
             raise InvalidQuery(f"vector: {np.size(query.vector)} numbers; this index has {dim} dimensions")
@@ -210,6 +345,24 @@ class QueryEngine:
         except ValidationError as error:
             faults = error.errors(include_url=False, include_input=False)
             raise InvalidQuery("; ".join(f"{fault['loc'][-1]}: {fault['msg']}" for fault in faults)) from None
+
+
+async def _lookup_in_time(work: Awaitable[T]) -> T:
+    """Return the result of a look-up.
+
+    Raises:
+        TimeoutError: the deadline passed before it was there.
+    """
+    try:
+        return await work
+    except DeadlineExceeded:
+        raise TimeoutError("the deadline passed before the look-up was done; allow more time") from None
+
+
+def _check_bounds(name: str, value: int, low: int, high: int | None) -> None:
+    if value < low or (high is not None and value > high):
+        limit = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise InvalidQuery(f"{name} must be {limit}, got {value}")
 
 
 def _nothing_in_time(retrieval: Retrieval) -> str:

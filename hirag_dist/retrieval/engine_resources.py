@@ -17,6 +17,7 @@ from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, VectorIndex
+from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.access.filtered_index import AccessControlledIndex
 from hirag_dist.storage.serving.mapped_index import MappedIndex
@@ -34,6 +35,7 @@ class EngineResources:
         index: the mapped snapshot, unfiltered.
         views: the index as callers with labels may see it.
         info: statistics of the snapshot.
+        lookups: tables for look-ups by id.
         paths: finder of shortest paths.
         count_marks: tokens of short texts that recur, cached.
     """
@@ -64,6 +66,7 @@ class EngineResources:
         threadpool_limits(1)  # matrix products of one question are too small for several threads
         self.index = MappedIndex.open(snapshot, tokenizer)
         self.views = AccessControlledIndex(self.index, snapshot, access_rule)
+        self.lookups = LookupTables(self.index.files, snapshot)
         self.info = snapshot.info()
         self.vectors = vectors
         self.embedder = embedder

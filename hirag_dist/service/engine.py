@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
+from hirag_dist.types import (
+    AccessScope,
+    Answer,
+    CommunityDetails,
+    DocumentPart,
+    EntityDetails,
+    IndexInfo,
+    PathDetails,
+    Query,
+    Retrieval,
+)
 
 
 class Engine(Protocol):
@@ -39,6 +49,30 @@ class Engine(Protocol):
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncGenerator[Retrieval | str | Answer, None]:
         """Yield the retrieval, the text in pieces, and the answer."""
+        ...
+
+    async def get_entity(
+        self, entity: str, *, max_relations: int, max_sources: int, scope: AccessScope, deadline_s: float | None = None
+    ) -> EntityDetails:
+        """Return an entity with its surroundings."""
+        ...
+
+    async def find_path(
+        self, source: str, target: str, *, scope: AccessScope, deadline_s: float | None = None
+    ) -> PathDetails:
+        """Return a shortest path between two entities."""
+        ...
+
+    async def get_community(
+        self, community_id: str, *, max_members: int, scope: AccessScope, deadline_s: float | None = None
+    ) -> CommunityDetails:
+        """Return a community with its report and members."""
+        ...
+
+    async def get_document(
+        self, document_id: str, *, start: int, max_chars: int, scope: AccessScope, deadline_s: float | None = None
+    ) -> DocumentPart:
+        """Return a part of a document's text."""
         ...
 
     async def close(self) -> None:

@@ -19,8 +19,10 @@ from hirag_dist.service.engine import Engine
 from hirag_dist.service.grpc_handlers import read_request
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.load_shedding import LoadShedder
-from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
+from hirag_dist.service.lookups import Find, LookupMethods, LookupResponse
+from hirag_dist.types import MAP_REDUCE, AccessScope, Answer, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert_lookups import scope_from_proto
 from hirag_dist.wire.convert_query import query_from_proto
 from hirag_dist.wire.convert_results import (
     answer_to_proto,
@@ -45,7 +47,7 @@ MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the 
 _REJECTION_DELAY_S = 0.1
 _MAX_DELAYED = 1000  # rejections at a time that are delayed
 _DEADLINE_MARGIN_S = 0.05  # subtracted from the deadline, so that a partial result reaches the caller in time
-_Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse
+_Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse | LookupResponse
 
 
 @dataclass(slots=True)
@@ -73,6 +75,10 @@ class _Call:
                 f"{query.context_tokens}"
             )
         return replace(query, reach=self.caller.reach)
+
+    def scope(self) -> AccessScope:
+        """Return the scope of a look-up, limited to what the caller may see."""
+        return scope_from_proto(self.request, self.caller.reach)
 
     def deadline_s(self) -> float | None:
         """Return the seconds that the engine may take; None without a deadline."""
@@ -104,7 +110,7 @@ class _Call:
         )
 
 
-class QueryServicer:
+class QueryServicer(LookupMethods):
     """Servicer of `hirag.query.v1.QueryService`.
 
     Args:
@@ -252,6 +258,21 @@ class QueryServicer:
 
             return await self._swapper.runner.run(work())
 
+    async def look_up(
+        self, method: str, prepare: Callable[[Any, AccessScope], Find], request: bytes, context: Context
+    ) -> bytes:
+        """Return the reply of a look-up."""
+        async with self._call(method, request, context) as call:
+            find = prepare(call.request, call.scope())
+
+            async def work() -> bytes:
+                reply = await find(call.engine, call.deadline_s())
+                call.record.items = reply.items
+                return self._serialized(reply.message, "a smaller max_relations, max_sources, max_members or max_chars")
+
+            async with self._slot(call):
+                return await self._swapper.runner.run(work())
+
     @asynccontextmanager
     async def _call(
         self, method: str, request: bytes, context: Context, *, retrieves: bool = True, answer: bool = False
@@ -328,13 +349,19 @@ class QueryServicer:
                 f"nothing of the reply was read for {self._send_timeout_s:g} s, so the rest is dropped", "slow_reader"
             ) from None
 
-    def _serialized(self, response: _Response) -> bytes:
-        """Return the bytes of a reply, if they fit into a message."""
+    def _serialized(
+        self, response: _Response, smaller: str = "omit_context, omit_source_text or a smaller top_n, top_m or top_c"
+    ) -> bytes:
+        """Return the bytes of a reply, if they fit into a message.
+
+        Args:
+            smaller: the options of a request with a smaller reply.
+        """
         message: bytes = response.SerializeToString()
         if len(message) > self._max_message_bytes:
             raise RequestTooLarge(
                 f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "
-                f"ask with omit_context, omit_source_text or a smaller top_n, top_m or top_c"
+                f"ask with {smaller}"
             )
         return message
 

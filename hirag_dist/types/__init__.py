@@ -6,6 +6,19 @@ Those of `arrays` need numpy, which a client of a service does not: they are imp
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hirag_dist.types.lookups import (
+    DEFAULT_CHARS,
+    DEFAULT_MEMBERS,
+    DEFAULT_RELATIONS,
+    DEFAULT_SOURCES,
+    AccessScope,
+    CommunityDetails,
+    DocumentPart,
+    EntityDetails,
+    PathDetails,
+    ScopeOptions,
+    as_scope,
+)
 from hirag_dist.types.messages import (
     ChatReply,
     ChatRequest,
@@ -52,8 +65,13 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "DEFAULT_CHARS",
+    "DEFAULT_MEMBERS",
+    "DEFAULT_RELATIONS",
+    "DEFAULT_SOURCES",
     "MAP_REDUCE",
     "AccessFilter",
+    "AccessScope",
     "Answer",
     "Assignment",
     "Box",
@@ -61,9 +79,12 @@ __all__ = [
     "ChatRequest",
     "Citation",
     "ClaimItem",
+    "CommunityDetails",
     "CommunityItem",
     "Covariance",
     "CsrGraph",
+    "DocumentPart",
+    "EntityDetails",
     "EntityItem",
     "Facet",
     "FloatMatrix",
@@ -76,6 +97,7 @@ __all__ = [
     "Mixture",
     "MixtureStatistics",
     "Moments",
+    "PathDetails",
     "PathItem",
     "Place",
     "Projection",
@@ -84,11 +106,13 @@ __all__ = [
     "RateLimits",
     "Rejected",
     "Retrieval",
+    "ScopeOptions",
     "SourceItem",
     "StoredReply",
     "TripleItem",
     "WarmStart",
     "as_query",
+    "as_scope",
 ]
 
 

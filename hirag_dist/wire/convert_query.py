@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any
+from typing import Any, TypedDict
 
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.types import Query
@@ -18,6 +18,11 @@ MODES: Mapping[str, Any] = {
 }
 MODE_NAMES: Mapping[int, str] = {number: name for name, number in MODES.items()}
 QUERY_FIELDS = frozenset(pb.Query.DESCRIPTOR.fields_by_name)
+LOOKUP_FIELDS = frozenset(
+    name
+    for request in (pb.GetEntityRequest, pb.FindPathRequest, pb.GetCommunityRequest, pb.GetDocumentRequest)
+    for name in request.DESCRIPTOR.fields_by_name
+)
 
 _COUNTS = ("top_n", "top_m", "top_c", "context_tokens")
 _INT32_MAX = 2**31 - 1
@@ -45,16 +50,9 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
 
     if message.vector and len(message.vector) != dim:
         raise InvalidQuery(f"vector: {len(message.vector)} numbers; this index has {dim} dimensions")
-    if len(message.labels) > _MAX_LABELS:
-        raise InvalidQuery(f"labels must be at most {_MAX_LABELS}, got {len(message.labels)}")
-    if any(len(label) > _MAX_LABEL_CHARACTERS for label in message.labels):
-        raise InvalidQuery(f"labels must have at most {_MAX_LABEL_CHARACTERS} characters each")
+    scope = scope_fields(message)
     if len(message.community_level) > _MAX_LEVEL_CHARACTERS:
         raise InvalidQuery("community_level must be leaf, all, or a level's number")
-    if len(message.filter) > _MAX_FILTER_CHARACTERS:
-        raise InvalidQuery(f"filter must have at most {_MAX_FILTER_CHARACTERS} characters, got {len(message.filter)}")
-    if len(message.as_of) > _MAX_DATE_CHARACTERS:
-        raise InvalidQuery("as_of must be a date or time in ISO 8601")
     mode = MODE_NAMES.get(message.mode)
     if mode is None and message.mode != pb.MODE_UNSPECIFIED:
         raise InvalidQuery(f"mode must be one of {', '.join(MODES)}; the number {message.mode} is none of them")
@@ -70,12 +68,35 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
         community_level=message.community_level if message.HasField("community_level") else None,
         context_tokens=message.context_tokens if message.HasField("context_tokens") else None,
         vector=vector,
-        labels=tuple(message.labels),
-        filter=message.filter,
-        as_of=message.as_of,
+        **scope,
     )
     _check(query)
     return query
+
+
+class ScopeFields(TypedDict):
+    """What a request asks to be searched, of what its caller may see."""
+
+    labels: tuple[str, ...]
+    filter: str
+    as_of: str
+
+
+def scope_fields(message: Any) -> ScopeFields:
+    """Return the labels, the filter and the date of a query or of a look-up's request.
+
+    Raises:
+        InvalidQuery: a label or the filter is too long, or the labels are too many.
+    """
+    if len(message.labels) > _MAX_LABELS:
+        raise InvalidQuery(f"labels must be at most {_MAX_LABELS}, got {len(message.labels)}")
+    if any(len(label) > _MAX_LABEL_CHARACTERS for label in message.labels):
+        raise InvalidQuery(f"labels must have at most {_MAX_LABEL_CHARACTERS} characters each")
+    if len(message.filter) > _MAX_FILTER_CHARACTERS:
+        raise InvalidQuery(f"filter must have at most {_MAX_FILTER_CHARACTERS} characters, got {len(message.filter)}")
+    if len(message.as_of) > _MAX_DATE_CHARACTERS:
+        raise InvalidQuery("as_of must be a date or time in ISO 8601")
+    return ScopeFields(labels=tuple(message.labels), filter=message.filter, as_of=message.as_of)
 
 
 def query_to_proto(query: Query) -> pb.Query:

@@ -5,32 +5,36 @@ Strings that protobuf cannot hold (lone surrogates) become U+FFFD in a server's 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, is_dataclass
 from typing import Any
 
 from hirag_dist.types import (
     Answer,
     Citation,
     ClaimItem,
-    CommunityItem,
-    EntityItem,
     IndexInfo,
     MapWork,
-    PathItem,
-    Place,
     Retrieval,
-    SourceItem,
-    TripleItem,
 )
 from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert_items import (
+    communities_from_proto,
+    entities_from_proto,
+    fill_community,
+    fill_entity,
+    fill_path,
+    fill_source,
+    fill_triple,
+    paths_from_proto,
+    sources_from_proto,
+    triples_from_proto,
+)
 from hirag_dist.wire.convert_places import add_places, places_from_proto
 from hirag_dist.wire.convert_query import MODE_NAMES, MODES
 from hirag_dist.wire.convert_values import (
     facet_from_proto,
     facet_to_proto,
-    metadata_from_proto,
-    metadata_to_proto,
     scalar_to_proto,
     valid_text,
     value_from_proto,
@@ -80,7 +84,7 @@ def retrieval_to_proto(
     except UnicodeEncodeError:  # a snapshot that was imported may hold anything
         message.Clear()
         message.SetInParent()
-        _fill(message, _cleaned(retrieval), omit_context, omit_source_text)
+        _fill(message, cleaned(retrieval), omit_context, omit_source_text)
     return message
 
 
@@ -89,59 +93,18 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
     message.question = retrieval.question
     message.mode = MODES[retrieval.mode]
     message.snapshot_id = retrieval.snapshot_id
-    for entities, add in ((retrieval.local, message.local.add), (retrieval.key_entities, message.key_entities.add)):
-        for entity in entities:
-            add(
-                entity_id=entity.entity_id,
-                name=entity.name,
-                type=entity.type,
-                description=entity.description,
-                layer=entity.layer,
-                score=entity.score,
-            )
+    for entity in retrieval.local:
+        fill_entity(message.local.add(), entity)
+    for entity in retrieval.key_entities:
+        fill_entity(message.key_entities.add(), entity)
     for community in retrieval.communities:
-        message.communities.add(
-            community_id=community.community_id,
-            level=community.level,
-            title=community.title,
-            report=community.report,
-            rating=community.rating,
-            hits=community.hits,
-            score=community.score,
-        )
+        fill_community(message.communities.add(), community)
     for path in retrieval.paths:
-        message.paths.add(
-            source_id=path.source_id,
-            target_id=path.target_id,
-            entity_ids=path.entity_ids,
-            entity_names=path.entity_names,
-            connected=path.connected,
-        )
+        fill_path(message.paths.add(), path)
     for triple in retrieval.triples:
-        message.triples.add(
-            relation_id=triple.relation_id,
-            source_id=triple.source_id,
-            target_id=triple.target_id,
-            source_name=triple.source_name,
-            target_name=triple.target_name,
-            kind=triple.kind,
-            description=triple.description,
-            weight=triple.weight,
-            score=triple.score,
-        )
+        fill_triple(message.triples.add(), triple)
     for source in retrieval.sources:
-        added = message.sources.add(
-            chunk_id=source.chunk_id,
-            document_id=source.document_id,
-            title=source.title,
-            uri=source.uri,
-            start=source.start,
-            end=source.end,
-            text="" if omit_source_text else source.text,
-            score=source.score,
-            metadata=metadata_to_proto(source.metadata),
-        )
-        add_places(added.places.add, source.places)
+        fill_source(message.sources.add(), source, omit_source_text)
     if not omit_context:
         message.context = retrieval.context
     message.context_tokens = retrieval.context_tokens
@@ -161,53 +124,12 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
         question=message.question,
         mode=MODE_NAMES.get(message.mode, f"mode {message.mode}"),
         snapshot_id=message.snapshot_id,
-        local=_entities(message.local),
-        communities=tuple(
-            [
-                CommunityItem(one.community_id, one.level, one.title, one.report, one.rating, one.hits, one.score)
-                for one in message.communities
-            ]
-        ),
-        key_entities=_entities(message.key_entities),
-        paths=tuple(
-            [
-                PathItem(one.source_id, one.target_id, tuple(one.entity_ids), tuple(one.entity_names))
-                for one in message.paths
-            ]
-        ),
-        triples=tuple(
-            [
-                TripleItem(
-                    one.relation_id,
-                    one.source_id,
-                    one.target_id,
-                    one.source_name,
-                    one.target_name,
-                    one.kind,
-                    one.description,
-                    one.weight,
-                    one.score,
-                )
-                for one in message.triples
-            ]
-        ),
-        sources=tuple(
-            [
-                SourceItem(
-                    one.chunk_id,
-                    one.document_id,
-                    one.title,
-                    one.uri,
-                    one.start,
-                    one.end,
-                    one.text,
-                    one.score,
-                    metadata_from_proto(one.metadata),
-                    places_from_proto(one.places),
-                )
-                for one in message.sources
-            ]
-        ),
+        local=entities_from_proto(message.local),
+        communities=communities_from_proto(message.communities),
+        key_entities=entities_from_proto(message.key_entities),
+        paths=paths_from_proto(message.paths),
+        triples=triples_from_proto(message.triples),
+        sources=sources_from_proto(message.sources),
         context=message.context,
         context_tokens=message.context_tokens,
         context_refs=dict(message.context_refs),
@@ -225,22 +147,6 @@ def _map_work(message: pb.MapWork) -> MapWork:
     return MapWork(**{each.name: getattr(message, each.name) for each in fields(MapWork)})
 
 
-def _entities(messages: Iterable[pb.Entity]) -> tuple[EntityItem, ...]:
-    return tuple(
-        [
-            EntityItem(
-                one.entity_id,
-                one.name,
-                one.type,
-                one.description,
-                one.layer,
-                one.score if one.HasField("score") else None,
-            )
-            for one in messages
-        ]
-    )
-
-
 def answer_to_proto(answer: Answer, retrieval: pb.Retrieval | None = None) -> pb.FinalAnswer:
     """Return the message that ends an answer.
 
@@ -250,7 +156,7 @@ def answer_to_proto(answer: Answer, retrieval: pb.Retrieval | None = None) -> pb
     """
     return pb.FinalAnswer(
         text=valid_text(answer.text),
-        citations=[_citation_to_proto(_cleaned(item)) for item in answer.citations],
+        citations=[_citation_to_proto(cleaned(item)) for item in answer.citations],
         dropped_citations=answer.dropped_citations,
         model=valid_text(answer.model),
         input_tokens=answer.input_tokens,
@@ -330,25 +236,15 @@ def info_from_proto(message: pb.IndexInfo) -> IndexInfo:
     )
 
 
-def _cleaned(value: Any) -> Any:
+def cleaned(value: Any) -> Any:
     """Return the same record with every text made valid."""
     match value:
         case str():
             return valid_text(value)
         case Mapping():
-            return {_cleaned(key): _cleaned(item) for key, item in value.items()}
+            return {cleaned(key): cleaned(item) for key, item in value.items()}
         case Sequence():
-            return tuple(map(_cleaned, value))
-        case (
-            Retrieval()
-            | ClaimItem()
-            | EntityItem()
-            | CommunityItem()
-            | PathItem()
-            | TripleItem()
-            | SourceItem()
-            | Citation()
-            | Place()
-        ):
-            return type(value)(**{name: _cleaned(getattr(value, name)) for name in value.__slots__})
+            return tuple(map(cleaned, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{each.name: cleaned(getattr(value, each.name)) for each in fields(value)})
     return value

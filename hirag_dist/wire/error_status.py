@@ -20,6 +20,7 @@ from hirag_dist.errors import (
     InvalidQuery,
     ModelError,
     ModelUnavailable,
+    NotFound,
     RateLimited,
     RequestRejected,
     SchemaMismatch,
@@ -34,7 +35,7 @@ from hirag_dist.errors import (
     UnusableReply,
     WorkFileDamaged,
 )
-from hirag_dist.wire.convert_query import QUERY_FIELDS
+from hirag_dist.wire.convert_query import LOOKUP_FIELDS, QUERY_FIELDS
 from hirag_dist.wire.status_details import details_of, seconds_of
 
 DOMAIN = "hirag_dist"
@@ -107,6 +108,7 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (DeadlinePassed, grpc.StatusCode.DEADLINE_EXCEEDED),
     (ServiceError, grpc.StatusCode.UNAVAILABLE),
     (InvalidQuery, grpc.StatusCode.INVALID_ARGUMENT),
+    (NotFound, grpc.StatusCode.NOT_FOUND),
     (InputError, grpc.StatusCode.INVALID_ARGUMENT),
     (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
     (SnapshotNotFound, grpc.StatusCode.FAILED_PRECONDITION),
@@ -217,11 +219,14 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
 def field_of(error: InvalidQuery) -> str:
     """Return the path of the field that the message begins with, "query" if it begins with none.
 
-    >>> field_of(InvalidQuery("top_n must be at least 1, got 0"))
-    'query.top_n'
+    >>> field_of(InvalidQuery("top_n must be at least 1, got 0")), field_of(InvalidQuery("entity must not be blank"))
+    ('query.top_n', 'entity')
     """
     first = re.match(r"\w+", str(error))
-    return f"query.{first.group()}" if first and first.group() in QUERY_FIELDS else "query"
+    name = first.group() if first else ""
+    if name in QUERY_FIELDS:
+        return f"query.{name}"
+    return name if name in LOOKUP_FIELDS else "query"
 
 
 def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, str | bytes]]) -> HiragError | None:

@@ -26,6 +26,8 @@ _MAX_READ = 512  # words of a question
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 _FACTOR = 0x9E3779B97F4A7C15
 _ALL_BITS = (1 << 64) - 1
+_MAX_CHANGED_WORDS = 4  # of a name whose misspellings are looked up
+_MAX_CHANGED_LETTERS = 24  # of a word
 _OF_LENGTH = [n * pow(_FACTOR, n, 1 << 64) & _ALL_BITS for n in range(MAX_WORDS + 1)]  # added to a key of n words
 
 Key = NDArray[np.uint64]
@@ -112,6 +114,56 @@ def found_names(
     return phrases
 
 
+def similar_names(
+    names: NameIndex, read: Sequence[str], admits: Callable[[NDArray[np.int32]], Flags] | None = None
+) -> list[tuple[int, list[str]]]:
+    """Return the entities whose names differ from a name by one letter: (row, words of the name), by row.
+
+    A letter is missing, added or another, or two neighbours are exchanged. All such spellings are looked up by their
+    hashes, so the time does not depend on the number of names.
+
+    Args:
+        names: of entities.
+        read: the words of the name; longer words and longer names than names of entities usually have are not changed.
+        admits: entity rows → which of them count; None: all.
+    """
+    if not 0 < len(read) <= MAX_WORDS:
+        return []
+    own, n = _key(read), len(read)
+    changed: list[tuple[int, str]] = []
+    keys = []
+    for position, word in enumerate(read[:_MAX_CHANGED_WORDS]):
+        factor = pow(_FACTOR, n - 1 - position, 1 << 64)
+        for spelling in sorted(_spellings(word)):
+            changed.append((position, spelling))
+            keys.append((own + (_hash(spelling) - _number(word)) * factor) & _ALL_BITS)
+    wanted = np.array(keys, np.uint64)
+    first, last = (np.searchsorted(names.keys, wanted, side) for side in ("left", "right"))
+    found = []
+    for at in np.flatnonzero(last > first).tolist():
+        rows = names.rows[first[at] : last[at]]
+        rows = rows if admits is None else rows[admits(rows)]
+        position, spelling = changed[at]
+        found += [(row, [*read[:position], spelling, *read[position + 1 :]]) for row in rows[:_MAX_ROWS].tolist()]
+    return sorted(found)
+
+
+def _spellings(word: str) -> set[str]:
+    """Return the words that differ from a word by one letter.
+
+    >>> sorted(_spellings("ab") & {"ba", "a", "abs", "ax", "ab", "abcd"})
+    ['a', 'abs', 'ax', 'ba']
+    """
+    if len(word) > _MAX_CHANGED_LETTERS:
+        return set()
+    letters = {*"abcdefghijklmnopqrstuvwxyz", *word}
+    splits = [(word[:at], word[at:]) for at in range(len(word) + 1)]
+    found = {head + tail[1:] for head, tail in splits if tail}
+    found |= {head + tail[1] + tail[0] + tail[2:] for head, tail in splits if len(tail) > 1}
+    found |= {head + letter + rest for head, tail in splits for letter in letters for rest in {tail, tail[1:]}}
+    return found - {word, ""}
+
+
 def longest_names(phrases: Iterable[NamePhrase]) -> list[int]:
     """Return the rows of the longest phrases, in the order of the question; a word is part of one name.
 
@@ -141,4 +193,8 @@ def _key(phrase: Sequence[str]) -> int:
 
 @lru_cache(1 << 16)
 def _number(word: str) -> int:
+    return _hash(word)
+
+
+def _hash(word: str) -> int:
     return int.from_bytes(blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

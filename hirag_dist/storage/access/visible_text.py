@@ -85,9 +85,11 @@ class FilteredTextColumns(TextColumns):
         return values
 
     def _rebuilt(self, rows: set[int]) -> dict[int, dict[str, str]]:
-        missing = sorted(rows - self._cache.keys())
+        cache = self._cache  # replaced and never changed, since several threads may read it
+        missing = sorted(rows - cache.keys())
         if missing:
-            if len(self._cache) + len(missing) > _MAX_CACHED:
-                self._cache = {row: self._cache[row] for row in rows & self._cache.keys()}
-            self._cache |= dict(zip(missing, self._rebuild(np.array(missing, np.int64)), strict=True))
-        return self._cache
+            if len(cache) + len(missing) > _MAX_CACHED:
+                cache = {row: cache[row] for row in rows & cache.keys()}
+            cache = cache | dict(zip(missing, self._rebuild(np.array(missing, np.int64)), strict=True))
+            self._cache = cache
+        return cache

@@ -202,11 +202,13 @@ class MappedIndex:
         ids, names = (dict(zip(rows, self._entities.values(name, rows), strict=True)) for name in ("entity_id", "name"))
         return ids, names
 
-    def entities(self, scored: Scored, named: Named | None = None) -> tuple[EntityItem, ...]:
+    def entities(
+        self, scored: Sequence[tuple[int, float | None]], named: Named | None = None
+    ) -> tuple[EntityItem, ...]:
         """Return entities by (row, score).
 
         Args:
-            scored: rows and scores.
+            scored: rows and scores; None without a score.
             named: ids and names of at least these rows; None: read now.
         """
         rows = [row for row, _ in scored]

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from hirag_dist.errors import SnapshotCorrupt
 
@@ -59,6 +61,25 @@ class TextColumns:
             at = row % BATCH_ROWS
             found.append(str(data[offsets[at] : offsets[at + 1]], "utf-8", "replace"))
         return found
+
+    def batches(self, name: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
+        """Yield (offsets, bytes) of a column, a batch at a time: (n + 1,) for the n values of the batch, mapped."""
+        left = self.n_rows
+        for offsets, data in self._columns[name]:
+            count = min(left, BATCH_ROWS)
+            left -= count
+            yield np.asarray(offsets[: count + 1]).astype(np.int64, copy=False), np.frombuffer(data, np.uint8)
+
+    def equal_to(self, name: str, value: str) -> NDArray[np.bool_]:
+        """Return, for each row, whether its value is the given one."""
+        wanted = np.frombuffer(value.encode(), np.uint8)
+        found = [np.zeros(0, np.bool_)]
+        for offsets, data in self.batches(name):
+            equal = np.diff(offsets) == len(wanted)
+            at = np.flatnonzero(equal)
+            equal[at] = (data[offsets[at][:, None] + np.arange(len(wanted))] == wanted).all(axis=1)
+            found.append(equal)
+        return np.concatenate(found)
 
 
 def _buffers(array: pa.Array) -> tuple[memoryview, memoryview]:

@@ -143,6 +143,16 @@ class Snapshot:
             raise SnapshotCorrupt(f"{self.folder}/{name}.parquet lacks {', '.join(missing) or 'the right types'}")
         return table
 
+    def document_text(self, row: int) -> str:
+        """Return the text of one document.
+
+        Raises:
+            StoreError: the table cannot be read.
+        """
+        rows = self.store.read_rows(f"{self.folder}/documents.parquet", row, row + 1, ["text"])
+        text: str = rows["text"][0].as_py()
+        return text
+
     def array(self, name: str) -> NDArray[Any]:
         """Return an array, mapped from its file."""
         try:

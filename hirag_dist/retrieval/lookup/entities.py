@@ -1,0 +1,111 @@
+"""An entity with its relations, its place in the hierarchy and its sources."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.filter import spans
+from hirag_dist.core.retrieval.bridge import further_relations
+from hirag_dist.retrieval.lookup.communities import community_items, most_mentioned
+from hirag_dist.retrieval.lookup.tables import LookupTables
+from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.types import EntityDetails, EntityItem, IntVector
+
+_MAX_RELATED = 100  # ancestors, and members
+
+
+def entity_details(
+    view: MappedIndex, tables: LookupTables, row: int, max_relations: int, max_sources: int
+) -> EntityDetails:
+    """Return an entity with its surroundings.
+
+    Args:
+        view: the index as the caller may see it.
+        tables: of the index.
+        row: of the entity, which is visible.
+        max_relations, max_sources: limits.
+    """
+    relations = _relations_of(view, row)
+    weights = view.relation_weights(relations)
+    chosen = relations[np.lexsort((relations, -weights))][:max_relations]
+    ends = view.ends[chosen]
+    others = np.where(ends[:, 0] == row, ends[:, 1], ends[:, 0]).tolist()
+    above = ancestors_of(view, tables, row)
+    below = members_of(view, tables, np.array([row], np.int64))
+    chunks = source_chunks(view, tables, row)
+    own = view.communities.of[view.communities.of_indptr[row] : view.communities.of_indptr[row + 1]]
+    return EntityDetails(
+        entity=entity_items(view, [row])[0],
+        relations=view.triples([(relation, 0.0) for relation in chosen.tolist()]),
+        neighbours=entity_items(view, list(dict.fromkeys(others))),
+        ancestors=entity_items(view, above),
+        members=entity_items(view, most_mentioned(view, below)[:_MAX_RELATED].tolist()),
+        communities=community_items(view, own[::-1].tolist()),
+        sources=view.sources([(chunk, 0.0) for chunk in chunks[:max_sources].tolist()]),
+        relation_count=len(relations),
+        source_count=len(chunks),
+        member_count=len(below),
+    )
+
+
+def entity_items(view: MappedIndex, rows: Collection[int]) -> tuple[EntityItem, ...]:
+    """Return entities by row, without scores."""
+    return view.entities([(row, None) for row in rows])
+
+
+def ancestors_of(view: MappedIndex, tables: LookupTables, row: int) -> list[int]:
+    """Return the visible summary entities above an entity, by layer and row (Eq. 10); of many, the lowest."""
+    found: dict[int, None] = {}
+    level = np.array([row], np.int64)
+    while len(level) and len(found) < _MAX_RELATED:
+        level = _joined_by_summaries(view, tables, level, 1)
+        found |= dict.fromkeys(level.tolist())
+    return list(found)[:_MAX_RELATED]
+
+
+def members_of(view: MappedIndex, tables: LookupTables, rows: IntVector) -> IntVector:
+    """Return the visible entities of the next lower layer that some entities of one layer summarise, ascending."""
+    return _joined_by_summaries(view, tables, rows, 0)
+
+
+def source_chunks(view: MappedIndex, tables: LookupTables, row: int) -> IntVector:
+    """Return the visible chunks that mention an entity, or the extracted entities that it summarises, ascending."""
+    level = np.array([row], np.int64)
+    for _ in range(int(view.layers[row])):
+        level = members_of(view, tables, level)
+    walk = view.walk_graph
+    _, entries = spans(walk.entity_indptr[level], walk.entity_indptr[level + 1])
+    chunks = np.unique(walk.entity_chunks[entries]).astype(np.int64)
+    return chunks if view.visible_chunks is None else chunks[view.visible_chunks[chunks]]
+
+
+def _relations_of(view: MappedIndex, row: int) -> IntVector:
+    """Return all visible relations of an entity."""
+    heads = view.graph.relation_rows[view.graph.indptr[row] : view.graph.indptr[row + 1]]
+    rows = np.concatenate([heads, further_relations(view.parallel, heads)]).astype(np.int64)
+    return view.visible_relations(rows)
+
+
+def _joined_by_summaries(view: MappedIndex, tables: LookupTables, rows: IntVector, end: int) -> IntVector:
+    """Return the visible entities at one end of the summary relations at whose other end some entities are, ascending.
+
+    Args:
+        view: the index as the caller may see it.
+        tables: of the index.
+        rows: entities of one layer.
+        end: 0: the members of these entities; 1: the summary entities of which they are members.
+    """
+    graph = view.graph
+    _, entries = spans(graph.indptr[rows], graph.indptr[rows + 1])
+    step = 1 if end else -1
+    layers = np.repeat(view.layers[rows], graph.indptr[rows + 1] - graph.indptr[rows])
+    entries = entries[view.layers[graph.indices[entries]] == layers + step]
+    # The graph has one relation of a pair; one of equal names may be heavier than the summary relation.
+    heads = graph.relation_rows[entries]
+    relations: NDArray[np.int64] = np.concatenate([heads, further_relations(view.parallel, heads)]).astype(np.int64)
+    relations = view.visible_relations(relations[tables.summarises[relations]])
+    found: IntVector = np.unique(view.ends[relations, end]).astype(np.int64)
+    return found

@@ -1,0 +1,104 @@
+"""Entities by id or name, as a caller may see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import numpy as np
+
+from hirag_dist.core.access.filter import visible_rows
+from hirag_dist.core.access.labels import Flags
+from hirag_dist.core.retrieval.entity_linking import found_names, longest_names, similar_names, words
+from hirag_dist.core.text.ids import entity_id
+from hirag_dist.core.text.normalize import name_key, one_line
+from hirag_dist.errors import NotFound
+from hirag_dist.retrieval.lookup.tables import LookupTables
+from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.types import IntVector
+
+_MAX_CLOSEST = 3  # names in a message
+_MAX_SHOWN = 80  # characters of what was asked for, in a message
+
+
+def find_entity(view: MappedIndex | None, tables: LookupTables, wanted: str) -> tuple[MappedIndex, int]:
+    """Return the view and the row of an entity in it.
+
+    Args:
+        view: the index as the caller may see it; None where no document is visible.
+        wanted: id, or a name that the caller may see. Of several entities with the name, the one of the lowest layer
+            is returned: the one whose name is spelled so before others, and an alias last.
+
+    Raises:
+        NotFound: the caller may see no such entity.
+    """
+    if view is None:
+        raise NotFound(_not_found(wanted, []))
+    row = tables.entities.row(wanted)
+    if row is not None and is_visible(view, row):
+        return view, row
+    candidates = _named_rows(view, tables, wanted)
+    if candidates:
+        return view, min(candidates)[-1]
+    raise NotFound(_not_found(wanted, closest_names(view, wanted)))
+
+
+def closest_names(view: MappedIndex, wanted: str) -> list[str]:
+    """Return some visible names of extracted entities that differ by a letter, then some that are part of a name."""
+    read, names = words(wanted), view.files.entity_names
+    admits = None if view.access is None else partial(visible_rows, view.access)
+    similar = similar_names(names, read, admits)
+    shown = view.named([row for row, _ in similar])[1]
+    found = [shown[row] for row, spelled in similar if words(shown[row]) == spelled]
+    phrases = found_names(names, read, admits)
+    shown = view.named({phrase.row for phrase in phrases})[1]
+    parts = [phrase for phrase in phrases if words(shown[phrase.row]) == read[phrase.start : phrase.end]]
+    found += [shown[row] for row in longest_names(parts)]
+    return list(dict.fromkeys(found))[:_MAX_CLOSEST]
+
+
+def is_visible(view: MappedIndex, row: int) -> bool:
+    """Return whether the caller may see an entity, fully or in part."""
+    return bool(visible(view, np.array([row]))[0])
+
+
+def visible(view: MappedIndex, rows: IntVector) -> Flags:
+    """Return flags of the entities that the caller may see, fully or in part: (n,)."""
+    return np.ones(len(rows), np.bool_) if view.access is None else visible_rows(view.access, rows)
+
+
+def short(text: str) -> str:
+    """Return what was asked for as a message quotes it."""
+    line = one_line(text)
+    return repr(line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + "…")
+
+
+def _named_rows(view: MappedIndex, tables: LookupTables, wanted: str) -> list[tuple[int, bool, bool, int]]:
+    """Return (layer, whether it is an alias, whether it is spelled otherwise, row) of the entities of a name."""
+    key, read = name_key(wanted), words(wanted)
+    rows = {row for row in _rows_of_key(view, tables, key) if is_visible(view, row)}
+    admits = None if view.access is None else partial(visible_rows, view.access)
+    whole = (0, len(read))
+    rows |= {one.row for one in found_names(view.files.entity_names, read, admits) if one[:2] == whole}
+    shown = view.named(rows)[1]
+    # The name that counts is the one that the caller may see: others of the same entity may come from hidden documents.
+    named = {row for row in rows if name_key(shown[row]) == key or (read and words(shown[row]) == read)}
+    found = [(int(view.layers[row]), False, shown[row] != wanted, row) for row in named]
+    if view.files.aliases is not None:
+        others = {one.row for one in found_names(view.files.aliases, read, admits) if one[:2] == whole} - named
+        found += [(int(view.layers[row]), True, True, row) for row in others if not view.is_rebuilt("local", row)]
+    return found
+
+
+def _rows_of_key(view: MappedIndex, tables: LookupTables, key: str) -> Iterator[int]:
+    """Yield the rows of entities with a normalised name: an entity's id is a hash of it."""
+    for layer in range(int(view.layers[-1:].max(initial=-1)) + 1):
+        row = tables.entities.row(entity_id(layer, key))
+        if row is not None:
+            yield row
+
+
+def _not_found(wanted: str, closest: Iterable[str]) -> str:
+    names = ", ".join(map(short, closest))
+    hint = f"the closest names: {names}" if names else "a search for it shows names and ids of entities"
+    return f"entity: none that this caller may see has the id or name {short(wanted)}; {hint}"

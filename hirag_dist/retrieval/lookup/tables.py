@@ -1,0 +1,99 @@
+"""Tables that look-ups need in addition to a mapped snapshot, each computed when it is first used."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.storage.serving.id_lookup import IdLookup
+from hirag_dist.storage.serving.mapped_index import MappedFiles
+from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import IntVector
+
+T = TypeVar("T")
+_MAX_TEXTS = 8  # cached, for callers that read a document part by part
+_MAX_TEXT_CHARS = 4 << 20  # of a cached text
+
+
+class LookupTables:
+    """Rows by id, chunks by document, and texts of documents. Usable from several threads."""
+
+    def __init__(self, files: MappedFiles, snapshot: Snapshot) -> None:
+        """Prepare; nothing is read.
+
+        Args:
+            files: of the snapshot, mapped.
+            snapshot: the texts of documents are read from its table.
+        """
+        self._files = files
+        self._snapshot = snapshot
+        self._made: dict[str, Any] = {}
+        self._texts: dict[int, str] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def entities(self) -> IdLookup:
+        """Rows of entities by id."""
+        return self._once("entities", partial(IdLookup, self._files.entities, "entity_id"))
+
+    @property
+    def chunks(self) -> IdLookup:
+        """Rows of chunks by id."""
+        return self._once("chunks", partial(IdLookup, self._files.chunks, "chunk_id"))
+
+    @property
+    def documents(self) -> IdLookup:
+        """Rows of documents by id."""
+        return self._once("documents", partial(IdLookup, self._files.documents, "document_id"))
+
+    @property
+    def communities(self) -> IdLookup:
+        """Rows of communities by id."""
+        return self._once("communities", partial(IdLookup, self._files.community_texts, "community_id"))
+
+    @property
+    def summarises(self) -> NDArray[np.bool_]:
+        """Return, for each relation, whether it joins a member to its summary entity."""
+        return self._once("summarises", partial(self._files.relations.equal_to, "kind", "summary"))
+
+    def chunks_of(self, document: int) -> IntVector:
+        """Return the chunks of a document, by position."""
+        order, documents = self._once("chunks of documents", self._chunks_by_document)
+        first, last = (int(np.searchsorted(documents, document, side)) for side in ("left", "right"))
+        rows = order[first:last]
+        in_order: IntVector = rows[np.lexsort((rows, self._files.spans[rows, 0]))]
+        return in_order
+
+    def text(self, document: int) -> str:
+        """Return the text of a document.
+
+        Raises:
+            StoreError: the table cannot be read.
+        """
+        with self._lock:
+            if document in self._texts:
+                return self._texts[document]
+        text = self._snapshot.document_text(document)
+        if len(text) <= _MAX_TEXT_CHARS:
+            with self._lock:
+                while len(self._texts) >= _MAX_TEXTS:
+                    self._texts.pop(next(iter(self._texts)))
+                self._texts[document] = text
+        return text
+
+    def _chunks_by_document(self) -> tuple[IntVector, NDArray[np.int32]]:
+        order = np.argsort(self._files.chunk_documents, kind="stable")
+        return order, self._files.chunk_documents[order]
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        if name not in self._made:
+            with self._lock:
+                if name not in self._made:
+                    self._made[name] = make()
+        made: T = self._made[name]
+        return made
