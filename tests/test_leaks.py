@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER
+from hirag_dist.errors import NotFound
+from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.layout import LABEL_TABLES
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import Answer, MapWork, Query, Retrieval
+from hirag_dist.types import AccessScope, Answer, EntityDetails, MapWork, Query, Retrieval
 from tests.leaky_builds import (
     HIDDEN,
     NOBODY,
@@ -348,6 +350,72 @@ async def test_what_an_index_is_said_to_hold(made: Indexes) -> None:
     assert set(nothing.counts.values()) == {0}
     assert (nothing.layers, nothing.communities_by_level) == ((), {})
     assert not (await hidden.retrieve(Query("wordaa", reach=NOBODY))).context_refs
+
+
+async def look_ups(engine: QueryEngine, names: list[str], scope: AccessScope) -> dict[str, Any]:
+    """Everything that look-ups show of some entities, and of all that these lead to."""
+    found: dict[str, Any] = {}
+    for name in names:
+        try:
+            found[name] = await engine.get_entity(name, max_relations=1000, max_sources=1000, scope=scope)
+        except NotFound as error:
+            found[name] = str(error).replace(name, "")
+            continue
+        communities = {f"community {item.community_id}": item.community_id for item in found[name].communities}
+        for key in communities.keys() - found.keys():
+            found[key] = await engine.get_community(communities[key], max_members=1000, scope=scope)
+        documents = {f"document {source.document_id}": source.chunk_id for source in found[name].sources}
+        for key in documents.keys() - found.keys():
+            found[key] = await engine.get_document(documents[key], scope=scope)
+        found[f"path from {name}"] = await engine.find_path(name, "wordaa", scope=scope)
+    return found
+
+
+def entity_names(snapshot: Snapshot) -> list[str]:
+    return [row["name"] for row in rows(snapshot, "entities")]
+
+
+async def test_no_trace_in_look_ups(made: Indexes) -> None:
+    engine, snapshot = made(corpus(1)), made.snapshot(corpus(1))
+    scope = AccessScope(reach=NOBODY)
+    names = entity_names(snapshot)
+    found = {name: str(value) for name, value in (await look_ups(engine, names, scope)).items()}
+    text = "".join(value for name, value in found.items() if HIDDEN not in name)
+    refused = {value for name, value in found.items() if HIDDEN in name}
+    assert HIDDEN not in text.casefold()
+    assert not [own for own in hidden_ids(snapshot) if own in text]
+    assert refused, "else there was nothing to leak"
+    assert not [value for value in refused if HIDDEN in value]
+    partial = {row["entity_id"] for row in rows(snapshot, "entity_mentions")}
+    for call in (engine.get_entity, engine.get_community, engine.get_document):
+        with pytest.raises(NotFound) as absent:
+            await call("0" * 24, scope=scope)
+        for own in sorted(hidden_ids(snapshot) - (partial if call == engine.get_entity else set())):
+            with pytest.raises(NotFound) as hidden:
+                await call(own, scope=scope)
+            assert str(hidden.value).replace(own, "0" * 24) == str(absent.value)
+    everything = await look_ups(engine, names, AccessScope())
+    assert HIDDEN in str(everything.values())
+    holder = await look_ups(engine, names, AccessScope(reach=frozenset({"secret", "other"})))
+    assert holder == everything
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_look_ups_are_those_of_an_index_without_the_hidden_documents(made: Indexes, seed: int) -> None:
+    """Communities are excluded: they are those of the whole graph."""
+    documents = corpus(seed)
+    engine, other = made(documents, max_layers=0), made(public(documents), max_layers=0)
+    names = entity_names(made.snapshot(documents, max_layers=0))
+    found = await look_ups(engine, names, AccessScope(reach=NOBODY))
+    wanted = await look_ups(other, names, AccessScope())
+    assert len([one for one in wanted.values() if isinstance(one, EntityDetails)]) > 20
+    for name, one in wanted.items():
+        if name.startswith("community"):
+            continue
+        same_one = found[name]
+        if isinstance(one, EntityDetails):
+            one, same_one = replace(one, communities=()), replace(same_one, communities=())
+        assert same_one == one, name
 
 
 def test_hidden_words_are_found_where_they_are() -> None:

@@ -35,6 +35,7 @@ SEVERAL = (
     "readers/test_object_store.py",
     "readers/test_sample_documents.py",
     "readers/test_source_ids.py",
+    "retrieval/lookup/test_labelled.py",  # all look-ups of one index
     "retrieval/test_answer_limits.py",
     "service/*",  # a service as its callers see it
     "testing/simulator/test_simulator_parts.py",

@@ -148,3 +148,23 @@ def test_configurations_are_files_mappings_or_models(tmp_path: Path) -> None:
     assert hd.load_config(file, retrieval={"top_n": 9}).retrieval.top_n == 9
     with pytest.raises(hd.ConfigError, match="did you mean top_n"):
         hd.load_config(retrieval={"top_nn": 9})
+
+
+def test_look_ups(index: hd.Index) -> None:
+    found = index.get_entity("captain reyes", max_relations=2)
+    assert found.entity.name == "Captain Reyes"
+    assert found.relation_count >= len(found.relations) > 0
+    other = found.neighbours[0]
+    path = index.find_path(found.entity.entity_id, other.name)
+    assert path.path.entity_names == ("Captain Reyes", other.name)
+    assert [triple.relation_id for triple in path.triples] == [found.relations[0].relation_id]
+    community = index.get_community(found.communities[0].community_id)
+    assert found.entity.entity_id in {member.entity_id for member in community.members}
+    document = index.get_document(found.sources[0].chunk_id, timeout_s=30)
+    assert document.text.startswith(tuple(text[:20] for text in TEXTS.values()))
+    with pytest.raises(hd.NotFound, match="the closest names: 'Captain Reyes'"):
+        index.get_entity("captain reyers")
+    with pytest.raises(hd.NotFound):
+        index.get_entity("Captain Reyes", labels=("none has it",))
+    with pytest.raises(TypeError, match="no option 'filters'; there are: labels, reach"):
+        index.get_entity("x", filters="y")  # type: ignore[call-arg]

@@ -12,8 +12,8 @@ import pytest
 
 from hirag_dist import errors
 from hirag_dist.client import AsyncHiragClient, HiragClient
-from hirag_dist.errors import ConfigError, HiragError, InvalidQuery, RateLimited, ServiceError
-from hirag_dist.types import Query
+from hirag_dist.errors import ConfigError, HiragError, InvalidQuery, NotFound, RateLimited, ServiceError
+from hirag_dist.types import AccessScope, Query
 from hirag_dist.wire import error_status
 from tests.service import fakes
 
@@ -51,6 +51,26 @@ async def test_streams_and_the_answer(client: Any, engine: fakes.FakeEngine) -> 
     assert await client.collect("answer_stream", "q") == [engine.whole, *fakes.PIECES, fakes.ANSWER]
     assert await client.call("answer", "q") == fakes.ANSWER
     assert await client.call("describe") == engine.info
+
+
+async def test_look_ups(client: Any, engine: fakes.FakeEngine) -> None:
+    assert await client.call("get_entity", "Wärterin", max_relations=3, labels=("a", "b")) == fakes.ENTITY
+    assert await client.call("find_path", "e1", "e2") == fakes.PATH
+    assert await client.call("get_community", "c1", max_members=4) == fakes.COMMUNITY
+    assert await client.call("get_document", "d1", start=3, max_chars=9, labels=["a"]) == fakes.DOCUMENT
+    nothing = frozenset[str]()
+    assert engine.lookups == [
+        ("get_entity", ("Wärterin",), AccessScope(("a", "b"), nothing), {"max_relations": 3, "max_sources": 10}),
+        ("find_path", ("e1", "e2"), AccessScope(reach=nothing), {}),
+        ("get_community", ("c1",), AccessScope(reach=nothing), {"max_members": 4}),
+        ("get_document", ("d1",), AccessScope(("a",), nothing), {"start": 3, "max_chars": 9}),
+    ]
+    for name, keys in (("get_entity", ("half \ud83d",)), ("get_document", ("d1",))):
+        with pytest.raises(InvalidQuery, match=r"valid Unicode|out of range"):
+            await client.call(name, *keys, **({"start": 2**70} if name == "get_document" else {}))
+    engine.error = NotFound("entity: none; the closest names: 'x'")
+    with pytest.raises(NotFound, match="closest names: 'x'"):
+        await client.call("get_entity", "y")
 
 
 @pytest.mark.parametrize("kind", [kind for kind, _ in error_status.STATUS], ids=lambda kind: kind.__name__)

@@ -19,11 +19,16 @@ from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
 from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.types import (
+    AccessScope,
     Answer,
     Citation,
+    CommunityDetails,
     CommunityItem,
+    DocumentPart,
+    EntityDetails,
     EntityItem,
     IndexInfo,
+    PathDetails,
     PathItem,
     Query,
     Retrieval,
@@ -62,6 +67,13 @@ WHOLE = Retrieval(
     context_refs={"E1": "e1", "S1": "k1"},
     timings_ms={"search": 1.25, "total": 3.5},
 )
+ROCK = CommunityItem("c0", 0, "The coast", "", 5.0, 0, 0.0)
+ENTITY = EntityDetails(
+    KEEPER, WHOLE.triples, (LIGHTHOUSE,), (LIGHTHOUSE,), (KEEPER,), (ROCK,), WHOLE.sources, 2**33, 2, 1
+)
+PATH = PathDetails(WHOLE.paths[0], (LIGHTHOUSE, KEEPER), WHOLE.triples)
+COMMUNITY = CommunityDetails(WHOLE.communities[0], (LIGHTHOUSE, KEEPER), ROCK, (ROCK, ROCK), 7)
+DOCUMENT = DocumentPart("d1", "Log", "file:///log.txt", "The keeper 灯台守 lit the lamp.", 3, 2**40, WHOLE.sources)
 PIECES = ("The keeper ", "lit it [E2].")
 ANSWER = Answer(
     "The keeper lit it [E2].", (Citation("E2", "entity", "e2", "Wärterin"),), 1, WHOLE, "extractive", 100, 7
@@ -82,6 +94,7 @@ class FakeEngine:
         self.gate: asyncio.Event | None = None
         self.error: Exception | None = None
         self.queries: list[Query] = []
+        self.lookups: list[tuple[str, tuple[str, ...], AccessScope, dict[str, int]]] = []
         self.described_to: list[frozenset[str] | None] = []
         self.deadlines: list[float | None] = []
         self.started, self.cancelled, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -115,6 +128,31 @@ class FakeEngine:
         for piece in PIECES:
             yield piece
         yield replace(ANSWER, retrieval=self.whole)
+
+    async def get_entity(self, entity: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
+        return await self._look_up("get_entity", (entity,), scope, deadline_s, most, ENTITY)
+
+    async def find_path(self, source: str, target: str, *, scope: AccessScope, deadline_s: float | None) -> Any:
+        return await self._look_up("find_path", (source, target), scope, deadline_s, {}, PATH)
+
+    async def get_community(self, community: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
+        return await self._look_up("get_community", (community,), scope, deadline_s, most, COMMUNITY)
+
+    async def get_document(self, document: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
+        return await self._look_up("get_document", (document,), scope, deadline_s, most, DOCUMENT)
+
+    async def _look_up(
+        self,
+        name: str,
+        keys: tuple[str, ...],
+        scope: AccessScope,
+        deadline_s: float | None,
+        most: dict[str, int],
+        found: Any,
+    ) -> Any:
+        self.lookups.append((name, keys, scope, most))
+        await self._work(Query(keys[0]), deadline_s)
+        return found
 
     async def close(self) -> None:
         assert not self.at_work, "closed under a request"

@@ -104,6 +104,58 @@ async def test_describe(stub: Any, engine: fakes.FakeEngine) -> None:
     assert engine.described_to == [frozenset()]  # visible without labels
 
 
+LOOKUPS = {
+    "GetEntity": pb.GetEntityRequest(entity="e1"),
+    "FindPath": pb.FindPathRequest(source="e1", target="e2"),
+    "GetCommunity": pb.GetCommunityRequest(community_id="c1"),
+    "GetDocument": pb.GetDocumentRequest(document_id="d1"),
+}
+
+
+async def test_look_ups_have_the_defaults_of_the_server(stub: Any, engine: fakes.FakeEngine) -> None:
+    for method, request in LOOKUPS.items():
+        await getattr(stub, method)(request)
+    assert [most for *_, most in engine.lookups] == [
+        {"max_relations": 20, "max_sources": 10},
+        {},
+        {"max_members": 100},
+        {"start": 0, "max_chars": 100_000},
+    ]
+
+
+@pytest.mark.parametrize("method", LOOKUPS)
+async def test_look_ups_pass_the_same_checks_as_retrievals(
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, method: str
+) -> None:
+    callers.add("reader", labels=["a"], quota_per_day=2)
+    service = await start(engine, callers_file=callers.path)
+    async with fakes.channel(service) as channel:
+        stub = query_pb2_grpc.QueryServiceStub(channel)
+
+        async def code(caller: str = "web", request: Any = LOOKUPS[method], **options: Any) -> str:
+            try:
+                await getattr(stub, method)(request, metadata=fakes.token(caller), **options)
+            except grpc.aio.AioRpcError as error:
+                return str(error.code().name)
+            return "OK"
+
+        assert await code("stranger") == "UNAUTHENTICATED"
+        blank, labels = type(LOOKUPS[method])(), type(LOOKUPS[method])()
+        labels.MergeFrom(LOOKUPS[method])
+        labels.labels.extend(["x"] * 65)
+        for bad in (blank, labels):
+            assert await code(request=bad) == "INVALID_ARGUMENT"
+        assert engine.lookups == []
+        assert [await code("reader") for _ in range(3)] == ["OK", "OK", "RESOURCE_EXHAUSTED"]
+        assert {scope.reach for _, _, scope, _ in engine.lookups} == {frozenset({"a"})}
+        for error, wanted in ((errors.NotFound("none"), "NOT_FOUND"), (KeyError("x"), "INTERNAL")):
+            engine.error = error
+            assert await code() == wanted
+        engine.error, engine.gate = None, asyncio.Event()  # never set
+        assert await code(timeout=0.3) == "DEADLINE_EXCEEDED"
+        assert engine.lookups[-1][2].reach is None
+
+
 async def test_a_deadline_gives_what_was_found_by_then(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()  # never set
     response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY), timeout=1)
