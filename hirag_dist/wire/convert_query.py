@@ -75,7 +75,7 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
 
 
 class ScopeFields(TypedDict):
-    """What a request asks to be searched, of what its caller may see."""
+    """Part of the index that a request asks for, of what its caller may see."""
 
     labels: tuple[str, ...]
     filter: str

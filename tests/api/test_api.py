@@ -166,5 +166,7 @@ def test_look_ups(index: hd.Index) -> None:
         index.get_entity("captain reyers")
     with pytest.raises(hd.NotFound):
         index.get_entity("Captain Reyes", labels=("none has it",))
-    with pytest.raises(TypeError, match="no option 'filters'; there are: labels, reach"):
+    with pytest.raises(hd.InvalidQuery, match="filter: this index has no metadata"):
+        index.get_entity("Captain Reyes", filter="x = 1")
+    with pytest.raises(TypeError, match="no option 'filters'; there are: labels, filter, as_of, reach"):
         index.get_entity("x", filters="y")  # type: ignore[call-arg]

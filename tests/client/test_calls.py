@@ -57,17 +57,22 @@ async def test_look_ups(client: Any, engine: fakes.FakeEngine) -> None:
     assert await client.call("get_entity", "Wärterin", max_relations=3, labels=("a", "b")) == fakes.ENTITY
     assert await client.call("find_path", "e1", "e2") == fakes.PATH
     assert await client.call("get_community", "c1", max_members=4) == fakes.COMMUNITY
-    assert await client.call("get_document", "d1", start=3, max_chars=9, labels=["a"]) == fakes.DOCUMENT
+    assert (
+        await client.call("get_document", "d1", start=3, max_chars=9, labels=["a"], filter="x = 1", as_of="2024")
+        == fakes.DOCUMENT
+    )
     nothing = frozenset[str]()
     assert engine.lookups == [
-        ("get_entity", ("Wärterin",), AccessScope(("a", "b"), nothing), {"max_relations": 3, "max_sources": 10}),
+        ("get_entity", ("Wärterin",), AccessScope(("a", "b"), reach=nothing), {"max_relations": 3, "max_sources": 10}),
         ("find_path", ("e1", "e2"), AccessScope(reach=nothing), {}),
         ("get_community", ("c1",), AccessScope(reach=nothing), {"max_members": 4}),
-        ("get_document", ("d1",), AccessScope(("a",), nothing), {"start": 3, "max_chars": 9}),
+        ("get_document", ("d1",), AccessScope(("a",), "x = 1", "2024", nothing), {"start": 3, "max_chars": 9}),
     ]
     for name, keys in (("get_entity", ("half \ud83d",)), ("get_document", ("d1",))):
         with pytest.raises(InvalidQuery, match=r"valid Unicode|out of range"):
             await client.call(name, *keys, **({"start": 2**70} if name == "get_document" else {}))
+    with pytest.raises(TypeError, match="did you mean labels"):
+        await client.call("get_entity", "x", label=["a"])
     engine.error = NotFound("entity: none; the closest names: 'x'")
     with pytest.raises(NotFound, match="closest names: 'x'"):
         await client.call("get_entity", "y")

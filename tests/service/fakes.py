@@ -73,7 +73,9 @@ ENTITY = EntityDetails(
 )
 PATH = PathDetails(WHOLE.paths[0], (LIGHTHOUSE, KEEPER), WHOLE.triples)
 COMMUNITY = CommunityDetails(WHOLE.communities[0], (LIGHTHOUSE, KEEPER), ROCK, (ROCK, ROCK), 7)
-DOCUMENT = DocumentPart("d1", "Log", "file:///log.txt", "The keeper 灯台守 lit the lamp.", 3, 2**40, WHOLE.sources)
+DOCUMENT = DocumentPart(
+    "d1", "Log", "file:///log.txt", "The keeper 灯台守 lit the lamp.", 3, 2**40, WHOLE.sources, {"tags": ("a", 1)}
+)
 PIECES = ("The keeper ", "lit it [E2].")
 ANSWER = Answer(
     "The keeper lit it [E2].", (Citation("E2", "entity", "e2", "Wärterin"),), 1, WHOLE, "extractive", 100, 7

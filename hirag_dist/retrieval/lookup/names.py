@@ -68,7 +68,7 @@ def visible(view: MappedIndex, rows: IntVector) -> Flags:
 
 
 def short(text: str) -> str:
-    """Return what was asked for as a message quotes it."""
+    """Return an id or a name as a message quotes it."""
     line = one_line(text)
     return repr(line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + "…")
 

@@ -22,7 +22,7 @@ ALL = 1000
 
 
 class Oracle:
-    """What a scope shows, row by row from the tables of a snapshot."""
+    """Rows that a scope shows, from the tables of a snapshot."""
 
     def __init__(self, snapshot: Snapshot, scope: AccessScope) -> None:
         self.tables = {name: rows(snapshot, name) for name in ("documents", "chunks", "entities", "relations")}
