@@ -17,6 +17,7 @@ from hirag_dist.types import (
     Covariance,
     CsrGraph,
     FloatMatrix,
+    FloatVector,
     IntVector,
     Mixture,
     MixtureStatistics,
@@ -62,6 +63,14 @@ class Embedder(Protocol):
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
         """Return (len(texts), dim) float32 rows of unit length; an empty text gives a row of zeros."""
+        ...
+
+
+class Reranker(Protocol):
+    """Relevance of texts to a question."""
+
+    async def scores(self, question: str, texts: Sequence[str]) -> FloatVector:
+        """Return (n_texts,) relevance, larger is better. Raises ModelError."""
         ...
 
 

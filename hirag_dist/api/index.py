@@ -98,7 +98,7 @@ async def open_index_async(
 
     def load() -> QueryEngine:
         opened = open_current(store, snapshot)
-        check_prices(loaded, ("answer", "embed"), max_usd)
+        check_prices(loaded, ("answer", "embed", "rerank"), max_usd)
         limits = make_coordinator(loaded, max_usd, max_tokens, advice=_LIMIT_ADVICE)
         spending = max_usd is not None or max_tokens is not None
         return make_engine(loaded, opened, load_prompts(loaded.prompts), limits, spending=spending, meter=meter)

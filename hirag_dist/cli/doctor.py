@@ -25,7 +25,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
 from hirag_dist.llm.capabilities import Capabilities
-from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
+from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import Closable
 from hirag_dist.storage.store import Store
@@ -90,6 +90,8 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     for name in sorted({name for role in CHAT_ROLES for name in role_endpoints(config, role)}):
         findings.append(_check(f"endpoint {name}", partial(_chat_once, name, config)))
     findings.append(_check(f"embedder {config.llm.roles.embed}", lambda: asyncio.run(_embed(config))))
+    if reranker := config.llm.roles.rerank:
+        findings.append(_check(f"reranker {reranker}", lambda: asyncio.run(_rerank(reranker, config))))
     if notice := lexical_embedding_notice(config):
         findings.append(DoctorFinding("embedder", "note", notice))
     if config.vectors.backend == "milvus":
@@ -197,6 +199,17 @@ async def _embed(config: Config) -> str:
     finally:
         if isinstance(embedder, Closable):
             await embedder.close()
+
+
+async def _rerank(name: str, config: Config) -> str:
+    reranker = make_reranker(name, config)
+    try:
+        scores = (await reranker.request("which is a fruit?", ["an apple", "a spanner"])).scores
+        return (
+            f"{reranker.name}, relevance {scores[0]:.3g} and {scores[1]:.3g} of two texts, the first the relevant one"
+        )
+    finally:
+        await reranker.close()
 
 
 def _milvus(config: Config) -> str:

@@ -13,7 +13,7 @@ from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
-from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
+from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
@@ -21,6 +21,7 @@ from hirag_dist.llm.limits.spending import RAISE_LIMIT
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.replay import UnavailableModel
 from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.reranking import LimitedReranker, PricedReranker
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import ChatModel, Embedder
@@ -36,7 +37,8 @@ CHAT_ROLES = (*BUILD_ROLES, "answer", "judge")
 
 def role_endpoints(config: Config, role: str) -> list[str]:
     """Return the names of the endpoints that play a role."""
-    return [name for name, _ in shares(getattr(config.llm.roles, role))]
+    target: RoleTarget | None = getattr(config.llm.roles, role)
+    return [] if target is None else [name for name, _ in shares(target)]
 
 
 def shares(target: RoleTarget) -> list[tuple[str, float]]:
@@ -185,6 +187,18 @@ def limited_embedder(
     prices = config.llm.endpoints[name].prices
     target = PricedEmbedder(name, embedder, None if prices is None else prices[0])
     return LedgerEmbedder(target, ledger, retried, context, locks)
+
+
+def limited_reranker(
+    config: Config, retried: RetriedCalls, context: CallContext | None = None
+) -> LimitedReranker | None:
+    """Return the reranker of questions, within its rate limits; None where none is configured."""
+    name = config.llm.roles.rerank
+    if name is None:
+        return None
+    prices = config.llm.endpoints[name].prices
+    target = PricedReranker(name, make_reranker(name, config), None if prices is None else prices[0])
+    return LimitedReranker(target, retried, counter(config.tokenizer), context)
 
 
 def retry_policy(config: Config) -> RetryPolicy:

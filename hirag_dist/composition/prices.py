@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hirag_dist.composition.models import shares
+from hirag_dist.composition.models import role_endpoints, shares
 from hirag_dist.config.model import Config, RoleTarget
 from hirag_dist.config.prices import AS_OF, LIST_PRICES
 from hirag_dist.errors import ConfigError
@@ -23,8 +23,8 @@ def check_prices(config: Config, roles: Iterable[str], max_usd: float | None, mo
     """
     if max_usd is None:
         return
-    targets = [*(getattr(config.llm.roles, role) for role in roles), *more]
-    names = dict.fromkeys(name for target in targets for name, _ in shares(target))
+    names = dict.fromkeys(name for role in roles for name in role_endpoints(config, role))
+    names |= dict.fromkeys(name for target in more for name, _ in shares(target))
     unknown = [name for name in names if config.llm.endpoints[name].prices is None]
     if not unknown:
         return

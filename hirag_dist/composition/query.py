@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import replace
 
-from hirag_dist.composition.models import limited_embedder, make_coordinator, make_pool, retry_policy
+from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator, make_pool, retry_policy
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
@@ -79,4 +79,16 @@ def make_engine(
     vectors = make_vector_index(config, snapshot)
     rule = config.service.access_rule
     model = _AnswerPool(pool, coordinator, worker)
-    return open_engine(snapshot, vectors, embedder, model, config.retrieval, prompts, count, rule, config.tokenizer)
+    reranker = limited_reranker(config, retried, context)
+    return open_engine(
+        snapshot,
+        vectors,
+        embedder,
+        model,
+        config.retrieval,
+        prompts,
+        count,
+        rule,
+        config.tokenizer,
+        reranker=reranker,
+    )

@@ -23,8 +23,10 @@ META_TYPES = ("organization", "person", "location", "event", "technology", "prod
 class EndpointConfig(ConfigSection):
     """One model behind one address, or a built-in one."""
 
-    kind: Literal["openai", "extractive", "recorded", "hashing", "minilm"] = Field(
-        "openai", description="openai: anything that speaks the OpenAI API; the others are built in"
+    kind: Literal["openai", "rerank", "extractive", "recorded", "hashing", "minilm"] = Field(
+        "openai",
+        description="openai: anything that speaks the OpenAI API; rerank: an endpoint with /rerank; the others are "
+        "built in",
     )
     base_url: Url | None = Field(None, description="address of the API, such as https://api.example.com/v1")
     api_key: SecretStr | None = Field(None, description="better as ${NAME} from the environment")
@@ -57,13 +59,18 @@ class EndpointConfig(ConfigSection):
 
     @model_validator(mode="after")
     def _complete(self) -> EndpointConfig:
-        if self.kind == "openai" and not (self.base_url and self.model):
-            raise ValueError("an endpoint of kind openai needs base_url and model")
+        if self.is_remote and not (self.base_url and self.model):
+            raise ValueError(f"an endpoint of kind {self.kind} needs base_url and model")
         if self.kind == "recorded" and not self.path:
             raise ValueError("an endpoint of kind recorded needs path")
         if self.price.list_price and self.kind == "openai" and self.model not in LIST_PRICES:
             raise ValueError(f"there is no list price of {self.model!r}; give price.input and price.output")
         return self
+
+    @property
+    def is_remote(self) -> bool:
+        """True if it is an address, not a part of this program."""
+        return self.kind in ("openai", "rerank")
 
     @property
     def prices(self) -> tuple[float, float, float] | None:
@@ -72,7 +79,7 @@ class EndpointConfig(ConfigSection):
         if price.list_price and self.kind == "openai":
             return LIST_PRICES[self.model or ""]
         if price.input is None and price.output is None:
-            return None if self.kind == "openai" else (0.0, 0.0, 0.0)
+            return None if self.is_remote else (0.0, 0.0, 0.0)
         uncached = price.input or 0.0
         return uncached, uncached if price.cached is None else price.cached, price.output or 0.0
 
@@ -96,6 +103,7 @@ class RolesConfig(ConfigSection):
     answer: RoleTarget = Field("builtin", description="answers to questions")
     judge: RoleTarget = Field("builtin", description="evaluation")
     embed: str = Field("builtin-embedder", description="vectors; one endpoint only")
+    rerank: str | None = Field(None, description="relevance of chunks to a question; null: none is asked")
 
 
 class LlmConfig(ConfigSection):
@@ -138,13 +146,15 @@ class LlmConfig(ConfigSection):
     @model_validator(mode="after")
     def _known(self) -> LlmConfig:
         for role, target in self.roles:
+            if target is None:
+                continue
             for name in [target] if isinstance(target, str) else [share.endpoint for share in target]:
                 if name not in self.endpoints:
                     raise ValueError(f"role {role} names endpoint {name!r}; there are: {', '.join(self.endpoints)}")
-                if (self.endpoints[name].kind in ("hashing", "minilm")) != (role == "embed") and (
-                    self.endpoints[name].kind != "openai"
-                ):
-                    raise ValueError(f"endpoint {name!r} of kind {self.endpoints[name].kind} cannot play role {role}")
+                kind = self.endpoints[name].kind
+                is_role_kind = (kind in ("hashing", "minilm")) == (role == "embed") or kind == "openai"
+                if (kind == "rerank") != (role == "rerank") or not is_role_kind:
+                    raise ValueError(f"endpoint {name!r} of kind {kind} cannot play role {role}")
         for name, endpoint in self.endpoints.items():
             if endpoint.fallback and endpoint.fallback not in self.endpoints:
                 raise ValueError(f"endpoint {name!r} falls back on {endpoint.fallback!r}, which there is none of")
@@ -248,6 +258,9 @@ class RetrievalConfig(ConfigSection):
     top_sources: int = Field(10, ge=0, le=100, description="chunks returned with a result")
     source_fusion: bool = Field(
         True, description="whether the chunks nearest to the question are among the starting points of ranking sources"
+    )
+    rerank_candidates: int = Field(
+        50, ge=1, le=1000, description="chunks whose relevance the endpoint of llm.roles.rerank judges"
     )
     max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
     bridge_ranking: Literal["question", "plain"] = Field(

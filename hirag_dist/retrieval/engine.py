@@ -15,7 +15,7 @@ from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.access.labels import AccessRule
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import HiragError, InvalidQuery
-from hirag_dist.protocols import AnswerModel, Embedder, VectorIndex
+from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_stream import answer_pieces
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
 from hirag_dist.retrieval.engine_resources import EngineResources
@@ -63,6 +63,7 @@ def open_engine(
     access_rule: AccessRule = "all",
     tokenizer: str = "",
     clock: Callable[[], float] = time.monotonic,
+    reranker: Reranker | None = None,
 ) -> QueryEngine:
     """Load a snapshot and return an engine over it.
 
@@ -71,12 +72,13 @@ def open_engine(
         tokenizer: name of the tokenizer of `count_tokens`: where the snapshot's texts were counted by the same, they
             are not counted again.
         clock: seconds, for deadlines.
+        reranker: judges the relevance of chunks; None for none.
 
     Raises:
         InvalidQuery: the embedder is not the one that the index was built with.
     """
     resources = EngineResources(
-        snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock
+        snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker
     )
     return QueryEngine(resources, config)
 
@@ -142,7 +144,7 @@ class QueryEngine:
             return
         make_run = GraphragLocalRun if mode == GRAPHRAG_LOCAL else RetrievalRun
         texts = resources.texts_of(view)
-        run = make_run(view, query, limits, resources.paths, resources.count_marks, texts, deadline)
+        run = make_run(view, query, limits, resources.paths, resources.count_marks, texts, deadline, resources.reranker)
         if not await run.begin(resources.embedder, resources.vectors):
             yield "done", run.result
             return

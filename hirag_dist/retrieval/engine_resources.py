@@ -16,7 +16,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, VectorIndex
+from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.access.filtered_index import AccessControlledIndex
@@ -51,6 +51,7 @@ class EngineResources:
         access_rule: AccessRule,
         tokenizer: str,
         clock: Callable[[], float],
+        reranker: Reranker | None = None,
     ) -> None:
         """Load a snapshot; the arguments are those of `open_engine`.
 
@@ -70,6 +71,7 @@ class EngineResources:
         self.info = snapshot.info()
         self.vectors = vectors
         self.embedder = embedder
+        self.reranker = reranker
         self.model = model
         self.prompts = prompts
         self.count_tokens = count_tokens
@@ -98,8 +100,9 @@ class EngineResources:
         self._read_ahead.stop()
         self.vectors.close()
         await self.model.close()
-        if isinstance(self.embedder, Closable):
-            await self.embedder.close()
+        for each in (self.embedder, self.reranker):
+            if isinstance(each, Closable):
+                await each.close()
 
     def _compile(self) -> None:
         """Compile the kernels of questions, or load them from the cache, so that the first question does not wait.

@@ -7,6 +7,7 @@ GraphRAG's local search does otherwise.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,12 +27,14 @@ from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
 from hirag_dist.core.retrieval.quantized_scan import AT_ONCE
 from hirag_dist.core.retrieval.source_ranking import NEAREST, SeedSet
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order, question_order, question_scores
-from hirag_dist.protocols import Embedder, VectorIndex
+from hirag_dist.errors import ModelError
+from hirag_dist.protocols import Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.types import IntVector, Query, Retrieval
 
+logger = logging.getLogger(__name__)
 GRAPHRAG_LOCAL = "graphrag-local"
 _LEVELS = {
     "hirag": ("local", "global", "bridge"),
@@ -70,6 +73,7 @@ class RetrievalRun:
         count: Callable[[str], int],
         texts: RecordTextCache,
         deadline: CooperativeDeadline,
+        reranker: Reranker | None = None,
     ) -> None:
         """Prepare to answer one question.
 
@@ -77,6 +81,7 @@ class RetrievalRun:
             index: as the caller may see it.
             count: tokens of a text.
             texts: of records, as the caller may see them.
+            reranker: orders the sources; None leaves them in the order of their ranking.
         """
         self._index = index
         self._query = query
@@ -85,6 +90,7 @@ class RetrievalRun:
         self._count = count
         self._texts = texts
         self._deadline = deadline
+        self._reranker = reranker
         self._started = time.perf_counter()
         self._times: dict[str, float] = {}
         self._vector: NDArray[np.float32] = np.zeros(0, np.float32)
@@ -137,7 +143,9 @@ class RetrievalRun:
     async def finish(self) -> None:
         """Add the sources and render the context, past the deadline if need be."""
         with self._timed("sources"):
-            ranked = await self._ranked_sources(self._limits.top_sources)
+            ranked = await self._ranked_sources(self._n_candidates)
+        ranked = await self._reranked(ranked)
+        with self._timed("sources"):
             self._rows["sources"] = [row for row, _ in ranked]
             self.result = replace(self.result, sources=self._index.sources(ranked))
         with self._timed("render"):
@@ -157,7 +165,7 @@ class RetrievalRun:
         """Find the local entities (Eq. 12), the chunks near the question, and the communities (Eq. 13)."""
         with self._timed("search"):
             if not self.levels:
-                await self._find_chunks(max(self._limits.top_sources, self._limits.top_n))
+                await self._find_chunks(self._n_candidates)
                 return
             if self._limits.source_fusion and self.fuses_sources:
                 await self._find_chunks(NEAREST)
@@ -240,6 +248,34 @@ class RetrievalRun:
         self._seeds.of_names(self._index.named_entities(self._query.question))
         self._seeds.of_chunks(self._near_chunks)
         return await self._deadline.run_to_end(self._seeds.ranked_steps(limit))
+
+    @property
+    def _n_sources(self) -> int:
+        """Sources of the result."""
+        return self._limits.top_sources if self.levels else max(self._limits.top_sources, self._limits.top_n)
+
+    @property
+    def _n_candidates(self) -> int:
+        """Number of chunks to rank."""
+        return self._n_sources if self._reranker is None else max(self._n_sources, self._limits.rerank_candidates)
+
+    async def _reranked(self, ranked: Scored) -> Scored:
+        """Return the sources by the relevance that the reranker gives them; as they are where it does not answer."""
+        if self._reranker is None or not ranked:
+            return ranked
+        limit = self._n_sources
+        texts = [item.text for item in self._index.sources(ranked)]
+        with self._timed("rerank"):
+            try:
+                async with asyncio.timeout(self._deadline.left_s):
+                    scores = await self._reranker.scores(self._query.question, texts)
+            except (ModelError, TimeoutError) as error:
+                reason = str(error) or "the deadline passed"
+                logger.warning("sources are not reranked: %s", reason)
+                self.result = replace(self.result, note=f"the sources are not reranked: {reason}")
+                return ranked[:limit]
+        order = np.argsort(-scores, kind="stable")[:limit].tolist()
+        return [(ranked[at][0], float(scores[at])) for at in order]
 
     def _record_text(self, level: str, position: int, make: Callable[[], str]) -> tuple[str, int]:
         if level == "claims":

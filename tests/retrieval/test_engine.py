@@ -21,7 +21,7 @@ from hirag_dist import schemas
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.errors import InvalidQuery
+from hirag_dist.errors import InvalidQuery, ModelUnavailable
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.retrieval.engine import open_engine
 from hirag_dist.retrieval.search import MODES, NO_DIRECTION
@@ -179,6 +179,7 @@ class Bench:
         snapshot: Snapshot,
         config: RetrievalConfig | None = None,
         clock: Callable[[], float] = time.monotonic,
+        reranker: Any = None,
     ) -> None:
         self.embedder = Axes()
         self.answers = Answers(lambda request: "It is so [E1][S1], they say [E77].")
@@ -191,6 +192,7 @@ class Bench:
             Prompts(),
             lambda text: len(text.split()),
             clock=clock,
+            reranker=reranker,
         )
 
     async def ask(self, question: str = "a?", mode: str = "hirag", **more: Any) -> Any:
@@ -479,3 +481,48 @@ async def test_the_context_keeps_to_its_budget(bench: Bench) -> None:
     found = await bench.ask(context_tokens=200)
     assert 0 < found.context_tokens <= 200
     assert bench.engine.info.counts["entities"] == 6
+
+
+class Judge:
+    """A reranker that prefers what comes last, or fails."""
+
+    def __init__(self, failure: Exception | None = None, hangs: bool = False) -> None:
+        self.asked: list[tuple[str, list[str]]] = []
+        self.failure = failure
+        self.hangs = hangs
+
+    async def scores(self, question: str, texts: Sequence[str]) -> Any:
+        self.asked.append((question, list(texts)))
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.failure is not None:
+            raise self.failure
+        return np.arange(len(texts), dtype=np.float64)
+
+
+@pytest.mark.parametrize("mode", ["hirag", "naive", "graphrag-local"])
+async def test_a_reranker_orders_the_sources(snapshot: Snapshot, mode: str) -> None:
+    before = await Bench(snapshot, RetrievalConfig(top_sources=3)).ask("a?", mode, top_n=2)
+    judge = Judge()
+    found = await Bench(snapshot, RetrievalConfig(top_sources=1), reranker=judge).ask("a?", mode, top_n=2)
+    ((question, texts),) = judge.asked
+    assert (question, texts) == ("a?", [item.text for item in before.sources])
+    assert ids(found.sources, "chunk_id") == ids(before.sources, "chunk_id")[::-1][: len(found.sources)]
+    assert found.sources[0].score == len(texts) - 1
+    assert len(found.sources) == (2 if mode == "naive" else 1)
+    assert "rerank" in found.timings_ms
+
+
+async def test_sources_keep_their_order_where_the_reranker_fails(snapshot: Snapshot) -> None:
+    expected = await Bench(snapshot).ask("a?")
+    found = await Bench(snapshot, reranker=Judge(ModelUnavailable("judge is out of reach"))).ask("a?")
+    assert ids(found.sources, "chunk_id") == ids(expected.sources, "chunk_id")
+    assert found.note == "the sources are not reranked: judge is out of reach"
+
+
+async def test_a_deadline_ends_the_wait_for_the_reranker(snapshot: Snapshot) -> None:
+    expected = await Bench(snapshot).ask("a?")
+    bench = Bench(snapshot, reranker=Judge(hangs=True))
+    found = await bench.engine.retrieve(Query("a?", "hirag"), deadline_s=0.5)
+    assert ids(found.sources, "chunk_id") == ids(expected.sources, "chunk_id")
+    assert found.note == "the sources are not reranked: the deadline passed"

@@ -15,6 +15,7 @@ from hirag_dist.protocols import ChatModel, Embedder
 
 if TYPE_CHECKING:
     from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+    from hirag_dist.llm.reranking import PaidReranker
 
 
 def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatModel:
@@ -71,8 +72,19 @@ def make_embedder(config: Config) -> Embedder:
     )
 
 
+def make_reranker(name: str, config: Config) -> PaidReranker:
+    """Return the reranker of an endpoint, without limits.
+
+    Raises:
+        ConfigError: the endpoint's key file cannot be read.
+    """
+    from hirag_dist.llm.endpoints.rerank import RerankEndpoint
+
+    return RerankEndpoint(endpoint_settings(name, config.llm.endpoints[name], config))
+
+
 def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spending: bool = False) -> EndpointSettings:
-    """Return the settings of a client for an endpoint of kind openai.
+    """Return the settings of a client for an endpoint of kind openai or rerank.
 
     Args:
         spending: limit each reply, so that what a call can cost is known.

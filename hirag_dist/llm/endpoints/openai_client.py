@@ -148,8 +148,11 @@ class EndpointClient:
     def __setstate__(self, state: tuple[EndpointSettings, int]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def post(self, path: str, body: Mapping[str, Any], *, list_key: str = "") -> dict[str, Any]:
         """Return the JSON object that the endpoint answers.
+
+        Args:
+            list_key: an answer that is a list becomes an object with the list under this key; empty: it is unusable.
 
         Raises:
             RateLimited: 429.
@@ -162,7 +165,9 @@ class EndpointClient:
             async with asyncio.timeout(self.settings.timeout_s):
                 response = await client.post(path, cast_to=httpx2.Response, content=self.encode(body))
         self._headers = response.headers
-        return self.parse(response.content)
+        is_list = list_key and response.content.lstrip()[:1] == b"["
+        content = b'{"%s":%s}' % (list_key.encode(), response.content) if is_list else response.content
+        return self.parse(content)
 
     def parse(self, content: bytes) -> dict[str, Any]:
         """Return the JSON object of an answer.

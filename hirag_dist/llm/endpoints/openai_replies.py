@@ -166,7 +166,7 @@ def parse_vectors(data: Mapping[str, Any], n_texts: int) -> FloatMatrix:
         raise UnusableField(f"{count_noun(n_items, 'vector')} for {count_noun(n_texts, 'text')}")
     places = list(range(n_texts))
     if any(item.get("index") is not None for item in items):
-        places = [_index(item.get("index")) for item in items]
+        places = [text_index(item.get("index")) for item in items]
         if sorted(places) != list(range(n_texts)):
             raise UnusableField("vectors whose `index` does not say which text they are for")
     rows: list[NDArray[np.float64]] = [np.zeros(0)] * n_texts
@@ -211,7 +211,7 @@ def _reported(holder: Mapping[str, Any], field: str, n_chars: int, problems: lis
     return count
 
 
-def _index(value: object) -> int:
+def text_index(value: object) -> int:
     """Return a place that is an integer, also where it is written as a string or a float; −1 for anything else."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MAX_INDEX_DIGITS:
         return int(value)
