@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from hirag_dist.readers.clean import clean_text
+from hirag_dist.readers.clean import clean_text, cleaned_offsets
 from hirag_dist.readers.encoding import NotText, decode_text
-from hirag_dist.readers.model import Document, ReadOptions, Unreadable
+from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
 
 TEXT_FIELDS = ("text", "content", "contents", "body", "document", "page_content", "passage")
 TITLE_FIELDS = ("title", "name", "headline")
@@ -64,14 +64,16 @@ class DocumentBuilder:
         record: int = 0,
         default_title: str | None = None,
         source_id: object = None,
+        places: Iterable[TextPlace] = (),
     ) -> Document | Unreadable:
         """Return the document of a text, cleaned; `Unreadable` for an empty text or labels that are none.
 
         Args:
             labels: what the field for labels holds; `UNSAID` where there is no such field.
             source_id: what the field for the owner's id holds.
+            places: of the text before it is cleaned.
         """
-        text = clean_text(text)
+        given, text = text, clean_text(text)
         if not text or text.isspace():
             return self.unreadable(record, "the text is empty")
         limit = self.options.max_document_bytes
@@ -85,7 +87,8 @@ class DocumentBuilder:
         except ValueError as error:
             return self.unreadable(record, str(error))
         title = _title(title) or _title(default_title) or self.stem
-        return Document(self.uri, title, text, names, record, _source_id(source_id))
+        own_places = tuple(places) if text == given else _cleaned_places(given, places)
+        return Document(self.uri, title, text, names, record, _source_id(source_id), own_places)
 
     def from_fields(
         self, fields: Mapping[str, object], record: int, default_title: str | None = None, key: str | None = None
@@ -125,6 +128,13 @@ class DocumentBuilder:
             default_title=default_title or f"{self.stem}#{record}",
             source_id=key if id_field is None else fields[id_field],
         )
+
+
+def _cleaned_places(text: str, places: Iterable[TextPlace]) -> tuple[TextPlace, ...]:
+    """Return places of a text as places of the cleaned text."""
+    at = cleaned_offsets(text)
+    moved = (replace(place, start=at(place.start), end=at(place.end)) for place in places)
+    return tuple(place for place in moved if place.start < place.end)
 
 
 def missing_labels(wanted: str) -> str:

@@ -9,7 +9,7 @@ from lxml import etree
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.encoding import decode_text
-from hirag_dist.readers.model import Document, Unreadable
+from hirag_dist.readers.model import Document, TextPlace, Unreadable
 
 _DROPPED = frozenset((
     "script", "style", "template", "nav", "noscript", "svg", "math", "iframe", "object", "head", "datalist",
@@ -22,6 +22,9 @@ _LINES = frozenset((
     "div", "li", "tr", "br", "dt", "dd", "caption", "figcaption", "address", "fieldset", "legend",
     "details", "summary", "option", "body",
 ))  # fmt: skip
+_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_ANCHORS = _PARAGRAPHS | _LINES | {"a"}  # elements whose identifier is the anchor of a place
+_MAX_NAME_CHARS = 200
 _CELLS = frozenset(("td", "th"))
 _PREFORMATTED = frozenset(("pre", "textarea"))
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9._:-]+)""", re.IGNORECASE)
@@ -43,7 +46,7 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
 
     Scripts, styles, comments, templates, navigation and hidden elements go. Paragraphs, headings, lists and
     tables are apart by an empty line, list items and table rows by a line end, cells by ` | `. The title is
-    that of the page, else its first h1, else the file's stem.
+    that of the page, else its first h1, else the file's stem. Places are sections with the anchors before them.
 
     Raises:
         NotText: the data is binary.
@@ -65,15 +68,15 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
     if visible is None:
         return maker.unreadable(0, f"the page is nested too deeply: more than {_MAX_DEPTH - 1} elements")
     title, heading = _text_of(root.find(".//title")), _text_of(root.find(".//h1"))
-    return maker.document(visible, title=title, default_title=heading)
+    return maker.document(visible.text(), title=title, default_title=heading, places=visible.places())
 
 
 def _text_of(element: etree._Element | None) -> str | None:
     return None if element is None else etree.tostring(element, method="text", encoding="unicode", with_tail=False)
 
 
-def _visible_text(root: etree._Element) -> str | None:
-    """Return the text; None where the parser gave up for depth, which it does without saying so."""
+def _visible_text(root: etree._Element) -> _Lines | None:
+    """Return the text; None where the parser gave up for depth, which it does without an error."""
     lines = _Lines()
     depth = 0
     walker = etree.iterwalk(root, events=("start", "end"))
@@ -86,6 +89,7 @@ def _visible_text(root: etree._Element) -> str | None:
                 return None
             if shown:
                 lines.open(tag)
+                lines.mark(_anchor(element, tag), _section(element, tag))
                 lines.add(element.text)
             else:
                 walker.skip_subtree()
@@ -95,7 +99,26 @@ def _visible_text(root: etree._Element) -> str | None:
                 lines.close(tag)
             if element is not root:
                 lines.add(element.tail)
-    return lines.text()
+    return lines
+
+
+def _anchor(element: etree._Element, tag: str) -> str:
+    """Return the identifier under which a link finds a block, a heading or a named anchor; empty for none."""
+    if tag in _HEADINGS:
+        own = element.get("id") or next((each for each in map(_own_anchor, element.iterdescendants("*")) if each), "")
+    else:
+        own = _own_anchor(element) if tag in _ANCHORS else ""
+    return str(own).strip()[:_MAX_NAME_CHARS]
+
+
+def _own_anchor(element: etree._Element) -> str:
+    return str(element.get("id") or (element.get("name") if element.tag == "a" else "") or "")
+
+
+def _section(element: etree._Element, tag: str) -> str:
+    """Return the text of a heading; empty for other elements."""
+    text = _text_of(element) if tag in _HEADINGS else None
+    return " ".join(clean_text(text).split())[:_MAX_NAME_CHARS] if text else ""
 
 
 class _Lines:
@@ -103,9 +126,19 @@ class _Lines:
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
+        self._n_chars = 0
         self._gap = ""
         self._preformatted = 0
         self._cell = False
+        self._anchor = self._heading = ""
+        self._is_marked = False
+        self._marks: list[tuple[int, str, str]] = []  # where a place begins, its anchor and section
+
+    def mark(self, anchor: str, section: str) -> None:
+        """Begin a place with the next text, if there is an anchor or a section."""
+        self._anchor = anchor or self._anchor
+        self._heading = section or self._heading
+        self._is_marked = self._is_marked or bool(anchor or section)
 
     def open(self, tag: str) -> None:
         self._preformatted += tag in _PREFORMATTED
@@ -128,7 +161,7 @@ class _Lines:
         if not text:
             return
         if self._preformatted:
-            self._pieces.append(self._gap + text)
+            self._append(self._gap, text)
             self._gap = ""
             return
         words = _SPACES.sub(" ", text)
@@ -136,11 +169,26 @@ class _Lines:
             self._gap = " "
         body = words.strip(" ")
         if body:
-            self._pieces.append((self._gap if self._pieces else "") + body)
+            self._append(self._gap if self._pieces else "", body)
             self._gap = " " if words[-1] == " " else ""
 
     def text(self) -> str:
         return "".join(self._pieces)
+
+    def places(self) -> list[TextPlace]:
+        """Return the section and the nearest anchor before each stretch of the text."""
+        ends = [*(start for start, _, _ in self._marks[1:]), self._n_chars]
+        return [
+            TextPlace(start, end, "section", section=section, anchor=anchor)
+            for (start, anchor, section), end in zip(self._marks, ends, strict=False)
+        ]
+
+    def _append(self, gap: str, text: str) -> None:
+        if self._is_marked:
+            self._marks.append((self._n_chars + len(gap), self._anchor, self._heading))
+            self._is_marked = False
+        self._pieces.append(gap + text)
+        self._n_chars += len(gap) + len(text)
 
     def _break(self, tag: str) -> None:
         if tag in _PARAGRAPHS:

@@ -86,6 +86,32 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class TextPlace:
+    """A stretch of a document's text (characters, half open) with its position in the original.
+
+    Attributes:
+        kind: page, slide, section, chapter, sheet or part.
+        page: page or slide from 1; 0 for none.
+        page_label: that the file gives the page.
+        section: heading, chapter, sheet or attachment that holds the text.
+        anchor: identifier of the element or heading before it.
+        row: of a sheet, from 1; 0 for none.
+        boxes: areas of the page that hold the text: left, top, right and bottom of each from the top left corner, in
+            65,535ths of the page, as unsigned 16-bit numbers, little endian.
+    """
+
+    start: int
+    end: int
+    kind: str
+    page: int = 0
+    page_label: str = ""
+    section: str = ""
+    anchor: str = ""
+    row: int = 0
+    boxes: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """One document.
 
@@ -96,6 +122,8 @@ class Document:
         labels: access labels in the order given, each once.
         record: index in a file of several records, bad ones counted; else 0.
         source_id: the owner's id of the record, case and form kept; "" where it has none.
+        places: positions in the original, in the order of the text, without overlaps; a record of a file of records has
+            none of its own.
     """
 
     uri: str
@@ -104,6 +132,7 @@ class Document:
     labels: tuple[str, ...]
     record: int
     source_id: str = ""
+    places: tuple[TextPlace, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,14 @@ limits (`pdf_process`).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
 
 from hirag_dist.readers.document_builder import DocumentBuilder
-from hirag_dist.readers.model import Document, ReadOptions, Unreadable
-from hirag_dist.readers.pdf_process import READER
+from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
+from hirag_dist.readers.pdf_process import READER, PdfText
 
 _HYPHEN = "\x02"
 """What PDFium puts in place of a hyphen and the line end after it."""
@@ -41,7 +45,8 @@ def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]
     bad = [index for index, page in enumerate(read.pages) if page is None]
     found: list[Document | Unreadable] = []
     if any(page.strip() for page in pages):
-        found.append(maker.document(join_pages(pages), title=read.title))
+        text, lines = join_pages(pages)
+        found.append(maker.document(text, title=read.title, places=_places(lines, read)))
     elif len(bad) < len(pages):
         found.append(maker.unreadable(0, "the PDF has no text layer; run OCR first"))
     if bad or not pages:
@@ -64,8 +69,28 @@ def _reason(error: str, options: ReadOptions) -> str:
     return reasons.get(error, "the PDF is damaged: PDFium crashes when it reads it")
 
 
-def join_pages(pages: list[str]) -> str:
-    """Return the text of pages as paragraphs: lines and pages joined where the sentence goes on.
+def _places(lines: Iterable[LineSpan], read: PdfText) -> Iterator[TextPlace]:
+    """Yield the page of each line, and its areas there where they are known."""
+    for line in lines:
+        boxes = read.boxes[line.page] if line.page < len(read.boxes) else []
+        own = boxes[line.number] if line.number < len(boxes) else []
+        label = read.labels[line.page] if line.page < len(read.labels) else ""
+        yield TextPlace(
+            line.start, line.end, "page", page=line.page + 1, page_label=label, boxes=np.array(own, "<u2").tobytes()
+        )
+
+
+class LineSpan(NamedTuple):
+    """A line of a page, counted from 0, with its characters in the text."""
+
+    page: int
+    number: int
+    start: int
+    end: int
+
+
+def join_pages(pages: list[str]) -> tuple[str, list[LineSpan]]:
+    """Return the text of pages as paragraphs: lines and pages joined where the sentence goes on; and the lines in it.
 
     A line goes on in the next one if it is about as long as the page's lines are and the next is no list
     item. At a page's end the sentence must also be unfinished and the next page begin with a small letter or,
@@ -74,13 +99,16 @@ def join_pages(pages: list[str]) -> str:
     pages = [page.replace("\r\n", "\n").replace("\r", "\n").translate(_LIGATURES) for page in pages]
     pages = _mend_hyphens(pages)
     text = ""
-    for page in pages:
-        body = _join_lines([line.strip() for line in page.split("\n")])
+    found: list[LineSpan] = []
+    for number, page in enumerate(pages):
+        body, spans = _join_lines([line.strip() for line in page.split("\n")])
         if not body:
             continue
         goes_on = text and not _SENTENCE_END.search(text) and body[0].isalpha() and not body[0].isupper()
-        text += (_space(text, body) if goes_on else "\n\n" if text else "") + body
-    return text
+        text += _space(text, body) if goes_on else "\n\n" if text else ""
+        found += [LineSpan(number, line, len(text) + start, len(text) + end) for line, start, end in spans]
+        text += body
+    return text, found
 
 
 def _mend_hyphens(pages: list[str]) -> list[str]:
@@ -97,20 +125,25 @@ def _mend_hyphens(pages: list[str]) -> list[str]:
     return [_SPLIT_WORD.sub(mend, page).replace(_HYPHEN, "-") for page in pages]
 
 
-def _join_lines(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> tuple[str, list[tuple[int, int, int]]]:
+    """Return the text of a page, and (number, start, end) of its lines that are not empty."""
     lengths = sorted(len(line) for line in lines if line)
     if not lengths:
-        return ""
+        return "", []
     usual = lengths[int(0.9 * (len(lengths) - 1))]
     text, last = "", ""
-    for line in lines:
+    spans = []
+    for number, line in enumerate(lines):
         full = len(last) > 20 and len(last) >= _FULL_LINE * usual
         if full and line and not line.isdigit() and not _LIST_MARK.match(line):  # digits: a page number
-            text += _space(last, line) + line
+            text += _space(last, line)
         else:
-            text += ("\n" if text else "") + line
+            text += "\n" if text else ""
+        if line:
+            spans.append((number, len(text), len(text) + len(line)))
+        text += line
         last = line
-    return text.strip("\n")
+    return text.strip("\n"), spans
 
 
 def _space(left: str, right: str) -> str:

@@ -24,11 +24,15 @@ class PdfText:
 
     Attributes:
         pages: None for a page that cannot be read.
+        labels: of the pages, as the file has them; may be empty.
+        boxes: for each line of each page its areas: left, top, right and bottom of each in 65,535ths of the page.
         title: of the metadata; may be empty.
         error: why there is no text: damaged, encrypted, pages, text, memory, cpu or crash; empty for none.
     """
 
     pages: tuple[str | None, ...] = ()
+    labels: tuple[str, ...] = ()
+    boxes: tuple[list[list[int]], ...] = ()
     title: str = ""
     error: str = ""
 
@@ -62,7 +66,8 @@ class PdfProcess:
                 self._stop()
                 raise
         fields = json.loads(reply)
-        return PdfText(tuple(fields.get("pages", ())), fields.get("title", ""), fields.get("error", ""))
+        lists = (tuple(fields.get(name, ())) for name in ("pages", "labels", "boxes"))
+        return PdfText(*lists, fields.get("title", ""), fields.get("error", ""))
 
     def close(self) -> None:
         """End the process."""

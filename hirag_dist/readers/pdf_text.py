@@ -4,8 +4,9 @@ PDFium may take any amount of memory and time for a small file, and a damaged fi
 this program once; each request is handled by a fork, so that a PDF that passes a limit costs nothing but itself.
 
 A request on stdin is a line of JSON (`n_bytes`, `max_pages`, `max_chars`, `memory_bytes`, `cpu_s`) and the PDF. A reply
-on stdout is a line with its length and JSON: `pages`, a list with null for a page that cannot be read, and `title`; or
-`error`: damaged, encrypted, pages, text, memory, cpu or crash.
+on stdout is a line with its length and JSON: `pages`, a list with null for a page that cannot be read; `labels`, of the
+pages; `boxes`, for each line of each page the areas that it takes (`_line_boxes`); and `title`; or `error`: damaged,
+encrypted, pages, text, memory, cpu or crash.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ import resource
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pypdfium2 as pdfium
+from pypdfium2 import raw
 
 _PASSWORD = 4
+_HYPHEN = "\x02"
+_WHOLE = 65_535  # width and height of a page in the numbers of a box
+Rectangle = tuple[float, float, float, float]  # left, top, right, bottom: shares of the page
 
 
 def main() -> None:
@@ -92,20 +97,99 @@ def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:
     if len(pdf) > max_pages:
         return {"error": "pages"}
     pages: list[str | None] = []
+    boxes: list[list[list[int]]] = []
+    labels: list[str] = []
     left = max_chars
     for index in range(len(pdf)):
+        text: str | None = None
+        found: list[list[int]] = []
         try:
             page = pdf[index]
             text_page = page.get_textpage()
-            pages.append(text_page.get_text_bounded(errors="replace"))
+            text = text_page.get_text_bounded(errors="replace")
+            found = _line_boxes(page, text_page, text)
             text_page.close()
             page.close()
         except pdfium.PdfiumError:
-            pages.append(None)
-        left -= len(pages[-1] or "")
+            pass
+        pages.append(text)
+        boxes.append(found)
+        labels.append(_label(pdf, index))
+        left -= len(text or "")
         if left < 0:
             return {"error": "text"}
-    return {"pages": pages, "title": pdf.get_metadata_value("Title")}
+    return {"pages": pages, "labels": labels, "boxes": boxes, "title": pdf.get_metadata_value("Title")}
+
+
+def _label(pdf: pdfium.PdfDocument, index: int) -> str:
+    try:
+        return str(pdf.get_page_label(index))
+    except (pdfium.PdfiumError, UnicodeDecodeError):
+        return ""
+
+
+def _line_boxes(page: pdfium.PdfPage, text_page: pdfium.PdfTextPage, text: str) -> list[list[int]]:
+    """Return the areas of each line of a page's text, left, top, right and bottom of each in 65,535ths of the page.
+
+    A line with a hyphen that PDFium joined takes two areas. A line that is not found takes none.
+    """
+    try:
+        place = _page_placement(page)
+        characters = text_page.get_text_range()
+    except (pdfium.PdfiumError, AssertionError):
+        return []
+    boxes: list[list[int]] = []
+    at = 0
+    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        found: list[Rectangle] = []
+        for part in filter(None, map(str.strip, line.split(_HYPHEN))):
+            first = characters.find(part, at)
+            if first >= 0:
+                at = first + len(part)
+                found += _rectangles(text_page, first, at - 1)
+        boxes.append([number for box in _merged(list(map(place, found))) for number in box])
+    return boxes
+
+
+def _rectangles(text_page: pdfium.PdfTextPage, first: int, last: int) -> list[Rectangle]:
+    """Return left, bottom, right and top of the areas of characters, in points; none where PDFium does not know."""
+    start, end = (raw.FPDFText_GetCharIndexFromTextIndex(text_page, at) for at in (first, last))
+    if start < 0 or end < start:
+        return []
+    try:
+        return [text_page.get_rect(at) for at in range(text_page.count_rects(start, end - start + 1))]
+    except pdfium.PdfiumError:
+        return []
+
+
+def _page_placement(page: pdfium.PdfPage) -> Callable[[Rectangle], Rectangle]:
+    """Return the function from left, bottom, right and top in points to shares of the page as it is shown."""
+    x0, y0, x1, y1 = page.get_bbox()
+    width, height = x1 - x0 or 1.0, y1 - y0 or 1.0
+    turns = page.get_rotation() // 90 % 4
+
+    def place(box: Rectangle) -> Rectangle:
+        left, bottom, right, top = box
+        corners = [((x - x0) / width, (y1 - y) / height) for x, y in ((left, top), (right, bottom))]
+        for _ in range(turns):  # clockwise
+            corners = [(1 - y, x) for x, y in corners]
+        (xa, ya), (xb, yb) = corners
+        return min(xa, xb), min(ya, yb), max(xa, xb), max(ya, yb)
+
+    return place
+
+
+def _merged(boxes: list[Rectangle]) -> list[list[int]]:
+    """Return boxes with those side by side as one, in whole numbers within the page."""
+    merged: list[Rectangle] = []
+    for box in boxes:
+        if merged:
+            left, top, right, bottom = merged[-1]
+            if min(bottom, box[3]) - max(top, box[1]) > 0:
+                merged[-1] = (min(left, box[0]), min(top, box[1]), max(right, box[2]), max(bottom, box[3]))
+                continue
+        merged.append(box)
+    return [[round(min(max(share, 0.0), 1.0) * _WHOLE) for share in box] for box in merged]
 
 
 if __name__ == "__main__":
