@@ -198,7 +198,8 @@ def build(runner: StageRunner, corpus: str) -> dict[str, Dataset]:
     sources = source_table([corpus])
     files = runner.datasets.put("sources", sources)
     read = runner.run(ReadDocuments(ReadOptions(None, None, None)), "documents", sources=files)
-    documents = runner.run(UniqueDocuments(), "unique documents", documents=read.documents).documents
+    unique = runner.run(UniqueDocuments(), "unique documents", documents=read.documents, places=read.places)
+    documents = unique.documents
     chunks = runner.run(
         ChunkDocuments(config.tokenizer, config.chunk_tokens, config.chunk_overlap_tokens, "none"),
         "chunks",

@@ -51,7 +51,7 @@ from hirag_dist.indexing.layers import GraphMentions
 from hirag_dist.indexing.update import graph as update_graph
 from hirag_dist.indexing.update import run as update_run
 from hirag_dist.indexing.update.documents import DocumentSelection
-from hirag_dist.schemas import CHUNKS, DOCUMENTS, MENTIONS, REJECTS, RELATION_MENTIONS
+from hirag_dist.schemas import CHUNKS, DOCUMENTS, MENTIONS, PLACES, REJECTS, RELATION_MENTIONS
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -125,11 +125,12 @@ def write_base(place: Path, n_entities: int) -> dict[str, Any]:
     (place / "none.txt").write_text("The documents come from the generated index.", encoding="utf-8")
 
     def read(context: BuildContext, inputs: Any) -> ReadInput:
-        return ReadInput(_put(context, "documents", snapshot.table("documents").cast(DOCUMENTS)), Dataset(REJECTS))
+        documents = _put(context, "documents", snapshot.table("documents").cast(DOCUMENTS))
+        return ReadInput(documents, Dataset(PLACES), Dataset(REJECTS))
 
     def chunked(context: BuildContext, found: ReadInput) -> ChunkedDocuments:
         chunks = _put(context, "chunks", snapshot.table("chunks").cast(CHUNKS))
-        return ChunkedDocuments(found.documents, chunks, found.rejects)
+        return ChunkedDocuments(found.documents, chunks, found.places, found.rejects)
 
     def extract(context: BuildContext, chunks: Dataset) -> Any:
         entities = snapshot.table("entities")

@@ -28,6 +28,23 @@ DOCUMENTS = pa.schema(
     ]
 )
 
+PLACES = pa.schema(  # positions in originals, of documents whose reader knows them
+    [
+        _column("document_id", _STRING),
+        _column("start", pa.int64()),  # characters of the document's text, half open
+        _column("end", pa.int64()),
+        _column("kind", _STRING),  # page | slide | section | chapter | sheet | part
+        _column("page", pa.int32()),  # from 1; 0 for none
+        _column("page_label", _STRING),
+        _column("section", _STRING),
+        _column("anchor", _STRING),
+        _column("row", pa.int64()),  # from 1; 0 for none
+        _column(
+            "boxes", pa.binary()
+        ),  # left, top, right, bottom of each in 65,535ths of the page, uint16, little endian
+    ]
+)
+
 CHUNKS = pa.schema(
     [
         _column("chunk_id", _STRING),  # hash of the text (12 hex digits), then of document and span (12)

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from hirag_dist.cli._output import out, table
 from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
-from hirag_dist.types import Answer, MapWork, Retrieval
+from hirag_dist.types import Answer, MapWork, Retrieval, SourceItem
 
 _PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "gather", "map", "total")
 
@@ -56,11 +56,11 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
             out.print(f"  {shorten(one_line(claim_text(claim)), 110)}", markup=False)
     if retrieval.sources:
         shown_s = [
-            (shorten(item.title, 60), f"{item.start}–{item.end}", shorten(one_line(item.text), 70))
+            (shorten(item.title, 60), _where(item), shorten(one_line(item.text), 70))
             for item in retrieval.sources[: max(rows // 2, 1)]
         ]
         title = f"Sources: the passages behind it ({len(retrieval.sources)} found)"
-        out.print(table(title, ["document", "characters", "text"], shown_s))
+        out.print(table(title, ["document", "place", "text"], shown_s))
     if retrieval.map_work is not None:
         out.print(f"[bold]{work_line(retrieval.map_work)}[/bold]")
         if retrieval.map_work.failed:
@@ -109,12 +109,22 @@ def _called(retrieval: Retrieval) -> str:
     return " · no model was called" if retrieval.map_work is None else ""
 
 
+def _where(source: SourceItem) -> str:
+    """Return the first and the last position of a chunk in the original; its characters where none is known."""
+    shown = list(dict.fromkeys(place.display for place in source.places if place.display))
+    if not shown:
+        return f"characters {source.start}–{source.end}"
+    return " – ".join(shorten(each, 40) for each in dict.fromkeys((shown[0], shown[-1])))
+
+
 def show_answer(answer: Answer) -> None:
     """Print an answer with its sources."""
     out.print("\n[bold]Answer[/bold]")
     out.print(Padding(answer.text.replace("[", "\\["), (0, 2)), soft_wrap=False)
     for citation in answer.citations:
-        out.print(f"  [{citation.ref}] {shorten(one_line(citation.title), 100)}", markup=False, style="dim")
+        where = ", ".join(dict.fromkeys(place.display for place in citation.places if place.display))
+        title = shorten(one_line(citation.title), 100) + (f", {shorten(where, 100)}" if where else "")
+        out.print(f"  [{citation.ref}] {title}", markup=False, style="dim")
     if answer.dropped_citations:
         gone = count_noun(
             answer.dropped_citations, "reference that named nothing was", "references that named nothing were"

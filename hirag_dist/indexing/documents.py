@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
@@ -11,22 +11,25 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.inputs import check_read, read_options, source_table
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
+from hirag_dist.schemas import REJECTS
 
 
 @dataclass(frozen=True)
 class ChunkedDocuments:
-    """DOCUMENTS, their CHUNKS, and dead letters: the inputs that could not be read or imported."""
+    """DOCUMENTS, their CHUNKS and PLACES, and dead letters: the inputs that could not be read or imported."""
 
     documents: Dataset
     chunks: Dataset
+    places: Dataset
     rejects: Dataset
 
 
 @dataclass(frozen=True)
 class ReadInput:
-    """DOCUMENTS of INPUT, each text once, and dead letters of reading."""
+    """DOCUMENTS of INPUT, each text once, their PLACES, and dead letters of reading."""
 
     documents: Dataset
+    places: Dataset
     rejects: Dataset
 
 
@@ -48,7 +51,7 @@ def chunked(context: BuildContext, found: ReadInput) -> ChunkedDocuments:
     chunks = chunk_documents(context, found.documents, "chunks")
     if chunks.rows == 0:
         raise InputError("INPUT holds no text that can be indexed")
-    return ChunkedDocuments(found.documents, chunks, found.rejects)
+    return ChunkedDocuments(found.documents, chunks, found.places, found.rejects)
 
 
 def chunk_documents(context: BuildContext, documents: Dataset, label: str) -> Dataset:
@@ -58,9 +61,14 @@ def chunk_documents(context: BuildContext, documents: Dataset, label: str) -> Da
     return context.runner.run(chunking, label, documents=documents).chunks
 
 
-def unique_documents(context: BuildContext, documents: Dataset) -> Dataset:
-    """Return DOCUMENTS with each text once for each set of labels, sorted by id."""
-    return context.runner.run(UniqueDocuments(), "unique documents", documents=documents).documents
+def unique_documents(context: BuildContext, documents: Dataset, places: Dataset) -> ReadInput:
+    """Return DOCUMENTS with each text once for each set of labels, sorted by id, without dead letters.
+
+    Args:
+        places: READ_PLACES.
+    """
+    found = context.runner.run(UniqueDocuments(), "unique documents", documents=documents, places=places)
+    return ReadInput(found.documents, found.places, Dataset(REJECTS))
 
 
 def read_input(context: BuildContext, inputs: Sequence[str]) -> ReadInput:
@@ -78,4 +86,4 @@ def read_input(context: BuildContext, inputs: Sequence[str]) -> ReadInput:
     if read.rejects.rows:
         uris = datasets.read(read.documents, ["uri"])["uri"].to_pylist()
         check_read(sources, set(uris), datasets.read(read.rejects, ["unit_id", "reason"]), reading.text_field)
-    return ReadInput(unique_documents(context, read.documents), read.rejects)
+    return replace(unique_documents(context, read.documents, read.places), rejects=read.rejects)

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.base_layer import MergedMentions, describe_base_layer
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments
 from hirag_dist.indexing.layers import BaseLayer, ImportedCommunities
 from hirag_dist.interop.importers import ImportedGraph
-from hirag_dist.schemas import REJECTS
+from hirag_dist.schemas import PLACES, REJECTS
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ def imported_documents(context: BuildContext, graph: ImportedGraph) -> ChunkedDo
     return ChunkedDocuments(
         put("imported_documents", graph.documents),
         put("imported_chunks", graph.chunks),
+        Dataset(PLACES),
         put("imported_rejects", pa.Table.from_pylist(rejects, REJECTS)),
     )
 

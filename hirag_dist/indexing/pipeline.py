@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist import schemas
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed
@@ -24,6 +26,7 @@ from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunked, 
 from hirag_dist.indexing.hierarchy import build_hierarchy
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer, Hierarchy, layer_table
+from hirag_dist.indexing.places import added_places, places_within
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, publish
 from hirag_dist.indexing.stages.embed import EmbedChunks
 from hirag_dist.indexing.stages.read import ReadDocuments
@@ -40,7 +43,7 @@ from hirag_dist.indexing.update.run import (
 from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.interop.importers import ImportedGraph
 from hirag_dist.schemas import DOCUMENTS, REJECTS
-from hirag_dist.storage.layout import DROPPED
+from hirag_dist.storage.layout import DROPPED, PLACES
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import read_current
@@ -134,9 +137,14 @@ class Build:
         """
         base = self._required_base()
         found, datasets = read_input(self.context, inputs), self.context.datasets
-        whole = added_to(base.table("documents").cast(DOCUMENTS), datasets.read(found.documents))
-        documents = unique_documents(self.context, datasets.put("all_documents", whole))
-        return self._update(base, UpdateRequest(ReadInput(documents, self._letters(base, found.rejects))))
+        before, new = base.table("documents").cast(DOCUMENTS), datasets.read(found.documents)
+        places = added_places(before, base.table(PLACES), new, datasets.read(found.places))
+        documents = unique_documents(
+            self.context,
+            datasets.put("all_documents", added_to(before, new)),
+            datasets.put("all_places", places),
+        )
+        return self._update(base, UpdateRequest(replace(documents, rejects=self._letters(base, found.rejects))))
 
     def remove(self, selection: DocumentSelection) -> BuildResult:
         """Remove documents from the index.
@@ -149,8 +157,7 @@ class Build:
         documents = base.table("documents").cast(DOCUMENTS)
         gone = selected_documents(documents, selection)["document_id"].combine_chunks()
         kept = documents.filter(pc.invert(pc.is_in(documents["document_id"], value_set=gone)))
-        found = ReadInput(self.context.datasets.put("kept_documents", kept), self._letters(base))
-        return self._update(base, UpdateRequest(found))
+        return self._update(base, UpdateRequest(self._kept(base, kept)))
 
     def refresh(self, max_tokens: int | None = None) -> BuildResult:
         """Write the summaries and reports that are due, without a change of documents.
@@ -162,8 +169,7 @@ class Build:
             SnapshotError: the index cannot be updated.
         """
         base = self._required_base()
-        documents = self.context.datasets.put("kept_documents", base.table("documents").cast(DOCUMENTS))
-        found = ReadInput(documents, self._letters(base))
+        found = self._kept(base, base.table("documents").cast(DOCUMENTS))
         return self._update(base, UpdateRequest(found, refresh=True, max_tokens=max_tokens))
 
     def index_graph(self, graph: ImportedGraph) -> BuildResult:
@@ -212,6 +218,12 @@ class Build:
             )
         return base
 
+    def _kept(self, base: UpdateBase, documents: pa.Table) -> ReadInput:
+        """Return documents of the base with their places, and the base's dead letters of reading."""
+        put = self.context.datasets.put
+        places = put("kept_places", places_within(base.table(PLACES).cast(schemas.PLACES), documents))
+        return ReadInput(put("kept_documents", documents), places, self._letters(base))
+
     def _letters(self, base: UpdateBase, new: Dataset | None = None) -> Dataset:
         """Return the dead letters of reading: the base's, and new ones."""
         letters = base.table("rejects").cast(REJECTS)
@@ -239,7 +251,8 @@ class Build:
         if changed.documents.rejects.rows:
             return None
         store = context.runner.store
-        wanted = wanted_documents(context.datasets.read(changed.documents.documents))
+        read = context.datasets.read
+        wanted = wanted_documents(read(changed.documents.documents), read(changed.documents.places))
         return former_snapshot(base, context.config, wanted, lambda former: open_base(store, former, decisive)[0])
 
     def _unchanged(self, base: UpdateBase) -> BuildResult:
@@ -331,6 +344,7 @@ def combine(
         chunk_vectors=chunk_vectors,
         aliases=base.aliases,
         claims=base.claims,
+        places=documents.places,
         labelled=provenance,
         cut_ids=base.cut_ids,
     )

@@ -33,6 +33,7 @@ from hirag_dist.storage.layout import (
     MENTIONS,
     OPTIONAL_CONTENT,
     PART_ARRAYS,
+    PLACES,
     RELATION_MENTIONS,
     REPORT_INPUTS,
     SUMMARIES,
@@ -65,6 +66,7 @@ _ORDER: Mapping[str, Sequence[str]] = {  # what each table of `SnapshotContents`
     "reports": ("level", "community_id"),
     ALIASES: ("name_key",),
     CLAIMS: ("claim_id",),
+    PLACES: ("document_id", "start"),
     MENTIONS: ("name_key", "chunk_id", "position"),
     RELATION_MENTIONS: ("source_key", "target_key", "chunk_id", "position"),
     EXTRACTION_COSTS: ("chunk_id", "stage"),
@@ -122,6 +124,7 @@ class SnapshotContents:
     labelled: LabelProvenance | None = None
     state: UpdateState | None = None
     cut_ids: frozenset[str] = frozenset()
+    places: Dataset = Dataset(schemas.PLACES)
     graph: CsrGraph | None = None
 
 
@@ -239,11 +242,11 @@ def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> 
         dataset: Dataset | pa.Table | None = getattr(state if name in _OF_STATE else parts, name, None)
         if isinstance(dataset, pa.Table):
             tables[name] = dataset
-        elif dataset is not None and (dataset.rows or name not in (ALIASES, CLAIMS)):
+        elif dataset is not None and (dataset.rows or name not in (ALIASES, CLAIMS, PLACES)):
             tables[name] = folder.table(runner.datasets.tables(dataset), dataset.schema, by)
     if state is not None:
         tables |= {SUMMARIES: state.summaries, REPORT_INPUTS: state.report_inputs}
-    order = (*CONTENT_TABLES, "usage", ALIASES, CLAIMS, *_OF_STATE)
+    order = (*CONTENT_TABLES, "usage", ALIASES, CLAIMS, PLACES, *_OF_STATE)
     return {name: tables[name] for name in order if name in tables}
 
 

@@ -66,8 +66,8 @@ class PdfProcess:
                 self._stop()
                 raise
         fields = json.loads(reply)
-        lists = (tuple(fields.get(name, ())) for name in ("pages", "labels", "boxes"))
-        return PdfText(*lists, fields.get("title", ""), fields.get("error", ""))
+        pages, labels, boxes = (tuple(fields.get(name, ())) for name in ("pages", "labels", "boxes"))
+        return PdfText(pages, labels, boxes, fields.get("title", ""), fields.get("error", ""))
 
     def close(self) -> None:
         """End the process."""

@@ -10,6 +10,7 @@ from hirag_dist.core.prompts.answer_requests import answer_request, reduce_reque
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.citations import CitationReader
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, citations
+from hirag_dist.core.retrieval.support import Quoted, placed_citations
 from hirag_dist.errors import ModelError, ModelUnavailable
 from hirag_dist.protocols import AnswerModel
 from hirag_dist.types import Answer, Retrieval
@@ -21,6 +22,7 @@ async def answer_pieces(
     prompts: Prompts,
     count_tokens: Callable[[str], int],
     deadline_s: float | None = None,
+    quoted: Quoted | None = None,
 ) -> AsyncGenerator[str | Answer]:
     """Yield the answer's text in pieces, and at last the answer, whose text is those pieces.
 
@@ -30,6 +32,7 @@ async def answer_pieces(
 
     Args:
         deadline_s: seconds left.
+        quoted: returns the places of a stretch of a chunk; None: places with characters only.
 
     Raises:
         TimeoutError: the deadline passed before the answer was complete.
@@ -63,9 +66,10 @@ async def answer_pieces(
     if rest:
         shown.append(rest)
         yield rest
+    text = "".join(shown)
     yield Answer(
-        "".join(shown),
-        citations(reader.cited, retrieval),
+        text,
+        placed_citations(text, citations(reader.cited, retrieval), retrieval, quoted),
         reader.dropped,
         retrieval,
         model.model_name(request),

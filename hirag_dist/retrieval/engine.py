@@ -178,7 +178,12 @@ class QueryEngine:
                 raise TimeoutError(_nothing_in_time(retrieval))
         yield retrieval
         answering = answer_pieces(
-            retrieval, resources.model, resources.prompts, resources.count_tokens, deadline.left_s
+            retrieval,
+            resources.model,
+            resources.prompts,
+            resources.count_tokens,
+            deadline.left_s,
+            resources.index.quoted,
         )
         async with aclosing(answering) as pieces:
             async for piece in pieces:

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hirag_dist.types.places import Place
     from hirag_dist.types.results import Answer, IndexInfo, Retrieval
 
 MAX_ROWS = 8
@@ -26,8 +27,11 @@ def retrieval_html(retrieval: Retrieval) -> str:
     if paths:
         parts.append(table_html("Bridge: shortest paths", ("path",), paths))
     if retrieval.sources:
-        sources = [(item.title, f"{item.start}–{item.end}", item.text) for item in retrieval.sources]
-        parts.append(table_html("Sources", ("document", "characters", "text"), sources))
+        sources = [
+            (item.title, _places(item.places) or f"characters {item.start}–{item.end}", item.text)
+            for item in retrieval.sources
+        ]
+        parts.append(table_html("Sources", ("document", "place", "text"), sources))
     return "".join(parts)
 
 
@@ -36,8 +40,12 @@ def answer_html(answer: Answer) -> str:
     paragraphs = "".join(f"<p>{escape(part)}</p>" for part in answer.text.split("\n\n"))
     if not answer.citations:
         return paragraphs
-    rows = [(citation.ref, citation.kind, citation.title) for citation in answer.citations]
-    return paragraphs + table_html("Citations", ("reference", "kind", "title"), rows)
+    rows = [(citation.ref, citation.kind, citation.title, _places(citation.places)) for citation in answer.citations]
+    return paragraphs + table_html("Citations", ("reference", "kind", "title", "place"), rows)
+
+
+def _places(places: Iterable[Place]) -> str:
+    return ", ".join(dict.fromkeys(place.display for place in places if place.display))
 
 
 def index_html(uri: str, info: IndexInfo) -> str:

@@ -3,8 +3,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hirag_dist.readers import clean_text
+from hirag_dist.readers.clean import cleaned_offsets
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,14 @@ def test_a_line_of_megabytes_is_fast() -> None:
     start = time.perf_counter()
     assert clean_text(line) == line
     assert time.perf_counter() - start < 5
+
+
+@given(st.text(alphabet="a\ufeff\r\n\x00\x85\ud800é", max_size=12), st.integers(0, 12))
+def test_offsets_in_the_cleaned_text(text: str, offset: int) -> None:
+    """A character that stays is where its offset leads, and what is before it is what is before it there."""
+    at = cleaned_offsets(text)
+    assert at(0) == 0
+    assert at(len(text)) == len(clean_text(text))
+    if offset < len(text) and text[offset] == "a":
+        assert clean_text(text)[at(offset)] == "a"
+        assert clean_text(text)[: at(offset)].count("a") == text[:offset].count("a")

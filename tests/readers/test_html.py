@@ -57,3 +57,19 @@ def test_what_no_browser_minds(read: Read) -> None:
     assert deep.text.split() == ["deep", "after"]
     assert "too deeply" in read("page.html", "before" + "<div>" * 3000 + "deep" + "</div>" * 3000)[0].reason
     assert len(read("page.html", "<p>" + "word " * 400_000)[0].text) > 1_900_000
+
+
+def test_places_are_sections_with_the_anchors_before_them(read: Read) -> None:
+    page = (
+        "<body><p>Before.</p><h1 id='top'>The <i>Guide</i></h1><p>One.</p><div id='two'>Two <b id='in'>words</b>.</div>"
+        "<h2><span id='deep'></span>Install &amp; run</h2><p>Three.\x00</p><a name='old'></a><pre>four\r\n</pre>"
+        "<section id='hidden' hidden>no</section><h3> </h3><p>Five.</p></body>"
+    )
+    (found,) = read("a.html", page)
+    assert [(place.section, place.anchor, found.text[place.start : place.end].split()) for place in found.places] == [
+        ("The Guide", "top", ["The", "Guide", "One."]),
+        ("The Guide", "two", ["Two", "words."]),
+        ("Install & run", "deep", ["Install", "&", "run", "Three."]),
+        ("Install & run", "old", ["four", "Five."]),
+    ]
+    assert read("a.html", "<p>Nothing to point at.</p>")[0].places == ()

@@ -73,3 +73,18 @@ def test_labels_that_are_none_make_the_file_unreadable(read: Read) -> None:
 def test_front_matter_alone_is_no_text(read: Read) -> None:
     (found,) = read("a.md", "---\ntitle: nothing else\n---\n")
     assert found.reason == "the text is empty"
+
+
+def test_places_are_sections_with_anchors(read: Read) -> None:
+    text = (
+        "---\ntitle: T\n---\nIntro.\n\n# The `Guide` to [Widgets](x.html)!\r\n\nOne.\n```\n# no heading\n```\n"
+        "## Set-up\n\nTwo.\n\n### Set-up ###\nThree.\n"
+    )
+    (found,) = read("a.md", text)
+    assert [(place.section, place.anchor) for place in found.places] == [
+        ("The Guide to Widgets!", "the-guide-to-widgets"),
+        ("Set-up", "set-up"),
+        ("Set-up", "set-up-1"),
+    ]
+    assert [found.text[place.start : place.end].split()[-1] for place in found.places] == ["```", "Two.", "Three."]
+    assert found.text.endswith(found.text[found.places[-1].start : found.places[-1].end])

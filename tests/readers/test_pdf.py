@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hirag_dist.readers.pdf import join_pages
@@ -48,6 +49,47 @@ def test_the_text_layer_is_read(read: Read) -> None:
     (found,) = read("a.pdf", make_pdf([["Alice met Bob."], ["Bob left."]], title="Report"))
     assert (found.title, found.text) == ("Report", "Alice met Bob.\n\nBob left.")
     assert read("a.pdf", make_pdf([["Alice"]]))[0].title == "a"
+
+
+@starts_a_process
+def test_each_line_has_its_page_and_its_box(read: Read) -> None:
+    (found,) = read("a.pdf", make_pdf([["Alice met Bob.", "They spoke."], [], ["Bob left."]]))
+    assert [(place.kind, place.page, found.text[place.start : place.end]) for place in found.places] == [
+        ("page", 1, "Alice met Bob."),
+        ("page", 1, "They spoke."),
+        ("page", 3, "Bob left."),
+    ]
+    boxes = [np.frombuffer(place.boxes, "<u2") / 65_535 for place in found.places]
+    left, top, right, bottom = boxes[0]
+    assert left == pytest.approx(50 / 612, abs=0.01)  # where the text is set
+    assert bottom == pytest.approx((792 - 750) / 792, abs=0.01)
+    assert left < right < 0.5
+    assert top < bottom < boxes[1][1] + 0.01
+
+
+@starts_a_process
+def test_boxes_of_a_page_that_is_turned(read: Read) -> None:
+    data = make_pdf([["Alice met Bob."]]).replace(b"/MediaBox", b"/Rotate 90 /MediaBox")
+    ((place,),) = (each.places for each in read("a.pdf", data))
+    left, top, right, bottom = np.frombuffer(place.boxes, "<u2") / 65_535
+    assert right - left < 0.05  # the line runs down the page, near its right edge
+    assert left > 0.9
+    assert top == pytest.approx(50 / 612, abs=0.01)
+    assert bottom - top > 0.05
+
+
+def test_lines_are_found_in_the_joined_text() -> None:
+    pages = [
+        "A line that is long enough to be joined with the next one, of\r\nwhich this is the end.\r\n\r\n1",
+        "trans\x02action",
+    ]
+    text, lines = join_pages(pages)
+    assert [(line.page, line.number, text[line.start : line.end]) for line in lines] == [
+        (0, 0, "A line that is long enough to be joined with the next one, of"),
+        (0, 1, "which this is the end."),
+        (0, 3, "1"),
+        (1, 0, "transaction"),
+    ]
 
 
 @starts_a_process

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hirag_dist.core.text.ids import document_id
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
 from hirag_dist.readers import Document, ReadOptions, SourceFile, read_source
-from hirag_dist.schemas import DOCUMENTS, REJECTS
+from hirag_dist.schemas import DOCUMENTS, PLACES, REJECTS
 from hirag_dist.storage.spill import SpillFile, spill_file
 
 SOURCES = pa.schema(
@@ -27,6 +28,10 @@ SOURCES = pa.schema(
         pa.field("refusal", pa.string(), nullable=False),  # why it is not read; empty for none
     ]
 )
+
+
+READ_PLACES = pa.schema([DOCUMENTS.field("uri"), DOCUMENTS.field("record"), *PLACES])  # as files are read
+_OF_PLACE = [name for name in PLACES.names if name != "document_id"]
 
 
 def source_of(row: Mapping[str, Any]) -> SourceFile:
@@ -45,7 +50,7 @@ class ReadDocuments:
     """Files → documents and, for whatever could not be read, a reject with its reason."""
 
     name: ClassVar[str] = "read"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     split: ClassVar[Split] = ByRows(32)
 
     class Inputs(TableSet):
@@ -53,6 +58,7 @@ class ReadDocuments:
 
     class Outputs(TableSet):
         documents: Annotated[Dataset, DOCUMENTS]
+        places: Annotated[Dataset, READ_PLACES]
         rejects: Annotated[Dataset, REJECTS]
 
     options: ReadOptions
@@ -60,16 +66,20 @@ class ReadDocuments:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the documents in file order, copies too."""
         with ExitStack() as stack:
-            documents, rejects = _Rows(DOCUMENTS, stack), _Rows(REJECTS, stack)
+            documents, places, rejects = (_Rows(schema, stack) for schema in (DOCUMENTS, READ_PLACES, REJECTS))
             for row in tables["sources"].to_pylist():
                 for found in read_source(source_of(row), self.options):
                     where = f"{row['shown']}#{found.record}" if found.record else row["shown"]
                     if isinstance(found, Document):
-                        documents.add(_document_row(found, row["shown"], where), len(found.text))
+                        document = _document_row(found, row["shown"], where)
+                        documents.add(document, len(found.text))
+                        own = {name: document[name] for name in ("uri", "record", "document_id")}
+                        for place in found.places:
+                            places.add(own | {name: getattr(place, name) for name in _OF_PLACE})
                     else:
                         reject = {"stage": self.name, "unit_id": where, "reason": found.reason, "attempts": 1}
                         rejects.add(reject | {"request": "", "reply": ""})
-            return {"documents": documents.table(), "rejects": rejects.table()}
+            return {"documents": documents.table(), "places": places.table(), "rejects": rejects.table()}
 
 
 def _document_row(found: Document, shown: str, where: str) -> dict[str, Any]:
@@ -125,17 +135,22 @@ class _Rows:
 
 @dataclass(frozen=True)
 class UniqueDocuments:
-    """Documents → each text once for each set of labels, under its first name and all its ids; sorted by id."""
+    """Documents → each text once for each set of labels, under its first name and all its ids; sorted by id.
+
+    The places are those in the file of the first name.
+    """
 
     name: ClassVar[str] = "unique"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     split: ClassVar[Split] = ByKey("document_id", 20_000)
 
     class Inputs(TableSet):
         documents: Annotated[Dataset, DOCUMENTS]
+        places: Annotated[Dataset, READ_PLACES]
 
     class Outputs(TableSet):
         documents: Annotated[Dataset, DOCUMENTS]
+        places: Annotated[Dataset, PLACES]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the distinct documents of this partition."""
@@ -145,4 +160,17 @@ class UniqueDocuments:
             if first is not row:
                 first["source_ids"] = sorted({*first["source_ids"], *row["source_ids"]})
         rows = [found[key] for key in sorted(found)]
-        return {"documents": pa.Table.from_pylist(rows, DOCUMENTS)}
+        documents = pa.Table.from_pylist(rows, DOCUMENTS)
+        return {"documents": documents, "places": _places_of(tables["places"], documents)}
+
+
+def _places_of(places: pa.Table, documents: pa.Table) -> pa.Table:
+    """Return PLACES of documents in the files that these are named after, sorted by document and start.
+
+    Args:
+        places: READ_PLACES.
+    """
+    found = pc.index_in(places["document_id"], value_set=documents["document_id"].combine_chunks())
+    same = [pc.equal(places[name], documents[name].combine_chunks().take(found)) for name in ("uri", "record")]
+    kept = places.filter(pc.and_(*same))
+    return kept.select(PLACES.names).sort_by([("document_id", "ascending"), ("start", "ascending")])

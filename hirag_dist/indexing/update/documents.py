@@ -14,7 +14,7 @@ from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ChunkedDocuments, chunk_documents
+from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunk_documents
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import EXTRACTION_COSTS
@@ -116,16 +116,13 @@ def added_to(base: pa.Table, new: pa.Table) -> pa.Table:
     return pa.concat_tables([base.filter(pa.array(kept, pa.bool_())), new])
 
 
-def changed_documents(
-    context: BuildContext, base: UpdateBase, documents: Dataset, rejects: Dataset
-) -> ChangedDocuments:
+def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput) -> ChangedDocuments:
     """Return how the documents of now differ from the base's, with their chunks.
 
     Args:
-        documents: DOCUMENTS of now, each once, sorted by id.
-        rejects: dead letters of reading.
+        found: the documents of now, each once, sorted by id.
     """
-    datasets = context.datasets
+    datasets, documents = context.datasets, found.documents
     now = datasets.read(documents, ["document_id", "uri", "record"])
     before = base.table("documents", ["document_id", "uri", "record"])
     is_new = pc.invert(pc.is_in(now["document_id"], value_set=before["document_id"].combine_chunks()))
@@ -160,7 +157,7 @@ def changed_documents(
     for place in set(_places(gone)) - replaced:
         removed_keys |= set(earlier.get(place, ()))
     return ChangedDocuments(
-        ChunkedDocuments(documents, chunks + new_chunks, rejects),
+        ChunkedDocuments(documents, chunks + new_chunks, found.places, found.rejects),
         counts,
         new_chunks,
         removed_chunks["chunk_id"].combine_chunks(),

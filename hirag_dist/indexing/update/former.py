@@ -14,7 +14,8 @@ from hirag_dist.indexing.update.base import NOTES, UpdateBase
 from hirag_dist.indexing.update.counts import TextCounts
 from hirag_dist.indexing.update.documents import DocumentCounts
 from hirag_dist.indexing.update.summary import UpdateSummary
-from hirag_dist.schemas import DOCUMENTS
+from hirag_dist.schemas import DOCUMENTS, PLACES
+from hirag_dist.storage import layout
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import MANIFEST, REPORT_INPUTS, SUMMARIES, snapshot_path
 from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
@@ -36,14 +37,27 @@ class WantedDocuments:
     same: Callable[[UpdateBase], bool]
 
 
-def wanted_documents(documents: pa.Table) -> WantedDocuments:
+def wanted_documents(documents: pa.Table, places: pa.Table) -> WantedDocuments:
     """Return all documents of a table.
 
     Args:
         documents: DOCUMENTS.
+        places: PLACES of these documents.
     """
     digest = table_digest(documents.sort_by("document_id").cast(DOCUMENTS))
-    return WantedDocuments(documents.num_rows, lambda former: former.snapshot.manifest.content["documents"] == digest)
+    of_places = places_digest(places)
+
+    def same(former: UpdateBase) -> bool:
+        content = former.snapshot.manifest.content
+        return content["documents"] == digest and content.get(layout.PLACES) == of_places
+
+    return WantedDocuments(documents.num_rows, same)
+
+
+def places_digest(places: pa.Table) -> str | None:
+    """Return the digest that a snapshot has of PLACES, in any order; None for no rows."""
+    by_start = [("document_id", "ascending"), ("start", "ascending")]
+    return table_digest(places.sort_by(by_start).cast(PLACES)) if places.num_rows else None
 
 
 def former_snapshot(

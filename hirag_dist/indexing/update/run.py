@@ -29,12 +29,14 @@ from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, update_base_layer
 from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded
 from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
+from hirag_dist.indexing.update.former import places_digest
 from hirag_dist.indexing.update.graph import update_graph
 from hirag_dist.indexing.update.hierarchy import UpdatedHierarchy, fresh_state, update_hierarchy
 from hirag_dist.indexing.update.report_material import GraphTables, report_material
 from hirag_dist.indexing.update.reports import fresh_report_state, update_reports
 from hirag_dist.indexing.update.summaries import UpdateSettings
 from hirag_dist.indexing.update.summary import UpdateSummary
+from hirag_dist.storage.layout import PLACES
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
@@ -70,7 +72,7 @@ def find_changes(context: BuildContext, base: UpdateBase, found: ReadInput) -> C
     Raises:
         InputError: nothing would be left.
     """
-    changed = changed_documents(context, base, found.documents, found.rejects)
+    changed = changed_documents(context, base, found)
     if changed.documents.chunks.rows == 0:
         raise InputError("no document with text would be left: an index needs one; to remove all, delete the index")
     return changed
@@ -80,7 +82,10 @@ def is_unchanged(context: BuildContext, base: UpdateBase, changed: ChangedDocume
     """Return whether the documents of now are the base's, in every column, and none is refused in another way."""
     now = context.datasets.read(changed.documents.documents).sort_by("document_id")
     before = base.table("documents").cast(now.schema)
-    return not changed.counts and now.equals(before.sort_by("document_id"))
+    if changed.counts or not now.equals(before.sort_by("document_id")):
+        return False
+    places = places_digest(context.datasets.read(changed.documents.places))
+    return places == base.snapshot.manifest.content.get(PLACES)
 
 
 def update_contents(
@@ -141,6 +146,7 @@ def update_contents(
             chunk_vectors=_chunk_vectors(context, base, changed),
             aliases=layer.aliases,
             claims=layer.claims,
+            places=changed.documents.places,
             labelled=_label_provenance(context, changed, layer, hierarchy, graph.tables) if settings.labelled else None,
             state=state,
             cut_ids=layer.cut_ids,

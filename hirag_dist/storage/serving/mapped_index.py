@@ -6,6 +6,7 @@ question needs it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,7 @@ from hirag_dist.storage import layout
 from hirag_dist.storage.serving import writer
 from hirag_dist.storage.serving.claims import MappedClaims
 from hirag_dist.storage.serving.mmap_files import ServingFiles, as_bytes
+from hirag_dist.storage.serving.places import MappedPlaces
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.storage.serving.token_counts import TOKENIZER
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -38,6 +40,7 @@ from hirag_dist.types import (
     FloatMatrix,
     IntVector,
     PathItem,
+    Place,
     SourceItem,
     TripleItem,
 )
@@ -84,6 +87,7 @@ class MappedFiles:
     community_texts: TextColumns
     reports: TextColumns
     claims: MappedClaims | None
+    places: MappedPlaces
 
 
 def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
@@ -142,6 +146,7 @@ def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
         community_texts=files.texts(writer.COMMUNITIES),
         reports=files.texts(writer.REPORTS),
         claims=MappedClaims(files) if snapshot.manifest.counts.get(layout.CLAIMS) else None,
+        places=MappedPlaces(files, lambda: snapshot.table("documents", ["record"])["record"].to_numpy()),
     )
 
 
@@ -309,7 +314,22 @@ class MappedIndex:
         chunk_id, document_id, text = (
             self.files.chunks.value(name, row) for name in ("chunk_id", "document_id", "text")
         )
-        return SourceItem(chunk_id, document_id, title, uri, start, end, text, score)
+        places = self.files.places.between(document, uri, start, end, text)
+        return SourceItem(chunk_id, document_id, title, uri, start, end, text, score, places=places)
+
+    def quoted(self, source: SourceItem, start: int, end: int) -> tuple[Place, ...]:
+        """Return the places of a quotation from a chunk.
+
+        Args:
+            source: the chunk, as `sources` returned it.
+            start, end: characters of the document, within the chunk.
+        """
+        documents = self.files.documents
+        document = bisect_left(range(documents.n_rows), source.document_id, key=partial(documents.value, "document_id"))
+        if document == documents.n_rows or documents.value("document_id", document) != source.document_id:
+            document = -1
+        text = source.text[start - source.start : end - source.start]
+        return self.files.places.quoted(document, source.uri, start, end, text)
 
     def claims_about(self, rows: Iterable[int], limit: int) -> tuple[ClaimItem, ...]:
         """Return the claims about entities whose chunk is visible; none where the snapshot has no claims.

@@ -43,6 +43,7 @@ from hirag_dist.storage.serving.column_arrays import (
     rows_in_lists,
     rows_of_column,
 )
+from hirag_dist.storage.serving.places import write_places
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, text_schema, write_texts
 from hirag_dist.storage.serving.token_counts import chunk_tokens, entity_tokens, relation_tokens, token_counts
 from hirag_dist.types import FloatMatrix, IntVector
@@ -153,6 +154,7 @@ def write_serving(
     provenance = LabelProvenanceTables(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
     write_labels(batches, create, save, provenance)
     write_claims(batches, create, save, entity_ids, chunk_ids)
+    write_places(batches, create, save, ids_of(batches, "documents", "document_id"))
 
 
 def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array, values: BaseValues) -> Lists:

@@ -31,7 +31,7 @@ async def documents(folder: Path, files: dict[str, list[dict[str, Any]]]) -> lis
     }
     services = cast(Services, None)  # reading calls nothing
     found_rows = await ReadDocuments(ReadOptions()).run({"sources": pa.table(columns, schema=SOURCES)}, services)
-    unique = await UniqueDocuments().run({"documents": found_rows["documents"]}, services)
+    unique = await UniqueDocuments().run({name: found_rows[name] for name in ("documents", "places")}, services)
     found: list[dict[str, Any]] = unique["documents"].to_pylist()
     return found
 
@@ -69,13 +69,14 @@ async def test_what_does_not_fit_into_memory_is_the_same(tmp_path: Path, monkeyp
     for name in ("a.jsonl", "b.jsonl"):
         lines = [{"text": f"{name} {number}"} if number % 3 else {"none": 1} for number in range(20)]
         (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "c.md").write_text("".join(f"# Heading {number}\n\nwords\n" for number in range(10)))
     sources = {"sources": source_table([str(tmp_path)])}
     services = cast(Services, None)
     whole = await ReadDocuments(ReadOptions()).run(sources, services)
     monkeypatch.setattr(read, "_PART_ROWS", 3)
     monkeypatch.setattr(read, "_HELD_BYTES", 100)
     parts = await ReadDocuments(ReadOptions()).run(sources, services)
-    assert parts["documents"].num_rows == 26
+    assert (parts["documents"].num_rows, parts["places"].num_rows) == (27, 10)
     for name, table in whole.items():
         assert parts[name].column(0).num_chunks > 1
         assert parts[name].equals(table)

@@ -1,0 +1,96 @@
+"""Positions in originals, from files to results, through updates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from hirag_dist import schemas
+from hirag_dist.indexing.places import added_places, places_within
+from hirag_dist.indexing.stages import read
+from hirag_dist.indexing.stages.read import READ_PLACES
+from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from tests.toy_builds import Bench
+
+
+def documents(*rows: tuple[str, str]) -> pa.Table:
+    empty = {"record": 0, "title": "T", "source_ids": [], "labels": [], "n_chars": 1, "text": "x"}
+    return pa.Table.from_pylist([{"document_id": own, "uri": uri} | empty for own, uri in rows], schemas.DOCUMENTS)
+
+
+def places(*rows: tuple[str, str]) -> pa.Table:
+    numbers = {"start": 0, "end": 1, "page": 0, "row": 0}
+    empty = {"kind": "section", "page_label": "", "anchor": "", "boxes": b""}
+    found = [{"document_id": own, "section": section} | numbers | empty for own, section in rows]
+    return pa.Table.from_pylist(found, schemas.PLACES)
+
+
+def test_places_of_documents() -> None:
+    found = places_within(places(("d1", "A"), ("d2", "B")), documents(("d2", "b.md")))
+    assert found["section"].to_pylist() == ["B"]
+
+
+def test_a_document_that_is_read_again_has_its_new_places() -> None:
+    before, new = documents(("d1", "a.md"), ("d2", "b.md")), documents(("d1", "a.md"), ("d3", "c.md"))
+    found = added_places(before, places(("d1", "old"), ("d2", "B")), new, places(("d1", "new"), ("d3", "C")))
+    assert found.schema == READ_PLACES
+    rows = sorted((row["uri"], row["section"]) for row in found.to_pylist())
+    assert rows == [("a.md", "new"), ("b.md", "B"), ("c.md", "C")]
+
+
+MARKDOWN = "# Words\n\nalpha beta gamma\n\n## Others\n\ndelta epsilon zeta\n"
+HTML = "<h1 id='top'>Greek</h1><p>eta theta iota kappa</p>"
+
+
+def sections(snapshot: Snapshot) -> dict[str, list[str]]:
+    """Sections of the chunks of each file, as an answer shows them."""
+    index = MappedIndex.open(snapshot)
+    found = index.sources([(row, 0.0) for row in range(len(index.chunk_documents))])
+    return {item.uri: [place.display for place in item.places] for item in found}
+
+
+def test_updates_keep_places(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, base_id="")
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.md").write_text(MARKDOWN)
+    (folder / "c.txt").write_text("lambda mu nu xi")
+    bench.run_on([str(folder)])
+    (tmp_path / "b.html").write_text(HTML)
+    bench.run_work(lambda build: build.add([str(tmp_path / "b.html")]))
+    expected = {"a.md": ["Words", "Others"], "b.html": ["Greek"], "c.txt": []}
+    assert sections(open_snapshot(bench.store)) == expected
+    unchanged = bench.run_work(lambda build: build.add([str(tmp_path / "b.html")]))
+    assert unchanged.up_to_date
+    bench.run_work(lambda build: build.remove(DocumentSelection(sources=("a.md",))))
+    snapshot = open_snapshot(bench.store)
+    assert sections(snapshot) == {"b.html": ["Greek"], "c.txt": []}
+    assert snapshot.table("places")["section"].to_pylist() == ["Greek"]
+
+
+def test_an_index_without_places_gets_them_without_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, base_id="")
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "a.md").write_text(MARKDOWN)
+    with monkeypatch.context() as patch:
+        patch.setattr(read, "_places_of", lambda places, documents: schemas.PLACES.empty_table())
+        before = bench.run_on([str(folder)]).manifest
+    assert "places" not in before.content
+    assert sections(open_snapshot(bench.store)) == {"a.md": []}
+    after = bench.run_on([str(folder)], fresh=True).manifest
+    assert after.snapshot_id != before.snapshot_id
+    assert {name: digest for name, digest in after.content.items() if name != "places"} == before.content
+    assert sections(open_snapshot(bench.store)) == {"a.md": ["Words", "Others"]}
+    assert bench.model is not None
+    assert bench.model.requests == []
+
+
+def test_plain_text_has_no_places(tmp_path: Path) -> None:
+    snapshot = Bench(tmp_path).build(["alpha beta gamma delta"])
+    assert "places" not in snapshot.manifest.content
+    assert "places.parquet" not in snapshot.manifest.files
