@@ -161,7 +161,13 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_MODULE_OF[name]), name)
+    try:
+        module = import_module(_MODULE_OF[name])
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith(f"{__name__}."):
+            raise
+        raise ImportError(f"hirag-dist-client has no {__name__}.{name}; `pip install hirag-dist` has it") from None
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

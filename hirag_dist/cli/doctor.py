@@ -77,7 +77,7 @@ def doctor(
 def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     """Return the findings, in the order of the flow."""
     findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "numba")]
-    findings += [_gpu(), *_mixtures_of_cuml()]
+    findings += [*_second_distribution(), _gpu(), *_mixtures_of_cuml()]
     if has_gpu_workers(config):
         seen = f"up to {config.execution.gpu_workers} workers with a GPU say which, when a build first needs them"
         findings.append(DoctorFinding("kernels", "note", seen))
@@ -114,6 +114,16 @@ def _version(name: str) -> DoctorFinding:
         return DoctorFinding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return DoctorFinding(name, "fault", "not installed", "pip install hirag-dist")
+
+
+def _second_distribution() -> list[DoctorFinding]:
+    """Return a fault if the client's own distribution is installed too, which has some of the same files."""
+    try:
+        seen = f"{importlib.metadata.version('hirag-dist-client')} is installed too, and has files of this distribution"
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    fix = "pip uninstall hirag-dist-client; pip install --force-reinstall --no-deps hirag-dist"
+    return [DoctorFinding("hirag-dist-client", "fault", seen, fix)]
 
 
 def _gpu() -> DoctorFinding:

@@ -1,0 +1,106 @@
+"""hirag-dist-client: the wheel and the source distribution that clients/python makes of this repository."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hirag_dist
+from tests.client.test_imports import CODE
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "clients" / "python"
+PARTS = {"__init__.py", "py.typed", "errors.py", "client", "integrations", "types", "wire"}
+BUILD = "import sys; from hatchling import build; getattr(build, sys.argv[1])(sys.argv[2])"
+
+
+def build(kind: str, folder: Path, out: Path) -> Path:
+    """Build a distribution of a project folder as `pip` does, but in this environment."""
+    subprocess.run([sys.executable, "-c", BUILD, f"build_{kind}", out], cwd=folder, check=True, capture_output=True)
+    (made,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return made
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", FOLDER, tmp_path_factory.mktemp("wheel"))
+
+
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        return message_from_bytes(archive.read(name))
+
+
+def modules(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def project(path: Path) -> Any:
+    return tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+
+
+def test_the_dependencies_are_grpc_and_protobuf_within_the_bounds_of_the_whole() -> None:
+    light, whole = project(FOLDER / "pyproject.toml"), project(ROOT / "pyproject.toml")
+    assert {one.split(">")[0] for one in light["dependencies"]} == {"grpcio", "protobuf"}
+    assert set(light["dependencies"]) <= set(whole["dependencies"])
+    for name, requirements in light["optional-dependencies"].items():
+        assert requirements == whole["optional-dependencies"][name]
+    for name in ("LICENSE", "NOTICE"):
+        assert (FOLDER / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+@pytest.mark.integration
+def test_the_wheel_holds_modules_of_the_package_and_no_others(wheel: Path) -> None:
+    said, files = metadata(wheel), modules(wheel)
+    assert (said["Name"], said["Version"]) == ("hirag-dist-client", hirag_dist.__version__)
+    assert {Path(name).parts[1] for name in files} == PARTS
+    for name, content in files.items():  # the same bytes: with both distributions installed, neither changes the other
+        assert content == (ROOT / name).read_bytes(), name
+        assert not name.endswith(".pyc")
+    with zipfile.ZipFile(wheel) as archive:
+        assert not [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+
+
+@pytest.mark.integration
+def test_the_wheel_of_the_source_distribution_is_the_same(wheel: Path, tmp_path: Path) -> None:
+    archive = build("sdist", FOLDER, tmp_path)
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "unpacked", filter="data")
+    (folder,) = (tmp_path / "unpacked").iterdir()
+    again = build("wheel", folder, tmp_path)
+    assert modules(again) == modules(wheel)
+    assert metadata(again).as_bytes() == metadata(wheel).as_bytes()
+
+
+@pytest.mark.integration
+def test_the_wheel_works_with_its_dependencies_alone(wheel: Path, tmp_path: Path) -> None:
+    ask = "import sys, hirag_dist; assert hirag_dist.__file__.startswith(sys.argv[1]), hirag_dist.__file__\n"
+    whole = (
+        "import hirag_dist\n"
+        "try:\n    hirag_dist.open_index\nexcept ImportError as error:\n    print(error)\n"
+        "try:\n    from hirag_dist.types import CsrGraph\nexcept ImportError as error:\n    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", ask + CODE + whole, str(wheel)],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(wheel)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1:] == [
+        "hirag-dist-client has no hirag_dist.open_index; `pip install hirag-dist` has it",
+        "numpy is no dependency of the client",
+    ]
