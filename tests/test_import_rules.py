@@ -37,6 +37,8 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "umap": ("compute/umap.py",),
     "pynndescent": ("compute/umap.py",),
     "openai": ("llm/endpoints/openai",),
+    "langchain_core": ("integrations/langchain.py",),
+    "llama_index": ("integrations/llamaindex.py",),
     "jinja2": ("html/",),
     "markupsafe": ("html/",),
     "aiohttp": ("llm/endpoints/openai", "testing/simulator/", "service/web/", "service/http_api/"),

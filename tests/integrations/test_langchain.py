@@ -1,0 +1,217 @@
+"""The retriever of LangChain: the standard tests of langchain-tests, and what they leave out."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents import Document
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from langchain_tests.integration_tests import RetrieversIntegrationTests
+from pydantic import ValidationError
+
+import hirag_dist as hd
+from hirag_dist.client import AsyncHiragClient, HiragClient
+from hirag_dist.errors import ConfigError, InvalidQuery
+from hirag_dist.integrations.langchain import HiragRetriever
+from tests.service import fakes
+
+
+class Standard(RetrieversIntegrationTests):
+    source: Any
+
+    @property
+    def retriever_constructor(self) -> type[BaseRetriever]:
+        return HiragRetriever
+
+    @property
+    def retriever_constructor_params(self) -> dict[str, Any]:
+        return {"source": self.source}
+
+    @property
+    def retriever_query_example(self) -> str:
+        return "What did Captain Reyes do in Lisbon?"
+
+
+@pytest.mark.integration
+class TestStandardOfAnIndex(Standard):
+    @pytest.fixture(autouse=True)
+    def _source(self, index: hd.Index) -> None:
+        self.source = index
+
+
+class TestStandardOfAService(Standard):
+    @pytest.fixture(autouse=True)
+    def _source(self, address: str) -> None:
+        self.source = address
+
+
+async def test_metadata_of_chunks(start: fakes.Start, engine: fakes.FakeEngine) -> None:
+    retriever = HiragRetriever(source=(await start(engine)).address, k=2)
+    first, second = await retriever.ainvoke("Who lit the lamp?")
+    assert (first.id, first.page_content, second.id) == ("k1", "Text 1.", "k2")
+    assert first.metadata == {
+        "level": "sources",
+        "mode": "hirag",
+        "snapshot_id": "s1",
+        "score": 1.0,
+        "chunk_id": "k1",
+        "document_id": "d1",
+        "title": "Log 1",
+        "uri": "file:///log1.txt",
+        "source": "file:///log1.txt",
+        "start": 0,
+        "end": 31,
+        "year": 1852,
+        "tags": ["sea", "rock"],
+        "place": "p. 7",
+        "page": 7,
+        "places": [{"start": 0, "end": 30, "kind": "page", "display": "p. 7", "page": 7, "page_label": "vii"}],
+    }
+    await retriever.aclose()
+
+
+async def test_levels_as_documents(start: fakes.Start, engine: fakes.FakeEngine) -> None:
+    levels = ("global", "bridge", "local", "sources")
+    retriever = HiragRetriever(source=(await start(engine)).address, levels=levels, k=1)
+    found = await retriever.ainvoke("Who lit the lamp?")
+    assert [(one.metadata["level"], one.id) for one in found] == [
+        ("global", "c1"),
+        ("bridge", "e1-e2"),
+        ("local", "e1"),
+        ("sources", "k1"),
+    ]
+    assert found[0].page_content == "The rock\n\nAll about it."
+    assert found[1].page_content == "Lighthouse → Wärterin 灯台守\nWärterin 灯台守 – Lighthouse: keeps"
+    assert found[1].metadata["relation_ids"] == ["r1"]
+    assert found[2].page_content == "Lighthouse (location): Stands on the rock."
+    await retriever.aclose()
+
+
+async def test_settings_reach_the_service_and_a_call_may_have_its_own(
+    start: fakes.Start, engine: fakes.FakeEngine
+) -> None:
+    retriever = HiragRetriever(source=(await start(engine)).address, mode="flat", top_n=7, labels=["a"], as_of="2020")
+    await retriever.ainvoke("q")
+    await retriever.ainvoke("q", mode="naive", labels="b", vector=[0.0, 1.0, 0.0, 2.0], filter='year = "1851"')
+    first, second = engine.queries
+    assert (first.mode, first.top_n, first.labels, first.as_of, first.vector) == ("flat", 7, ("a",), "2020", None)
+    assert (second.mode, second.labels, second.filter) == ("naive", ("b",), 'year = "1851"')
+    assert second.vector is not None
+    assert list(second.vector) == [0.0, 1.0, 0.0, 2.0]
+    await retriever.aclose()
+
+
+async def test_clients_and_tokens(start: fakes.Start, engine: fakes.FakeEngine, tmp_path: Any) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web").add("job")
+    address = (await start(engine, callers_file=callers.path)).address
+    with HiragClient(address, token="web-token") as client:
+        assert await HiragRetriever(source=client).ainvoke("q")  # its calls run in a thread
+    async with AsyncHiragClient(address, token="web-token") as client:
+        retriever = HiragRetriever(source=client)
+        assert await retriever.ainvoke("q")
+        with pytest.raises(TypeError, match="AsyncHiragClient has no synchronous calls"):
+            retriever.invoke("q")
+    retriever = HiragRetriever(source=address, client_options={"token": "wrong"})
+    with pytest.raises(hd.ServiceError):
+        await retriever.ainvoke("q")
+    assert await retriever.ainvoke("q", token="job-token")
+    assert "job-token" not in repr(HiragRetriever(source=address, token="job-token"))
+    await retriever.aclose()
+
+
+def test_several_event_loops_and_threads(address: str) -> None:
+    retriever = HiragRetriever(source=address, k=1)
+    for _ in range(2):
+        assert asyncio.run(retriever.ainvoke("q"))
+    assert [len(found) for found in retriever.batch(["a", "b", "c"])] == [1, 1, 1]
+    chain = retriever | RunnableLambda(lambda found: [one.id for one in found])
+    assert chain.invoke("q") == ["k1"]
+    retriever.close()
+
+
+@pytest.mark.integration
+def test_documents_of_an_open_index(index: hd.Index) -> None:
+    found = HiragRetriever(source=index, levels=("local", "sources"), k=2).invoke("Who is Ada Byron?")
+    assert [one.metadata["level"] for one in found] == ["local", "local", "sources", "sources"]
+    chunk = found[-1]
+    assert (chunk.metadata["start"], chunk.metadata["source"].endswith(".md")) == (0, True)
+
+
+@pytest.mark.integration
+def test_the_reach_of_a_caller_goes_to_an_index(index: hd.Index) -> None:
+    queries: list[hd.Query] = []
+
+    class Recorded:
+        def retrieve(self, query: hd.Query, *, timeout_s: float | None) -> hd.Retrieval:
+            queries.append(query)
+            return index.retrieve(query, timeout_s=timeout_s)
+
+        answer = retrieve
+
+    retriever = HiragRetriever(source=Recorded(), reach={"lang:en"})
+    assert retriever.invoke("Who is Ada Byron?")
+    assert retriever.invoke("Who is Ada Byron?", reach=frozenset())
+    assert [query.reach for query in queries] == [{"lang:en"}, frozenset()]
+
+
+@pytest.mark.integration
+def test_callbacks(index: hd.Index) -> None:
+    seen: list[Any] = []
+
+    class Handler(BaseCallbackHandler):
+        def on_retriever_start(self, serialized: Any, query: str, **_: Any) -> None:
+            seen.append(query)
+
+        def on_retriever_end(self, documents: list[Document], **_: Any) -> None:
+            seen.append(len(documents))
+
+        def on_retriever_error(self, error: BaseException, **_: Any) -> None:
+            seen.append(type(error))
+
+    retriever = HiragRetriever(source=index, k=1)
+    retriever.invoke("Who is Ada Byron?", {"callbacks": [Handler()]})
+    with pytest.raises(InvalidQuery):
+        retriever.invoke(" ", {"callbacks": [Handler()]})
+    assert seen == ["Who is Ada Byron?", 1, " ", InvalidQuery]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "words"),
+    [
+        ({"source": 7}, TypeError, "source must be HOST:PORT of a service, a HiragClient, .*got int"),
+        ({"source": "h:1", "k": 0}, ValidationError, "greater than or equal to 1"),
+        ({"source": "h:1", "levels": ["chunks"]}, ValidationError, "'local', 'global', 'bridge' or 'sources'"),
+        ({"source": "h:1", "levels": []}, ValueError, "levels must be some of local, global, bridge, sources"),
+        ({"source": "h:1", "top_k": 3}, ValidationError, "top_k"),
+        ({"source": "h:1", "client_options": {"tokn": "x"}}, TypeError, "did you mean token?"),
+        ({"source": "h:1", "client_options": {"certificate": "x"}}, ConfigError, "both certificate and key"),
+        ({"source": "h:1", "reach": {"a"}}, ValueError, "reach is a setting for an open index"),
+    ],
+)
+def test_wrong_settings_are_refused(fields: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        HiragRetriever(**fields)
+
+
+@pytest.mark.integration
+def test_settings_of_a_service_are_refused_for_an_index(index: hd.Index) -> None:
+    with pytest.raises(ValueError, match="token is a setting for a service"):
+        HiragRetriever(source=index, token="x")
+    with pytest.raises(TypeError, match="token_file is an option of an address"):
+        HiragRetriever(source=index, client_options={"token_file": "x"})
+    with pytest.raises(TypeError, match="no setting 'top_k'; did you mean top_"):
+        HiragRetriever(source=index).invoke("q", top_k=3)
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "langchain_core"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "langchain_core", None)  # type: ignore[arg-type]
+    monkeypatch.delitem(sys.modules, "hirag_dist.integrations.langchain")
+    with pytest.raises(ImportError, match=r"needs langchain-core; pip install 'hirag-dist\[langchain\]'"):
+        import hirag_dist.integrations.langchain  # noqa: F401

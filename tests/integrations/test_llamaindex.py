@@ -1,0 +1,174 @@
+"""Retriever and query engine of LlamaIndex: what its base classes promise, and that no model of its own is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from llama_index.core import Settings
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.instrumentation import get_dispatcher
+from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core.schema import MetadataMode, NodeRelationship, QueryBundle
+
+import hirag_dist as hd
+from hirag_dist.client import HiragClient
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.integrations.llamaindex import HiragQueryEngine, HiragRetriever
+from tests.service import fakes
+
+
+@pytest.fixture(autouse=True)
+def _no_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A use of LlamaIndex's own models, which would be OpenAI's, fails."""
+
+    def refuse(*_: Any) -> ChatMessage:
+        raise AssertionError("a model of LlamaIndex is asked")
+
+    for name in ("llm", "embed_model"):
+        monkeypatch.setattr(type(Settings), name, property(refuse))
+
+
+@pytest.fixture
+def events() -> Iterator[list[str]]:
+    """Names of LlamaIndex's instrumentation events."""
+    seen: list[str] = []
+
+    class Handler(BaseEventHandler):
+        def handle(self, event: Any, **_: Any) -> None:
+            seen.append(event.class_name())
+
+    dispatcher, handler = get_dispatcher(), Handler()
+    dispatcher.add_event_handler(handler)
+    yield seen
+    dispatcher.event_handlers.remove(handler)
+
+
+def test_retrieve_and_its_events(address: str, events: list[str]) -> None:
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    retriever = HiragRetriever(address, similarity_top_k=2, callback_manager=CallbackManager([debug]))
+    first, second = retriever.retrieve("Who lit the lamp?")
+    assert (first.node_id, first.score, second.node_id, second.score) == ("k1", 1.0, "k2", 0.5)
+    assert (first.text, first.node.start_char_idx, first.node.end_char_idx) == ("Text 1.", 0, 31)
+    assert first.node.get_content(MetadataMode.LLM) == "title: Log 1\nuri: file:///log1.txt\n\nText 1."
+    origin = first.node.relationships[NodeRelationship.SOURCE]
+    assert (origin.node_id, origin.metadata) == ("d1", {"title": "Log 1", "uri": "file:///log1.txt"})
+    assert first.node.ref_doc_id == "d1"
+    said = first.metadata
+    assert (said["year"], said["tags"], said["page"], said["level"]) == (1852, ["sea", "rock"], 7, "sources")
+    assert events == ["RetrievalStartEvent", "RetrievalEndEvent"]
+    assert len(debug.get_event_pairs(CBEventType.RETRIEVE)) == 1
+    assert first.node.to_dict()["metadata"] == said  # plain values
+    retriever.close()
+
+
+async def test_aretrieve_with_levels_and_settings(start: fakes.Start, engine: fakes.FakeEngine) -> None:
+    retriever = HiragRetriever((await start(engine)).address, levels=("local", "global"), labels="a", filter="year > 1")
+    found = await retriever.aretrieve(QueryBundle("q", embedding=[1.0]))  # of an embedder that is not the index's
+    assert [(one.metadata["level"], one.node_id) for one in found] == [("local", "e1"), ("global", "c1")]
+    assert found[0].node.source_node is None
+    (query,) = engine.queries
+    assert (query.question, query.labels, query.filter, query.vector) == ("q", ("a",), "year > 1", None)
+    await retriever.aclose()
+
+
+def test_the_query_engine_answers_by_the_service(address: str, events: list[str]) -> None:
+    debug = LlamaDebugHandler(print_trace_on_end=False)
+    engine = HiragQueryEngine(address, similarity_top_k=3, callback_manager=CallbackManager([debug]))
+    response = engine.query("Who lit the lamp?")
+    assert str(response) == fakes.ANSWER.text
+    assert [one.node_id for one in response.source_nodes] == ["k1", "k2", "k3"]
+    assert response.get_formatted_sources().startswith("> Source (Doc id: k1): Text 1.")
+    assert response.metadata == {
+        "citations": [{"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}],
+        "dropped_citations": 1,
+        "model": "extractive",
+        "input_tokens": 100,
+        "output_tokens": 7,
+        "snapshot_id": "s1",
+        "mode": "hirag",
+    }
+    assert events == ["QueryStartEvent", "QueryEndEvent"]
+    assert len(debug.get_event_pairs(CBEventType.QUERY)) == 1
+    assert [one.node_id for one in engine.retrieve(QueryBundle("q"))] == ["k1", "k2", "k3"]
+    assert engine.get_prompts() == {}
+    assert str(asyncio.run(engine.aquery("q"))) == fakes.ANSWER.text
+    engine.close()
+
+
+def test_a_stream_of_the_answer(address: str, engine: fakes.FakeEngine) -> None:
+    streaming = HiragQueryEngine(address, streaming=True)
+    response = streaming.query("Who lit the lamp?")
+    assert [one.node_id for one in response.source_nodes] == ["k1", "k2", "k3", "k4"]
+    assert list(response.response_gen) == list(fakes.PIECES)
+    assert response.metadata["model"] == "extractive"
+
+    async def read() -> list[str]:
+        response = await streaming.aquery("q")
+        pieces = [piece async for piece in response.response_gen]
+        assert response.metadata["citations"]
+        await streaming.aclose()
+        return pieces
+
+    assert asyncio.run(read()) == list(fakes.PIECES)
+    with HiragClient(address) as client:  # asynchronous calls of a synchronous client run in a thread
+        streaming = HiragQueryEngine(client, streaming=True)
+        assert asyncio.run(read()) == list(fakes.PIECES)
+
+
+def test_a_map_reduce_shows_the_records_that_the_answer_rests_on() -> None:
+    plan, result = replace(fakes.WHOLE, sources=()), fakes.WHOLE
+
+    class Source:
+        def retrieve(self, query: hd.Query, **_: Any) -> hd.Retrieval:
+            return result
+
+        answer = retrieve
+
+        def answer_stream(self, query: hd.Query, **_: Any) -> Iterator[Any]:
+            yield from (plan, result, "text", fakes.ANSWER)
+
+    response = HiragQueryEngine(Source(), streaming=True).query("q")
+    assert response.source_nodes == []
+    assert str(response) == "text"
+    assert [one.node_id for one in response.source_nodes] == ["k1"]
+
+
+@pytest.mark.integration
+def test_an_open_index(index: hd.Index) -> None:
+    found = HiragRetriever(index, similarity_top_k=3).retrieve("What did Captain Reyes do in Lisbon?")
+    assert len(found) == 3
+    response = HiragQueryEngine(index, mode="naive").query("Who founded the Harbour Company?")
+    assert "Ada Byron" in str(response)
+    assert response.metadata["citations"]
+    with pytest.raises(InvalidQuery):
+        HiragRetriever(index).retrieve(" ")
+
+
+@pytest.mark.parametrize("kind", [HiragRetriever, HiragQueryEngine])
+def test_wrong_settings_are_refused(kind: Any) -> None:
+    for settings, error, words in (
+        ({"similarity_top_k": 0}, ValueError, "k must be at least 1"),
+        ({"labls": ["a"]}, TypeError, "no setting 'labls'; did you mean labels?"),
+        ({"levels": ["chunks"]}, ValueError, "levels must be some of local, global, bridge, sources, got 'chunks'"),
+        ({"client_options": {"tokn": ""}}, TypeError, "did you mean token?"),
+        ({"reach": frozenset()}, ValueError, "reach is a setting for an open index"),
+    ):
+        with pytest.raises(error, match=words.replace("?", r"\?")):
+            kind("h:1", **settings)
+    with pytest.raises(TypeError, match="source must be HOST:PORT"):
+        kind(None)
+
+
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "llama_index"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "llama_index", None)  # type: ignore[arg-type]
+    monkeypatch.delitem(sys.modules, "hirag_dist.integrations.llamaindex")
+    with pytest.raises(ImportError, match=r"needs llama-index-core; pip install 'hirag-dist\[llamaindex\]'"):
+        import hirag_dist.integrations.llamaindex  # noqa: F401
