@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hirag_dist.integrations.connection import Connection
 from hirag_dist.integrations.documents import Level, RetrievedDocument
+from hirag_dist.integrations.retrieval_source import RetrievalSource
 from hirag_dist.integrations.settings import SETTINGS, RetrieverSettings
 
 try:
@@ -64,7 +64,7 @@ class HiragRetriever(BaseRetriever):
     token: SecretStr | None = None
     timeout_s: float | None = None
 
-    _connection: Connection = PrivateAttr()
+    _connection: RetrievalSource = PrivateAttr()
 
     def model_post_init(self, context: Any, /) -> None:
         """Prepare the connection; it is opened at the first call.
@@ -74,7 +74,7 @@ class HiragRetriever(BaseRetriever):
             TypeError: the source is no address, client or index, or an option is unknown.
         """
         super().model_post_init(context)
-        self._connection = Connection(self.source, self.client_options)
+        self._connection = RetrievalSource(self.source, self.client_options)
         self._settings({}).arguments(self._connection)  # checks them
 
     def close(self) -> None:

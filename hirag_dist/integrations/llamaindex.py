@@ -11,8 +11,8 @@ from contextlib import aclosing, closing
 from typing import Any
 
 from hirag_dist.errors import ServiceError
-from hirag_dist.integrations.connection import Connection
 from hirag_dist.integrations.documents import RetrievedDocument
+from hirag_dist.integrations.retrieval_source import RetrievalSource
 from hirag_dist.integrations.settings import RetrieverSettings
 from hirag_dist.types import Answer, Retrieval
 
@@ -72,23 +72,23 @@ class HiragRetriever(BaseRetriever):  # type: ignore[misc, unused-ignore]
         **settings: Any,
     ) -> None:
         super().__init__(callback_manager=callback_manager, verbose=verbose)
-        self._asking = _Asking(source, client_options, {"k": similarity_top_k, **settings})
+        self._calls = _Calls(source, client_options, {"k": similarity_top_k, **settings})
 
     def close(self) -> None:
         """Close the connection to HOST:PORT; a client or index that was given stays open."""
-        self._asking.connection.close()
+        self._calls.connection.close()
 
     async def aclose(self) -> None:
         """Close the connections to HOST:PORT, that of the running event loop too."""
-        await self._asking.connection.aclose()
+        await self._calls.connection.aclose()
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        asking = self._asking
-        return asking.nodes(asking.connection.retrieve(asking.query(query_bundle), asking.arguments))
+        calls = self._calls
+        return calls.nodes(calls.connection.retrieve(calls.query(query_bundle), calls.arguments))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        asking = self._asking
-        return asking.nodes(await asking.connection.aretrieve(asking.query(query_bundle), asking.arguments))
+        calls = self._calls
+        return calls.nodes(await calls.connection.aretrieve(calls.query(query_bundle), calls.arguments))
 
 
 class HiragQueryEngine(BaseQueryEngine):  # type: ignore[misc, unused-ignore]
@@ -123,43 +123,43 @@ class HiragQueryEngine(BaseQueryEngine):  # type: ignore[misc, unused-ignore]
     ) -> None:
         super().__init__(callback_manager=callback_manager)
         self._streaming = streaming
-        self._asking = _Asking(source, client_options, {"k": similarity_top_k, **settings})
+        self._calls = _Calls(source, client_options, {"k": similarity_top_k, **settings})
 
     def close(self) -> None:
         """Close the connection to HOST:PORT; a client or index that was given stays open."""
-        self._asking.connection.close()
+        self._calls.connection.close()
 
     async def aclose(self) -> None:
         """Close the connections to HOST:PORT, that of the running event loop too."""
-        await self._asking.connection.aclose()
+        await self._calls.connection.aclose()
 
     def _get_prompt_modules(self) -> dict[str, Any]:
         return {}  # the service has the prompts
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """Return the source nodes of a question without an answer."""
-        asking = self._asking
-        return asking.nodes(asking.connection.retrieve(asking.query(query_bundle), asking.arguments))
+        calls = self._calls
+        return calls.nodes(calls.connection.retrieve(calls.query(query_bundle), calls.arguments))
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        asking, asked = self._asking, self._asking.query(query_bundle)
+        calls, asked = self._calls, self._calls.query(query_bundle)
         with self.callback_manager.event(CBEventType.QUERY, {EventPayload.QUERY_STR: asked.question}) as event:
             response: RESPONSE_TYPE
             if self._streaming:
-                response = self._stream(asking.connection.answer_stream(asked, asking.arguments))
+                response = self._stream(calls.connection.answer_stream(asked, calls.arguments))
             else:
-                response = asking.response(asking.connection.answer(asked, asking.arguments))
+                response = calls.response(calls.connection.answer(asked, calls.arguments))
             event.on_end({EventPayload.RESPONSE: response})
         return response
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        asking, asked = self._asking, self._asking.query(query_bundle)
+        calls, asked = self._calls, self._calls.query(query_bundle)
         with self.callback_manager.event(CBEventType.QUERY, {EventPayload.QUERY_STR: asked.question}) as event:
             response: RESPONSE_TYPE
             if self._streaming:
-                response = await self._astream(asking.connection.aanswer_stream(asked, asking.arguments))
+                response = await self._astream(calls.connection.aanswer_stream(asked, calls.arguments))
             else:
-                response = asking.response(await asking.connection.aanswer(asked, asking.arguments))
+                response = calls.response(await calls.connection.aanswer(asked, calls.arguments))
             event.on_end({EventPayload.RESPONSE: response})
         return response
 
@@ -168,7 +168,7 @@ class HiragQueryEngine(BaseQueryEngine):  # type: ignore[misc, unused-ignore]
         first = next(parts, None)
         if not isinstance(first, Retrieval):
             raise ServiceError("the answer came without its retrieval")
-        nodes, metadata = self._asking.nodes(first), dict[str, Any]()
+        nodes, metadata = self._calls.nodes(first), dict[str, Any]()
 
         def pieces() -> Generator[str, None, None]:
             with closing(parts):
@@ -176,7 +176,7 @@ class HiragQueryEngine(BaseQueryEngine):  # type: ignore[misc, unused-ignore]
                     if isinstance(part, str):
                         yield part
                     elif isinstance(part, Retrieval):  # the second one of a map-reduce mode
-                        nodes[:] = self._asking.nodes(part)
+                        nodes[:] = self._calls.nodes(part)
                     else:
                         metadata.update(_metadata(part))
 
@@ -186,7 +186,7 @@ class HiragQueryEngine(BaseQueryEngine):  # type: ignore[misc, unused-ignore]
         first = await anext(parts, None)
         if not isinstance(first, Retrieval):
             raise ServiceError("the answer came without its retrieval")
-        nodes, metadata = self._asking.nodes(first), dict[str, Any]()
+        nodes, metadata = self._calls.nodes(first), dict[str, Any]()
 
         async def pieces() -> AsyncGenerator[str, None]:
             async with aclosing(parts):
@@ -194,18 +194,18 @@ class HiragQueryEngine(BaseQueryEngine):  # type: ignore[misc, unused-ignore]
                     if isinstance(part, str):
                         yield part
                     elif isinstance(part, Retrieval):  # the second one of a map-reduce mode
-                        nodes[:] = self._asking.nodes(part)
+                        nodes[:] = self._calls.nodes(part)
                     else:
                         metadata.update(_metadata(part))
 
         return AsyncStreamingResponse(response_gen=pieces(), source_nodes=nodes, metadata=metadata)
 
 
-class _Asking:
-    """Connection, settings and conversion of a retriever or query engine."""
+class _Calls:
+    """RetrievalSource, settings and conversion of a retriever or query engine."""
 
     def __init__(self, source: Any, client_options: Mapping[str, Any] | None, settings: Mapping[str, Any]) -> None:
-        self.connection = Connection(source, client_options or {})
+        self.connection = RetrievalSource(source, client_options or {})
         self._settings = RetrieverSettings().merged(settings)
         self.arguments = self._settings.arguments(self.connection)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
-from hirag_dist.integrations.connection import Connection
 from hirag_dist.integrations.documents import Level, RetrievedDocument, check_levels, documents_of
+from hirag_dist.integrations.retrieval_source import RetrievalSource
 from hirag_dist.types import Query, Retrieval
 
 
@@ -70,7 +70,7 @@ class RetrieverSettings:
         """Return the query for a question."""
         return Query(question, **{name: getattr(self, name) for name in _OF_QUERY})
 
-    def arguments(self, connection: Connection) -> dict[str, Any]:
+    def arguments(self, connection: RetrievalSource) -> dict[str, Any]:
         """Return the keyword arguments of a call.
 
         Raises:

@@ -15,7 +15,7 @@ from hirag_dist.types import Answer, Query, Retrieval
 _SOURCES = "HOST:PORT of a service, a HiragClient, an AsyncHiragClient, or an open index"
 
 
-class Connection:
+class RetrievalSource:
     """A source of retrievals and answers.
 
     An address gets a client when it is first used, and an asynchronous one for each event loop. Asynchronous calls of a
@@ -46,7 +46,7 @@ class Connection:
 
     @property
     def is_service(self) -> bool:
-        """Whether calls take the keyword arguments of a client."""
+        """True if calls take the keyword arguments of a client."""
         return isinstance(self._source, str | HiragClient | AsyncHiragClient)
 
     def retrieve(self, query: Query, arguments: Mapping[str, Any]) -> Retrieval:
