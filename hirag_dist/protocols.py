@@ -172,6 +172,7 @@ class VectorIndex(Protocol):
         limit: int,
         max_layer: int | None = None,
         access: AccessFilter | None = None,
+        is_by_row: bool = False,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row.
 
@@ -182,6 +183,7 @@ class VectorIndex(Protocol):
             limit: rows at most.
             max_layer: rows of layers above it are left out.
             access: rows beyond it are left out, and those seen in part are as near as the nearest part in reach.
+            is_by_row: whether the patterns of `access` are rows, as under a filter by metadata.
         """
         ...
 

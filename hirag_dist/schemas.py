@@ -265,6 +265,22 @@ SUMMARY_SOURCES = pa.schema(  # which clusters a model was shown when it named a
     ]
 )
 
+METADATA_FIELDS = pa.schema(  # declared fields of documents, in their order
+    [
+        _column("name", _STRING),
+        _column("type", _STRING),  # string | number | date | bool
+        _column("list", pa.bool_()),
+        _column("as_of", pa.bool_()),  # whether questions compare it with their `as_of`
+    ]
+)
+
+DOCUMENT_METADATA = pa.schema(
+    [
+        _column("document_id", _STRING),
+        _column("metadata", _STRING),  # JSON by field; a date is ISO 8601
+    ]
+)
+
 _INPUT = pa.struct([_column("id", _STRING), _column("digest", pa.int64())])
 _INPUTS = pa.list_(pa.field("item", _INPUT, nullable=False))
 _TEXT_KEYS = pa.list_(pa.field("item", pa.int64(), nullable=False))

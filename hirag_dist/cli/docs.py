@@ -44,6 +44,8 @@ def list_(
         emit({"snapshot": opened.manifest.snapshot_id, "documents": [asdict(each) for each in found]})
         return
     columns = ["id", "path", "title", "chunks", "tokens", "entities", "relations", "dead letters"]
+    if any(each.metadata for each in found):
+        columns.append("metadata")
     rows = [
         (
             each.document_id,
@@ -54,7 +56,8 @@ def list_(
             each.n_entities,
             each.n_relations,
             each.n_dead_letters,
-        )
+            ", ".join(f"{name}: {_shown(value)}" for name, value in each.metadata.items()),
+        )[: len(columns)]
         for each in found[:_SHOWN]
     ]
     out.print(table(count_noun(len(found), "document"), columns, rows, right=(0, 3, 4, 5, 6, 7), spare=(2, 4, 6)))
@@ -86,6 +89,8 @@ def _print(found: DocumentContent) -> None:
         out.print(f"source ids: {', '.join(document.source_ids)}", markup=False)
     if document.labels:
         out.print(f"labels: {', '.join(document.labels)}", markup=False)
+    for name, value in document.metadata.items():
+        out.print(f"{name}: {_shown(value)}", markup=False)
     rows = [
         (each.chunk_id, f"{each.start}-{each.end}", each.n_tokens, each.n_entities, _excerpt(each.text))
         for each in found.chunks
@@ -104,6 +109,11 @@ def _print(found: DocumentContent) -> None:
 def _path(document: IndexedDocument) -> str:
     """Return the path of a document, with the position of its record in a file of many."""
     return f"{document.uri} #{document.record}" if document.record else document.uri
+
+
+def _shown(value: object) -> str:
+    """Return a value of metadata for a person."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _excerpt(text: str) -> str:

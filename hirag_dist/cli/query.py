@@ -42,6 +42,18 @@ _AsLabelOption = Annotated[
     list[str] | None,
     typer.Option("--as-label", help="Search as a caller who holds this label (repeatable); '' for no label."),
 ]
+_FilterOption = Annotated[
+    str,
+    typer.Option(
+        "--filter",
+        metavar="EXPRESSION",
+        help="Search only documents whose metadata meet it: 'year >= 2024 and not draft'.",
+    ),
+]
+_AsOfOption = Annotated[
+    str,
+    typer.Option("--as-of", metavar="DATE", help="Search only documents that are not later, by metadata.as_of_field."),
+]
 _DeadlineOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
 ]
@@ -83,6 +95,8 @@ def query(
     top_m: Annotated[int | None, typer.Option(help="Number of key entities of each community (Eq. 14).")] = None,
     labels: _LabelOption = None,
     as_labels: _AsLabelOption = None,
+    filter_: _FilterOption = "",
+    as_of: _AsOfOption = "",
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
@@ -113,6 +127,8 @@ def query(
         top_m=top_m,
         community_level=community_level,
         labels=tuple(labels or ()),
+        filter=filter_,
+        as_of=as_of,
         reach=None if as_labels is None else frozenset(filter(None, as_labels)),
     )
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}

@@ -1,4 +1,8 @@
-"""Mentions and sources that access labels need: a caller gets text only from documents with permitted labels."""
+"""Mentions and sources that access labels and filters by metadata need.
+
+A caller gets text only from documents with permitted labels, and from those that pass the filter. Labels separate the
+documents of several label sets, filters each document from the others.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import label_sets
 from hirag_dist.core.graph.csr import rows_of
@@ -58,10 +63,11 @@ class LabelledGraph:
 def collect_label_provenance(
     context: BuildContext, documents: ChunkedDocuments, graph: LabelledGraph
 ) -> LabelProvenance | None:
-    """Return the mentions and sources that access labels call for; None if no document carries any label."""
+    """Return the mentions and sources that labels or metadata call for; None if no document has either."""
     config, runner, datasets = context.config, context.runner, context.datasets
     labelled = datasets.read(documents.documents, ["document_id", "labels"])
-    if not pc.sum(pc.list_value_length(labelled["labels"])).as_py():
+    has_labels = bool(pc.sum(pc.list_value_length(labelled["labels"])).as_py())
+    if not has_labels and not documents.metadata:
         return None
     set_of, sets = label_sets(labelled["labels"].to_pylist())
     if len(sets) > 1 and config.pack_units > 1:
@@ -72,14 +78,24 @@ def collect_label_provenance(
             config.pack_units,
         )
     places = datasets.read(documents.chunks, ["chunk_id", "document_id"])
-    of_document = np.append(set_of, np.int32(len(sets)))  # the last one, of unknown documents, is visible to no caller
-    of_chunk = pa.array(of_document[rows_of(places["document_id"], labelled["document_id"])])
-    chunk_sets = datasets.put("chunk_sets", pa.table([places["chunk_id"], of_chunk], schema=CHUNK_SETS))
-    mentions, statements = _collect_mentions(context, graph, chunk_sets)
-    vectors = Dataset(VECTORS)
-    if mentions.rows:
+    document_of = rows_of(places["document_id"], labelled["document_id"])
+
+    def sets_of_chunks(name: str, of_document: NDArray[np.int32]) -> Dataset:
+        known = np.append(of_document, np.int32(of_document.max(initial=-1) + 1))  # the last: of unknown documents
+        return datasets.put(name, pa.table([places["chunk_id"], pa.array(known[document_of])], schema=CHUNK_SETS))
+
+    chunk_sets = sets_of_chunks("chunk_sets", set_of)
+    divided, vectors = Dataset(ENTITY_MENTIONS), Dataset(VECTORS)
+    mentions, statements = Dataset(ENTITY_MENTIONS), Dataset(STATEMENTS)
+    if has_labels:
+        divided, statements = _collect_mentions(context, graph, chunk_sets, "labels")
+        mentions = divided
+    if documents.metadata:
+        own = sets_of_chunks("chunk_documents", np.arange(labelled.num_rows, dtype=np.int32))
+        mentions, statements = _collect_mentions(context, graph, own, "metadata")
+    if divided.rows:
         divide = DivideEntities(config.description_tokens)
-        parts = runner.run(divide, "labels: parts", mentions=mentions, chunk_sets=chunk_sets).parts
+        parts = runner.run(divide, "labels: parts", mentions=divided, chunk_sets=chunk_sets).parts
         vectors = embed_entities(context, parts, "labels: embed parts")
     sources = Dataset(SUMMARY_SOURCES)
     for number, named in enumerate(graph.summary_mentions, 1):
@@ -88,24 +104,32 @@ def collect_label_provenance(
     return LabelProvenance(mentions, statements, sources, vectors)
 
 
-def _collect_mentions(context: BuildContext, graph: LabelledGraph, chunk_sets: Dataset) -> tuple[Dataset, Dataset]:
-    """Return ENTITY_MENTIONS and STATEMENTS; empty ones if the graph was imported, without mentions."""
+def _collect_mentions(
+    context: BuildContext, graph: LabelledGraph, chunk_sets: Dataset, why: str
+) -> tuple[Dataset, Dataset]:
+    """Return ENTITY_MENTIONS and STATEMENTS of what several sets of chunks mention.
+
+    They are empty if the graph was imported, without mentions.
+
+    Args:
+        why: begins the labels of the stages.
+    """
     run, given = context.runner.run, graph.mentions
     empty = Dataset(ENTITY_MENTIONS), Dataset(STATEMENTS)
     if given is None:
         return empty
     mixed_entities = run(
-        FindMixedEntities(), "labels: mixed entities", entities=graph.entities, chunk_sets=chunk_sets
+        FindMixedEntities(), f"{why}: mixed entities", entities=graph.entities, chunk_sets=chunk_sets
     ).mixed
     if not mixed_entities.rows:
         return empty  # a relation's documents mention both of its ends
     mentions = run(
-        KeepMentions(), "labels: mentions", mentions=given.entities, aliases=graph.aliases, mixed=mixed_entities
+        KeepMentions(), f"{why}: mentions", mentions=given.entities, aliases=graph.aliases, mixed=mixed_entities
     ).mentions
     mixed_relations = run(
-        FindMixedRelations(), "labels: mixed relations", relations=graph.relations, chunk_sets=chunk_sets
+        FindMixedRelations(), f"{why}: mixed relations", relations=graph.relations, chunk_sets=chunk_sets
     ).mixed
     statements = run(
-        KeepStatements(), "labels: statements", mentions=given.relations, aliases=graph.aliases, mixed=mixed_relations
+        KeepStatements(), f"{why}: statements", mentions=given.relations, aliases=graph.aliases, mixed=mixed_relations
     ).statements
     return mentions, statements

@@ -207,7 +207,7 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
     found: dict[str, PlannedDocument] = {}
     unreadable: list[tuple[str, str]] = []
     copies = 0
-    options = read_options(config.reading)
+    options = read_options(config.reading, config.metadata)
     for source in find_inputs(inputs, follow_links=config.reading.follow_links):
         for read in read_source(source, options):
             if not isinstance(read, Document):

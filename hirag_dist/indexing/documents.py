@@ -9,6 +9,7 @@ from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.inputs import check_read, read_options, source_table
+from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata, read_metadata
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
 from hirag_dist.schemas import REJECTS
@@ -16,21 +17,23 @@ from hirag_dist.schemas import REJECTS
 
 @dataclass(frozen=True)
 class ChunkedDocuments:
-    """DOCUMENTS, their CHUNKS and PLACES, and dead letters: the inputs that could not be read or imported."""
+    """DOCUMENTS, their CHUNKS and PLACES, dead letters (inputs that could not be read or imported), and metadata."""
 
     documents: Dataset
     chunks: Dataset
     places: Dataset
     rejects: Dataset
+    metadata: DocumentMetadata = NO_METADATA
 
 
 @dataclass(frozen=True)
 class ReadInput:
-    """DOCUMENTS of INPUT, each text once, their PLACES, and dead letters of reading."""
+    """DOCUMENTS of INPUT, each text once, their PLACES, dead letters of reading, and metadata."""
 
     documents: Dataset
     places: Dataset
     rejects: Dataset
+    metadata: DocumentMetadata = NO_METADATA
 
 
 def read_documents(context: BuildContext, inputs: Sequence[str]) -> ChunkedDocuments:
@@ -51,7 +54,7 @@ def chunked(context: BuildContext, found: ReadInput) -> ChunkedDocuments:
     chunks = chunk_documents(context, found.documents, "chunks")
     if chunks.rows == 0:
         raise InputError("INPUT holds no text that can be indexed")
-    return ChunkedDocuments(found.documents, chunks, found.places, found.rejects)
+    return ChunkedDocuments(found.documents, chunks, found.places, found.rejects, found.metadata)
 
 
 def chunk_documents(context: BuildContext, documents: Dataset, label: str) -> Dataset:
@@ -81,9 +84,10 @@ def read_input(context: BuildContext, inputs: Sequence[str]) -> ReadInput:
     reading = config.reading
     sources = source_table(inputs, follow_links=reading.follow_links)
     read = runner.run_tolerant(
-        ReadDocuments(read_options(reading)), "documents", sources=datasets.put("sources", sources)
+        ReadDocuments(read_options(reading, config.metadata)), "documents", sources=datasets.put("sources", sources)
     )
     if read.rejects.rows:
         uris = datasets.read(read.documents, ["uri"])["uri"].to_pylist()
         check_read(sources, set(uris), datasets.read(read.rejects, ["unit_id", "reason"]), reading.text_field)
-    return replace(unique_documents(context, read.documents, read.places), rejects=read.rejects)
+    metadata = read_metadata(context, read.metadata)
+    return replace(unique_documents(context, read.documents, read.places), rejects=read.rejects, metadata=metadata)

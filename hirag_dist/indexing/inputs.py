@@ -8,18 +8,33 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from hirag_dist.config.metadata import MetadataConfig
 from hirag_dist.config.reading import ReadingConfig
+from hirag_dist.core.metadata.fields import FieldSource
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError
 from hirag_dist.indexing.stages.read import SOURCES
 from hirag_dist.readers import ReadOptions, find_inputs, is_missing_text, is_uri, is_utf8, public_uri
+from hirag_dist.types import MetadataField
 
 _RECORD_FORMATS = ("json", "jsonl", "csv", "tsv", "parquet")
 
 
-def read_options(reading: ReadingConfig) -> ReadOptions:
+_NO_METADATA = MetadataConfig()
+
+
+def read_options(reading: ReadingConfig, metadata: MetadataConfig = _NO_METADATA) -> ReadOptions:
     """Return the reading options of a configuration."""
-    return ReadOptions(**reading.model_dump(exclude={"follow_links"}))
+    sources = tuple(
+        FieldSource(field, each.keys or (name,), each.path or "", each.folder or 0, each.separator)
+        for field, (name, each) in zip(declared_fields(metadata), metadata.fields.items(), strict=True)
+    )
+    return ReadOptions(**reading.model_dump(exclude={"follow_links"}), metadata=sources)
+
+
+def declared_fields(metadata: MetadataConfig) -> list[MetadataField]:
+    """Return the declared fields of a configuration, in their order."""
+    return [MetadataField(name, each.type, each.list) for name, each in metadata.fields.items()]
 
 
 def source_table(inputs: Sequence[str], *, follow_links: bool = False) -> pa.Table:

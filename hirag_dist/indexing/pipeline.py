@@ -26,10 +26,11 @@ from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunked, 
 from hirag_dist.indexing.hierarchy import build_hierarchy
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer, Hierarchy, layer_table
+from hirag_dist.indexing.metadata import kept_metadata
 from hirag_dist.indexing.places import added_places, places_within
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, publish
 from hirag_dist.indexing.stages.embed import EmbedChunks
-from hirag_dist.indexing.stages.read import ReadDocuments
+from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
 from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
 from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, added_to, selected_documents
 from hirag_dist.indexing.update.former import former_snapshot, returning_summary, wanted_documents
@@ -139,12 +140,13 @@ class Build:
         found, datasets = read_input(self.context, inputs), self.context.datasets
         before, new = base.table("documents").cast(DOCUMENTS), datasets.read(found.documents)
         places = added_places(before, base.table(PLACES), new, datasets.read(found.places))
+        whole = added_to(before, new)
         documents = unique_documents(
-            self.context,
-            datasets.put("all_documents", added_to(before, new)),
-            datasets.put("all_places", places),
+            self.context, datasets.put("all_documents", whole), datasets.put("all_places", places)
         )
-        return self._update(base, UpdateRequest(replace(documents, rejects=self._letters(base, found.rejects))))
+        metadata = kept_metadata(self.context, base, whole, found.metadata)
+        letters = self._letters(base, whole, found)
+        return self._update(base, UpdateRequest(replace(documents, rejects=letters, metadata=metadata)))
 
     def remove(self, selection: DocumentSelection) -> BuildResult:
         """Remove documents from the index.
@@ -219,17 +221,31 @@ class Build:
         return base
 
     def _kept(self, base: UpdateBase, documents: pa.Table) -> ReadInput:
-        """Return documents of the base with their places, and the base's dead letters of reading."""
+        """Return documents of the base with their places and metadata, and the base's dead letters of reading."""
         put = self.context.datasets.put
         places = put("kept_places", places_within(base.table(PLACES).cast(schemas.PLACES), documents))
-        return ReadInput(put("kept_documents", documents), places, self._letters(base))
+        metadata = kept_metadata(self.context, base, documents)
+        return ReadInput(put("kept_documents", documents), places, self._letters(base, documents), metadata)
 
-    def _letters(self, base: UpdateBase, new: Dataset | None = None) -> Dataset:
-        """Return the dead letters of reading: the base's, and new ones."""
+    def _letters(self, base: UpdateBase, documents: pa.Table, new: ReadInput | None = None) -> Dataset:
+        """Return the dead letters of reading: the base's, and new ones.
+
+        Those about metadata are kept for documents that are left and were not read again.
+
+        Args:
+            documents: DOCUMENTS that are left, and new ones.
+            new: what was read.
+        """
+        read = self.context.datasets.read
         letters = base.table("rejects").cast(REJECTS)
-        kept = letters.filter(pc.equal(letters["stage"], ReadDocuments.name))
-        found = self.context.datasets.put("kept_letters", kept)
-        return found if new is None else found + new
+        is_read = pc.equal(letters["stage"], ReadDocuments.name)
+        again = [] if new is None else read(new.documents, ["uri", "record"]).to_pylist()
+        left = {unit_of(place["uri"], place["record"]) for place in documents.select(["uri", "record"]).to_pylist()}
+        left -= {unit_of(place["uri"], place["record"]) for place in again}
+        is_left = pc.is_in(letters["unit_id"], value_set=pa.array(sorted(left), pa.string()))
+        is_kept = pc.or_(is_read, pc.and_(pc.equal(letters["stage"], METADATA), is_left))
+        found = self.context.datasets.put("kept_letters", letters.filter(is_kept))
+        return found if new is None else found + new.rejects
 
     def _update(self, base: UpdateBase, request: UpdateRequest) -> BuildResult:
         changed = find_changes(self.context, base, request.found)
@@ -251,8 +267,8 @@ class Build:
         if changed.documents.rejects.rows:
             return None
         store = context.runner.store
-        read = context.datasets.read
-        wanted = wanted_documents(read(changed.documents.documents), read(changed.documents.places))
+        read, now = context.datasets.read, changed.documents
+        wanted = wanted_documents(read(now.documents), read(now.places), now.metadata)
         return former_snapshot(base, context.config, wanted, lambda former: open_base(store, former, decisive)[0])
 
     def _unchanged(self, base: UpdateBase) -> BuildResult:
@@ -346,6 +362,7 @@ def combine(
         claims=base.claims,
         places=documents.places,
         labelled=provenance,
+        metadata=documents.metadata,
         cut_ids=base.cut_ids,
     )
 

@@ -19,6 +19,7 @@ from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.dead_letters import Drops, split_letters
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.content_remarks import NOTE, content_notes
+from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.llm.usage import UsageMeter
@@ -85,10 +86,11 @@ class VectorRows:
 
 @dataclass(frozen=True)
 class LabelProvenance:
-    """Mentions, sources and vectors that separate the documents of several label sets.
+    """Mentions, sources and vectors that separate the documents of several label sets, or single ones for filters.
 
     Attributes:
-        entity_mentions, statements: the mentions of the entities and relations that several label sets speak of.
+        entity_mentions, statements: the mentions of the entities and relations that several label sets speak of; with
+            metadata, of those that several documents speak of.
         summary_sources: the clusters behind each summary entity.
         part_vectors: VECTORS of what each label set says of such an entity, by
             `indexing.stages.access_labels.part_rows`.
@@ -122,6 +124,7 @@ class SnapshotContents:
     aliases: Dataset
     claims: Dataset
     labelled: LabelProvenance | None = None
+    metadata: DocumentMetadata = NO_METADATA
     state: UpdateState | None = None
     cut_ids: frozenset[str] = frozenset()
     places: Dataset = Dataset(schemas.PLACES)
@@ -182,6 +185,7 @@ def publish(
             "vectors/entities": _aligned(datasets, folder, parts.entity_vectors, entity_ids, dim),
             "vectors/chunks": _aligned(datasets, folder, parts.chunk_vectors, chunk_ids, dim),
         }
+        tables |= parts.metadata.tables()
         if parts.labelled is not None:
             tables |= _label_tables(datasets, folder, parts.labelled)
             arrays |= _part_arrays(datasets, folder, parts.labelled.part_vectors, entity_ids, dim)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hirag_dist.core.metadata.fields import collect_values
 from hirag_dist.readers.clean import clean_text, cleaned_offsets
 from hirag_dist.readers.encoding import NotText, decode_text
 from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
@@ -45,15 +46,17 @@ class DocumentBuilder:
         uri: as in `Document`.
         stem: the file's name without extensions, the default title.
         options: which fields to take.
+        path: of the file in the index.
     """
 
     uri: str
     stem: str
     options: ReadOptions
+    path: str = ""
 
     def unreadable(self, record: int, reason: str) -> Unreadable:
         """Return the record's absence, with its reason on one line."""
-        return Unreadable(self.uri, record, " ".join(reason.split()))
+        return Unreadable(self.uri, record, _one_line(reason))
 
     def document(
         self,
@@ -65,6 +68,7 @@ class DocumentBuilder:
         default_title: str | None = None,
         source_id: object = None,
         places: Iterable[TextPlace] = (),
+        properties: Mapping[str, object] | None = None,
     ) -> Document | Unreadable:
         """Return the document of a text, cleaned; `Unreadable` for an empty text or labels that are none.
 
@@ -72,6 +76,7 @@ class DocumentBuilder:
             labels: what the field for labels holds; `UNSAID` where there is no such field.
             source_id: what the field for the owner's id holds.
             places: of the text before it is cleaned.
+            properties: what metadata may be taken from, by name.
         """
         given, text = text, clean_text(text)
         if not text or text.isspace():
@@ -88,7 +93,9 @@ class DocumentBuilder:
             return self.unreadable(record, str(error))
         title = _title(title) or _title(default_title) or self.stem
         own_places = tuple(places) if text == given else _cleaned_places(given, places)
-        return Document(self.uri, title, text, names, record, _source_id(source_id), own_places)
+        values, faults = collect_values(self.options.metadata, properties or {}, self.path)
+        reasons = tuple(map(_one_line, faults))
+        return Document(self.uri, title, text, names, record, _source_id(source_id), own_places, values, reasons)
 
     def from_fields(
         self, fields: Mapping[str, object], record: int, default_title: str | None = None, key: str | None = None
@@ -127,6 +134,7 @@ class DocumentBuilder:
             record=record,
             default_title=default_title or f"{self.stem}#{record}",
             source_id=key if id_field is None else fields[id_field],
+            properties=fields,
         )
 
 
@@ -152,6 +160,10 @@ def missing_text(names: list[str], wanted: str | None) -> str:
 def is_missing_text(reason: str, wanted: str) -> bool:
     """Check that `missing_text` gave the reason, for this wanted field."""
     return reason.startswith(f"no field {wanted!r}; there is: ")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _title(value: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from lxml import etree
 
@@ -37,6 +38,8 @@ MAX_ATTRIBUTES = 10_000
 _ELEMENT_BYTES, _ATTRIBUTE_BYTES = 400, 150
 """Memory of the parsed page, about."""
 _MEMORY_FACTOR = 8
+_MAX_META = 1000
+"""Meta elements whose content is read."""
 _MAX_DEPTH = 2048
 """Where libxml2 stops."""
 
@@ -68,7 +71,25 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
     if visible is None:
         return maker.unreadable(0, f"the page is nested too deeply: more than {_MAX_DEPTH - 1} elements")
     title, heading = _text_of(root.find(".//title")), _text_of(root.find(".//h1"))
-    return maker.document(visible.text(), title=title, default_title=heading, places=visible.places())
+    properties = _properties(root) if maker.options.metadata else {}
+    return maker.document(
+        visible.text(), title=title, default_title=heading, places=visible.places(), properties=properties
+    )
+
+
+def _properties(root: etree._Element) -> dict[str, object]:
+    """Return the properties of a page: `lang`, and the content of its meta elements by name; of equal names the first.
+
+    >>> page = '<html lang="de"><meta name="author" content="A"><meta property="og:type" content="article"></html>'
+    >>> _properties(etree.HTML(page))
+    {'lang': 'de', 'author': 'A', 'og:type': 'article'}
+    """
+    found: dict[str, object] = {"lang": root.get("lang")}
+    for element in islice(root.iter("meta"), _MAX_META):
+        name = element.get("name") or element.get("property") or element.get("itemprop")
+        if name and len(found) < _MAX_META:
+            found.setdefault(name, element.get("content"))
+    return found
 
 
 def _text_of(element: etree._Element | None) -> str | None:

@@ -53,8 +53,15 @@ def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
     source_id = None if id_field is None else fields[id_field]
     headings = list(_headings(text))
     first = next((name for _, name, level in headings if level == 1), None)
-    places = _places(headings, len(text))
-    return maker.document(text, title=title, labels=labels, default_title=first, source_id=source_id, places=places)
+    return maker.document(
+        text,
+        title=title,
+        labels=labels,
+        default_title=first,
+        source_id=source_id,
+        places=_places(headings, len(text)),
+        properties=fields,
+    )
 
 
 def _split_front_matter(text: str) -> tuple[str, dict[str, object]]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hirag_dist.core.metadata.fields import FieldSource
 
 FREE_BYTES = 1 << 26
 """Content that may be read from a file however small it is."""
@@ -66,6 +70,7 @@ class ReadOptions:
             may be read from any file.
         pdf_memory_bytes: limit of the memory that one PDF may take.
         pdf_cpu_s: limit of the processor seconds that one PDF may take.
+        metadata: declared fields, and where their values come from.
     """
 
     text_field: str | None = None
@@ -79,6 +84,7 @@ class ReadOptions:
     max_expansion: int = 250
     pdf_memory_bytes: int = 1 << 30
     pdf_cpu_s: int = 300
+    metadata: tuple[FieldSource, ...] = ()
 
     def max_content_bytes(self, stored_bytes: int) -> int:
         """Return the limit of the content of a file of a size, by `max_expansion`."""
@@ -124,6 +130,8 @@ class Document:
         source_id: the owner's id of the record, case and form kept; "" where it has none.
         places: positions in the original, in the order of the text, without overlaps; a record of a file of records has
             none of its own.
+        metadata: values of declared fields as JSON; fields without a value are absent.
+        faults: for each declared field whose value is of another type, the reason on one line.
     """
 
     uri: str
@@ -133,6 +141,8 @@ class Document:
     record: int
     source_id: str = ""
     places: tuple[TextPlace, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,9 @@ def read_parquet(file: pa.NativeFile, maker: DocumentBuilder) -> Iterator[Docume
     if labels is None and options.label_field is not None:
         yield maker.unreadable(0, f"no column {options.label_field!r} with the labels")
         return
-    columns = [name for name in dict.fromkeys((text, title, labels, own_id)) if name is not None]
+    keys = [key for source in options.metadata for key in source.keys]
+    described = [find_field(names, key, ()) or find_field(names, key.partition(".")[0], ()) for key in keys]
+    columns = [name for name in dict.fromkeys((text, title, labels, own_id, *described)) if name is not None]
     record = 0
     for row in bounded_rows(parquet, file, columns, options):
         yield maker.from_fields(row, record)

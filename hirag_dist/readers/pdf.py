@@ -46,7 +46,8 @@ def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]
     found: list[Document | Unreadable] = []
     if any(page.strip() for page in pages):
         text, lines = join_pages(pages)
-        found.append(maker.document(text, title=read.title, places=_places(lines, read)))
+        properties, places = read.properties, _places(lines, read)
+        found.append(maker.document(text, title=properties.get("Title"), places=places, properties=properties))
     elif len(bad) < len(pages):
         found.append(maker.unreadable(0, "the PDF has no text layer; run OCR first"))
     if bad or not pages:

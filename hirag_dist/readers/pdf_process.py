@@ -7,8 +7,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
@@ -26,14 +27,14 @@ class PdfText:
         pages: None for a page that cannot be read.
         labels: of the pages, as the file has them; may be empty.
         boxes: for each line of each page its areas: left, top, right and bottom of each in 65,535ths of the page.
-        title: of the metadata; may be empty.
+        properties: of the PDF by name, such as Title and CreationDate; those that it has.
         error: why there is no text: damaged, encrypted, pages, text, memory, cpu or crash; empty for none.
     """
 
     pages: tuple[str | None, ...] = ()
     labels: tuple[str, ...] = ()
     boxes: tuple[list[list[int]], ...] = ()
-    title: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
 
 
@@ -67,7 +68,7 @@ class PdfProcess:
                 raise
         fields = json.loads(reply)
         pages, labels, boxes = (tuple(fields.get(name, ())) for name in ("pages", "labels", "boxes"))
-        return PdfText(pages, labels, boxes, fields.get("title", ""), fields.get("error", ""))
+        return PdfText(pages, labels, boxes, fields.get("properties", {}), fields.get("error", ""))
 
     def close(self) -> None:
         """End the process."""

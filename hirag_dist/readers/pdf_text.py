@@ -5,8 +5,8 @@ this program once; each request is handled by a fork, so that a PDF that passes 
 
 A request on stdin is a line of JSON (`n_bytes`, `max_pages`, `max_chars`, `memory_bytes`, `cpu_s`) and the PDF. A reply
 on stdout is a line with its length and JSON: `pages`, a list with null for a page that cannot be read; `labels`, of the
-pages; `boxes`, for each line of each page the areas that it takes (`_line_boxes`); and `title`; or `error`: damaged,
-encrypted, pages, text, memory, cpu or crash.
+pages; `boxes`, for each line of each page the areas that it takes (`_line_boxes`); and `properties`, such as Title,
+Author and CreationDate; or `error`: damaged, encrypted, pages, text, memory, cpu or crash.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pypdfium2 import raw
 _PASSWORD = 4
 _HYPHEN = "\x02"
 _WHOLE = 65_535  # width and height of a page in the numbers of a box
+_PROPERTY_CHARS = 65_536
 Rectangle = tuple[float, float, float, float]  # left, top, right, bottom: shares of the page
 
 
@@ -118,7 +119,8 @@ def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:
         left -= len(text or "")
         if left < 0:
             return {"error": "text"}
-    return {"pages": pages, "labels": labels, "boxes": boxes, "title": pdf.get_metadata_value("Title")}
+    properties = {name: value[:_PROPERTY_CHARS] for name, value in pdf.get_metadata_dict(skip_empty=True).items()}
+    return {"pages": pages, "labels": labels, "boxes": boxes, "properties": properties}
 
 
 def _label(pdf: pdfium.PdfDocument, index: int) -> str:

@@ -43,7 +43,7 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
         options: which fields to take.
     """
     stem, extension, _ = split_name(source.uri)
-    maker = DocumentBuilder(public_uri(source.uri), stem, options)
+    maker = DocumentBuilder(public_uri(source.uri), stem, options, source.name)
     if source.refusal:
         yield maker.unreadable(0, source.refusal)
         return

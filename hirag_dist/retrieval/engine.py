@@ -105,9 +105,18 @@ class QueryEngine:
         """(hits, misses) of the cache of question vectors."""
         return self._resources.question_cache
 
-    def describe(self, reach: frozenset[str] | None) -> IndexInfo:
-        """Return the statistics of the snapshot that a caller with these labels may see."""
-        view = self._resources.views.view_for(reach)
+    def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
+        """Return the statistics of the snapshot that a caller with these labels may see.
+
+        Args:
+            expression, as_of: filter and date as of a query: only documents that meet them are counted.
+
+        Raises:
+            InvalidQuery: the index has no such field, or the filter is no expression.
+        """
+        resources = self._resources
+        parsed = resources.filter_of(expression, as_of)
+        view = resources.views.view_for(reach, (), parsed, self._config.filter_share)
         if view is None:
             return empty_index_info(self.info)
         return view.info(self.info) if isinstance(view, FilteredIndex) else self.info
@@ -138,7 +147,7 @@ class QueryEngine:
                 f"choose another mode: {', '.join(MODES)}"
             )
         mode = query.mode or limits.mode
-        view = self._view(query)
+        view = await self._view(query)
         if view is None:  # no document is visible
             yield "done", Retrieval(query.question, mode, resources.index.snapshot_id, timings_ms={"total": 0.0})
             return
@@ -204,7 +213,7 @@ class QueryEngine:
         part_tokens = min(limits.context_tokens, self._config.context_tokens)
         limits = limits.model_copy(update={"context_tokens": part_tokens})
         resources = self._resources
-        view = self._view(query)
+        view = await self._view(query)
         if view is None:
             return nothing(query.question, query.mode, resources.index.snapshot_id, limits)
         return await asyncio.to_thread(gather, view, query.question, query.mode, limits, resources.count_tokens)
@@ -242,7 +251,7 @@ class QueryEngine:
         """
         _check_bounds("max_relations", max_relations, 1, _MAX_ITEMS)
         _check_bounds("max_sources", max_sources, 1, _MAX_ITEMS)
-        view, tables = self._view(scope), self._resources.lookups
+        view, tables = await self._view(scope), self._resources.lookups
 
         def work() -> EntityDetails:
             seen, row = find_entity(view, tables, entity)
@@ -255,7 +264,7 @@ class QueryEngine:
     ) -> PathDetails:
         """Return a shortest path between two entities (Eq. 15-16); arguments and errors as `get_entity`."""
         steps = path_details(
-            self._view(scope),
+            await self._view(scope),
             self._resources.lookups,
             self._resources.paths,
             source,
@@ -274,7 +283,7 @@ class QueryEngine:
     ) -> CommunityDetails:
         """Return a community with its report and members; arguments and errors as `get_entity`."""
         _check_bounds("max_members", max_members, 1, _MAX_ITEMS)
-        view, tables = self._view(scope), self._resources.lookups
+        view, tables = await self._view(scope), self._resources.lookups
 
         def work() -> CommunityDetails:
             seen, row = find_community(view, tables, community_id)
@@ -308,7 +317,7 @@ class QueryEngine:
         """
         _check_bounds("start", start, 0, None)
         _check_bounds("max_chars", max_chars, 1, _MAX_CHARS)
-        view, tables = self._view(scope), self._resources.lookups
+        view, tables = await self._view(scope), self._resources.lookups
 
         def work() -> DocumentPart:
             seen, row = find_document(view, tables, document_id)
@@ -320,15 +329,13 @@ class QueryEngine:
         """Release files and connections."""
         await self._resources.close()
 
-    def _view(self, scope: Query | AccessScope) -> MappedIndex | None:
-        """Return the index as a request may read it, None where no document is visible.
+    async def _view(self, scope: Query | AccessScope) -> MappedIndex | None:
+        """Return the index as a request may read it and asks to, None where no document is visible.
 
         Raises:
-            InvalidQuery: the index has no metadata to filter by.
+            InvalidQuery: the filter is no expression over the fields of the index.
         """
-        if scope.filter or scope.as_of:
-            raise InvalidQuery(f"{'filter' if scope.filter else 'as_of'}: this index has no metadata fields")
-        return self._resources.views.view_for(scope.reach, scope.labels)
+        return await self._resources.view_of(scope, self._config.filter_share)
 
     def _deadline(self, deadline_s: float | None) -> CooperativeDeadline:
         return CooperativeDeadline(self._resources.clock, deadline_s)

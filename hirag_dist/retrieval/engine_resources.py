@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,6 +14,9 @@ from threadpoolctl import threadpool_limits
 from hirag_dist.core.access.labels import AccessRule
 from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.graph.shortest_paths import PathFinder
+from hirag_dist.core.metadata.expression import And, Expression
+from hirag_dist.core.metadata.facets import facets
+from hirag_dist.core.metadata.parsing import FilterError, as_of_filter, parse_filter
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
@@ -23,6 +28,7 @@ from hirag_dist.storage.access.filtered_index import AccessControlledIndex
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead
 from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import AccessScope, Query
 
 _VIEW_CHARS = 1 << 20  # of record texts cached for callers with the same view
 _MAX_COUNTED = 1024  # references and headings whose token counts are cached
@@ -68,7 +74,11 @@ class EngineResources:
         self.index = MappedIndex.open(snapshot, tokenizer)
         self.views = AccessControlledIndex(self.index, snapshot, access_rule)
         self.lookups = LookupTables(self.index.files, snapshot)
+        metadata = self.index.files.metadata
         self.info = snapshot.info()
+        if metadata is not None:
+            found = facets(metadata.columns.values())
+            self.info = replace(self.info, facets=found, as_of_field=metadata.as_of_field)
         self.vectors = vectors
         self.embedder = embedder
         self.reranker = reranker
@@ -94,6 +104,44 @@ class EngineResources:
         if view is self.index:
             return self._texts
         return self._view_texts.setdefault(view, RecordTextCache(self.count_tokens, _VIEW_CHARS))
+
+    def filter_of(self, text: str, as_of: str) -> Expression | None:
+        """Return the expression of a filter and of a date, None for neither.
+
+        Raises:
+            InvalidQuery: the index has no such field, or the text is no expression.
+        """
+        if not text.strip() and not as_of.strip():
+            return None
+        metadata = self.index.files.metadata
+        if metadata is None:
+            raise InvalidQuery(f"{'filter' if text.strip() else 'as_of'}: this index has no metadata fields")
+        terms = []
+        try:
+            if text.strip():
+                terms.append(parse_filter(text, metadata.fields))
+        except FilterError as error:
+            raise InvalidQuery(f"filter: {error}") from None
+        if as_of.strip():
+            if not metadata.as_of_field:
+                raise InvalidQuery("as_of: this index has no metadata.as_of_field; write a filter")
+            try:
+                terms.append(as_of_filter(as_of, metadata.as_of_field))
+            except FilterError as error:
+                raise InvalidQuery(f"as_of: {error}") from None
+        return terms[0] if len(terms) == 1 else And(tuple(terms))
+
+    async def view_of(self, scope: Query | AccessScope, filter_share: float) -> MappedIndex | None:
+        """Return the index as a request may read it and asks to, None where no document is visible.
+
+        Raises:
+            InvalidQuery: the filter is no expression over the fields of the index.
+        """
+        expression = self.filter_of(scope.filter, scope.as_of)
+        make = partial(self.views.view_for, scope.reach, scope.labels, expression, filter_share)
+        if expression is None or self.views.is_cached(scope.reach, scope.labels, expression):
+            return make()
+        return await asyncio.to_thread(make)
 
     async def close(self) -> None:
         """Release files and connections."""

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hirag_dist.config.model import MapReduceConfig
-from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
+from hirag_dist.config.retrieval import MapReduceConfig, RetrievalConfig
 from hirag_dist.core.prompts.answer_requests import map_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import community_text, source_text

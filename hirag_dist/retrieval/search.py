@@ -170,7 +170,10 @@ class RetrievalRun:
             if self._limits.source_fusion and self.fuses_sources:
                 await self._find_chunks(NEAREST)
             max_layer = 0 if self._mode in _LAYER_0_MODES else None
-            rows, scores = await vectors.search(self._vector, self._limits.top_n, max_layer, self._index.access)
+            index = self._index
+            rows, scores = await vectors.search(
+                self._vector, self._limits.top_n, max_layer, index.access, index.is_by_row
+            )
             self._local_entities = list(zip(rows.tolist(), scores.tolist(), strict=True))
         if "global" in self.levels or "bridge" in self.levels:
             with self._timed("communities"):

@@ -31,8 +31,12 @@ class Engine(Protocol):
         """Hits and misses of the cache of question vectors."""
         ...
 
-    def describe(self, reach: frozenset[str] | None) -> IndexInfo:
-        """Return the description for a caller who holds these labels; None: without restriction."""
+    def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
+        """Return the description for a caller who holds these labels; None: without restriction.
+
+        Args:
+            expression, as_of: filter and date as of a query: only documents that meet them are counted.
+        """
         ...
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:

@@ -252,7 +252,7 @@ class QueryServicer(LookupMethods):
         async with self._call("DescribeIndex", request, context, retrieves=False) as call:
 
             async def work() -> bytes:
-                info = call.engine.describe(call.caller.reach)
+                info = call.engine.describe(call.caller.reach, call.request.filter, call.request.as_of)
                 response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info)).SerializeToString()
                 return response
 

@@ -27,6 +27,7 @@ from hirag_dist.types.messages import (
     Rejected,
     StoredReply,
 )
+from hirag_dist.types.metadata import FieldType, MetadataField, MetadataValue
 from hirag_dist.types.places import Box, Place
 from hirag_dist.types.results import (
     MAP_REDUCE,
@@ -38,7 +39,6 @@ from hirag_dist.types.results import (
     Facet,
     IndexInfo,
     MapWork,
-    MetadataValue,
     PathItem,
     Query,
     QueryOptions,
@@ -87,12 +87,14 @@ __all__ = [
     "EntityDetails",
     "EntityItem",
     "Facet",
+    "FieldType",
     "FloatMatrix",
     "FloatVector",
     "IndexInfo",
     "IntVector",
     "MapWork",
     "Message",
+    "MetadataField",
     "MetadataValue",
     "Mixture",
     "MixtureStatistics",

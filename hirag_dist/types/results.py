@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
+from hirag_dist.types.metadata import MetadataValue
 from hirag_dist.types.notebook import answer_html, index_html, retrieval_html
 from hirag_dist.types.places import Place
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:  # a client has no numpy
 
     Numbers = Sequence[float] | NDArray[np.floating[Any]]
 
-MetadataValue = str | float | bool | tuple[str | float, ...]
 MAP_REDUCE: Final = ("graphrag-global", "text-map-reduce")  # modes that ask a model about every part of the corpus
 
 

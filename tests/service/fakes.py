@@ -103,7 +103,7 @@ class FakeEngine:
         self.at_work = 0
         self.question_cache = (0, 0)
 
-    def describe(self, reach: frozenset[str] | None) -> IndexInfo:
+    def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
         self.described_to.append(reach)
         return self.info
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,7 +16,7 @@ from hirag_dist.core.text.ids import document_id
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables
 from hirag_dist.readers import Document, ReadOptions, SourceFile, read_source
-from hirag_dist.schemas import DOCUMENTS, PLACES, REJECTS
+from hirag_dist.schemas import DOCUMENT_METADATA, DOCUMENTS, PLACES, REJECTS
 from hirag_dist.storage.spill import SpillFile, spill_file
 
 SOURCES = pa.schema(
@@ -41,13 +43,15 @@ def source_of(row: Mapping[str, Any]) -> SourceFile:
     return SourceFile(row["uri"], shown, row["size_bytes"], form, compression, row["modified"], shown, row["refusal"])
 
 
+METADATA = "metadata"  # in place of a stage, in dead letters about values of metadata
+READ_METADATA = pa.schema([*(DOCUMENTS.field(name) for name in ("document_id", "uri", "record")), DOCUMENT_METADATA[1]])
 _PART_ROWS, _PART_CHARS = 4096, 1 << 24
 _HELD_BYTES = 1 << 27
 
 
 @dataclass(frozen=True)
 class ReadDocuments:
-    """Files → documents and, for whatever could not be read, a reject with its reason."""
+    """Files → documents with their metadata and, for whatever could not be read, a reject with its reason."""
 
     name: ClassVar[str] = "read"
     version: ClassVar[int] = 4
@@ -59,27 +63,50 @@ class ReadDocuments:
     class Outputs(TableSet):
         documents: Annotated[Dataset, DOCUMENTS]
         places: Annotated[Dataset, READ_PLACES]
+        metadata: Annotated[Dataset, READ_METADATA]
         rejects: Annotated[Dataset, REJECTS]
 
     options: ReadOptions
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the documents in file order, copies too."""
+        """Return the documents in file order, copies too.
+
+        A document without a usable value of a metadata field is kept; a reject with its reason goes with it.
+        """
         with ExitStack() as stack:
-            documents, places, rejects = (_Rows(schema, stack) for schema in (DOCUMENTS, READ_PLACES, REJECTS))
+            schemas = DOCUMENTS, READ_PLACES, READ_METADATA, REJECTS
+            documents, places, metadata, rejects = (_Rows(schema, stack) for schema in schemas)
             for row in tables["sources"].to_pylist():
                 for found in read_source(source_of(row), self.options):
-                    where = f"{row['shown']}#{found.record}" if found.record else row["shown"]
-                    if isinstance(found, Document):
-                        document = _document_row(found, row["shown"], where)
-                        documents.add(document, len(found.text))
-                        own = {name: document[name] for name in ("uri", "record", "document_id")}
-                        for place in found.places:
-                            places.add(own | {name: getattr(place, name) for name in _OF_PLACE})
-                    else:
-                        reject = {"stage": self.name, "unit_id": where, "reason": found.reason, "attempts": 1}
-                        rejects.add(reject | {"request": "", "reply": ""})
-            return {"documents": documents.table(), "places": places.table(), "rejects": rejects.table()}
+                    where = unit_of(row["shown"], found.record)
+                    if not isinstance(found, Document):
+                        rejects.add(_reject(self.name, where, found.reason))
+                        continue
+                    document = _document_row(found, row["shown"], where)
+                    documents.add(document, len(found.text))
+                    own = {name: document[name] for name in ("uri", "record", "document_id")}
+                    for place in found.places:
+                        places.add(own | {name: getattr(place, name) for name in _OF_PLACE})
+                    if self.options.metadata:
+                        metadata.add(own | {"metadata": metadata_text(found.metadata)})
+                    if found.faults:
+                        rejects.add(_reject(METADATA, where, "; ".join(found.faults)))
+            tables = {"documents": documents, "places": places, "metadata": metadata, "rejects": rejects}
+            return {name: rows.table() for name, rows in tables.items()}
+
+
+def unit_of(shown: str, record: int) -> str:
+    """Return the name of a record in dead letters; that of its file where it is the first or only one."""
+    return f"{shown}#{record}" if record else shown
+
+
+def metadata_text(values: Mapping[str, Any]) -> str:
+    """Return the metadata of a document as JSON that is the same for equal values."""
+    return json.dumps(values, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def _reject(stage: str, where: str, reason: str) -> dict[str, Any]:
+    return {"stage": stage, "unit_id": where, "reason": reason, "attempts": 1, "request": "", "reply": ""}
 
 
 def _document_row(found: Document, shown: str, where: str) -> dict[str, Any]:
@@ -162,6 +189,28 @@ class UniqueDocuments:
         rows = [found[key] for key in sorted(found)]
         documents = pa.Table.from_pylist(rows, DOCUMENTS)
         return {"documents": documents, "places": _places_of(tables["places"], documents)}
+
+
+@dataclass(frozen=True)
+class UniqueMetadata:
+    """Metadata of documents → that of each document once, of copies that of the first; sorted by id."""
+
+    name: ClassVar[str] = "unique_metadata"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByKey("document_id", 100_000)
+
+    class Inputs(TableSet):
+        metadata: Annotated[Dataset, READ_METADATA]
+
+    class Outputs(TableSet):
+        metadata: Annotated[Dataset, DOCUMENT_METADATA]
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the metadata of the distinct documents of this partition."""
+        rows = tables["metadata"].sort_by([(name, "ascending") for name in ("document_id", "uri", "record")])
+        ids = rows["document_id"].to_numpy(zero_copy_only=False)
+        first = np.concatenate([np.ones(min(len(ids), 1), np.bool_), ids[1:] != ids[:-1]])
+        return {"metadata": rows.filter(pa.array(first)).select(DOCUMENT_METADATA.names)}
 
 
 def _places_of(places: pa.Table, documents: pa.Table) -> pa.Table:

@@ -148,13 +148,13 @@ def open_configured(snapshot: Snapshot, config: Config) -> tuple[UpdateBase | No
     return _as_base(snapshot, decisive | {"config": content_config(config)})
 
 
+_NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"}
+
+
 def content_config(config: Config) -> dict[str, Any]:
     """Return the part of the configuration that decides the content of an index, as JSON."""
     unused = {name for name, used in (("resolution", config.resolution.enabled), ("claims", config.claims)) if not used}
-    return config.model_dump(
-        mode="json",
-        exclude={"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "update"} | unused,
-    )
+    return config.model_dump(mode="json", exclude=_NO_CONTENT | unused)
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -157,7 +157,7 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
     for place in set(_places(gone)) - replaced:
         removed_keys |= set(earlier.get(place, ()))
     return ChangedDocuments(
-        ChunkedDocuments(documents, chunks + new_chunks, found.places, found.rejects),
+        ChunkedDocuments(documents, chunks + new_chunks, found.places, found.rejects, found.metadata),
         counts,
         new_chunks,
         removed_chunks["chunk_id"].combine_chunks(),

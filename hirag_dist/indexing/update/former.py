@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hirag_dist.config.model import Config
 from hirag_dist.errors import SnapshotError
+from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.update.base import NOTES, UpdateBase
 from hirag_dist.indexing.update.counts import TextCounts
 from hirag_dist.indexing.update.documents import DocumentCounts
@@ -37,8 +38,10 @@ class WantedDocuments:
     same: Callable[[UpdateBase], bool]
 
 
-def wanted_documents(documents: pa.Table, places: pa.Table) -> WantedDocuments:
-    """Return all documents of a table.
+def wanted_documents(
+    documents: pa.Table, places: pa.Table, metadata: DocumentMetadata = NO_METADATA
+) -> WantedDocuments:
+    """Return all documents of a table, with their places and metadata.
 
     Args:
         documents: DOCUMENTS.
@@ -49,7 +52,8 @@ def wanted_documents(documents: pa.Table, places: pa.Table) -> WantedDocuments:
 
     def same(former: UpdateBase) -> bool:
         content = former.snapshot.manifest.content
-        return content["documents"] == digest and content.get(layout.PLACES) == of_places
+        is_same = content["documents"] == digest and content.get(layout.PLACES) == of_places
+        return is_same and metadata.equals(former)
 
     return WantedDocuments(documents.num_rows, same)
 

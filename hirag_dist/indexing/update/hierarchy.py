@@ -102,7 +102,7 @@ def update_hierarchy(
         written = update_summaries(context, base, number, clusters, sources[-1], meta_types, budget, settings)
         rejects += written.rejects
         counts += written.counts
-        found = update_summary_entities(context, base, number, top, clusters, written, former, settings.labelled)
+        found = update_summary_entities(context, base, number, top, clusters, written, former, settings.has_provenance)
         above = found.entities.table
         record = replace(
             record, n_attached=found.n_attached, n_unattached=found.n_unattached, n_summaries=above.num_rows

@@ -79,13 +79,13 @@ def find_changes(context: BuildContext, base: UpdateBase, found: ReadInput) -> C
 
 
 def is_unchanged(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> bool:
-    """Return whether the documents of now are the base's, in every column, and none is refused in another way."""
+    """Return whether the documents of now are the base's, in every column and with their metadata."""
     now = context.datasets.read(changed.documents.documents).sort_by("document_id")
     before = base.table("documents").cast(now.schema)
     if changed.counts or not now.equals(before.sort_by("document_id")):
         return False
     places = places_digest(context.datasets.read(changed.documents.places))
-    return places == base.snapshot.manifest.content.get(PLACES)
+    return places == base.snapshot.manifest.content.get(PLACES) and changed.documents.metadata.equals(base)
 
 
 def update_contents(
@@ -147,7 +147,10 @@ def update_contents(
             aliases=layer.aliases,
             claims=layer.claims,
             places=changed.documents.places,
-            labelled=_label_provenance(context, changed, layer, hierarchy, graph.tables) if settings.labelled else None,
+            labelled=_label_provenance(context, changed, layer, hierarchy, graph.tables)
+            if settings.has_provenance
+            else None,
+            metadata=changed.documents.metadata,
             state=state,
             cut_ids=layer.cut_ids,
             graph=graph.links,
@@ -208,12 +211,14 @@ def _settings(
     if config.purge_replaced:
         removed.update(key for keys in replaced.values() for key in keys)
     labels = context.datasets.read(changed.documents.documents, ["labels"])["labels"]
+    labelled = bool(pc.sum(pc.list_value_length(labels)).as_py())
     summary, report = base.notes["reply_tokens"]
     return UpdateSettings(
         number=base.number + 1,
         staleness=config.staleness,
         removed_keys=np.array(sorted(removed), np.int64),
-        labelled=bool(pc.sum(pc.list_value_length(labels)).as_py()),
+        labelled=labelled,
+        has_provenance=labelled or bool(changed.documents.metadata),
         reply_tokens=(float(summary), float(report)),
     )
 

@@ -45,6 +45,7 @@ class UpdateSettings:
         number: of the update, from 1 on.
         staleness: share of a text's inputs that may change before it is due.
         removed_keys: `text_key` of the texts that are in no chunk any more.
+        has_provenance: whether the snapshot has the sources of summary entities, for labels or metadata.
         labelled: whether documents carry labels: then a text must not outlive any input that it was written from.
         reply_tokens: of a summary and of a report, on average.
     """
@@ -53,6 +54,7 @@ class UpdateSettings:
     staleness: float
     removed_keys: IntVector
     labelled: bool
+    has_provenance: bool
     reply_tokens: tuple[float, float]
 
 

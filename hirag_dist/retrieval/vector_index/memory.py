@@ -31,6 +31,7 @@ class MemoryVectors:
         limit: int,
         max_layer: int | None = None,
         access: AccessFilter | None = None,
+        is_by_row: bool = False,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row."""
         end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)

@@ -1,12 +1,14 @@
-"""Access control: views of an index by labels, which share its mapped files and hide what a caller may not see.
+"""Views of an index by labels and filters, which share its mapped files and hide what a caller may not or will not see.
 
-A view has small arrays over label patterns (`core.access.labels`) and a cache of texts of partially visible rows.
-Callers who may see the same documents share a view.
+A view by labels has small arrays over label patterns (`core.access.labels`), one by a filter has arrays over rows
+(`storage.metadata.visibility`). Each caches texts of partially visible rows. Callers who may see the same documents
+share a view.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
@@ -14,14 +16,20 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import read_only, visible_relations, visible_scores, visible_weights
-from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE, AccessRule, Flags, sets_in_reach
+from hirag_dist.core.access.filter import visible_relations, visible_scores, visible_weights
+from hirag_dist.core.access.labels import HIDDEN, AccessRule, Flags, sets_in_reach
 from hirag_dist.core.access.visible_components import visible_components
+from hirag_dist.core.metadata.columns import matching_documents
+from hirag_dist.core.metadata.expression import Expression
+from hirag_dist.core.metadata.facets import facets
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
 from hirag_dist.storage import layout
-from hirag_dist.storage.access.label_files import LabelFiles, map_labels, read_label_sets
-from hirag_dist.storage.access.visible_text import FilteredTextColumns, visible_entity_text, visible_relation_text
+from hirag_dist.storage.access.label_files import LabelFiles, description_tokens, map_labels, read_label_sets
+from hirag_dist.storage.access.visibility import Visibility, label_visibility
+from hirag_dist.storage.access.visible_text import FilteredTextColumns
+from hirag_dist.storage.metadata.filter_visibility import FilteredRows
+from hirag_dist.storage.metadata.metadata_files import MetadataFiles
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, CommunityItem, IndexInfo, IntVector
@@ -29,113 +37,32 @@ from hirag_dist.types import AccessFilter, CommunityItem, IndexInfo, IntVector
 _COUNTED = ("documents", "chunks", "entities", "relations", "communities", "reports")
 _MAX_CALLERS = 1024  # combinations of labels whose visible label sets are cached
 _MAX_VIEWS = 64  # cached
-
-
-class AccessControlledIndex:
-    """Views of an index, by the labels that a caller holds."""
-
-    def __init__(self, index: MappedIndex, snapshot: Snapshot, rule: AccessRule = "all") -> None:
-        """Map the files of labels.
-
-        Args:
-            index: unfiltered.
-            snapshot: of the index.
-            rule: whether a caller needs all labels of a document to see it, or any.
-
-        Raises:
-            SnapshotCorrupt: a file cannot be read.
-        """
-        self._index = index
-        self._rule = rule
-        self._sets = read_label_sets(snapshot)
-        # No reference to `self`: a cycle would keep the index mapped until the garbage is collected.
-        self._visible_sets = lru_cache(_MAX_CALLERS)(partial(_visible_sets, self._sets, rule))
-        self._some_unknown = False
-        if any(self._sets):  # otherwise every caller sees everything, or nothing
-            files = map_labels(snapshot)
-            self._some_unknown = files.has_set(len(self._sets))
-            self._view = lru_cache(_MAX_VIEWS)(partial(_view, index, files))
-
-    def view_for(self, reach: Collection[str] | None, required: Collection[str] = ()) -> MappedIndex | None:
-        """Return the index as a caller sees it, None where no document is visible.
-
-        Where all documents are, it is the unfiltered index.
-
-        Args:
-            reach: the labels that the caller holds; None: all.
-            required: labels that every document searched must carry.
-        """
-        if reach is None and not required:
-            return self._index
-        labels = None if reach is None else frozenset(reach)
-        # Required labels are arbitrary strings of a request, so they are not cached.
-        in_reach = _visible_sets(self._sets, self._rule, labels, required) if required else self._visible_sets(labels)
-        if 1 not in in_reach and (required or in_reach):
-            return None
-        return self._view(in_reach) if 0 in in_reach or self._some_unknown else self._index
-
-    def any_view(self) -> FilteredIndex | None:
-        """Return an example of a filtered view, None where all callers see everything or nothing."""
-        if len(self._sets) < 2 and not self._some_unknown:
-            return None
-        return self._view(bytes([1, *[0] * (len(self._sets) - 1)]))
-
-
-def _visible_sets(
-    sets: Sequence[tuple[str, ...]], rule: AccessRule, reach: frozenset[str] | None, required: Collection[str] = ()
-) -> bytes:
-    """Return a byte for each label set, 1 where the caller sees its documents."""
-    return sets_in_reach(sets, reach, required, rule).tobytes()
-
-
-def _view(index: MappedIndex, files: LabelFiles, in_reach: bytes) -> FilteredIndex:
-    unknown = np.zeros(1, np.bool_)  # rows of unknown documents are visible to no caller with labels
-    return FilteredIndex(index, files, np.concatenate([np.frombuffer(in_reach, np.bool_), unknown]))
-
-
-def empty_index_info(whole: IndexInfo) -> IndexInfo:
-    """Return the statistics for a caller to whom no document is visible."""
-    return replace(whole, counts=dict.fromkeys(_COUNTED, 0), layers=(), communities_by_level={})
+_MIN_VIEWS = 4  # by filters, however large the index
+_MAX_FILTERED_BYTES = 256 << 20  # of cached views by filters
+_MIN_ROWS_APART = 100_000  # of entities and relations, from which on a view by a filter is made in a thread
+_ViewKey = tuple[MappedIndex, Expression, float]
 
 
 class FilteredIndex(MappedIndex):
     """An index as one caller may see it. Rows are numbered as in the unfiltered one; hidden rows are never read."""
 
-    def __init__(self, whole: MappedIndex, files: LabelFiles, in_reach: Flags) -> None:
+    def __init__(self, whole: MappedIndex, visibility: Visibility) -> None:
         """Make a view.
 
         Args:
             whole: the unfiltered index.
-            files: its label files.
-            in_reach: (n_sets + 1,) whether the documents of a label set are visible; the last is that of unknown ones.
+            visibility: what the view shows.
         """
         super().__init__(whole.files)
-        self.access: AccessFilter = read_only(
-            AccessFilter(
-                in_reach,
-                files.entities.of,
-                files.entities.states(in_reach),
-                files.relations.of,
-                files.relations.states(in_reach),
-                files.part_entities,
-                files.part_sets,
-                files.part_vectors,
-                files.statements.rows,
-                files.statements.indptr,
-                files.statements.sets,
-                files.statements.numbers,
-            )
-        )
+        self.access: AccessFilter = visibility.access
+        self.is_by_row = visibility.is_by_row
         # No reference to `self`, for the same reason as in `AccessControlledIndex`.
-        rebuild = partial(visible_entity_text, files, in_reach)
-        self._entities = FilteredTextColumns(whole._entities, files.entities, self.access.entity_states, rebuild)
-        rebuild = partial(visible_relation_text, files, in_reach)
-        self._relations = FilteredTextColumns(whole._relations, files.relations, self.access.relation_states, rebuild)
-        self.visible_chunks: Flags = in_reach[files.chunk_sets]
-        # A chunk is of one document, so its label set is its pattern, and it is never partially visible.
-        by_set = np.where(in_reach, VISIBLE, HIDDEN).astype(np.uint8)
-        self.chunk_access = read_only(self.access._replace(entity_patterns=files.chunk_sets, entity_states=by_set))
-        self._reported = files.communities.states(in_reach)[files.communities.of] == VISIBLE
+        self.visibility = visibility
+        self._entities = FilteredTextColumns(whole._entities, visibility.partial_entities, visibility.entity_texts)
+        self._relations = FilteredTextColumns(whole._relations, visibility.partial_relations, visibility.relation_texts)
+        self.visible_chunks: Flags = visibility.chunks
+        self.chunk_access = visibility.chunk_access
+        self._reported = visibility.communities
         ratings = np.where(self._reported, whole.communities.ratings, 0.0)
         self.communities = replace(whole.communities, ratings=ratings)
         self.components = None
@@ -154,11 +81,10 @@ class FilteredIndex(MappedIndex):
 
     def is_rebuilt(self, level: str, row: int) -> bool:
         """Return whether a record is of a partially visible entity or relation, or names such an entity."""
-        access = self.access
         entities = [row] if level == "local" else self.ends[row].tolist() if level == "bridge" else []
-        if any(access.entity_states[access.entity_patterns[entity]] == PARTIAL for entity in entities):
+        if self.visibility.partial_entities(np.array(entities, np.int64)).any():
             return True
-        return level == "bridge" and bool(access.relation_states[access.relation_patterns[row]] == PARTIAL)
+        return level == "bridge" and bool(self.visibility.partial_relations(np.array([row]))[0])
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations, by their visible statements."""
@@ -189,12 +115,20 @@ class FilteredIndex(MappedIndex):
             whole: the statistics of the unfiltered index.
         """
         counts, layers, levels = self._counts
+        metadata = self.files.metadata
         return replace(
             whole,
+            facets=() if metadata is None else facets(metadata.columns.values(), self.visible_documents()),
             counts=dict(counts),
             layers=tuple({"layer": layer, "n_entities": n} for layer, n in enumerate(layers)),
             communities_by_level={level: n for level, n in enumerate(levels) if n},
         )
+
+    def visible_documents(self) -> Flags:
+        """Return flags of the documents that have a visible chunk: (n_documents,)."""
+        visible = np.zeros(self.files.documents.n_rows + 1, np.bool_)
+        visible[self.chunk_documents[self.visible_chunks]] = True  # −1, an unknown one, is the last
+        return visible[:-1]
 
     @cached_property
     def _counts(self) -> tuple[dict[str, int], list[int], list[int]]:
@@ -212,3 +146,153 @@ class FilteredIndex(MappedIndex):
         if self.files.claims is not None:
             counts[layout.CLAIMS] = self.files.claims.n_visible(self.visible_chunks)
         return counts, layers, levels
+
+
+class AccessControlledIndex:
+    """Views of an index, by the labels that a caller holds and by filters of documents."""
+
+    def __init__(self, index: MappedIndex, snapshot: Snapshot, rule: AccessRule = "all") -> None:
+        """Map the files of labels and metadata.
+
+        Args:
+            index: unfiltered.
+            snapshot: of the index.
+            rule: whether a caller needs all labels of a document to see it, or any.
+
+        Raises:
+            SnapshotCorrupt: a file cannot be read.
+        """
+        self._index = index
+        self._rule = rule
+        self._sets = read_label_sets(snapshot)
+        # No reference to `self`: a cycle would keep the index mapped until the garbage is collected.
+        self._visible_sets = lru_cache(_MAX_CALLERS)(partial(_visible_sets, self._sets, rule))
+        self._some_unknown = False
+        if any(self._sets):  # otherwise every caller sees everything, or nothing
+            files = map_labels(snapshot)
+            self._some_unknown = files.has_set(len(self._sets))
+            self._view = lru_cache(_MAX_VIEWS)(partial(_view, index, files))
+        metadata = index.files.metadata
+        self._filters = (
+            None if metadata is None else FilteredViews(index, metadata, description_tokens(snapshot.manifest))
+        )
+
+    def view_for(
+        self,
+        reach: Collection[str] | None,
+        required: Collection[str] = (),
+        expression: Expression | None = None,
+        share: float = 1.0,
+    ) -> MappedIndex | None:
+        """Return the index as a caller sees it, None where no document is visible.
+
+        Where all documents are, it is the unfiltered index. The first view of an expression takes some ten milliseconds
+        for a million entities.
+
+        Args:
+            reach: the labels that the caller holds; None: all.
+            required: labels that every document searched must carry.
+            expression: that every document searched must meet; of an index with metadata.
+            share: of the sources of a summary or report that must meet it.
+        """
+        view = self._labelled_view(reach, required)
+        if view is None or expression is None:
+            return view
+        assert self._filters is not None  # the expression was checked against its fields
+        return self._filters.view(view, expression, share)
+
+    def is_cached(self, reach: Collection[str] | None, required: Collection[str], expression: Expression) -> bool:
+        """Return whether the view of an expression needs no computation over all rows."""
+        view = self._labelled_view(reach, required)
+        return view is None or self._filters is None or self._filters.is_cached(view, expression)
+
+    def any_view(self) -> FilteredIndex | None:
+        """Return an example of a filtered view, None where all callers see everything or nothing."""
+        if len(self._sets) < 2 and not self._some_unknown:
+            return None if self._filters is None else self._filters.any_view()
+        return self._view(bytes([1, *[0] * (len(self._sets) - 1)]))
+
+    def _labelled_view(self, reach: Collection[str] | None, required: Collection[str]) -> MappedIndex | None:
+        if reach is None and not required:
+            return self._index
+        labels = None if reach is None else frozenset(reach)
+        # Required labels are arbitrary strings of a request, so they are not cached.
+        in_reach = _visible_sets(self._sets, self._rule, labels, required) if required else self._visible_sets(labels)
+        if 1 not in in_reach and (required or in_reach):
+            return None
+        return self._view(in_reach) if 0 in in_reach or self._some_unknown else self._index
+
+
+def _visible_sets(
+    sets: Sequence[tuple[str, ...]], rule: AccessRule, reach: frozenset[str] | None, required: Collection[str] = ()
+) -> bytes:
+    """Return a byte for each label set, 1 where the caller sees its documents."""
+    return sets_in_reach(sets, reach, required, rule).tobytes()
+
+
+def _view(index: MappedIndex, files: LabelFiles, in_reach: bytes) -> FilteredIndex:
+    unknown = np.zeros(1, np.bool_)  # rows of unknown documents are visible to no caller with labels
+    reached = np.concatenate([np.frombuffer(in_reach, np.bool_), unknown])
+    return FilteredIndex(index, label_visibility(files, reached))
+
+
+class FilteredViews:
+    """Views by filter expressions, of the index and of its views by labels; a bounded number of them is cached."""
+
+    def __init__(self, index: MappedIndex, metadata: MetadataFiles, max_tokens: int) -> None:
+        """Prepare views.
+
+        Args:
+            index: unfiltered.
+            metadata: of its documents.
+            max_tokens: of a description.
+        """
+        self._index = index
+        self._columns = metadata.columns
+        self._rows = FilteredRows(index, metadata, max_tokens)
+        self._max_views = max(min(_MAX_FILTERED_BYTES // self._rows.view_bytes, _MAX_VIEWS), _MIN_VIEWS)
+        self._views: OrderedDict[_ViewKey, MappedIndex | None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def view(self, view: MappedIndex, expression: Expression, share: float) -> MappedIndex | None:
+        """Return what of a view meets an expression, None where no document does.
+
+        Args:
+            view: the unfiltered index, or what a caller with labels sees of it.
+            share: of the sources of a summary or report that must meet it.
+        """
+        key = view, expression, share
+        with self._lock:
+            if key in self._views:
+                self._views.move_to_end(key)
+                return self._views[key]
+        made = self._make(view, matching_documents(expression, self._columns), share)
+        with self._lock:
+            self._views[key] = made
+            while len(self._views) > self._max_views:
+                self._views.popitem(last=False)
+        return made
+
+    def is_cached(self, view: MappedIndex, expression: Expression) -> bool:
+        """Return whether a view of an expression is there, or takes no time."""
+        small = len(self._index.ends) + len(self._index.layers) < _MIN_ROWS_APART
+        with self._lock:
+            return small or any(key[:2] == (view, expression) for key in self._views)
+
+    def any_view(self) -> FilteredIndex:
+        """Return an example of a view."""
+        documents = np.zeros(self._index.files.documents.n_rows, np.bool_)
+        return FilteredIndex(self._index, self._rows.visibility(documents, None, 1.0))
+
+    def _make(self, view: MappedIndex, documents: Flags, share: float) -> MappedIndex | None:
+        if documents.all():
+            return view
+        visibility = self._rows.visibility(
+            documents, view.visibility if isinstance(view, FilteredIndex) else None, share
+        )
+        return FilteredIndex(self._index, visibility) if visibility.chunks.any() else None
+
+
+def empty_index_info(whole: IndexInfo) -> IndexInfo:
+    """Return the statistics for a caller to whom no document is visible."""
+    return replace(whole, counts=dict.fromkeys(_COUNTED, 0), layers=(), communities_by_level={})

@@ -18,6 +18,7 @@ from hirag_dist.storage import layout
 from hirag_dist.storage.access import label_files_writer
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.text_columns import TextColumns
+from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import FloatMatrix, IntVector
 
@@ -26,12 +27,13 @@ _MAX_MENTIONS = 1000  # of a row, for its text: a hub has one in every chunk
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """The mentions of rows with several label sets: CSR over these rows, and columns by mention.
+    """The mentions of rows with several label sets, or several documents: CSR over these rows, and columns by mention.
 
     Attributes:
         rows: (n,) int32, ascending.
         indptr: (n + 1,) int64 first mention of each row.
-        sets, positions: (n_mentions,) int32, in the order of chunks.
+        sets: (n_mentions,) int32 label set, or chunk, of each, in the order of chunks.
+        positions: (n_mentions,) int32.
         numbers: (n_mentions,) whether an entity is described, or the strength of a relation.
     """
 
@@ -110,19 +112,24 @@ def map_labels(snapshot: Snapshot) -> LabelFiles:
     entities = sets = np.zeros(0, np.int32)
     if layout.PARTS in snapshot.manifest.content:
         vectors, entities, sets = (snapshot.array(name) for name in layout.PART_ARRAYS)
-    built = snapshot.manifest.build.get("config", {})
     return LabelFiles(
         chunk_sets=files.array("chunk_sets"),
         entities=_patterns(files, "entity"),
         relations=_patterns(files, "relation"),
         communities=_patterns(files, "community"),
-        mentions=_mentions(files, "mentioned", "mention", "described", label_files_writer.ENTITY_MENTIONS),
-        statements=_mentions(files, "stated", "statement", "strengths", label_files_writer.STATEMENTS),
+        mentions=map_mentions(files, "sets"),
+        statements=map_statements(files, "sets"),
         part_vectors=vectors,
         part_entities=entities,
         part_sets=sets,
-        max_tokens=int(built.get("description_tokens", Config.model_fields["description_tokens"].default)),
+        max_tokens=description_tokens(snapshot.manifest),
     )
+
+
+def description_tokens(manifest: Manifest) -> int:
+    """Return the tokens of a description in the build of a snapshot."""
+    built = manifest.build.get("config", {})
+    return int(built.get("description_tokens", Config.model_fields["description_tokens"].default))
 
 
 def _patterns(files: ServingFiles, what: str) -> LabelPatterns:
@@ -134,11 +141,27 @@ def _patterns(files: ServingFiles, what: str) -> LabelPatterns:
     )
 
 
-def _mentions(files: ServingFiles, rows: str, each: str, numbers: str, texts: str) -> Mentions:
+def map_mentions(files: ServingFiles, places: str) -> Mentions:
+    """Return the kept mentions of entities.
+
+    Args:
+        places: sets, or chunks: what `Mentions.sets` holds.
+    """
+    return _mentions(
+        files, "mentioned", f"mention_{places}", "mention", "described", label_files_writer.ENTITY_MENTIONS
+    )
+
+
+def map_statements(files: ServingFiles, places: str) -> Mentions:
+    """Return the kept mentions of relations; the arguments are those of `map_mentions`."""
+    return _mentions(files, "stated", f"statement_{places}", "statement", "strengths", label_files_writer.STATEMENTS)
+
+
+def _mentions(files: ServingFiles, rows: str, places: str, each: str, numbers: str, texts: str) -> Mentions:
     return Mentions(
         rows=files.array(f"{rows}_rows"),
         indptr=files.array(f"{rows}_indptr"),
-        sets=files.array(f"{each}_sets"),
+        sets=files.array(places),
         positions=files.array(f"{each}_positions"),
         numbers=files.array(f"{each}_{numbers}"),
         texts=files.texts(texts),

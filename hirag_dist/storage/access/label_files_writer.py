@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import LabelPatterns, label_sets, pattern_of_sets, patterns
 from hirag_dist.storage import layout
+from hirag_dist.storage.metadata.metadata_files_writer import has_metadata
 from hirag_dist.storage.serving.column_arrays import (
     Batches,
     Create,
@@ -71,7 +72,11 @@ def write_labels(batches: Batches, create: Create, save: Save, provenance: Label
     with create(LABEL_SETS) as file:
         rows = pa.record_batch([pa.array([json.dumps(labels) for labels in sets], pa.string())], ["labels"])
         write_texts(file, _SET_TEXTS, [rows])
+    by_document = has_metadata(batches)
     if not any(sets):
+        if by_document:
+            _save_statements(batches, create, save, provenance, by_document=True)
+            _save_mentions(batches, create, save, provenance, by_document=True)
         return
     documents = rows_of_column(batches, "chunks", "document_id", ids_of(batches, "documents", "document_id"))
     # Rows of unknown documents get a label set of their own, which is visible to no caller with labels.
@@ -81,12 +86,12 @@ def write_labels(batches: Batches, create: Create, save: Save, provenance: Label
     sets_of = np.append(chunk_sets, unknown)  # at −1 too
     entities = _entities(batches, provenance, sets_of)
     _save_patterns(save, "entity", entities)
-    statements = _save_statements(batches, create, save, provenance, sets_of)
+    statements = _save_statements(batches, create, save, provenance, sets_of, by_document=by_document)
     relations = _relations(batches, provenance, sets_of, statements)
     _save_patterns(save, "relation", relations)
     levels = numbers(batches, "communities", "level", np.int32)
     _save_patterns(save, "community", _communities(provenance, levels, entities, relations, int(unknown)))
-    _save_mentions(batches, create, save, provenance, sets_of)
+    _save_mentions(batches, create, save, provenance, sets_of, by_document=by_document)
 
 
 def _save_patterns(save: Save, what: str, found: LabelPatterns) -> None:
@@ -204,22 +209,53 @@ def _together(pairs: Sequence[Pairs]) -> Pairs:
 
 
 def _save_mentions(
-    batches: Batches, create: Create, save: Save, provenance: LabelProvenanceTables, sets_of: NDArray[np.int32]
+    batches: Batches,
+    create: Create,
+    save: Save,
+    provenance: LabelProvenanceTables,
+    sets_of: NDArray[np.int32] | None = None,
+    *,
+    by_document: bool,
 ) -> None:
-    """Write the mentions in the order of their table, which is the order of the entities' rows."""
+    """Write the mentions in the order of their table, which is the order of the entities' rows.
+
+    Args:
+        sets_of: label sets of chunks, the unknown one last; None: no document carries labels.
+        by_document: write the chunk of each.
+    """
     table = layout.ENTITY_MENTIONS
     _save_groups(save, "mentioned", rows_of_column(batches, table, "entity_id", provenance.entity_ids))
-    save("mention_sets", sets_of[rows_of_column(batches, table, "chunk_id", provenance.chunk_ids)])
+    _save_places(
+        save, "mention", rows_of_column(batches, table, "chunk_id", provenance.chunk_ids), sets_of, by_document
+    )
     save("mention_positions", numbers(batches, table, "position", np.int32))
     save("mention_described", numbers(batches, table, "described", np.bool_))
     with create(ENTITY_MENTIONS) as file:
         write_texts(file, _MENTION_TEXTS, batches(table, _MENTION_TEXTS.names))
 
 
+def _save_places(
+    save: Save, name: str, chunks: NDArray[np.int32], sets_of: NDArray[np.int32] | None, by_document: bool
+) -> None:
+    if sets_of is not None:
+        save(f"{name}_sets", sets_of[chunks])
+    if by_document:
+        save(f"{name}_chunks", chunks)
+
+
 def _save_statements(
-    batches: Batches, create: Create, save: Save, provenance: LabelProvenanceTables, sets_of: NDArray[np.int32]
+    batches: Batches,
+    create: Create,
+    save: Save,
+    provenance: LabelProvenanceTables,
+    sets_of: NDArray[np.int32] | None = None,
+    *,
+    by_document: bool,
 ) -> NDArray[np.int32]:
-    """Write the statements in the order of their table; return the relation of each."""
+    """Write the statements in the order of their table; return the relation of each.
+
+    The arguments are those of `_save_mentions`.
+    """
     table = layout.STATEMENTS
     stated = ids_of(batches, table, "relation_id")
     relations = np.zeros(0, np.int32)
@@ -228,7 +264,8 @@ def _save_statements(
         rows.add(stated)
         relations = rows.rows()
     _save_groups(save, "stated", relations)
-    save("statement_sets", sets_of[rows_of_column(batches, table, "chunk_id", provenance.chunk_ids)])
+    places = rows_of_column(batches, table, "chunk_id", provenance.chunk_ids)
+    _save_places(save, "statement", places, sets_of, by_document)
     save("statement_positions", numbers(batches, table, "position", np.int32))
     save("statement_strengths", numbers(batches, table, "strength", np.float64))
     with create(STATEMENTS) as file:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from hirag_dist.core.access.labels import PARTIAL, Flags, LabelPatterns, description_of
+from hirag_dist.core.access.labels import Flags, description_of
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, merge_groups, merge_strengths
-from hirag_dist.storage.access.label_files import LabelFiles
+from hirag_dist.storage.access.label_files import Mentions
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.types import IntVector
 
@@ -18,30 +17,29 @@ TextRows = list[dict[str, str]]  # column → text, of each row
 _MAX_CACHED = 1024  # rows
 
 
-def visible_entity_text(files: LabelFiles, in_reach: Flags, rows: IntVector) -> TextRows:
+def visible_entity_text(mentions: Mentions, in_reach: Flags, max_tokens: int, rows: IntVector) -> TextRows:
     """Return name, type and description of partially visible entities.
 
     Args:
-        files: of labels.
-        in_reach: (n_sets + 1,) by label set.
+        mentions: of entities.
+        in_reach: by label set, or by chunk, as of `mentions.sets`; the last one is that of unknown documents.
+        max_tokens: of a description.
         rows: ascending.
     """
-    mentions = files.mentions
     owners, positions = mentions.visible(rows, in_reach)
     columns = mentions.columns(positions, ("chunk_id", "name", "type", "description"))
     columns["described"] = mentions.numbers[positions]
     numbers = [f"{at:08d}" for at in range(len(rows))]  # keys that sort in the order of the rows
     merged = merge_groups(pa.table(columns), owners, numbers).select(["name", "type", "description"]).to_pylist()
-    return [row | {"description": description_of(row["description"], files.max_tokens)} for row in merged]
+    return [row | {"description": description_of(row["description"], max_tokens)} for row in merged]
 
 
-def visible_relation_text(files: LabelFiles, in_reach: Flags, rows: IntVector) -> TextRows:
+def visible_relation_text(statements: Mentions, in_reach: Flags, max_tokens: int, rows: IntVector) -> TextRows:
     """Return the description of partially visible relations; the arguments are those of `visible_entity_text`."""
-    statements = files.statements
     owners, positions = statements.visible(rows, in_reach)
     columns = statements.columns(positions, ("chunk_id", "description"))
     columns["strength"] = statements.numbers[positions]
-    merged = merge_strengths(pa.table(columns), owners, len(rows), files.max_tokens * CHARS_PER_TOKEN)
+    merged = merge_strengths(pa.table(columns), owners, len(rows), max_tokens * CHARS_PER_TOKEN)
     return [{"description": text} for text in merged.descriptions]
 
 
@@ -51,21 +49,18 @@ class FilteredTextColumns(TextColumns):
     def __init__(
         self,
         stored: TextColumns,
-        patterns: LabelPatterns,
-        states: NDArray[np.uint8],
+        is_partial: Callable[[IntVector], Flags],
         rebuild: Callable[[IntVector], TextRows],
     ) -> None:
         """Replace values of stored columns.
 
         Args:
-            patterns: label patterns of the rows.
-            states: (n_patterns,) visibility.
+            is_partial: rows → whether each is partially visible.
             rebuild: rows → the replaced columns of each.
         """
         self.n_rows = stored.n_rows
         self._stored = stored
-        self._patterns = patterns
-        self._states = states
+        self._is_partial = is_partial
         self._rebuild = rebuild
         self._cache: dict[int, dict[str, str]] = {}
 
@@ -77,8 +72,7 @@ class FilteredTextColumns(TextColumns):
         """Return the values of some rows, in their order."""
         rows = list(rows)
         values = self._stored.values(name, rows)
-        states = self._states[self._patterns.of[np.asarray(rows, np.int64)]]
-        partial = np.flatnonzero(states == PARTIAL).tolist()
+        partial = np.flatnonzero(self._is_partial(np.asarray(rows, np.int64))).tolist()
         rebuilt = self._rebuilt({rows[position] for position in partial})
         for position in partial:
             values[position] = rebuilt[rows[position]].get(name, values[position])

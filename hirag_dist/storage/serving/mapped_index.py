@@ -25,6 +25,7 @@ from hirag_dist.core.retrieval.quantized_scan import QuantizedVectors, nearest_o
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
 from hirag_dist.storage import layout
+from hirag_dist.storage.metadata.metadata_files import MetadataFiles, map_metadata
 from hirag_dist.storage.serving import writer
 from hirag_dist.storage.serving.claims import MappedClaims
 from hirag_dist.storage.serving.mmap_files import ServingFiles, as_bytes
@@ -88,6 +89,7 @@ class MappedFiles:
     reports: TextColumns
     claims: MappedClaims | None
     places: MappedPlaces
+    metadata: MetadataFiles | None
 
 
 def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
@@ -145,6 +147,7 @@ def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
         documents=files.texts(writer.DOCUMENTS),
         community_texts=files.texts(writer.COMMUNITIES),
         reports=files.texts(writer.REPORTS),
+        metadata=map_metadata(files, snapshot.manifest),
         claims=MappedClaims(files) if snapshot.manifest.counts.get(layout.CLAIMS) else None,
         places=MappedPlaces(files, lambda: snapshot.table("documents", ["record"])["record"].to_numpy()),
     )
@@ -155,6 +158,7 @@ class MappedIndex:
 
     Attributes:
         access: filter of what the caller may see; None: everything is visible.
+        is_by_row: whether the patterns of `access` are rows, as under a filter by metadata.
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
         chunk_access: the filter in the form in which chunk vectors are searched.
         components: (n_entities,) connected component of each entity in the visible graph; None until `connect`.
@@ -176,6 +180,7 @@ class MappedIndex:
         self.parallel = files.parallel
         self.communities = files.communities
         self.access: AccessFilter | None = None
+        self.is_by_row = False
         self.visible_chunks: NDArray[np.bool_] | None = None
         self.chunk_access: AccessFilter | None = None
         self.components: NDArray[np.int32] | None = files.components
@@ -315,7 +320,8 @@ class MappedIndex:
             self.files.chunks.value(name, row) for name in ("chunk_id", "document_id", "text")
         )
         places = self.files.places.between(document, uri, start, end, text)
-        return SourceItem(chunk_id, document_id, title, uri, start, end, text, score, places=places)
+        metadata = {} if self.files.metadata is None else self.files.metadata.of_document(document)
+        return SourceItem(chunk_id, document_id, title, uri, start, end, text, score, metadata, places)
 
     def quoted(self, source: SourceItem, start: int, end: int) -> tuple[Place, ...]:
         """Return the places of a quotation from a chunk.

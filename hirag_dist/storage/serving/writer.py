@@ -28,6 +28,7 @@ from hirag_dist.core.retrieval.levels import invert
 from hirag_dist.core.retrieval.quantized_scan import encode
 from hirag_dist.storage.access.label_files_writer import LABEL_SETS, LabelProvenanceTables, write_labels
 from hirag_dist.storage.layout import ALIASES
+from hirag_dist.storage.metadata.metadata_files_writer import write_metadata
 from hirag_dist.storage.serving.base_values import BaseFiles, BaseValues
 from hirag_dist.storage.serving.claims import write_claims
 from hirag_dist.storage.serving.column_arrays import (
@@ -153,6 +154,7 @@ def write_serving(
     members = _save_communities(batches, save, entity_ids, *reported)
     provenance = LabelProvenanceTables(entity_ids, chunk_ids, mentioned_in, stated_in, ends, members)
     write_labels(batches, create, save, provenance)
+    write_metadata(batches, create, save, entity_ids)
     write_claims(batches, create, save, entity_ids, chunk_ids)
     write_places(batches, create, save, ids_of(batches, "documents", "document_id"))
 

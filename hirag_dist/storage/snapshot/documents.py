@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.errors import InputError
+from hirag_dist.storage.layout import DOCUMENT_METADATA
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 _COUNTS = ("n_chunks", "n_tokens", "n_entities", "n_relations", "n_dead_letters")
@@ -27,6 +31,7 @@ class IndexedDocument:
         source_ids: what its owner calls it.
         n_entities, n_relations: of layer 0, stated by at least one of its chunks; other documents may state them too.
         n_dead_letters: of its chunks.
+        metadata: by declared field; a date is an ISO 8601 text.
     """
 
     document_id: str
@@ -41,6 +46,7 @@ class IndexedDocument:
     n_entities: int
     n_relations: int
     n_dead_letters: int
+    metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +171,8 @@ def _documents(snapshot: Snapshot, table: pa.Table) -> list[IndexedDocument]:
         unit_of, stated_by = _mentions(snapshot.table(source, ["chunk_ids"]))
         pairs = _pairs(document_of[_row_of(stated_by, chunk_ids)], unit_of)
         counts[name] = np.bincount(pairs, minlength=table.num_rows)
+    stored = snapshot.table(DOCUMENT_METADATA)
+    metadata = dict(zip(stored["document_id"].to_pylist(), stored["metadata"].to_pylist(), strict=True))
     numbers = zip(*(counts[name].tolist() for name in _COUNTS), strict=True)
     return [
         IndexedDocument(
@@ -176,6 +184,7 @@ def _documents(snapshot: Snapshot, table: pa.Table) -> list[IndexedDocument]:
             tuple(row["labels"]),
             row["n_chars"],
             *own,
+            metadata=json.loads(metadata.get(row["document_id"], "{}")),
         )
         for row, own in zip(table.to_pylist(), numbers, strict=True)
     ]

@@ -9,12 +9,14 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from hirag_dist.core.metadata.fields import FieldSource
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.inputs import source_table
 from hirag_dist.indexing.stages import read
 from hirag_dist.indexing.stages.read import SOURCES, ReadDocuments, UniqueDocuments
 from hirag_dist.readers import ReadOptions
 from hirag_dist.storage.digest import table_digest
+from hirag_dist.types import MetadataField
 
 
 async def documents(folder: Path, files: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -72,10 +74,11 @@ async def test_what_does_not_fit_into_memory_is_the_same(tmp_path: Path, monkeyp
     (tmp_path / "c.md").write_text("".join(f"# Heading {number}\n\nwords\n" for number in range(10)))
     sources = {"sources": source_table([str(tmp_path)])}
     services = cast(Services, None)
-    whole = await ReadDocuments(ReadOptions()).run(sources, services)
+    options = ReadOptions(metadata=(FieldSource(MetadataField("n", "number"), ("n",)),))
+    whole = await ReadDocuments(options).run(sources, services)
     monkeypatch.setattr(read, "_PART_ROWS", 3)
     monkeypatch.setattr(read, "_HELD_BYTES", 100)
-    parts = await ReadDocuments(ReadOptions()).run(sources, services)
+    parts = await ReadDocuments(options).run(sources, services)
     assert (parts["documents"].num_rows, parts["places"].num_rows) == (27, 10)
     for name, table in whole.items():
         assert parts[name].column(0).num_chunks > 1

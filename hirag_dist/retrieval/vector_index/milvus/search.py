@@ -113,6 +113,7 @@ class MilvusVectors:
         limit: int,
         max_layer: int | None = None,
         access: AccessFilter | None = None,
+        is_by_row: bool = False,
     ) -> _Found:
         """Return (rows, similarities), best first, ties by row.
 
@@ -125,7 +126,7 @@ class MilvusVectors:
         """
         if access is not None and not access.entity_states.any():
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        visible = self._row_filter(access)
+        visible = None if is_by_row else self._row_filter(access)
         if visible is None:
             return await self._exact.search(vector, limit, max_layer, access)
         n_admitted = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])

@@ -1,0 +1,210 @@
+"""Metadata fields of documents: their types, and the values that texts, records and properties give them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+from hirag_dist.core.metadata.dates import date_text, microseconds, parse_moment
+from hirag_dist.types.metadata import FieldType, MetadataField
+
+MAX_CHARACTERS: Final = 1024
+"""Of a string."""
+MAX_VALUES: Final = 1000
+"""Of a list."""
+_MAX_WHOLE: Final = 2**53  # whole numbers up to it are exact as floats
+_TRUE, _FALSE = ("true", "yes", "1"), ("false", "no", "0")
+Value = str | float | bool
+
+
+class WrongValue(ValueError):
+    """A value that is not of its field's type; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSource:
+    """A declared field, and where its value comes from: a record's field, else the path of the file.
+
+    Attributes:
+        keys: names of the field in records, front matter, and properties of HTML and PDF, in any case; the first one
+            with a value. `a.b` names a field of an object.
+        path: regular expression, searched in the path; its first group, or the whole match, is the value.
+        folder: number of the folder of the path that is the value, from 1; 0 for none.
+        separator: between the values of a list in one text; "" for none.
+    """
+
+    field: MetadataField
+    keys: tuple[str, ...]
+    path: str = ""
+    folder: int = 0
+    separator: str = ""
+
+
+def collect_values(
+    sources: Iterable[FieldSource], properties: Mapping[str, object], path: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the metadata of a document, and a reason for each field whose value is of another type.
+
+    Args:
+        properties: name → value of what the document brings: fields of a record, front matter, properties.
+        path: of the file, in the index.
+
+    Returns:
+        values: JSON by field, dates as ISO 8601 texts, lists as lists; fields without a value are absent.
+        faults: one line each.
+    """
+    by_lower = _by_lower(properties)
+    values: dict[str, Any] = {}
+    faults = []
+    for source in sources:
+        found = (_property(by_lower, key.lower()) for key in source.keys)
+        given = next(filter(_is_given, found), None)
+        given = _of_path(source, path) if given is None else given
+        try:
+            value = typed_value(source.field, given, source.separator)
+        except WrongValue as error:
+            faults.append(f"metadata field {source.field.name}: {error}")
+            continue
+        if value is not None:
+            values[source.field.name] = value
+    return values, faults
+
+
+def typed_value(field: MetadataField, given: object, separator: str = "") -> Any:
+    """Return a value of a field's type as JSON; None where nothing is given.
+
+    Args:
+        separator: between the values of a list in one text.
+
+    Raises:
+        WrongValue: the value is of another type.
+    """
+    if not _is_given(given):
+        return None
+    items = _items(given, separator if field.list else "")
+    if not field.list:
+        if len(items) > 1:
+            raise WrongValue(f"{len(items)} values; declare it as a list")
+        return _scalar(field.type, items[0]) if items else None
+    if len(items) > MAX_VALUES:
+        raise WrongValue(f"{len(items)} values; at most {MAX_VALUES} are kept")
+    values = [_scalar(field.type, item) for item in items if _is_given(item)]
+    return list(dict.fromkeys(values)) or None
+
+
+def _by_lower(properties: Mapping[Any, object]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in properties.items():
+        found.setdefault(str(name).strip().lower(), value)
+    return found
+
+
+def _property(by_lower: Mapping[str, object], key: str) -> object:
+    """Return the value of a key; `a.b` is `b` of the object `a`, where there is no such name."""
+    if key in by_lower:
+        return by_lower[key]
+    outer, _, inner = key.partition(".")
+    value = by_lower.get(outer)
+    return _property(_by_lower(value), inner) if inner and isinstance(value, Mapping) else None
+
+
+def _items(given: object, separator: str) -> list[object]:
+    if isinstance(given, str):
+        text = given.strip()
+        if text.startswith("["):
+            try:
+                parsed = json.loads(text)
+            except (ValueError, RecursionError):
+                parsed = text
+            if isinstance(parsed, list):
+                return parsed
+        return [part.strip() for part in text.split(separator)] if separator else [text]
+    return list(given) if isinstance(given, (list, tuple, set, frozenset)) else [given]
+
+
+def _scalar(kind: FieldType, given: object) -> Value:
+    if isinstance(given, bytes):
+        given = given.decode("utf-8", "replace")
+    match kind:
+        case "string":
+            return _string(given)
+        case "number":
+            return _number(given)
+        case "date":
+            return _date(given)
+        case "bool":
+            return _bool(given)
+
+
+def _string(given: object) -> str:
+    if isinstance(given, bool) or not isinstance(given, (str, int, float, date)):
+        raise WrongValue(f"{_shown(given)} is no string")
+    text = unicodedata.normalize("NFC", str(given).encode("utf-8", "replace").decode()).strip()
+    if len(text) > MAX_CHARACTERS:
+        raise WrongValue(f"a string of {len(text)} characters; at most {MAX_CHARACTERS} are kept")
+    return text
+
+
+def _number(given: object) -> float:
+    number: float
+    if isinstance(given, str):
+        try:
+            number = int(given) if re.fullmatch(r"[+-]?\d{1,18}", given.strip()) else float(given)
+        except ValueError:
+            raise WrongValue(f"{_shown(given)} is no number") from None
+    elif isinstance(given, (int, float)) and not isinstance(given, bool):
+        number = given
+    elif isinstance(given, Decimal):
+        number = float(given)
+    else:
+        raise WrongValue(f"{_shown(given)} is no number")
+    if isinstance(number, int) and abs(number) > _MAX_WHOLE:
+        raise WrongValue(f"{_shown(given)} is too large to be exact; declare the field as string")
+    if not math.isfinite(number):
+        raise WrongValue(f"{_shown(given)} is no finite number")
+    return int(number) if number == int(number) and abs(number) <= _MAX_WHOLE else number
+
+
+def _date(given: object) -> str:
+    if isinstance(given, date):  # datetime too
+        return date_text(microseconds(given))
+    if isinstance(given, int) and not isinstance(given, bool) and 1000 <= given <= 9999:
+        given = str(given)  # a year
+    if not isinstance(given, str):
+        raise WrongValue(f"{_shown(given)} is no date: write ISO 8601, such as 2024-01-31")
+    try:
+        return date_text(parse_moment(given))
+    except ValueError as error:
+        raise WrongValue(str(error)) from None
+
+
+def _bool(given: object) -> bool:
+    text = str(given).strip().lower()
+    if isinstance(given, (bool, str, int)) and text in (*_TRUE, *_FALSE):
+        return text in _TRUE
+    raise WrongValue(f"{_shown(given)} is neither true nor false")
+
+
+def _of_path(source: FieldSource, path: str) -> str | None:
+    if source.path:
+        found = re.search(source.path, path)
+        if found is not None:
+            return found[1] if found.re.groups else found[0]
+    folders = path.split("/")[:-1]
+    return folders[source.folder - 1] if 0 < source.folder <= len(folders) else None
+
+
+def _is_given(value: object) -> bool:
+    return value is not None and value != [] and not (isinstance(value, str) and not value.strip())
+
+
+def _shown(given: object) -> str:
+    text = repr(given)
+    return text if len(text) <= 80 else text[:79] + "…"

@@ -1,0 +1,120 @@
+"""Metadata of the documents of an index: declared fields, and the values of each document."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.config.metadata import MetadataConfig
+from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.stages.read import UniqueMetadata, metadata_text
+from hirag_dist.indexing.update.base import UpdateBase
+from hirag_dist.schemas import DOCUMENT_METADATA, METADATA_FIELDS
+from hirag_dist.storage import layout
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class DocumentMetadata:
+    """Metadata of documents.
+
+    Attributes:
+        fields: METADATA_FIELDS; no row where none is declared.
+        values: DOCUMENT_METADATA of the documents that have a value, sorted by id.
+    """
+
+    fields: pa.Table
+    values: pa.Table
+
+    def __bool__(self) -> bool:
+        return bool(self.fields.num_rows)
+
+    def equals(self, base: UpdateBase) -> bool:
+        """Return whether a snapshot has this metadata."""
+        fields, values = (base.table(name) for name in layout.METADATA_TABLES)
+        return bool(
+            self.fields.equals(fields.cast(METADATA_FIELDS)) and self.values.equals(values.cast(DOCUMENT_METADATA))
+        )
+
+    def tables(self) -> dict[str, pa.Table]:
+        """Return the tables of `layout.METADATA_TABLES`; none where no field is declared."""
+        return {layout.METADATA_FIELDS: self.fields, layout.DOCUMENT_METADATA: self.values} if self else {}
+
+
+NO_METADATA = DocumentMetadata(METADATA_FIELDS.empty_table(), DOCUMENT_METADATA.empty_table())
+
+
+def field_table(config: MetadataConfig) -> pa.Table:
+    """Return METADATA_FIELDS of a configuration."""
+    rows = [
+        {"name": name, "type": field.type, "list": field.list, "as_of": name == config.as_of_field}
+        for name, field in config.fields.items()
+    ]
+    return pa.Table.from_pylist(rows, METADATA_FIELDS)
+
+
+def read_metadata(context: BuildContext, metadata: Dataset) -> DocumentMetadata:
+    """Return the metadata of documents that were read.
+
+    Args:
+        metadata: READ_METADATA of the documents, copies too.
+    """
+    fields = field_table(context.config.metadata)
+    if not fields.num_rows:
+        return NO_METADATA
+    unique = context.runner.run(UniqueMetadata(), "unique metadata", metadata=metadata).metadata
+    return DocumentMetadata(fields, _sorted(context.datasets.read(unique)))
+
+
+def kept_metadata(
+    context: BuildContext, base: UpdateBase, documents: pa.Table, new: DocumentMetadata = NO_METADATA
+) -> DocumentMetadata:
+    """Return the metadata of documents of which some were read, and of the others the base has it.
+
+    Values of fields that were declared otherwise when the base was built are left out: they are read again by
+    `hirag-dist index INPUT`.
+
+    Args:
+        documents: all of them, with the column `document_id`.
+        new: of those that were read.
+    """
+    fields = field_table(context.config.metadata)
+    if not fields.num_rows:
+        return NO_METADATA
+    before = base.table(layout.METADATA_FIELDS).cast(METADATA_FIELDS)
+    known = {row["name"]: (row["type"], row["list"]) for row in before.to_pylist()}
+    now = {row["name"]: (row["type"], row["list"]) for row in fields.to_pylist()}
+    same = {name for name, declared in now.items() if known.get(name) == declared}
+    if unread := [name for name in now if name not in same]:
+        logger.warning(
+            "metadata fields %s were not declared so when the index was built: documents that are not read now have no "
+            "value; run `hirag-dist index INPUT` with all documents",
+            ", ".join(unread),
+        )
+    values = base.table(layout.DOCUMENT_METADATA).cast(DOCUMENT_METADATA)
+    values = values.filter(pc.is_in(values["document_id"], value_set=documents["document_id"].combine_chunks()))
+    values = values.filter(
+        pc.invert(pc.is_in(values["document_id"], value_set=new.values["document_id"].combine_chunks()))
+    )
+    if same != known.keys():
+        values = _of_fields(values, same)
+    return DocumentMetadata(fields, _sorted(pa.concat_tables([values, new.values])))
+
+
+def _of_fields(values: pa.Table, names: Collection[str]) -> pa.Table:
+    texts = [
+        metadata_text({name: value for name, value in json.loads(text).items() if name in names})
+        for text in values["metadata"].to_pylist()
+    ]
+    return values.set_column(1, DOCUMENT_METADATA.field("metadata"), pa.array(texts, pa.string()))
+
+
+def _sorted(values: pa.Table) -> pa.Table:
+    return values.filter(pc.not_equal(values["metadata"], "{}")).sort_by("document_id").combine_chunks()
