@@ -12,8 +12,9 @@ import pytest
 from hirag_dist.cli._output import out
 from hirag_dist.cli._render import show_retrieval
 from hirag_dist.composition.models import make_coordinator, make_pool
-from hirag_dist.config.model import Config, MapReduceConfig
+from hirag_dist.config.model import Config
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
+from hirag_dist.config.retrieval import MapReduceConfig
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, source_text
 from hirag_dist.core.retrieval.map_reduce import PartBudget

@@ -183,7 +183,7 @@ def _documents(snapshot: Snapshot, table: pa.Table) -> list[IndexedDocument]:
             tuple(row["source_ids"]),
             tuple(row["labels"]),
             row["n_chars"],
-            *own,
+            **dict(zip(_COUNTS, own, strict=True)),
             metadata=json.loads(metadata.get(row["document_id"], "{}")),
         )
         for row, own in zip(table.to_pylist(), numbers, strict=True)
