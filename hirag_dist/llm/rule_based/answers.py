@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hirag_dist.llm.rule_based.language import UNSPACED, content_words, stem
 from hirag_dist.llm.rule_based.requests import ParsedRequest
-from hirag_dist.llm.rule_based.sentences import clean, sentences
+from hirag_dist.llm.rule_based.sentences import GAP, clean, sentences
 from hirag_dist.llm.rule_based.word_lists import word_set
 
 NOT_KNOWN = "I do not know."
@@ -21,10 +21,17 @@ _ASKING = frozenset(
         "key overall role kind type way example document context answer question according provide information",
     )
 )
+_SPEAKING = frozenset(
+    stem(word) for word in word_set("say says said accord according happen happened claim state long big")
+)
 _WEIGHT = {"S": 1.0, "R": 0.9, "K": 0.9, "E": 0.85, "C": 0.7}
 _ORDER = "SRKEC"  # a sentence that several records hold is cited from the first of these
 _MIN_COVERED = 0.34
 _MAX_SENTENCES = 5
+_MIN_SHARE = 0.5  # of the weight of the question's words, in one sentence
+_MIN_HITS = 3  # or words of a long question
+_NAME = re.compile(r"(?<=\S\s)[A-ZÀ-Þ][\w’'-]*")
+_NAME_WEIGHT = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +50,43 @@ class RankedSentence:
 
 def answer(ask: ParsedRequest) -> str:
     """Return the reply to answer: cited sentences, or that the context does not hold it."""
-    chosen = best_sentences(ask.between("context"), wanted_words(ask.between("question")))
+    chosen = answer_sentences(ask.between("context"), ask.between("question"))
     return " ".join(f"{unit.text} [{unit.ref}]" for unit in chosen) or NOT_KNOWN
+
+
+def answer_sentences(context: str, question: str) -> list[RankedSentence]:
+    """Return the whole sentences that answer a question, none where no single one holds enough of its words.
+
+    A word that the question spells with a capital, but for its first, weighs more: it names what is asked about. The
+    title of a document counts for each of its sentences: a text seldom names its author or its subject again.
+    """
+    words = wanted_words(question)
+    wanted = [word for word in words if word not in _SPEAKING] or words
+    titles = _titles(context)
+    named = {ref: frozenset(wanted).intersection(content_words(title)) for ref, title in titles.items()}
+    headings = tuple(filter(None, titles.values()))
+    units = [
+        replace(unit, text=unit.text.lstrip("*"), hits=unit.hits | named.get(unit.ref, frozenset()))
+        for unit in _units(context, wanted)
+        if _is_whole(unit.text) and not unit.text.startswith(headings)
+    ]
+    if not units:
+        return []
+    names = frozenset(content_words(" ".join(_NAME.findall(question))))
+    rarity = {
+        word: weight * (_NAME_WEIGHT if word in names else 1.0) for word, weight in _rarity(wanted, units).items()
+    }
+    total = sum(rarity.values())
+    best = max(sum(rarity[word] for word in unit.hits) for unit in units)
+    most = max(len(unit.hits) for unit in units)
+    enough = most >= _MIN_HITS or (best >= _MIN_SHARE * total and most >= min(2, len(wanted)))
+    return _choose(units, rarity) if enough else []
+
+
+def _titles(context: str) -> dict[str, str]:
+    """Return the title of the document of each source, by its reference."""
+    marks = (mark for mark in _RECORD.finditer(context) if mark.group(1).startswith("S"))
+    return {mark.group(1): mark.group(2).partition(", characters ")[0].strip() for mark in marks}
 
 
 def wanted_words(question: str) -> list[str]:
@@ -115,6 +157,12 @@ def _reads(text: str) -> bool:
         return 4 < len(text) <= 700
     # A heading or a list of names says what a text is about, not what holds: it does not end as a sentence does.
     return 12 <= len(text) <= 700 and text.rstrip("\"'”’»").endswith((".", "!", "?", ";"))
+
+
+def _is_whole(text: str) -> bool:
+    """Return whether a sentence was not cut: records of the context may have been shortened."""
+    bare = text.lstrip("\"'“‘«(*")
+    return not text.startswith(GAP) and not text.endswith(GAP) and not bare[:1].islower()
 
 
 def _rarity(wanted: Sequence[str], units: Sequence[RankedSentence]) -> dict[str, float]:
