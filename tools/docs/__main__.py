@@ -10,7 +10,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from tools.docs import cli_reference, configuration, links, metrics_reference, proto_reference, python_api
+from tools.docs import cli_reference, configuration, links, metrics_reference, openapi, proto_reference, python_api
 
 ROOT = Path(__file__).parents[2]
 PAGES: dict[str, Callable[[], str]] = {
@@ -19,6 +19,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/proto.md": proto_reference.page,
     "docs/reference/metrics.md": metrics_reference.page,
     "docs/reference/python-api.md": python_api.page,
+    "docs/reference/openapi.json": openapi.page,
+    "hirag_dist/service/http_api/openapi.json": openapi.page,  # what the service sends
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib import resources
 
 import grpc
 from aiohttp import web
@@ -16,6 +17,7 @@ from hirag_dist.service.http_api.status_error import StatusError
 from hirag_dist.service.web.request_checks import Handler
 
 logger = logging.getLogger(__name__)
+DOCUMENT = "/openapi.json"
 
 
 class HttpApi:
@@ -30,15 +32,20 @@ class HttpApi:
         self._checks = checks
         self._connect = ConnectRoutes(requests)
         self._openai = OpenAiRoutes(requests)
+        self._openapi = resources.files("hirag_dist.service.http_api").joinpath("openapi.json").read_bytes()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Add the routes."""
         self._connect.add_to(router)
         self._openai.add_to(router)
+        router.add_get(DOCUMENT, self._document)
 
     def serves(self, path: str) -> bool:
         """Return whether a path is one of the APIs'."""
-        return path.startswith((connect_protocol.PREFIX, openai_routes.PREFIX))
+        return path == DOCUMENT or path.startswith((connect_protocol.PREFIX, openai_routes.PREFIX))
+
+    async def _document(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(body=self._openapi, content_type="application/json")
 
     async def reply(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check a request for one of the APIs, and pass it on or refuse it with a reason."""

@@ -90,7 +90,7 @@ def source_list(citations: Iterable[pb.Citation]) -> str:
     return "\n\nSources:\n" + "\n".join(lines) if lines else ""
 
 
-class ChatReply:
+class CompletionReply:
     """A reply of /v1/chat/completions, made from the parts of an answer.
 
     Args:
@@ -171,7 +171,7 @@ def event(value: Mapping[str, Any], name: str = "") -> bytes:
 
 
 def facts(question: str, retrieval: pb.Retrieval | None, answer: pb.FinalAnswer) -> dict[str, Any]:
-    """Return what OpenAI's form has no field for: question, mode, snapshot, citations and the answering model."""
+    """Return the facts without a field in OpenAI's form: question, mode, snapshot, citations, answering model."""
     found = retrieval or pb.Retrieval()
     return {
         "question": question,

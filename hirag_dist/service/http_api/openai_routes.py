@@ -16,7 +16,7 @@ from hirag_dist.errors import ServiceError
 from hirag_dist.service.http_api.connect_protocol import TIMEOUT_HEADER, dump, timeout_s
 from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
 from hirag_dist.service.http_api.openai_errors import error_body, error_status, retry_headers
-from hirag_dist.service.http_api.openai_replies import ChatReply, model_list, model_object
+from hirag_dist.service.http_api.openai_replies import CompletionReply, model_list, model_object
 from hirag_dist.service.http_api.openai_requests import (
     Asked,
     BadRequest,
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 PREFIX = "/v1/"
 _INTERNAL = "internal error; the log of the service has details"
 _PAGE_SIZE = 1000  # indexes of one ListIndexes
-_Reply: TypeAlias = ChatReply | ResponsesReply
+_Reply: TypeAlias = CompletionReply | ResponsesReply
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -82,7 +82,7 @@ class OpenAiRoutes:
         asked = chat_request(await self._json(request))
         call = self._call(request)
         question = asked.request.query.question
-        reply = ChatReply(asked.model, call.request_id, question, with_sources=asked.source_list)
+        reply = CompletionReply(asked.model, call.request_id, question, with_sources=asked.source_list)
         return await self._answer(request, asked, call, reply)
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
