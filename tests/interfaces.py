@@ -1,0 +1,278 @@
+"""Every interface of a service, called in one way: gRPC, the page's lines, JSON over HTTP, and OpenAI's API.
+
+A test of what holds for all of them takes `INTERFACES` as its parameter. A new interface needs a class with the methods
+of `Interface`, and a line in that tuple.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import aiohttp
+import grpc
+
+from hirag_dist.service.grpc_handlers import SERVICE_NAME
+from hirag_dist.service.http_api.status_error import error_of_call
+from hirag_dist.service.web.options import PageOptions
+from hirag_dist.service.web.run import Page
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert_query import MODES
+from tests.service import fakes
+
+_STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 413: "TOO_LARGE", 429: "RESOURCE_EXHAUSTED"}
+_STATUS |= {500: "INTERNAL", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
+
+
+@dataclass
+class Served:
+    """A service with its HTTP server."""
+
+    service: fakes.Service
+    url: str
+    http: aiohttp.ClientSession
+    channel: grpc.aio.Channel
+
+
+@dataclass
+class Reply:
+    """The reply that a caller gets.
+
+    Attributes:
+        status: name of the gRPC status, or TOO_LARGE.
+        text: everything that was sent.
+        found: ids of the entities and chunks of a retrieval, best first.
+        answer: text of an answer.
+        cited: references of the answer.
+        retry_after_s: when to ask again, None if the reply does not say.
+    """
+
+    status: str
+    text: str
+    found: tuple[str, ...] = ()
+    answer: str = ""
+    cited: tuple[str, ...] = ()
+    retry_after_s: float | None = None
+
+
+@dataclass
+class Question:
+    """A request that every interface can make, without the settings that it leaves out."""
+
+    text: str = "Who lit the lamp?"
+    mode: str = "hirag"
+    token: str | None = None
+    timeout_s: float | None = None
+    labels: tuple[str, ...] = ()
+
+    @property
+    def query(self) -> pb.Query:
+        return pb.Query(question=self.text, mode=MODES[self.mode], labels=self.labels)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        token = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        timeout = {} if self.timeout_s is None else {"Connect-Timeout-Ms": str(math.ceil(self.timeout_s * 1000))}
+        return {"Content-Type": "application/json"} | token | timeout
+
+
+@asynccontextmanager
+async def serving(engine: Any, *, page: dict[str, Any] | None = None, **options: Any) -> AsyncIterator[Served]:
+    """Serve an engine by every interface; keywords are `ServerOptions`."""
+    services = fakes.Services()
+    service = await services.start(fakes.swapper_of(engine), **options)
+    chosen: dict[str, Any] = {"listen": "127.0.0.1:0", "callers": "callers_file" in options} | (page or {})
+    try:
+        async with (
+            Page(PageOptions(**chosen), service.address) as served,
+            aiohttp.ClientSession() as http,
+            fakes.channel(service) as channel,
+        ):
+            yield Served(service, served.url, http, channel)
+    finally:
+        await services.stop()
+
+
+class Interface:
+    """A way to call a service.
+
+    Attributes:
+        name: for the names of tests.
+        retrieves: whether there is a retrieval without an answer.
+        says_when: whether the reply to an overloaded service says when to ask again.
+    """
+
+    name: ClassVar[str]
+    retrieves: ClassVar[bool] = True
+    says_when: ClassVar[bool] = True
+
+    async def retrieve(self, served: Served, asked: Question) -> Reply:
+        raise NotImplementedError
+
+    async def answer(self, served: Served, asked: Question) -> Reply:
+        raise NotImplementedError
+
+    async def send(self, served: Served, body: bytes) -> Reply:
+        """Send a request with this body, instead of a question."""
+        raise NotImplementedError
+
+
+class Grpc(Interface):
+    name = "grpc"
+
+    async def retrieve(self, served: Served, asked: Question) -> Reply:
+        request = pb.RetrieveRequest(query=asked.query)
+        return await self._call(served, "Retrieve", request.SerializeToString(), asked, pb.RetrieveResponse)
+
+    async def answer(self, served: Served, asked: Question) -> Reply:
+        request = pb.AnswerRequest(query=asked.query)
+        return await self._call(served, "Answer", request.SerializeToString(), asked, pb.AnswerResponse)
+
+    async def send(self, served: Served, body: bytes) -> Reply:
+        return await self._call(served, "Retrieve", body, Question(), pb.RetrieveResponse)
+
+    async def _call(self, served: Served, method: str, raw: bytes, asked: Question, form: Any) -> Reply:
+        call = served.channel.unary_stream(f"/{SERVICE_NAME}/{method}")
+        token = () if asked.token is None else (("authorization", f"Bearer {asked.token}"),)
+        messages: list[Any] = []
+        try:
+            async for message in call(raw, timeout=asked.timeout_s, metadata=token):
+                messages.append(form.FromString(message))
+        except grpc.RpcError as error:
+            explained = error_of_call(error)
+            return Reply(explained.code.name, f"{messages}{error}", retry_after_s=explained.retry_after_s)
+        text = "".join(message.SerializeToString().decode("utf-8", "replace") for message in messages)
+        if method == "Retrieve":
+            found = messages[0].retrieval
+            return Reply("OK", text, _ids(found.local, found.sources))
+        final = messages[-1].answer
+        return Reply("OK", text, answer=final.text, cited=tuple(each.ref for each in final.citations))
+
+
+class _Http(Interface):
+    async def _post(self, served: Served, path: str, asked: Question, body: bytes) -> tuple[Reply, list[Any]]:
+        """Return the reply without its contents, and the JSON objects of its lines."""
+        async with served.http.post(f"{served.url}{path}", data=io.BytesIO(body), headers=asked.headers) as response:
+            text = (await response.read()).decode()
+            after = response.headers.get("Retry-After")
+            reply = Reply(_status(response.status), text, retry_after_s=None if after is None else float(after))
+        lines = [line.removeprefix("data: ") for line in text.split("\n")]
+        return reply, [json.loads(line) for line in lines if line.startswith("{")]
+
+
+class PageLines(_Http):
+    name = "page"
+    says_when = False  # its own client has asked again by then
+
+    async def retrieve(self, served: Served, asked: Question) -> Reply:
+        return await self._ask(served, asked, answer=False)
+
+    async def answer(self, served: Served, asked: Question) -> Reply:
+        return await self._ask(served, asked, answer=True)
+
+    async def send(self, served: Served, body: bytes) -> Reply:
+        return (await self._post(served, "api/ask", Question(), body))[0]
+
+    async def _ask(self, served: Served, asked: Question, *, answer: bool) -> Reply:
+        body = {"question": asked.text, "mode": asked.mode, "answer": answer, "labels": list(asked.labels)}
+        if asked.timeout_s is not None:
+            body["timeout_s"] = asked.timeout_s
+        reply, lines = await self._post(served, "api/ask", asked, json.dumps(body).encode())
+        if reply.status != "OK":
+            return reply
+        if lines[-1]["type"] == "error":
+            return Reply(lines[-1]["error"]["kind"], reply.text)
+        if answer:
+            final = lines[-1]["answer"]
+            reply.answer, reply.cited = final["text"], tuple(each["ref"] for each in final["citations"])
+        else:
+            found = lines[-1]["retrieval"]
+            reply.found = tuple(each["entity_id"] for each in found["local"])
+            reply.found += tuple(each["chunk_id"] for each in found["sources"])
+        return reply
+
+
+class Json(_Http):
+    name = "json"
+
+    async def retrieve(self, served: Served, asked: Question) -> Reply:
+        reply, (found,) = await self._post(served, f"{SERVICE_NAME}/Retrieve", asked, self._body(asked))
+        if reply.status == "OK":
+            parts = found["retrieval"]
+            reply.found = tuple(each["entityId"] for each in parts["local"])
+            reply.found += tuple(each["chunkId"] for each in parts["sources"])
+        return reply
+
+    async def answer(self, served: Served, asked: Question) -> Reply:
+        reply, lines = await self._post(served, f"{SERVICE_NAME}/Answer", asked, self._body(asked))
+        if reply.status == "OK":
+            if "error" in lines[-1]:
+                return Reply(lines[-1]["error"]["code"].upper(), reply.text)
+            final = lines[-1]["answer"]
+            reply.answer, reply.cited = final["text"], tuple(each["ref"] for each in final["citations"])
+        return reply
+
+    async def send(self, served: Served, body: bytes) -> Reply:
+        return (await self._post(served, f"{SERVICE_NAME}/Retrieve", Question(), body))[0]
+
+    def _body(self, asked: Question) -> bytes:
+        query = {"question": asked.text, "mode": f"MODE_{asked.mode.upper().replace('-', '_')}"}
+        return json.dumps({"query": query | {"labels": asked.labels}}).encode()
+
+
+class OpenAi(_Http):
+    name = "openai"
+    retrieves = False
+
+    async def answer(self, served: Served, asked: Question) -> Reply:
+        reply, (found, *_) = await self._post(served, "v1/chat/completions", asked, self._body(asked))
+        if reply.status == "OK":
+            reply.answer = found["choices"][0]["message"]["content"]
+            reply.cited = tuple(each["ref"] for each in found["hirag"]["citations"])
+        return reply
+
+    async def send(self, served: Served, body: bytes) -> Reply:
+        return (await self._post(served, "v1/chat/completions", Question(), body))[0]
+
+    def _body(self, asked: Question, **more: Any) -> bytes:
+        messages = [{"role": "user", "content": asked.text}]
+        hirag = {"labels": asked.labels}
+        return json.dumps({"model": f"hirag/{asked.mode}", "messages": messages, "hirag": hirag} | more).encode()
+
+
+class OpenAiStream(OpenAi):
+    name = "openai-stream"
+
+    async def answer(self, served: Served, asked: Question) -> Reply:
+        reply, events = await self._post(served, "v1/chat/completions", asked, self._body(asked, stream=True))
+        if reply.status == "OK":
+            if "error" in events[-1]:
+                return Reply(events[-1]["error"]["code"].upper(), reply.text)
+            reply.answer = "".join(event["choices"][0]["delta"].get("content", "") for event in events)
+            reply.cited = tuple(each["ref"] for each in events[-1]["hirag"]["citations"])
+        return reply
+
+
+INTERFACES: tuple[Interface, ...] = (Grpc(), PageLines(), Json(), OpenAi(), OpenAiStream())
+
+
+def callers_file(folder: Path, **callers: Any) -> fakes.CallersFile:
+    """Return a callers file; each keyword is a caller with its labels."""
+    file = fakes.CallersFile(folder / "callers.yaml")
+    for name, labels in callers.items():
+        file.add(name, labels=labels)
+    return file
+
+
+def _ids(entities: Any, sources: Any) -> tuple[str, ...]:
+    return tuple(each.entity_id for each in entities) + tuple(each.chunk_id for each in sources)
+
+
+def _status(status: int) -> str:
+    return "OK" if status == 200 else _STATUS.get(status, str(status))

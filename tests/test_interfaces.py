@@ -1,0 +1,273 @@
+"""One gate for every interface: visibility, tokens, quotas, overload, deadlines and wrong requests are alike in all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from hirag_dist.errors import BackendUnavailable, ModelUnavailable
+from hirag_dist.service.access_log import RequestRecord
+from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
+from tests.interfaces import INTERFACES, Interface, Question, Reply, Served, callers_file, serving
+from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, corpus
+from tests.service import fakes
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+each_interface = pytest.mark.parametrize("interface", INTERFACES, ids=lambda each: each.name)
+ASKED = [QUESTIONS[0], QUESTIONS[3]]  # of public words, and of hidden ones
+RETRIEVING = [each for each in INTERFACES if each.retrieves]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def leaky(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """An index that leaks if it can; ada sees what carries no label, bob everything."""
+    engine = await asyncio.to_thread(Indexes(tmp_path_factory), corpus(1))
+    callers = callers_file(tmp_path_factory.mktemp("callers"), ada=[], bob=["secret", "other"], eve=["other"])
+    async with serving(engine, callers_file=callers.path, anonymous_labels=frozenset()) as served:
+        yield served
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared() -> AsyncIterator[tuple[Served, fakes.FakeEngine]]:
+    engine = fakes.FakeEngine()
+    async with serving(engine) as served:
+        yield served, engine
+
+
+@pytest.fixture
+def engine(shared: tuple[Served, fakes.FakeEngine]) -> fakes.FakeEngine:
+    """The engine of `one`, as it was at first."""
+    engine = shared[1]
+    vars(engine).clear()
+    engine.__init__()  # type: ignore[misc]
+    return engine
+
+
+@pytest.fixture
+def one(shared: tuple[Served, fakes.FakeEngine], engine: fakes.FakeEngine) -> Served:
+    """A service that the tests share."""
+    return shared[0]
+
+
+async def both(interface: Interface, served: Served, asked: Question) -> list[Reply]:
+    """The answer, and the retrieval where the interface has one."""
+    replies = [await interface.answer(served, asked)]
+    if interface.retrieves:
+        replies.append(await interface.retrieve(served, asked))
+    return replies
+
+
+@pytest.mark.integration  # builds an index
+@each_interface
+@pytest.mark.parametrize("mode", ["hirag", "naive"])
+async def test_no_trace_of_hidden_documents(leaky: Served, interface: Interface, mode: str) -> None:
+    for text in ASKED:
+        for reply in await both(interface, leaky, Question(text, mode, "ada-token")):
+            assert reply.status == "OK"
+            asks_for_hidden = HIDDEN in text  # the model repeats the question, in pieces where the answer is streamed
+            sent = reply.answer if asks_for_hidden and reply.answer else reply.text
+            assert HIDDEN not in sent.replace(text, "").casefold()
+    (reply, *_) = await both(interface, leaky, Question(ASKED[0], mode, "bob-token"))
+    assert HIDDEN in reply.text, "else there was nothing to leak"
+
+
+@pytest.mark.integration  # builds an index
+async def test_labels_of_a_request_only_narrow(leaky: Served) -> None:
+    for interface in INTERFACES:
+        for reply in await both(interface, leaky, Question(QUESTIONS[0], token="ada-token", labels=("secret",))):
+            assert (reply.status, reply.found, reply.cited) == ("OK", (), ())
+            assert HIDDEN not in reply.text.replace(QUESTIONS[0], "")
+
+
+@pytest.mark.integration  # builds an index
+@pytest.mark.parametrize("caller", ["ada", "bob", "eve"])
+async def test_equal_questions_of_a_caller_have_equal_results(leaky: Served, caller: str) -> None:
+    for mode in ("hirag", "naive"):
+        asked = Question(QUESTIONS[0], mode, f"{caller}-token")
+        answers = [await interface.answer(leaky, asked) for interface in INTERFACES]
+        assert len({(reply.status, reply.answer, reply.cited) for reply in answers}) == 1
+        assert answers[0].cited
+        found = {(await interface.retrieve(leaky, asked)).found for interface in RETRIEVING}
+        assert len(found) == 1
+        assert found != {()}
+
+
+@each_interface
+async def test_tokens(interface: Interface, tmp_path: Path) -> None:
+    callers = callers_file(tmp_path, ada=[]).add("old", expires="2020-01-01T00:00:00Z")
+    engine = fakes.FakeEngine()
+    async with serving(engine, callers_file=callers.path, poll_s=0.05) as served:
+        for token in (None, "eve-token", "old-token", "x" * 3000):
+            reply = await interface.answer(served, Question(token=token))
+            assert reply.status == "UNAUTHENTICATED", token
+            assert "Lighthouse" not in reply.text
+        if interface.retrieves:
+            assert (await interface.retrieve(served, Question())).status == "UNAUTHENTICATED"
+        assert not engine.queries
+        assert (await interface.answer(served, Question(token="ada-token"))).status == "OK"
+        del callers.callers["ada"]
+        callers.add("bob")
+        async with asyncio.timeout(20):
+            while (await interface.answer(served, Question(token="ada-token"))).status == "OK":
+                await asyncio.sleep(0.05)
+        assert (await interface.answer(served, Question(token="bob-token"))).status == "OK"
+
+
+@each_interface
+async def test_every_request_is_counted_and_logged_by_the_service(interface: Interface, tmp_path: Path) -> None:
+    callers = callers_file(tmp_path, ada=["a", "b"])
+    records: list[RequestRecord] = []
+    async with serving(fakes.FakeEngine(), callers_file=callers.path) as served:
+        served.service.server.observe(records.append)
+        await interface.answer(served, Question(token="ada-token", mode="naive"))
+        await interface.answer(served, Question(token="eve-token"))
+    assert [(each.method, each.caller, each.code) for each in records] == [
+        ("Answer", "ada", "OK"),
+        ("Answer", "", "UNAUTHENTICATED"),
+    ]
+    assert (records[0].labels, records[0].snapshot, records[1].reason) == (2, "s1", "unknown_token")
+
+
+@each_interface
+async def test_more_requests_than_the_service_accepts(interface: Interface) -> None:
+    engine = fakes.FakeEngine()
+    engine.gate = asyncio.Event()
+    async with serving(engine, max_concurrent_requests=1) as served:
+        first = asyncio.create_task(interface.answer(served, Question()))
+        await engine.started.wait()
+        reply = await interface.answer(served, Question())
+        assert reply.status == "RESOURCE_EXHAUSTED"
+        assert "Lighthouse" not in reply.text
+        if interface.says_when:
+            assert 0 < (reply.retry_after_s or 0) <= 1
+        engine.gate.set()
+        assert (await first).status == "OK"
+
+
+@each_interface
+@pytest.mark.parametrize(
+    ("error", "status", "after_s"),
+    [
+        (Overloaded("busy", retry_after_s=2.0), "RESOURCE_EXHAUSTED", 2.0),
+        (QuotaExceeded("spent", retry_after_s=3600.0), "RESOURCE_EXHAUSTED", 3600.0),
+        (BackendUnavailable("no Milvus"), "UNAVAILABLE", None),
+        (ModelUnavailable("out"), "UNAVAILABLE", 1.0),
+        (RuntimeError("secret path /etc/x"), "INTERNAL", None),
+    ],
+)
+async def test_errors_before_there_is_a_result(
+    interface: Interface, one: Served, engine: fakes.FakeEngine, error: Exception, status: str, after_s: float | None
+) -> None:
+
+    async def fails(query: Any, *, deadline_s: float | None = None) -> Any:
+        raise error
+        yield
+
+    engine.answer_stream = fails  # type: ignore[method-assign]
+    reply = await interface.answer(one, Question(timeout_s=1.5))
+    assert reply.status == status
+    assert "/etc/x" not in reply.text
+    if interface.says_when or isinstance(error, QuotaExceeded):
+        assert reply.retry_after_s == after_s
+
+
+@each_interface
+async def test_deadlines(interface: Interface, one: Served, engine: fakes.FakeEngine) -> None:
+    engine.gate = asyncio.Event()
+    reply = await interface.answer(one, Question(timeout_s=0.3))
+    late = {"openai-stream": "TIMEOUT", "page": "DeadlinePassed"}  # the retrieval was sent: the stream breaks off
+    assert reply.status == late.get(interface.name, "DEADLINE_EXCEEDED")
+    assert fakes.ANSWER.text not in reply.text
+    assert engine.deadlines[0] is not None
+    assert engine.deadlines[0] <= 0.3
+    if interface.retrieves and interface.name != "page":  # which streams the levels
+        partial = await interface.retrieve(one, Question(timeout_s=0.3))
+        assert (partial.status, partial.found) in (("OK", ("e1",)), ("DEADLINE_EXCEEDED", ()))
+
+
+@each_interface
+async def test_questions_that_are_too_long_or_blank(
+    interface: Interface, one: Served, engine: fakes.FakeEngine
+) -> None:
+    for text in ("x" * 40_000, " ", "\n"):
+        for reply in await both(interface, one, Question(text)):
+            assert reply.status == "INVALID_ARGUMENT"
+    assert (await interface.answer(one, Question(labels=("a",) * 65))).status == "INVALID_ARGUMENT"
+    assert not engine.queries
+
+
+@each_interface
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x00",
+        b"{",
+        b"[]",
+        b'"text"',
+        b'{"question": "\xff\xfe", "query": {"question": "\xff"}, "model": "hirag"}',
+        b'{"question": "\\ud800", "query": {"question": "\\ud800"}}',
+        b"[" * 20_000,
+        b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
+        b'{"question": ' + b"9" * 5000 + b"}",
+        b"\xef\xbb\xbf{}",
+    ],
+    ids=range(11),
+)
+async def test_malformed_requests(interface: Interface, body: bytes, one: Served, engine: fakes.FakeEngine) -> None:
+    reply = await interface.send(one, body)
+    assert reply.status == "INVALID_ARGUMENT"
+    assert not engine.queries
+    assert "Traceback" not in reply.text
+
+
+@each_interface
+async def test_requests_that_are_too_large(interface: Interface, one: Served) -> None:
+    reply = await interface.send(one, b" " * (2 << 20))
+    assert reply.status == ("RESOURCE_EXHAUSTED" if interface.name == "grpc" else "TOO_LARGE")
+
+
+INJECTED = (
+    "line\n\ndata: [DONE]\n\nevent: error\r\n\r\ndata: {}\n",
+    '{"type": "error"}\n{"error": {}}\n',
+    "<script>alert(1)</script> \u2028 \u2029 \x00 \x1b[31m \u202e",
+    '"}]}\\u0000 \\" [E2]',
+)
+
+
+@each_interface
+async def test_injected_text_stays_text(interface: Interface, one: Served, engine: fakes.FakeEngine) -> None:
+    for text in INJECTED:
+        local = replace(fakes.LIGHTHOUSE, name=text, description=text, entity_id=text)
+        whole = replace(fakes.WHOLE, local=(local,), sources=(replace(fakes.WHOLE.sources[0], title=text),))
+        parts = (whole, text, replace(fakes.ANSWER, text=text, retrieval=whole))
+
+        async def answer_stream(query: Any, *, deadline_s: float | None = None, parts: Any = parts) -> Any:
+            for part in parts:
+                yield part
+
+        engine.whole, engine.answer_stream = whole, answer_stream  # type: ignore[method-assign]
+        reply = await interface.answer(one, Question(text))
+        assert (reply.status, reply.answer) == ("OK", text)
+        if interface.retrieves:
+            assert (await interface.retrieve(one, Question(text))).found[0] == text
+
+
+async def test_quotas_are_of_a_caller_and_not_of_an_interface(tmp_path: Path) -> None:
+    from hirag_dist.service.shared_state import open_service_state
+
+    callers = callers_file(tmp_path).add("ada", quota_per_day=len(INTERFACES))
+    async with AsyncExitStack() as stack:
+        state = stack.enter_context(open_service_state(None))
+        served = await stack.enter_async_context(serving(fakes.FakeEngine(), callers_file=callers.path, state=state))
+        for interface in INTERFACES:
+            assert (await interface.answer(served, Question(token="ada-token"))).status == "OK"
+        for interface in INTERFACES:
+            assert (await interface.answer(served, Question(token="ada-token"))).status == "RESOURCE_EXHAUSTED"
