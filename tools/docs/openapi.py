@@ -112,7 +112,7 @@ def _compiled() -> tuple[descriptor_pb2.FileDescriptorProto, dict[tuple[int, ...
 def _operation(tag: str, method: descriptor_pb2.MethodDescriptorProto, comment: str) -> dict[str, Any]:
     streams = method.server_streaming
     response = {"$ref": f"#/components/schemas/{_name(method.output_type)}"}
-    content = {"application/json": {"schema": response}}
+    content: dict[str, Any] = {"application/json": {"schema": response}}
     described = "The response."
     if streams:
         failed = {"type": "object", "properties": {"error": {"$ref": "#/components/schemas/Error"}}}
