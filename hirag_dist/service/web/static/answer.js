@@ -1,7 +1,9 @@
 // The answer: written as it comes, with citations that open what they cite.
 
-import { count, h, many, shorten } from "./dom.js";
+import { copy } from "./copy.js";
+import { by, count, h, many, shorten } from "./dom.js";
 import { find, reveal } from "./items.js";
+import { statements } from "./passages.js";
 import { blocks } from "./text.js";
 
 const KINDS = { E: "entity", R: "relation", K: "claim", C: "community", S: "source" };
@@ -14,6 +16,8 @@ export class AnswerView {
     this.refs = {};
     this.titles = {};
     this.due = 0;
+    this.citations = [];
+    this.copied = null; // returns the answer as a text to paste
     this.body = h("div", { class: "text" });
     this.foot = h("div", {});
   }
@@ -50,6 +54,7 @@ export class AnswerView {
     cancelAnimationFrame(this.due);
     this.due = 0;
     this.text = answer.text;
+    this.citations = answer.citations;
     this.draw();
     this.section.removeAttribute("aria-busy");
     const cited = answer.citations.map((one) =>
@@ -65,7 +70,15 @@ export class AnswerView {
       unknown ? h("p", { class: "soft" }, "Nothing in the index fits well enough to answer from. What came nearest is shown below.") : "",
       cited.length ? h("details", { class: "cited", open: cited.length <= 6 }, h("summary", {}, `${many(cited.length, "item")} cited`), h("ul", {}, cited)) : "",
       h("p", { class: "soft" }, facts.join(" · ")),
+      this.copied ? h("p", { class: "acts" }, h("button", { type: "button", class: "act", onclick: (event) => copy(event.currentTarget, this.copied(), (said) => by("status").replaceChildren(said)) }, "Copy with citations")) : "",
     );
+  }
+
+  /** What the answer says of a passage: the sentences that cite it, and the places that the service found for them. */
+  about(chunk) {
+    const refs = Object.keys(this.refs).filter((ref) => this.refs[ref] === chunk);
+    const text = refs.flatMap((ref) => statements(this.text, ref)).join(" ");
+    return text && { text, places: this.citations.filter((one) => one.id === chunk).flatMap((one) => one.places ?? []) };
   }
 
   /** Leaves what came of a text that broke off. */

@@ -1,4 +1,6 @@
-// The page's own server: questions as JSON, replies as one JSON object a line.
+// The page's own server: questions as JSON, replies as one JSON object a line; and the other calls of the service.
+
+import { scoped, token } from "./session.js";
 
 /** What the server, or the way to it, said instead of a reply. */
 export class Trouble extends Error {
@@ -9,9 +11,9 @@ export class Trouble extends Error {
   }
 }
 
-function post(path, body, token, signal) {
+function post(path, body, signal) {
   const headers = { "Content-Type": "application/json" };
-  if (token) headers.Authorization = `Bearer ${token}`;
+  if (token()) headers.Authorization = `Bearer ${token()}`;
   const options = { method: "POST", headers, body: JSON.stringify(body), signal, credentials: "same-origin", cache: "no-store" };
   return fetch(path, options).catch((error) => {
     if (error.name === "AbortError") throw error;
@@ -19,25 +21,64 @@ function post(path, body, token, signal) {
   });
 }
 
+const MISSING = new Set([404, 405, 501]); // a service of an older version
+
 async function refusal(response) {
+  const said = await response.json().catch(() => ({}));
+  const error = said.error ?? said;
+  const message = error.message ?? `the server said ${response.status} ${response.statusText}`;
+  const missing = error.code === "unimplemented" || (MISSING.has(response.status) && !error.code && !error.kind);
+  if (missing) return new Trouble("Unsupported", "this service does not offer it");
+  return new Trouble(error.kind ?? reason(error) ?? "Unknown", message, error.retry_after_s ?? null);
+}
+
+/** The class of an error that carries google.rpc details: "NOT_FOUND_ERROR" is NotFoundError. */
+function reason(error) {
+  const found = (error.details ?? []).map((one) => one.reason ?? one.debug?.reason).find(Boolean);
+  return found?.toLowerCase().replace(/(?:^|_)(\w)/g, (_, letter) => letter.toUpperCase());
+}
+
+const NUMBERS = new Set(["start", "end", "total_chars", "relation_count", "source_count", "member_count", "documents", "distinct", "integer", "page", "row"]);
+
+/** A message in JSON with names as the proto has them, and 64-bit numbers as numbers. */
+function plain(value, name = "") {
+  if (Array.isArray(value)) return value.map((one) => plain(one, name));
+  if (value !== null && typeof value === "object") {
+    return Object.fromEntries(Object.entries(value).map(([key, one]) => {
+      const known = key.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+      return [known, plain(one, known)];
+    }));
+  }
+  return typeof value === "string" && NUMBERS.has(name) && /^-?\d+$/.test(value) ? Number(value) : value;
+}
+
+/** A unary call of the service, by the name of its method; index and filters are added. */
+export async function call(method, request, signal) {
+  const response = await post(`/hirag.query.v1.QueryService/${method}`, scoped(request), signal);
+  if (!response.ok) throw await refusal(response);
+  return plain(await response.json());
+}
+
+/** Names of the indexes that this caller may ask; none where the service has only one. */
+export async function indexes() {
   try {
-    const { error } = await response.json();
-    return new Trouble(error.kind, error.message, error.retry_after_s ?? null);
+    const response = await post("/hirag.query.v1.QueryService/ListIndexes", { page_size: 1000 });
+    return response.ok ? (plain(await response.json()).indexes ?? []) : [];
   } catch {
-    return new Trouble("Unknown", `the server said ${response.status} ${response.statusText}`);
+    return [];
   }
 }
 
 /** What the index holds. */
-export async function describe(token) {
-  const response = await post("/api/describe", {}, token);
+export async function describe() {
+  const response = await post("/api/describe", scoped().index ? { index: scoped().index } : {});
   if (!response.ok) throw await refusal(response);
   return (await response.json()).info;
 }
 
 /** Yields {type: "retrieval", level, retrieval}, {type: "text", text} and {type: "answer", answer} as they come. */
-export async function* ask(question, token, signal) {
-  const response = await post("/api/ask", question, token, signal);
+export async function* ask(question, signal) {
+  const response = await post("/api/ask", question, signal);
   if (!response.ok) throw await refusal(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let held = "";

@@ -1,118 +1,100 @@
-// The page: what is asked, what comes, and who asks.
+// The page: its views, what is asked, what comes, and who asks.
 
-import { ask, describe, Trouble } from "./api.js";
-import { AnswerView } from "./answer.js";
-import { drawBridge } from "./bridge.js";
-import { by, count, h, many } from "./dom.js";
-import { drawClaims, drawGlobal, drawLocal, drawSources } from "./levels.js";
 import { tell } from "./advice.js";
+import { ask, describe, indexes, Trouble } from "./api.js";
+import { fields, filters, request, setLabels, take } from "./asking.js";
+import { comparison } from "./compare.js";
+import { Conversation, standAlone } from "./conversation.js";
+import { answerText, copy } from "./copy.js";
+import { by, h, many } from "./dom.js";
+import { Explorer } from "./explore.js";
+import { copyModes } from "./modes.js";
+import { Reader } from "./reader.js";
+import { beginResult, drawResult } from "./result.js";
+import { go, keepToken, link, place, placed, scope, token } from "./session.js";
 import { drawTimings } from "./timings.js";
 
-const TOKEN = "hirag-token"; // of this tab's session storage
-const SEARCHED = { hirag: ["local", "global", "bridge"], nobridge: ["local", "global"], local: ["local"], global: ["global"], bridge: ["bridge"], flat: ["local"], naive: [], "graphrag-local": ["local", "global"], "graphrag-global": ["global"], "text-map-reduce": [] };
-let running = null;
+const VIEWS = ["ask", "compare", "explore"];
+let running = null; // the control of the question in progress
+let view = "ask";
+let last = null; // the turn that is shown
 
-function token() {
-  return sessionStorage.getItem(TOKEN) ?? "";
-}
+const say = (text) => by("status").replaceChildren(text);
 
-function whole(id) {
-  const value = by(id).value.trim();
-  return value === "" ? {} : { [id.replace("-", "_")]: Number(value) };
-}
+copyModes(by("mode"), by("mode-one"), "hirag");
+copyModes(by("mode"), by("mode-other"), "naive");
+const conversation = new Conversation(by("turns"), show);
+const compared = comparison();
+const explorer = new Explorer({
+  suggestions: () => (last?.retrieval ? [...last.retrieval.local, ...last.retrieval.key_entities].filter((one, at, all) => all.findIndex((other) => other.entity_id === one.entity_id) === at) : []),
+  ask: (text) => {
+    open("ask", { step: true });
+    by("question").value = text;
+    by("question").focus();
+  },
+});
+new Reader(by("reader"));
 
-function question() {
-  const labels = by("labels").value.split(",").map((label) => label.trim()).filter(Boolean);
-  return {
-    question: by("question").value,
-    answer: by("want-answer").checked,
-    ...(by("mode").value && { mode: by("mode").value }),
-    ...whole("top-n"),
-    ...whole("top-m"),
-    ...whole("top-c"),
-    ...(labels.length && { labels }),
-    ...(by("time").value && { timeout_s: Number(by("time").value) }),
-  };
-}
-
-/** Draws what was found so far; `level` is the last that is there, "done" when all are. */
-function draw(retrieval, level, waited) {
-  const wanted = SEARCHED[retrieval.mode] ?? [];
-  const order = ["local", "global", "bridge", "sources", "done"];
-  const reached = (name) => order.indexOf(level) >= order.indexOf(name);
-  by("partial").hidden = !retrieval.partial.length;
-  if (retrieval.partial.length) {
-    by("partial").replaceChildren(h("b", {}, "Not everything: "), `the time allowed cut off ${retrieval.partial.join(", ")}. What was found until then is shown. Allow more under Options for the rest.`);
+/** Shows a view. */
+function open(name, { step = false } = {}) {
+  view = VIEWS.includes(name) ? name : "ask";
+  document.body.dataset.view = view;
+  for (const one of VIEWS) by(`${one}-view`).hidden = one !== view;
+  by("ask").hidden = view === "explore";
+  by("go").textContent = view === "compare" ? "Compare" : "Ask";
+  for (const one of by("views").querySelectorAll("a")) {
+    if (one.dataset.view === view) one.setAttribute("aria-current", "page");
+    else one.removeAttribute("aria-current");
   }
-  if (retrieval.note) {
-    by("partial").hidden = false;
-    by("partial").replaceChildren(h("b", {}, "Nothing was retrieved: "), `${retrieval.note}.`);
-  }
-  const work = retrieval.map_work;
-  if (work && !work.calls) by("status").textContent = `Reading ${many(work.records, "record")} in ${many(work.parts, "part")}: a call to the model each …`;
-  if (work?.failed || work?.unreported) {
-    const gaps = [
-      work.failed && `there is no usable reply for ${many(work.failed, "part")} of the corpus`,
-      work.unreported && `${many(work.unreported, "community has", "communities have")} no report`,
-    ];
-    by("partial").hidden = false;
-    by("partial").replaceChildren(h("b", {}, "Not everything: "), `${gaps.filter(Boolean).join(", and ")}; what is there is missing.`);
-  }
-  drawLocal(by("local"), retrieval, wanted.includes("local"));
-  if (reached("global")) drawGlobal(by("global"), retrieval, wanted.includes("global"));
-  if (reached("bridge")) drawBridge(by("bridge"), retrieval, wanted.includes("bridge"));
-  drawClaims(by("claims"), retrieval);
-  drawSources(by("sources"), retrieval, !reached("sources"));
-  if (level === "done") drawTimings(by("timings"), retrieval, waited);
-  const parts = [["answer", "Answer", null], ["sources", "Sources", retrieval.sources.length], ["bridge", "Bridge", retrieval.key_entities.length], ["local", "Local", retrieval.local.length], ["global", "Global", retrieval.communities.length], ["claims", "Claims", retrieval.claims.length]];
-  by("jump").replaceChildren(...parts.filter(([id]) => !by(id).hidden).map(([id, label, size]) => h("button", { type: "button", onclick: () => go(id) }, label, size === null ? null : h("span", { class: "number" }, count(size)))));
-  by("result").hidden = false;
+  if (step) go({ view }, { step });
 }
 
-function go(id) {
-  by(id).scrollIntoView({ block: "start" });
-  by(id).focus({ preventScroll: true });
-}
-
-function clear(asked) {
-  by("trouble").hidden = true;
-  by("welcome").hidden = true;
-  by("partial").hidden = true;
-  by("result").hidden = true;
-  by("answer").hidden = !asked.answer;
-  by("result").classList.toggle("unanswered", !asked.answer);
-  for (const id of ["local", "global", "bridge", "claims", "sources", "timings", "answer"]) by(id).replaceChildren();
+/** Shows what the address names. */
+function follow() {
+  const wanted = placed();
+  const other = (wanted.index ?? "") !== scope.index;
+  take(last && wanted.q === last.fields.q ? { ...wanted, q: "" } : wanted); // what is shown is not asked again
+  open(wanted.view ?? "ask");
+  if (view === "explore") explorer.open(wanted);
+  if (other) look();
 }
 
 async function run() {
+  const typed = by("question").value;
+  if (!typed.trim()) return;
+  if (view === "compare") return compareModes(typed);
   running?.abort();
   const mine = new AbortController();
   running = mine;
-  const asked = question();
+  const followed = !by("follow-choice").hidden && by("follow").checked;
+  const text = followed ? standAlone(conversation.turns, typed) : typed;
+  const turn = { typed, text, asked: request(text, by("mode").value), retrieval: null, answer: null, waited: 0, fields: fields("ask", text) };
   const started = performance.now();
-  const view = new AnswerView(by("answer"));
-  let last = null;
-  clear(asked);
+  go(turn.fields);
+  const shown = beginResult(turn.asked.answer);
+  drawAsked(turn);
+  last = turn;
   busy(true);
-  by("status").textContent = "Asking …";
-  if (asked.answer) view.begin();
+  say("Asking …");
   try {
-    for await (const message of ask(asked, token(), mine.signal)) {
+    for await (const message of ask(turn.asked, mine.signal)) {
+      turn.waited = performance.now() - started;
       if (message.type === "retrieval") {
-        last = message.retrieval;
-        draw(last, message.level, performance.now() - started);
-        if (last.map_work?.calls !== 0) view.found(last); // else it has yet to be read
-      } else if (message.type === "text") view.add(message.text);
+        turn.retrieval = message.retrieval;
+        drawResult(turn.retrieval, message.level, turn.waited, shown);
+        if (turn.retrieval.map_work?.calls !== 0) shown?.found(turn.retrieval); // else it has yet to be read
+      } else if (message.type === "text") shown.add(message.text);
       else {
-        view.finish(message.answer);
-        drawTimings(by("timings"), last, performance.now() - started);
+        turn.answer = message.answer;
+        finish(turn, shown);
       }
     }
-    by("status").textContent = asked.answer ? "The answer is complete." : "The result is complete.";
+    say(turn.asked.answer ? "The answer is complete." : "The result is complete.");
+    keep(turn);
   } catch (error) {
     if (running !== mine) return; // another question has taken its place
-    if (asked.answer) view.breakOff();
-    if (error.name === "AbortError") by("status").textContent = "Stopped.";
+    shown?.breakOff();
+    if (error.name === "AbortError") say("Stopped.");
     else failed(error);
   } finally {
     if (running === mine) {
@@ -122,9 +104,83 @@ async function run() {
   }
 }
 
+function finish(turn, shown) {
+  shown.copied = () => answerText(turn.typed, turn.answer, turn.retrieval);
+  shown.finish(turn.answer);
+  drawTimings(by("timings"), turn.retrieval, turn.waited);
+}
+
+/** Adds a complete turn to the conversation, and clears the field for the next question. */
+function keep(turn) {
+  conversation.add(turn);
+  by("follow-choice").hidden = false;
+  if (by("question").value === turn.typed) by("question").value = "";
+  by("question").placeholder = "Ask a follow-up, or something else";
+}
+
+/** Shows an earlier turn again, as it was. */
+function show(turn) {
+  running?.abort();
+  running = null;
+  busy(false);
+  last = turn;
+  const shown = beginResult(turn.asked.answer);
+  drawResult(turn.retrieval, "done", turn.waited, shown);
+  shown?.found(turn.retrieval);
+  if (turn.answer) finish(turn, shown);
+  drawAsked(turn);
+  conversation.draw(turn);
+  go(turn.fields);
+  by("asked").scrollIntoView({ block: "start" });
+  by("asked").querySelector("h2").focus({ preventScroll: true });
+}
+
+/** What was asked, above its result; of a follow-up also the stand-alone question that the service was sent. */
+function drawAsked(turn) {
+  const alone = turn.text === turn.typed ? null : h("p", { class: "soft" }, "Asked as one question: ", h("q", { dir: "auto" }, turn.text));
+  const sharing = (event) => copy(event.currentTarget, link(turn.fields), say);
+  by("asked").replaceChildren(
+    h("h2", { dir: "auto", tabindex: "-1" }, turn.typed),
+    alone ?? "",
+    h("p", { class: "acts" }, h("button", { type: "button", class: "act", onclick: sharing }, "Copy link"), h("a", { class: "act", href: place({ ...turn.fields, view: "compare", mode: turn.fields.mode || "hirag", other: "naive" }) }, "Compare modes"), h("button", { type: "button", class: "act", onclick: begin }, "New conversation")),
+  );
+  by("asked").hidden = false;
+}
+
+/** Forgets the conversation and its results. */
+function begin() {
+  running?.abort();
+  conversation.clear();
+  last = null;
+  for (const id of ["asked", "result", "follow-choice", "trouble"]) by(id).hidden = true;
+  by("welcome").hidden = false;
+  by("question").value = "";
+  by("question").placeholder = "What do you want to know?";
+  go({ view: "ask" });
+  by("question").focus();
+}
+
+async function compareModes(text) {
+  running?.abort();
+  const mine = new AbortController();
+  running = mine;
+  mine.signal.addEventListener("abort", () => compared.stop());
+  by("compare-about").hidden = true;
+  by("trouble").hidden = true;
+  go(fields("compare", text));
+  busy(true);
+  say("Asking in both modes …");
+  await compared.run([by("mode-one"), by("mode-other")].map((select) => request(text, select.value)));
+  if (running !== mine) return;
+  running = null;
+  busy(false);
+  say("The comparison is complete.");
+  const denied = compared.sides.find((side) => side.error?.kind === "Unauthenticated");
+  if (denied) failed(denied.error);
+}
+
 function busy(is) {
   by("stop").hidden = !is;
-  by("go").textContent = is ? "Ask anew" : "Ask";
   document.body.classList.toggle("busy", is);
 }
 
@@ -132,7 +188,7 @@ function failed(error) {
   const trouble = error instanceof Trouble ? error : new Trouble("Page", `${error.name}: ${error.message}`);
   if (!(error instanceof Trouble)) console.error(error);
   tell(by("trouble"), trouble, trouble.kind === "Unauthenticated" || trouble.kind === "InvalidQuery" ? null : run);
-  by("status").textContent = "";
+  say("");
   by("welcome").hidden = true;
   if (trouble.kind === "Unauthenticated") askForToken(token() ? "refused" : "needed");
 }
@@ -144,18 +200,20 @@ function askForToken(state) {
   by("token").focus();
 }
 
-/** Says in the head what is served, and whether this tab may see it. */
+/** Says in the head what is served, and whether this tab may see it; offers its indexes and filters. */
 async function look() {
   const chip = by("access-state");
   chip.className = "chip";
   chip.textContent = token() ? "token set" : "";
+  indexes().then(drawIndexes);
   try {
-    const info = await describe(token());
+    const info = await describe();
     const layers = info.layers.length > 1 ? `${info.layers.length} layers` : "one layer";
     const facts = [many(info.counts.documents ?? 0, "document"), many(info.counts.entities ?? 0, "entity", "entities"), many(info.counts.relations ?? 0, "relation"), layers, many(info.counts.communities ?? 0, "community", "communities")];
     by("index-facts").textContent = `${facts.join(" · ")}${info.complete ? "" : " · incomplete: parts could not be built"}`;
     by("index-facts").title = `Snapshot ${info.snapshot_id}, published ${info.created_at}`;
     if (token()) chip.className = "chip good";
+    by("filters").hidden = !filters.show(info) && !scope.filter;
     by("trouble").hidden = true;
   } catch (error) {
     by("index-facts").textContent = "The description of the index could not be loaded.";
@@ -164,6 +222,12 @@ async function look() {
       askForToken("needed");
     } else failed(error);
   }
+}
+
+function drawIndexes(found) {
+  by("index-choice").hidden = found.length < 2;
+  const chosen = scope.index || found.find((one) => one.default)?.name || "";
+  by("index").replaceChildren(...found.map((one) => h("option", { value: one.name, selected: one.name === chosen }, one.title || one.name)));
 }
 
 by("ask").addEventListener("submit", (event) => {
@@ -176,18 +240,39 @@ by("question").addEventListener("keydown", (event) => {
   by("ask").requestSubmit();
 });
 by("stop").addEventListener("click", () => running?.abort());
+by("labels").addEventListener("input", (event) => setLabels(event.currentTarget.value));
+by("filter-clear").addEventListener("click", () => filters.clear());
+by("index").addEventListener("change", (event) => {
+  scope.index = event.currentTarget.value;
+  filters.clear();
+  explorer.clear();
+  begin();
+  go({ view });
+  look();
+});
+by("views").addEventListener("click", (event) => {
+  const wanted = event.target.dataset?.view;
+  if (!wanted || event.ctrlKey || event.metaKey || event.shiftKey) return; // those open it in another tab
+  event.preventDefault();
+  open(wanted, { step: true });
+  if (view === "explore") explorer.open({});
+});
 by("access-form").addEventListener("submit", (event) => {
   event.preventDefault();
   const given = by("token").value.trim();
   if (!given) return;
-  sessionStorage.setItem(TOKEN, given);
+  keepToken(given);
   by("token").value = "";
   by("access").open = false;
   look();
 });
 by("forget").addEventListener("click", () => {
-  sessionStorage.removeItem(TOKEN);
+  keepToken("");
   by("token").value = "";
   look();
 });
+addEventListener("popstate", follow);
+take(placed());
+open(placed().view ?? "ask");
+if (view === "explore") explorer.open(placed());
 look();

@@ -2,8 +2,8 @@
 
 import { bridgeModel } from "./bridge-model.js";
 import { count, h, many, score, shorten } from "./dom.js";
-import { Graph } from "./graph.js";
-import { reveal } from "./items.js";
+import { Graph, graphTools, tool } from "./graph.js";
+import { entityLink, reveal } from "./items.js";
 import { head, list, meter, title } from "./levels.js";
 
 const NAME = 60; // characters of a name in the list of pairs
@@ -19,7 +19,8 @@ export function drawBridge(section, retrieval, searched) {
   const model = bridgeModel(retrieval);
   const apart = retrieval.paths.filter((path) => !path.entity_ids.length).length;
   const said = h("p", { class: "soft said", "aria-live": "polite" });
-  const graph = new Graph(model, (at) => choose(null, at));
+  const label = `Graph of ${many(model.nodes.length, "entity", "entities")} and ${many(model.edges.length, "relation")}; the list of pairs says the same in words`;
+  const graph = new Graph({ label, chosen: (at) => choose(null, at) });
   const rows = model.pairs.map((pair, at) => pairRow(model, pair, at, () => choose(at, null)));
 
   let lit = { pair: null, node: null };
@@ -51,17 +52,12 @@ export function drawBridge(section, retrieval, searched) {
     choose(next, null);
     rows[next].parentElement.scrollTop = rows[next].offsetTop - rows[0].offsetTop - 60; // the list scrolls, not the page
   };
-  const tools = h(
-    "div",
-    { class: "tools", role: "toolbar", "aria-label": "Graph" },
-    model.pairs.length ? [tool("‹", "The pair before", () => step(-1)), tool("›", "The next pair", () => step(1))] : null,
-    tool("−", "Farther", () => graph.zoomBy(1 / 1.4)),
-    tool("+", "Nearer", () => graph.zoomBy(1.4)),
-    tool("⤢", "The whole graph", () => {
-      graph.whole();
-      choose(null, null);
-    }),
-  );
+  const steppers = model.pairs.length ? [tool("‹", "The pair before", () => step(-1)), tool("›", "The next pair", () => step(1))] : [];
+  const tools = graphTools(graph, steppers, () => {
+    graph.whole();
+    choose(null, null);
+  });
+  graph.show(drawable(model));
   section.replaceChildren(
     head("bridge", "Bridge", about, retrieval.key_entities.length),
     h("div", { class: "stage" }, h("div", { class: "canvas" }, graph.element, tools, said), h("div", { class: "side" }, h("h3", {}, "Pairs in order"), model.pairs.length ? h("ol", { class: "pairs" }, rows) : h("p", { class: "none" }, "A single key entity: there is nothing to connect."))),
@@ -74,8 +70,24 @@ export function drawBridge(section, retrieval, searched) {
   );
 }
 
-function tool(sign, label, action) {
-  return h("button", { type: "button", title: label, "aria-label": label, onclick: action }, sign);
+/** What the graph draws of a model. */
+function drawable(model) {
+  const nodes = model.nodes.map((node) => {
+    const key = node.order !== null;
+    const layer = node.layer === null ? "" : ` l${Math.min(node.layer, 7)}`;
+    const facts = [key ? `key entity ${node.order}` : "on a path", node.type, node.layer === null ? "" : `layer ${node.layer}`].filter(Boolean).join(" · ");
+    return { id: node.id, name: node.name, kind: `${key ? "key" : ""}${layer}`, badge: key ? String(node.order) : null, share: key ? 1 : 0.5, rank: node.order ?? 1e4 - node.degree, hint: () => [node.name, facts, shorten(node.description, 240)] };
+  });
+  const edges = model.edges.map((edge) => ({ a: edge.a, b: edge.b, missing: edge.missing, kind: edge.missing ? "missing" : edge.pairs.length ? "onpath" : "beside", hint: () => edgeHint(model, edge) }));
+  return { nodes, edges };
+}
+
+function edgeHint(model, edge) {
+  const names = `${model.nodes[edge.a].name} — ${model.nodes[edge.b].name}`;
+  if (edge.missing) return [names, "no path connects these two", ""];
+  const triple = edge.triples[0];
+  const more = edge.triples.length > 1 ? ` (and ${edge.triples.length - 1} more)` : "";
+  return [names, triple ? `${triple.kind} relation, weight ${triple.weight.toFixed(1)}${more}` : "a relation on the path, not among those ranked nearest to the question", triple ? shorten(triple.description, 320) : ""];
 }
 
 function pairRow(model, pair, at, choose) {
@@ -105,8 +117,8 @@ function steps(model, pair) {
 
 function nodeFacts(node) {
   const facts = [node.order === null ? "on a path" : `key entity ${node.order}`, node.type, node.layer === null ? "" : `layer ${node.layer}`].filter(Boolean).join(", ");
-  const more = node.order === null ? null : h("button", { type: "button", class: "link", onclick: () => reveal(node.id) }, "Read more");
-  return [h("b", { dir: "auto" }, node.name), `: ${facts}. `, more ?? ""];
+  const more = node.order === null ? "" : h("button", { type: "button", class: "link", onclick: () => reveal(node.id) }, "Read more");
+  return [h("b", { dir: "auto" }, node.name), `: ${facts}. `, h("span", { dir: "auto" }, shorten(node.description, 240)), " ", more, " ", entityLink(node.id, "Explore")];
 }
 
 function keyEntity(item, at) {
@@ -116,6 +128,7 @@ function keyEntity(item, at) {
     { "data-item": document.querySelector(`#local [data-item="${CSS.escape(item.entity_id)}"]`) ? null : item.entity_id },
     h("summary", {}, h("span", { class: "key-order" }, String(at + 1)), title(item.name, `${item.type} · layer ${item.layer}`), h("span", { class: "end" }, meter(item.score), h("span", { class: "figure" }, score(item.score)))),
     h("p", { dir: "auto", class: "body" }, item.description || "No description."),
+    h("p", { class: "acts" }, entityLink(item.entity_id)),
   );
 }
 
@@ -125,6 +138,6 @@ function triple(item) {
     { "data-item": item.relation_id },
     h("summary", {}, h("span", { class: "name" }, h("b", { dir: "auto" }, item.source_name), h("span", { class: "tie" }, " — "), title(item.target_name, item.kind)), h("span", { class: "end" }, meter(item.score), h("span", { class: "figure" }, score(item.score)))),
     h("p", { dir: "auto", class: "body" }, item.description || "No description."),
-    h("p", { class: "soft" }, `Weight ${item.weight.toFixed(1)}`),
+    h("p", { class: "acts" }, h("span", { class: "soft" }, `Weight ${item.weight.toFixed(1)}`), entityLink(item.source_id, shorten(item.source_name, 40)), entityLink(item.target_id, shorten(item.target_name, 40))),
   );
 }

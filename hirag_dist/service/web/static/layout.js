@@ -5,17 +5,20 @@ const APART = 0.8; // between any two nodes at the end, so that none hides anoth
 
 /**
  * Coordinates for n nodes, roughly 1 apart, wider than high by `aspect`.
- * Nodes begin on a spiral in their order, so that a chain stays a chain and nothing is random.
+ * Nodes begin on a spiral in their order, so that a chain stays a chain and nothing is random. A node with a place in
+ * `before` ({x, y} or null for each node) begins there and moves little; a new one begins next to a neighbour.
  */
-export function place(n, edges, aspect = 1.6) {
+export function place(n, edges, aspect = 1.6, before = []) {
   const x = new Float64Array(n);
   const y = new Float64Array(n);
+  const loose = new Float64Array(n).fill(1); // how far a node may move, of 1
   for (let i = 0; i < n; i += 1) {
     const angle = i * 2.399963; // the golden angle: no two alike
     const radius = 0.9 * Math.sqrt(i + 0.5);
     x[i] = radius * Math.cos(angle) * Math.sqrt(aspect);
     y[i] = (radius * Math.sin(angle)) / Math.sqrt(aspect);
   }
+  if (before.some(Boolean)) begin(x, y, loose, edges, before);
   const dx = new Float64Array(n);
   const dy = new Float64Array(n);
   for (let round = 0; round < ROUNDS; round += 1) {
@@ -48,13 +51,29 @@ export function place(n, edges, aspect = 1.6) {
       dx[i] -= 0.03 * x[i]; // towards the middle, so that parts do not drift away
       dy[i] -= 0.03 * aspect * aspect * y[i];
       const length = Math.hypot(dx[i], dy[i]);
-      const step = length > heat ? heat / length : 1;
+      const step = (length > heat ? heat / length : 1) * loose[i];
       x[i] += dx[i] * step;
       y[i] += dy[i] * step;
     }
   }
   for (let round = 0; round < 40; round += 1) if (!part(x, y)) break;
   return { x, y };
+}
+
+/** Sets the first coordinates of nodes that have a place already, and of their neighbours. */
+function begin(x, y, loose, edges, before) {
+  before.forEach((known, i) => {
+    if (known) [x[i], y[i], loose[i]] = [known.x, known.y, 0.15];
+  });
+  for (const [a, b] of edges) {
+    for (const [one, other] of [[a, b], [b, a]]) {
+      if (before[one] || !before[other]) continue;
+      const away = Math.hypot(before[other].x, before[other].y) || 1;
+      const angle = one * 2.399963;
+      x[one] = before[other].x * (1 + 1 / away) + 0.7 * Math.cos(angle);
+      y[one] = before[other].y * (1 + 1 / away) + 0.7 * Math.sin(angle);
+    }
+  }
 }
 
 /** Moves nodes that are too close away from each other; returns whether there were any. */

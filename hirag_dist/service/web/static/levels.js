@@ -1,6 +1,8 @@
 // Local, global, claims, and sources: lists whose items open.
 
 import { address, count, h, many, score, shorten } from "./dom.js";
+import { communityLink, documentButton, entityLink } from "./items.js";
+import { marked } from "./passages.js";
 
 const SHOWN = 8; // of a list, before it is asked to show all
 
@@ -54,6 +56,7 @@ function entity(item) {
     { "data-item": item.entity_id },
     h("summary", {}, layerMark(item.layer), title(item.name, item.type), h("span", { class: "end" }, meter(item.score), h("span", { class: "figure" }, score(item.score)))),
     h("p", { dir: "auto", class: "body" }, item.description || "No description."),
+    h("p", { class: "acts" }, entityLink(item.entity_id)),
   );
 }
 
@@ -70,6 +73,7 @@ function community(item) {
     { "data-item": item.community_id },
     h("summary", {}, h("span", { class: "level", title: "Level of the community; 0 is the coarsest" }, `level ${item.level}`), title(item.title || "Without a title", many(item.hits, "hit")), h("span", { class: "end", title: "Rating of importance, 0 to 10" }, meter(item.rating, 10), h("span", { class: "figure" }, typeof item.rating === "number" ? item.rating.toFixed(1) : "–"))),
     h("p", { dir: "auto", class: "body" }, item.report || "No report was written on this community."),
+    h("p", { class: "acts" }, communityLink(item.community_id)),
   );
 }
 
@@ -103,19 +107,48 @@ export function drawClaims(section, retrieval) {
   section.replaceChildren(head("claims", "Claims", "What the texts claim of those entities, true or not.", retrieval.claims.length), ...list(retrieval.claims.map(claim), "claims"));
 }
 
-function source(item) {
+/** Where in its document a passage stands: pages and the like where the reader kept them, else characters. */
+export function whereabouts(item) {
+  const shown = [...new Set((item.places ?? []).map((one) => one.display).filter(Boolean))];
+  const ends = shown.length > 2 ? `${shown[0]} – ${shown.at(-1)}` : shown.join(", ");
+  return ends || `characters ${count(item.start)}–${count(item.end)}`;
+}
+
+/** The address of the original at the place of a passage, or of the document; empty where there is none. */
+export function original(item) {
+  return (item.places ?? []).map((one) => one.link).find(Boolean) ?? item.uri ?? "";
+}
+
+/** A passage as an element; what supports a statement is marked. */
+export function passage(item, near = null) {
+  const text = item.text || "The text was not sent.";
+  return h("p", { dir: "auto", class: "body passage" }, ...(near ? marked(text, item.start, near) : [text]));
+}
+
+/** A passage as an item that opens; `near(item)` is what the answer says of it: {text, places}, or null. */
+export function source(item, near = () => null) {
+  const open = (event) => {
+    const { currentTarget: details } = event;
+    if (!details.open) return;
+    const shown = passage(item, near(item));
+    details.querySelector(".passage").replaceWith(shown);
+    const mark = shown.querySelector("mark");
+    if (mark) shown.scrollTop = mark.offsetTop - shown.offsetTop - shown.clientHeight / 3;
+  };
+  const link = original(item);
   return h(
     "details",
-    { "data-item": item.chunk_id },
-    h("summary", {}, h("span", { class: "name" }, title(item.title || "Untitled document", `characters ${count(item.start)}–${count(item.end)}`), h("span", { class: "preview", dir: "auto" }, shorten(item.text, 180)))),
-    h("dl", {}, h("dt", {}, "Document"), h("dd", {}, h("code", {}, item.document_id)), h("dt", {}, "Characters"), h("dd", {}, `${count(item.start)}–${count(item.end)}`), item.uri ? [h("dt", {}, "From"), h("dd", {}, address(item.uri))] : null),
-    h("p", { dir: "auto", class: "body passage" }, item.text.replace(/\n{3,}/g, "\n\n") || "The text was not sent."),
+    { "data-item": item.chunk_id, ontoggle: open },
+    h("summary", {}, h("span", { class: "name" }, title(item.title || "Untitled document", whereabouts(item)), h("span", { class: "preview", dir: "auto" }, shorten(item.text, 180)))),
+    h("dl", {}, h("dt", {}, "Document"), h("dd", {}, h("code", {}, item.document_id)), h("dt", {}, "Characters"), h("dd", {}, `${count(item.start)}–${count(item.end)}`), link ? [h("dt", {}, "From"), h("dd", {}, address(link))] : null),
+    passage(item),
+    h("p", { class: "acts" }, documentButton(item, () => near(item))),
   );
 }
 
-export function drawSources(section, retrieval, waiting) {
+export function drawSources(section, retrieval, waiting, near) {
   section.replaceChildren(
     head("sources", "Sources", "The passages behind all that, best first.", retrieval.sources.length),
-    ...(retrieval.sources.length ? list(retrieval.sources.map(source), "sources") : [none(waiting ? "Looking …" : "No passage was found.")]),
+    ...(retrieval.sources.length ? list(retrieval.sources.map((item) => source(item, near)), "sources") : [none(waiting ? "Looking …" : "No passage was found.")]),
   );
 }

@@ -1,0 +1,62 @@
+// What is asked: the fields of the form as a request, and the same fields in an address.
+
+import { by } from "./dom.js";
+import { Filters } from "./filters.js";
+import { scope } from "./session.js";
+
+const NUMBERS = ["top-n", "top-m", "top-c"];
+
+export const filters = new Filters(by("facets"), by("filter"), (expression) => {
+  scope.filter = expression;
+  by("filter-state").textContent = expression ? "on" : "";
+});
+
+/** The question as a request, in a mode; the default one where it is empty. */
+export function request(text, mode) {
+  const numbers = NUMBERS.filter((id) => by(id).value.trim()).map((id) => [id.replace("-", "_"), Number(by(id).value)]);
+  return {
+    question: text,
+    answer: by("want-answer").checked,
+    ...(mode && { mode }),
+    ...Object.fromEntries(numbers),
+    ...(scope.index && { index: scope.index }),
+    ...(scope.labels.length && { labels: scope.labels }),
+    ...(scope.filter && { filter: scope.filter }),
+    ...(by("time").value && { timeout_s: Number(by("time").value) }),
+  };
+}
+
+/** The fields of an address for a question. */
+export function fields(view, text) {
+  const modes = view === "compare" ? { mode: by("mode-one").value, other: by("mode-other").value } : { mode: by("mode").value };
+  const numbers = Object.fromEntries(NUMBERS.map((id) => [id, by(id).value.trim()]));
+  return { view, q: text, ...modes, ...numbers, answer: by("want-answer").checked ? "" : "0" };
+}
+
+/** Puts the fields of an address into the form. Nothing is asked: a link spends nothing. */
+export function take(placed) {
+  scope.index = placed.index ?? "";
+  setLabels(placed.labels ?? "");
+  by("labels").value = scope.labels.join(", ");
+  by("filter").value = placed.filter ?? "";
+  scope.filter = filters.expression();
+  by("filter-state").textContent = scope.filter ? "on" : "";
+  if (scope.filter) by("filters").hidden = false;
+  if (placed.q) {
+    by("question").value = placed.q.slice(0, 8000);
+    by("want-answer").checked = placed.answer !== "0";
+    for (const id of NUMBERS) by(id).value = /^\d{1,5}$/.test(placed[id] ?? "") ? placed[id] : "";
+  }
+  if (placed.view === "compare") {
+    choose(by("mode-one"), placed.mode);
+    choose(by("mode-other"), placed.other);
+  } else if (placed.mode !== undefined) choose(by("mode"), placed.mode);
+}
+
+function choose(select, value) {
+  if (Array.from(select.options).some((option) => option.value === value)) select.value = value;
+}
+
+export function setLabels(text) {
+  scope.labels = text.split(",").map((label) => label.trim()).filter(Boolean);
+}

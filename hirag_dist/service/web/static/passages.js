@@ -1,0 +1,82 @@
+// Which sentences of a passage a statement rests on, and texts cut at places counted in Unicode code points.
+
+import { h } from "./dom.js";
+
+const WORD = /[\p{L}\p{N}]+/gu;
+
+/** Sentences of a text as {start, end} in UTF-16 units; without the white space around them. */
+export function sentences(text, locale = "en") {
+  const found = [];
+  const cut = typeof Intl.Segmenter === "function" ? Array.from(new Intl.Segmenter(locale, { granularity: "sentence" }).segment(text), (one) => [one.index, one.segment]) : Array.from(text.matchAll(/[^.!?。！？\n]+[.!?。！？]*/g), (one) => [one.index, one[0]]);
+  for (const [start, said] of cut) {
+    const kept = said.trim();
+    if (!kept) continue;
+    const from = start + said.indexOf(kept);
+    const before = found.at(-1);
+    if (before && /\b(?:Mr|Mrs|Ms|Messrs|Dr|St|No|vol|pp?)\.$/.test(text.slice(before.start, before.end))) before.end = from + kept.length;
+    else found.push({ start: from, end: from + kept.length });
+  }
+  return found;
+}
+
+function words(text) {
+  return text.toLocaleLowerCase().match(WORD) ?? [];
+}
+
+/**
+ * The sentence of a passage that shares most words with a statement, rare ones counting more; null where none shares a
+ * third of the statement's weight.
+ */
+export function closest(passage, statement) {
+  const wanted = new Set(words(statement));
+  if (!wanted.size) return null;
+  const places = sentences(passage);
+  const sets = places.map(({ start, end }) => new Set(words(passage.slice(start, end))));
+  const weights = new Map();
+  for (const word of wanted) weights.set(word, Math.log(1 + (places.length + 1) / (1 + sets.filter((set) => set.has(word)).length)));
+  const total = [...weights.values()].reduce((sum, one) => sum + one, 0);
+  let [best, most] = [null, total / 3];
+  sets.forEach((set, at) => {
+    const shared = [...weights].reduce((sum, [word, weight]) => sum + (set.has(word) ? weight : 0), 0);
+    if (shared > most) [best, most] = [places[at], shared];
+  });
+  return best;
+}
+
+/** The statements of a text that cite a reference: what stands between the citation before and this one. */
+export function statements(text, ref) {
+  const cited = new RegExp(`\\[[^\\]]*\\b${ref}\\b[^\\]]*\\]`, "g");
+  return Array.from(text.matchAll(cited), (match) => {
+    const before = text.slice(0, match.index).replace(/(?:\s*\[[ERKCS]\d[^\]]*\])+\s*$/, "");
+    const line = before.slice(before.lastIndexOf("\n") + 1);
+    const last = sentences(line).at(-1);
+    const said = last ? line.slice(last.start, last.end) : line;
+    return said.replace(/\[[ERKCS]\d[^\]]*\]/g, " ").trim();
+  }).filter(Boolean);
+}
+
+/** The UTF-16 place of a place counted in code points. */
+export function unit(text, point) {
+  let at = 0;
+  for (let seen = 0; seen < point && at < text.length; seen += 1) at += text.codePointAt(at) > 0xffff ? 2 : 1;
+  return at;
+}
+
+/**
+ * A text that begins at character `start` of its document, as pieces for an element: what supports a statement is in
+ * marks. `near` is {text: the statement, places: [{start, end}] in characters of the document, where they are known}.
+ */
+export function marked(text, start, near) {
+  const end = start + Array.from(text).length;
+  const known = (near.places ?? []).filter((one) => one.end > start && one.start < end && one.end - one.start < 0.8 * (end - start));
+  const found = known.length ? null : near.text && closest(text, near.text);
+  const spans = found ? [found] : known.map((one) => ({ start: unit(text, one.start - start), end: unit(text, one.end - start) }));
+  const pieces = [];
+  let at = 0;
+  for (const span of spans.sort((a, b) => a.start - b.start)) {
+    if (span.start < at) continue;
+    pieces.push(text.slice(at, span.start), h("mark", {}, text.slice(span.start, span.end)));
+    at = span.end;
+  }
+  return [...pieces, text.slice(at)];
+}
