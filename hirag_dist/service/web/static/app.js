@@ -137,7 +137,7 @@ function show(turn) {
 
 /** What was asked, above its result; of a follow-up also the stand-alone question that the service was sent. */
 function drawAsked(turn) {
-  const alone = turn.text === turn.typed ? null : h("p", { class: "soft" }, "Asked as one question: ", h("q", { dir: "auto" }, turn.text));
+  const alone = turn.text === turn.typed ? null : h("details", { class: "alone", open: true }, h("summary", {}, "Asked as a stand-alone question"), h("q", { dir: "auto" }, turn.text));
   const sharing = (event) => copy(event.currentTarget, link(turn.fields), say);
   by("asked").replaceChildren(
     h("h2", { dir: "auto", tabindex: "-1" }, turn.typed),

@@ -2,16 +2,28 @@
 
 import { h, many, shorten } from "./dom.js";
 
-const EARLIER = 2; // questions that a follow-up is joined to
-const EARLIER_CHARS = 300; // of each
+// the rule of /v1/chat/completions (hirag_dist/service/http_api/conversation.py)
+const MAX_QUESTIONS = 3; // earlier questions that are kept, the last ones
+const MAX_QUESTION = 300; // characters of each of them
+const MAX_REPLY = 600; // characters of the last reply
+
+/** A text on one line, cut after a word. */
+function shortened(text, limit) {
+  const line = text.replace(/\s+/g, " ").trim();
+  const characters = Array.from(line);
+  return characters.length <= limit ? line : `${characters.slice(0, limit).join("").replace(/\s+\S*$/, "")}…`;
+}
 
 /**
- * The stand-alone question for a follow-up: the last questions of the conversation as they were typed, then this one.
- * Retrieval and model see only this text, so the page shows it.
+ * The stand-alone question for a follow-up: the questions before it and the last reply go in front of it, shortened.
+ * Retrieval and model read only this text, so the page shows it.
  */
 export function standAlone(turns, question) {
-  const earlier = turns.slice(-EARLIER).map((turn) => shorten(turn.typed.trim().replace(/\s+/g, " "), EARLIER_CHARS));
-  return [...earlier, question.trim()].join("\n");
+  if (!turns.length) return question;
+  const earlier = turns.slice(-MAX_QUESTIONS).map((turn) => `- ${shortened(turn.typed, MAX_QUESTION)}`);
+  const reply = (turns.at(-1).answer?.text ?? "").replace(/\s*\[[ERKCS]\d+\]/g, "");
+  const last = reply.trim() ? [`Last reply: ${shortened(reply, MAX_REPLY)}`] : [];
+  return ["Earlier questions:", ...earlier, ...last, `Question: ${question.trim()}`].join("\n");
 }
 
 /** The turns of a conversation, drawn into a box; `again(turn)` shows one of them. */
