@@ -47,6 +47,8 @@ class PageQuestion(BaseModel):
     community_level: str | None = None
     context_tokens: int | None = None
     labels: list[str] = Field(default_factory=list, max_length=_MAX_LABELS)
+    filter: str = ""
+    as_of: str = ""
     answer: bool = True
     timeout_s: float | None = Field(None, gt=0)
 
@@ -61,6 +63,8 @@ class PageQuestion(BaseModel):
             community_level=self.community_level,
             context_tokens=self.context_tokens,
             labels=tuple(self.labels),
+            filter=self.filter,
+            as_of=self.as_of,
         )
 
 

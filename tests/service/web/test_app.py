@@ -41,7 +41,8 @@ async def test_an_answer_in_lines(serve: Serve, http: Any) -> None:
     assert lines[0]["retrieval"]["local"][0]["name"] == "Lighthouse"
     assert lines[0]["retrieval"]["context"] == ""
     assert "".join(line["text"] for line in lines[1:3]) == fakes.ANSWER.text
-    assert lines[-1]["answer"]["citations"] == [{"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}]
+    cited = {"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin", "document_id": "", "uri": "", "places": []}
+    assert lines[-1]["answer"]["citations"] == [cited]
     assert "retrieval" not in lines[-1]["answer"]
 
 
@@ -68,11 +69,13 @@ async def test_everything_asked_reaches_the_engine(serve: Serve, http: Any) -> N
         community_level="leaf",
         context_tokens=600,
         labels=["a", "b"],
+        filter="year = 1843",
         timeout_s=2.0,
     )
     query, deadline_s = served.engine.queries[0], served.engine.deadlines[0]
     assert (query.mode, query.top_n, query.top_m, query.top_c) == ("bridge", 3, 4, 5)
     assert (query.community_level, query.context_tokens, query.labels) == ("leaf", 600, ("a", "b"))
+    assert query.filter == "year = 1843"
     assert 1 < deadline_s <= 2
 
 

@@ -169,7 +169,12 @@ async def test_what_documents_say_is_never_code(serve: Serve, visit: See) -> Non
     assert script in (await page.locator("#hint").inner_text())
     assert (await page.evaluate("window.harmed")) is None
     assert (await page.locator("#result :is(script, img, iframe)").count()) == 0
-    assert (await page.locator("#result a").evaluate_all("links => links.map(link => link.protocol)")) == ["https:"]
+    assert (await page.locator("#result a[target]").evaluate_all("links => links.map(link => link.protocol)")) == [
+        "https:"
+    ]
+    assert await page.locator("#result a:not([target])").evaluate_all(
+        "links => links.every(link => link.getAttribute('href').startsWith('#view='))"
+    )
 
 
 async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(

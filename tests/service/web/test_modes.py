@@ -19,7 +19,7 @@ def test_every_mode_is_an_option() -> None:
 
 
 def test_the_levels_of_every_mode_are_known() -> None:
-    script = (STATIC / "app.js").read_text(encoding="utf-8")
+    script = (STATIC / "modes.js").read_text(encoding="utf-8")
     (table,) = re.findall(r"const SEARCHED = \{(.*?)\};", script)
     assert {first or second for first, second in re.findall(r'(?:"([\w-]+)"|\b(\w+)): \[', table)} == {
         *MODES,

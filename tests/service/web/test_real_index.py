@@ -56,3 +56,12 @@ async def test_an_index_of_attacks(serve: Callable[..., Any], visit: Callable[..
     assert await cited.count() >= 1
     await cited.first.click()
     assert await page.evaluate("document.activeElement.closest('[data-item]') !== null")
+    await page.evaluate("location.hash = document.querySelector('#local a.act').getAttribute('href')")
+    await page.locator("#walk-card .card-title").wait_for()
+    await page.evaluate("document.querySelectorAll('#walk-card details').forEach((one) => { one.open = true; })")
+    await page.locator("#walk-card .act", has_text="Open the document").first.click()
+    await page.locator("#reader-note").get_by_text("Characters").wait_for()
+    assert WORDS[0] in await page.locator("#reader-text").inner_text()
+    assert await page.locator("#reader-text .cited-passage").count() == 1
+    assert await page.evaluate("window.harmed") is None
+    assert await page.locator("main :is(script, img, iframe), dialog :is(script, img, iframe)").count() == 0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 PREFIX = "**/hirag.query.v1.QueryService/*"
-TEXT = "The log of Saint 🐚 Agnes.\n\nA storm rose on Monday. The keeper lit the lamp. Nobody slept that night.\n\nThe end."
 PASSAGE = "A storm rose on Monday. The keeper lit the lamp. Nobody slept that night."
+TEXT = f"The log of Saint 🐚 Agnes.\n\n{PASSAGE}\n\nThe end."
 
 ENTITIES = {
     "e1": ("Lighthouse", "location", 0, "Stands on the rock."),
@@ -40,7 +41,12 @@ def triple(source: str, target: str, weight: float) -> dict[str, Any]:
 def source() -> dict[str, Any]:
     """A Source in JSON: 64-bit numbers are strings."""
     start = TEXT.index(PASSAGE)
-    place = {"start": str(start), "end": str(start + len(PASSAGE)), "display": "p. 7", "link": "https://example.org/log.pdf#page=7"}
+    place = {
+        "start": str(start),
+        "end": str(start + len(PASSAGE)),
+        "display": "p. 7",
+        "link": "https://example.org/log.pdf#page=7",
+    }
     fields = {"chunkId": "k1", "documentId": "d1", "title": "Log", "uri": "https://example.org/log.pdf"}
     return fields | {"start": str(start), "end": str(start + len(PASSAGE)), "text": PASSAGE, "places": [place]}
 
@@ -79,9 +85,13 @@ def find_path(request: dict[str, Any]) -> dict[str, Any]:
     ends = [get_entity({"entity": request[end]}) for end in ("source", "target")]
     first, last = (end["entity"]["entityId"] for end in ends if end)
     ids = ["e1", "e3", "e4", "e5"] if (first, last) == ("e1", "e5") else []
-    lines = [next(line for line in RELATIONS if set(line[:2]) == set(pair)) for pair in zip(ids, ids[1:], strict=False)]
+    lines = [next(line for line in RELATIONS if set(line[:2]) == set(pair)) for pair in pairwise(ids)]
     path = {"sourceId": first, "targetId": last, "entityIds": ids, "entityNames": [ENTITIES[id][0] for id in ids]}
-    return {"path": path | {"connected": bool(ids)}, "entities": [entity(id) for id in ids], "triples": [triple(*line) for line in lines]}
+    return {
+        "path": path | {"connected": bool(ids)},
+        "entities": [entity(id) for id in ids],
+        "triples": [triple(*line) for line in lines],
+    }
 
 
 def get_community(request: dict[str, Any]) -> dict[str, Any]:
@@ -117,10 +127,21 @@ class Calls:
         request = json.loads(route.request.post_data or "{}")
         if method != "ListIndexes":
             self.made.append((method, request))
-        replies = {"GetEntity": get_entity, "FindPath": find_path, "GetCommunity": get_community, "GetDocument": get_document}
-        listed = {"indexes": [{"name": name, "title": name.title(), "default": not at} for at, name in enumerate(self.indexes)]}
+        replies = {
+            "GetEntity": get_entity,
+            "FindPath": find_path,
+            "GetCommunity": get_community,
+            "GetDocument": get_document,
+        }
+        listed = {
+            "indexes": [
+                {"name": name, "title": name.title(), "default": not at} for at, name in enumerate(self.indexes)
+            ]
+        }
         reply = listed if method == "ListIndexes" else replies[method](request)
         if reply is None:
-            await route.fulfill(status=404, json={"code": "not_found", "message": f"no entity {request['entity']!r}"})
+            details = [{"type": "google.rpc.ErrorInfo", "debug": {"reason": "NOT_FOUND"}}]
+            error = {"code": "not_found", "message": f"no entity {request['entity']!r}", "details": details}
+            await route.fulfill(status=404, json=error)
         else:
             await route.fulfill(json=reply)

@@ -14,8 +14,9 @@ export function condition(facet, chosen) {
     return [chosen.from && `${facet.name} >= ${chosen.from}`, chosen.to && `${facet.name} <= ${chosen.to}`].filter(Boolean).join(" and ");
   }
   if (!chosen.values.length) return "";
-  const one = (value) => `${facet.name} ${facet.list ? "has" : "="} ${literal(value)}`;
-  return chosen.values.length === 1 ? one(chosen.values[0]) : `(${chosen.values.map(one).join(" or ")})`;
+  const [first, ...rest] = chosen.values;
+  if (!rest.length) return `${facet.name} ${facet.list ? "has" : "="} ${literal(first)}`;
+  return `${facet.name} ${facet.list ? "has any" : "in"} (${chosen.values.map(literal).join(", ")})`;
 }
 
 /** Facets of the description of an index, in one form whichever way they came. */
@@ -29,7 +30,7 @@ export function facetsOf(info) {
     min: value(facet.min) ?? null,
     max: value(facet.max) ?? null,
     distinct: facet.distinct ?? 0,
-    values: (facet.values ?? []).map((one) => ({ value: value(one.value), documents: one.documents })),
+    values: (facet.values ?? []).map((one) => (Array.isArray(one) ? { value: one[0], documents: one[1] } : { value: value(one.value), documents: one.documents })),
   }));
 }
 

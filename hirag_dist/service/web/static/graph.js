@@ -42,7 +42,7 @@ export class Graph {
     this.dots = model.nodes.map((node, at) => this.dot(node, at));
     this.element.replaceChildren(s("g", {}, this.lines.map((line) => line.group)), s("g", {}, this.dots.map((dot) => dot.group)));
     by("hint").hidden = true;
-    this.current = Math.max(0, model.nodes.findIndex((node) => node.id === focused));
+    this.reach(Math.max(0, model.nodes.findIndex((node) => node.id === focused)));
     this.aspect = 0;
     this.fit(before);
     if (focused) this.focus(this.current);

@@ -48,7 +48,7 @@ export function statements(text, ref) {
   const cited = new RegExp(`\\[[^\\]]*\\b${ref}\\b[^\\]]*\\]`, "g");
   return Array.from(text.matchAll(cited), (match) => {
     const before = text.slice(0, match.index).replace(/(?:\s*\[[ERKCS]\d[^\]]*\])+\s*$/, "");
-    const line = before.slice(before.lastIndexOf("\n") + 1);
+    const line = before.slice(before.lastIndexOf("\n") + 1).replace(/^\s*(?:[-*•+]|\d+[.)]|#+)\s+/, "");
     const last = sentences(line).at(-1);
     const said = last ? line.slice(last.start, last.end) : line;
     return said.replace(/\[[ERKCS]\d[^\]]*\]/g, " ").trim();

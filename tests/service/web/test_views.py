@@ -1,0 +1,268 @@
+"""The views of the page in a real browser: conversation, filters, comparison, the walk through the graph, documents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hirag_dist.service.http_api.conversation import Turn, standalone_question
+from hirag_dist.types import Answer, Citation, EntityItem, Facet
+from tests.service import fakes
+from tests.service.web import toy_graph
+
+Serve = Callable[..., Any]
+See = Callable[..., Any]
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the browser
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
+FACETS = (
+    Facet("published", "date", documents=3, min="2020-01-01T00:00:00Z", max="2024-05-06T00:00:00Z"),
+    Facet("tags", "string", list=True, documents=2, distinct=3, values=(('a "b"', 2), ("<i>c</i>", 1))),
+    Facet("draft", "bool", documents=3, distinct=2, values=((False, 2), (True, 1))),
+)
+
+
+async def explored(visit: See, served: Any, calls: toy_graph.Calls, fields: str = "entity=e1", **options: Any) -> Any:
+    """The view of the graph, with the calls of the toy graph."""
+    seen = await visit(served.url, **options)
+    await seen.page.route(toy_graph.PREFIX, calls.answer)
+    await seen.page.goto(f"{served.url}#view=explore&{fields}")
+    await seen.page.locator("#walk-card .card-title").wait_for()
+    return seen.page
+
+
+def node(page: Any, name: str) -> Any:
+    """A node of the graph by the name of its entity."""
+    return page.locator(f'#walk-canvas .node[aria-label^="{name},"]')
+
+
+async def test_a_walk_from_an_entity_to_its_document(serve: Serve, visit: See) -> None:
+    calls = toy_graph.Calls()
+    page = await explored(visit, await serve(), calls)
+    card = page.locator("#walk-card")
+    title = card.locator(".card-title")
+    assert await title.inner_text() == "Lighthouse"
+    assert await page.locator("#walk-canvas .node").count() == 3  # with its two neighbours
+    await node(page, "Lamp").click()
+    await card.get_by_text("Burns <b>oil</b>.").first.wait_for()  # text, never markup
+    assert await page.evaluate("location.hash") == "#view=explore&entity=e3"
+    await card.get_by_role("button", name="+ neighbours").click()
+    await node(page, "Storm").wait_for()
+    await card.get_by_role("button", name="The light and its people").first.click()  # up the hierarchy
+    await card.get_by_text("Below: what it summarises").wait_for()
+    assert await page.evaluate("document.activeElement.textContent") == "The light and its people"
+    assert await page.locator("#walk-canvas .edge.upward").count() == 3
+    await card.get_by_role("button", name="Keeper person").click()  # and down
+    await card.locator("summary", has_text="p. 7").click()
+    assert "Monday" in await card.locator(".passage").inner_text()
+    await card.get_by_role("button", name="Open the document").click()
+    reader = page.get_by_role("dialog")
+    await reader.locator("#reader-note").get_by_text(f"of {len(toy_graph.TEXT)}").wait_for()
+    assert await reader.locator("#reader-text").inner_text() == toy_graph.TEXT
+    assert await reader.locator("mark").inner_text() == "The keeper lit the lamp."
+    assert await reader.locator(".cited-passage").inner_text() == toy_graph.PASSAGE  # after a character of two units
+    assert await reader.locator("a").get_attribute("href") == "https://example.org/log.pdf#page=7"
+    await page.keyboard.press("Escape")
+    await page.go_back()  # to the summary
+    await title.get_by_text("The light and its people").wait_for()
+
+
+async def test_a_path_a_community_and_a_hub(serve: Serve, visit: See) -> None:
+    calls = toy_graph.Calls()
+    page = await explored(visit, await serve(), calls)
+    card = page.locator("#walk-card")
+    await card.get_by_role("button", name="Path from here").click()
+    await page.keyboard.type("Ship")
+    await page.keyboard.press("Enter")
+    await card.get_by_text("Lighthouse → Ship").wait_for()
+    assert ("FindPath", {"source": "e1", "target": "Ship"}) in calls.made
+    assert await page.locator("#walk-canvas .edge.taken").count() == 3
+    await card.get_by_role("button", name="Ship").click()
+    await node(page, "Ship").press("+")
+    await page.locator("#status").get_by_text("8 entities added, 4 more are not in view").wait_for(state="attached")
+    await node(page, "Ship").press("-")
+    await page.locator("#status").get_by_text("8 entities taken out of view").wait_for(state="attached")
+    await card.locator(".row-link", has_text="The rock").click()
+    await card.get_by_text("kept by <i>one</i> person").wait_for()
+    assert await card.locator(".description :is(a, i)").count() == 0
+    await card.locator(".row-link", has_text="The coast").click()  # its parent
+    await card.get_by_text("Communities inside it").wait_for()
+    await page.fill("#find-name", "Atlantis")
+    await page.press("#find-name", "Enter")
+    await card.get_by_role("alert").get_by_text("There is nothing of that name").wait_for()
+
+
+async def test_the_graph_by_keyboard_and_as_a_table(serve: Serve, visit: See) -> None:
+    page = await explored(visit, await serve(), toy_graph.Calls())
+    assert await page.locator("#walk-canvas .node[tabindex='0']").count() == 1
+    await node(page, "Lighthouse").focus()
+    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"):
+        await page.keyboard.press(key)
+    assert await page.evaluate("document.activeElement.closest('#walk-canvas .node') !== null")
+    await node(page, "Keeper").focus()
+    await page.keyboard.press("Enter")
+    await page.locator("#walk-card .card-title", has_text="Keeper").wait_for()
+    await page.locator("#walk-as").get_by_role("button", name="Table").click()
+    rows = page.locator(".tables tbody").first.locator("tr")
+    assert await rows.count() == 3
+    await page.get_by_role("button", name="expand Lighthouse").click()
+    await page.get_by_role("button", name="remove Lamp").click()
+    assert await rows.count() == 2
+    assert await page.locator(".tables tbody").nth(1).locator("tr").count() == 1
+    assert await page.locator("#walk-canvas svg").is_hidden()
+
+
+async def test_the_text_of_a_tapped_entity_is_in_view_on_a_phone(serve: Serve, visit: See) -> None:
+    page = await explored(visit, await serve(), toy_graph.Calls(), **PHONE)
+    await node(page, "Keeper").tap()
+    await page.locator("#walk-card .description", has_text="Lit the lamp.").wait_for()
+    await page.wait_for_function(
+        "() => { const box = document.querySelector('#walk-card .description').getBoundingClientRect();"
+        " return box.top > 0 && box.bottom < innerHeight; }"
+    )
+    labels = await page.locator("#walk-canvas .label:not(.off)").evaluate_all(
+        "all => all.map(one => { const { left, right, top, bottom } = one.getBoundingClientRect();"
+        " return [left, right, top + 2, bottom - 2]; })"
+    )
+    assert len(labels) == 3
+    for at, (left, right, top, bottom) in enumerate(labels):
+        assert not any(left < ri and le < right and top < bo and to < bottom for le, ri, to, bo in labels[at + 1 :])
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_a_conversation(serve: Serve, visit: See) -> None:
+    served = await serve()
+    seen = await visit(served.url)
+    await seen.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = await seen.ask()
+    await page.get_by_text("100 tokens read").wait_for()
+    assert await page.locator("#question").input_value() == ""
+    await seen.ask("And when?")
+    wanted = standalone_question(
+        [Turn("user", "Who lit the lamp?"), Turn("assistant", fakes.ANSWER.text), Turn("user", "And when?")]
+    )
+    assert await page.locator("#asked q").evaluate("one => one.textContent") == wanted
+    await page.locator("#turns").get_by_text("2 questions").wait_for()
+    assert served.engine.queries[-1].question == wanted
+    await page.locator("#turns button").first.click()
+    assert await page.locator("#asked h2").inner_text() == "Who lit the lamp?"
+    await page.get_by_role("button", name="Copy with citations").click()
+    await page.get_by_role("button", name="Copied").wait_for()
+    copied = await page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("**Who lit the lamp?**\n\nThe keeper lit it [E2].\n\n[E2] Wärterin (entity)")
+    await page.get_by_role("button", name="Copy link").click()
+    await page.locator("#status").get_by_text("Copied.").wait_for(state="attached")
+    shared = await page.evaluate("navigator.clipboard.readText()")
+    assert shared == f"{served.url}#view=ask&q=Who+lit+the+lamp%3F"
+    await page.get_by_role("button", name="New conversation").click()
+    assert await page.locator("#turns").is_hidden()
+    assert await page.locator("#follow-choice").is_hidden()
+    n_asked = len(served.engine.queries)
+    other = (await visit(shared)).page  # a link fills the field, and spends nothing
+    await other.get_by_text("3 documents").wait_for()
+    assert await other.locator("#question").input_value() == "Who lit the lamp?"
+    assert len(served.engine.queries) == n_asked
+
+
+async def test_filters_from_facets(serve: Serve, visit: See) -> None:
+    engine = fakes.FakeEngine()
+    engine.info = replace(engine.info, facets=FACETS)
+    served = await serve(engine)
+    calls = toy_graph.Calls("first", "second")
+    seen = await visit(served.url)
+    page = seen.page
+    await page.route(toy_graph.PREFIX, calls.answer)
+    await page.reload()
+    await page.locator("#filters summary").click()
+    await page.get_by_label("published from").fill("2021-02-03")
+    await page.get_by_label('a "b"').check()
+    await page.get_by_label("<i>c</i>").check()
+    await page.get_by_label("false").check()
+    wanted = r'published >= 2021-02-03 and tags has any ("a \"b\"", "<i>c</i>") and draft = false'
+    assert await page.locator("#filter").input_value() == wanted
+    await seen.ask()
+    await page.get_by_text("100 tokens read").wait_for()
+    assert served.engine.queries[-1].filter == wanted
+    assert await page.locator("#index option").all_inner_texts() == ["First", "Second"]
+    await page.locator("#views").get_by_role("link", name="Explore").click()
+    await page.locator(".chip-link", has_text="Lighthouse").click()
+    await page.locator("#walk-card .card-title").wait_for()
+    assert calls.made[-1][1]["filter"] == wanted
+
+
+async def test_two_modes_side_by_side(serve: Serve, visit: See) -> None:
+    served = await serve()
+    whole, retrieve = served.engine.whole, served.engine.answer_stream
+    there = replace(whole, mode="flat", local=(EntityItem("e7", "Rope", "object", "Long.", 0, 0.4), *whole.local))
+    there = replace(there, key_entities=(), paths=(), communities=())
+
+    async def by_mode(query: Any, *, deadline_s: float | None = None) -> Any:
+        if query.mode != "flat":
+            async for part in retrieve(query, deadline_s=deadline_s):
+                yield part
+            return
+        yield there
+        yield Answer("A **rope** [E1].", (Citation("E1", "entity", "e1", "Lighthouse"),), 0, there, "scripted", 1, 1)
+
+    served.engine.answer_stream = by_mode
+    page = (await visit(f"{served.url}#view=compare&q=Who+lit+it%3F&mode=hirag&other=flat")).page
+    await page.get_by_role("button", name="Compare").click()
+    columns = page.locator("#compare .side-by-side")
+    await columns.nth(1).locator("b", has_text="rope").wait_for()
+    await columns.nth(0).get_by_text("The keeper lit it").wait_for()
+    only = [await columns.nth(at).locator(".line", has=page.locator(".only")).all_inner_texts() for at in (0, 1)]
+    assert [sum("Rope" in line for line in lines) for lines in only] == [0, 1]
+    assert sum("Wärterin" in line for line in only[0]) >= 1
+    assert sum("Lighthouse location" in " ".join(line.split()) for line in only[0]) == 0  # both have it
+    figures = await page.locator("#compare .figures tbody tr").all_inner_texts()
+    assert [row.split("\t") for row in figures][:2] == [["Entities", "2", "2"], ["Communities", "1", "0"]]
+    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_markdown_and_places(serve: Serve, visit: See) -> None:
+    page = (await visit((await serve()).url)).page
+    text = (
+        "# Top\n- one\n  - two *slanted*\n- three\n\n1. a\n2. b\n\n> said **so**\n\n```\n<b>x</b>\n```\n"
+        "| a | b |\n|---|---|\n| 1 | [S1] |\n\n[here](https://example.org) <img src=x onerror=alert(1)>"
+    )
+    made = await page.evaluate(
+        """async (text) => { const { blocks } = await import("/static/text.js");
+        const box = document.createElement("div");
+        box.append(...blocks(text, (ref) => Object.assign(document.createElement("u"), { textContent: ref })));
+        return box.innerHTML.replace(/ dir="auto"| tabindex="0"/g, ""); }""",
+        text,
+    )
+    assert made == (
+        "<h4>Top</h4><ul><li>one<ul><li>two <i>slanted</i></li></ul></li><li>three</li></ul>"
+        "<ol><li>a</li><li>b</li></ol><blockquote><p>said <b>so</b></p></blockquote>"
+        "<pre><code>&lt;b&gt;x&lt;/b&gt;</code></pre>"
+        '<div class="wide" role="region" aria-label="Table"><table><thead><tr><th>a</th><th>b</th></tr></thead>'
+        "<tbody><tr><td>1</td><td><u>S1</u></td></tr></tbody></table></div>"
+        "<p>[here](https://example.org) &lt;img src=x onerror=alert(1)&gt;</p>"
+    )
+    marks = await page.evaluate(
+        """async ([passage, said, places]) => { const { marked, statements } = await import("/static/passages.js");
+        const marks = (near) => marked(passage, 7, near).filter((one) => one.localName === "mark");
+        const all = [{ text: "The keeper lit a lamp" }, { text: "", places }, { text: "Whales sing" }].map(marks);
+        return [...all.map((found) => found.map((one) => one.textContent)), statements(said, "S1")]; }""",
+        [
+            toy_graph.PASSAGE,
+            "One. Two [S2]. Mr. Three said so [E1, S1].\n- Four [S1]",
+            [{"start": 7, "end": 9}, {"start": 7, "end": 10**6}],
+        ],
+    )
+    assert marks == [["The keeper lit the lamp."], ["A "], [], ["Mr. Three said so", "Four"]]
+    turns = [f"Question {i} " + "long " * 90 for i in range(5)]
+    for n in range(len(turns)):
+        made = await page.evaluate(
+            """async ([typed, text, question]) => { const { standAlone } = await import("/static/conversation.js");
+            return standAlone(typed.map((one) => ({ typed: one, answer: { text } })), question); }""",
+            [turns[:n], "An answer [E1]. " * 60, "Why?"],
+        )
+        said = [part for turn in turns[:n] for part in (Turn("user", turn), Turn("assistant", "An answer [E1]. " * 60))]
+        assert made == standalone_question([*said, Turn("user", "Why?")]), json.dumps(made)
