@@ -112,14 +112,9 @@ def query(
 ) -> None:
     """Ask a question of an index or of a running service."""
     use_json(json)
-    if (index is None) == (server is None):
-        raise ConfigError("give either --index URI or --server HOST:PORT")
-    if as_labels is not None and server is not None:
-        raise ConfigError("--as-label is for --index: a service decides itself what its callers may see")
-    if deadline is not None and not 0 < deadline < float("inf"):
-        raise ConfigError(f"--deadline must be a number of seconds above 0, got {deadline:g}")
-    files = {"token_file": token_file, "root_certificates": ca, "certificate": cert, "key": key}
-    connection: dict[str, Any] = files | {"server_name": server_name, "tls": tls}
+    _check(index, server, as_labels, deadline)
+    connection: dict[str, Any] = {"token_file": token_file, "root_certificates": ca, "certificate": cert, "key": key}
+    connection |= {"server_name": server_name, "tls": tls}
     asked = Query(
         question,
         mode,
@@ -159,6 +154,16 @@ def query(
     else:
         _show(result, streamed=stream)
     conclude_reading(fallback)
+
+
+def _check(index: str | None, server: str | None, as_labels: list[str] | None, deadline: float | None) -> None:
+    """Raise ConfigError for options that contradict each other or are out of bounds."""
+    if (index is None) == (server is None):
+        raise ConfigError("give either --index URI or --server HOST:PORT")
+    if as_labels is not None and server is not None:
+        raise ConfigError("--as-label is for --index: a service decides itself what its callers may see")
+    if deadline is not None and not 0 < deadline < float("inf"):
+        raise ConfigError(f"--deadline must be a number of seconds above 0, got {deadline:g}")
 
 
 def _as_json(result: Retrieval | Answer, sent: dict[str, Any] | None, fallback: str) -> dict[str, Any]:

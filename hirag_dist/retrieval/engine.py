@@ -106,17 +106,13 @@ class QueryEngine:
         return self._resources.question_cache
 
     def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
-        """Return the statistics of the snapshot that a caller with these labels may see.
-
-        Args:
-            expression, as_of: filter and date as of a query: only documents that meet them are counted.
+        """Return the statistics of the documents that a caller may see and that meet a filter and a date.
 
         Raises:
             InvalidQuery: the index has no such field, or the filter is no expression.
         """
-        resources = self._resources
-        parsed = resources.filter_of(expression, as_of)
-        view = resources.views.view_for(reach, (), parsed, self._config.filter_share)
+        parsed = self._resources.filter_of(expression, as_of)
+        view = self._resources.views.view_for(reach, (), parsed, self._config.filter_share)
         if view is None:
             return empty_index_info(self.info)
         return view.info(self.info) if isinstance(view, FilteredIndex) else self.info
@@ -330,11 +326,7 @@ class QueryEngine:
         await self._resources.close()
 
     async def _view(self, scope: Query | AccessScope) -> MappedIndex | None:
-        """Return the index as a request may read it and asks to, None where no document is visible.
-
-        Raises:
-            InvalidQuery: the filter is no expression over the fields of the index.
-        """
+        """Return the index as a request may read it and asks to, None where no document is visible."""
         return await self._resources.view_of(scope, self._config.filter_share)
 
     def _deadline(self, deadline_s: float | None) -> CooperativeDeadline:

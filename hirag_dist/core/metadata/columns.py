@@ -14,8 +14,8 @@ from hirag_dist.core.metadata.dates import Period
 from hirag_dist.core.metadata.expression import (
     AllOf,
     And,
-    Comparison,
     Expression,
+    FieldComparison,
     IsMissing,
     Not,
     OneOf,
@@ -77,7 +77,7 @@ def matching_documents(expression: Expression, columns: Mapping[str, FieldColumn
             return cast(Flags, np.logical_or.reduce([matching_documents(term, columns) for term in terms]))
         case IsMissing(field):
             return ~columns[field].present
-        case Comparison(field, operator, value):
+        case FieldComparison(field, operator, value):
             column = columns[field]
             return column.documents(_compared(column, operator, value))
         case OneOf(field, values):

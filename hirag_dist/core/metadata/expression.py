@@ -16,7 +16,7 @@ Operand = str | float | bool | Period
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FieldComparison:
     """A field's value compared with another; a list meets it where one of its values does."""
 
     field: str
@@ -76,4 +76,4 @@ class Or:
     terms: tuple[Expression, ...]
 
 
-Expression = Comparison | OneOf | AllOf | Prefix | IsMissing | Not | And | Or
+Expression = FieldComparison | OneOf | AllOf | Prefix | IsMissing | Not | And | Or

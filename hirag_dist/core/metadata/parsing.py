@@ -27,8 +27,8 @@ from hirag_dist.core.metadata.dates import parse_period
 from hirag_dist.core.metadata.expression import (
     AllOf,
     And,
-    Comparison,
     Expression,
+    FieldComparison,
     IsMissing,
     Not,
     OneOf,
@@ -96,7 +96,7 @@ def as_of_filter(text: str, field: str) -> Expression:
         FilterError: the text is no date or time.
     """
     try:
-        return Comparison(field, "<=", parse_period(text))
+        return FieldComparison(field, "<=", parse_period(text))
     except ValueError as error:
         raise FilterError(str(error)) from None
 
@@ -214,7 +214,7 @@ class _Parser:
                     missing = IsMissing(field.name)
                     return Not(missing) if negated else missing
         if field.type == "bool" and not field.list:
-            return Comparison(field.name, "=", True)
+            return FieldComparison(field.name, "=", True)
         raise _fault(token.at, f"a condition on {field} goes on with {_conditions(field)}, not with {_named(token)}")
 
     def _field(self) -> MetadataField:
@@ -236,8 +236,8 @@ class _Parser:
             raise _fault(operator.at, f"{field} is true or false: write {field.name}, or not {field.name}")
         value = self._value(field)
         if operator.text == "!=":
-            return Not(Comparison(field.name, "=", value))
-        return Comparison(field.name, "=" if operator.text == "==" else cast(Operator, operator.text), value)
+            return Not(FieldComparison(field.name, "=", value))
+        return FieldComparison(field.name, "=" if operator.text == "==" else cast(Operator, operator.text), value)
 
     def _one_of(self, field: MetadataField, token: _Token) -> Expression:
         if field.list:

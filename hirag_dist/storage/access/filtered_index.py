@@ -255,7 +255,7 @@ class FilteredViews:
         self._lock = threading.Lock()
 
     def view(self, view: MappedIndex, expression: Expression, share: float) -> MappedIndex | None:
-        """Return what of a view meets an expression, None where no document does.
+        """Return the part of a view that meets an expression, None where no document does.
 
         Args:
             view: the unfiltered index, or what a caller with labels sees of it.

@@ -1,4 +1,4 @@
-"""What a view of an index shows, by the labels that a caller holds."""
+"""Visibility of the rows of an index, by the labels that a caller holds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hirag_dist.types import AccessFilter, IntVector
 
 @dataclass(frozen=True)
 class Visibility:
-    """What a view shows.
+    """Visibility of rows in a view.
 
     Attributes:
         access: filter of rows.
@@ -41,7 +41,7 @@ class Visibility:
 
 
 def label_visibility(files: LabelFiles, in_reach: Flags) -> Visibility:
-    """Return what a caller sees who reaches some label sets.
+    """Return the visibility of rows for a caller who reaches some label sets.
 
     Args:
         files: of the labels of the index.

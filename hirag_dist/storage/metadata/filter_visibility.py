@@ -1,4 +1,4 @@
-"""What a view of an index shows, by a set of documents: those that meet a filter expression.
+"""Visibility of the rows of an index, by a set of documents: those that meet a filter expression.
 
 The state of every row is computed from its chunks; arrays of numbers 0, 1, 2, … take the place of label patterns, so
 that searches and paths under a filter are those under labels. A filter selects what is relevant, labels decide what may
@@ -71,7 +71,7 @@ class FilteredRows:
         self.view_bytes = 6 * n_entities + n_relations + 4 * n_chunks + 9 * len(index.communities.levels) + 1
 
     def visibility(self, documents: Flags, by_labels: Visibility | None, share: float) -> Visibility:
-        """Return what is visible of some documents.
+        """Return the visibility of rows that come from some documents.
 
         Args:
             documents: (n_documents,) those that are searched.

@@ -46,6 +46,7 @@ from hirag_dist.types import (
     TripleItem,
 )
 
+_CHUNK_TEXTS = ("chunk_id", "document_id", "text")
 Scored = Sequence[tuple[int, float]]
 Named = tuple[Mapping[int, str], Mapping[int, str]]  # ids and names of entities, by row
 
@@ -196,7 +197,7 @@ class MappedIndex:
 
         Raises:
             SnapshotCorrupt: a file cannot be read.
-            StoreError: the snapshot came without serving files, and there is no room to make them.
+            StoreError: it came without serving files, and there is no room to make them.
         """
         return MappedIndex(map_files(snapshot, tokenizer))
 
@@ -307,7 +308,7 @@ class MappedIndex:
         )
 
     def sources(self, scored: Scored) -> tuple[SourceItem, ...]:
-        """Return chunks by (row, score), with their spans in their documents."""
+        """Return chunks by (row, score), with their spans."""
         return tuple(self._source(row, score) for row, score in scored)
 
     def _source(self, row: int, score: float) -> SourceItem:
@@ -316,9 +317,7 @@ class MappedIndex:
             ("", "") if document < 0 else (self.files.documents.value(name, document) for name in ("title", "uri"))
         )
         start, end = self.files.spans[row].tolist()
-        chunk_id, document_id, text = (
-            self.files.chunks.value(name, row) for name in ("chunk_id", "document_id", "text")
-        )
+        chunk_id, document_id, text = (self.files.chunks.value(name, row) for name in _CHUNK_TEXTS)
         places = self.files.places.between(document, uri, start, end, text)
         metadata = {} if self.files.metadata is None else self.files.metadata.of_document(document)
         return SourceItem(chunk_id, document_id, title, uri, start, end, text, score, metadata, places)
@@ -360,7 +359,7 @@ class MappedIndex:
         return 0 if counted is None else int(counted[row])
 
     def is_rebuilt(self, level: str, row: int) -> bool:
-        """Return whether the text of a record differs from the stored one, since the caller sees only a part of it."""
+        """Return whether the text of a record differs from the stored one, for the view has a part of it."""
         return False
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
