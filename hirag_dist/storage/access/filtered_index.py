@@ -32,7 +32,7 @@ from hirag_dist.storage.metadata.filter_visibility import FilteredRows
 from hirag_dist.storage.metadata.metadata_files import MetadataFiles
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import AccessFilter, CommunityItem, IndexInfo, IntVector
+from hirag_dist.types import AccessFilter, CommunityItem, Facet, IndexInfo, IntVector
 
 _COUNTED = ("documents", "chunks", "entities", "relations", "communities", "reports")
 _MAX_CALLERS = 1024  # combinations of labels whose visible label sets are cached
@@ -295,4 +295,5 @@ class FilteredViews:
 
 def empty_index_info(whole: IndexInfo) -> IndexInfo:
     """Return the statistics for a caller to whom no document is visible."""
-    return replace(whole, counts=dict.fromkeys(_COUNTED, 0), layers=(), communities_by_level={})
+    fields = tuple(Facet(facet.name, facet.type, facet.list) for facet in whole.facets)
+    return replace(whole, counts=dict.fromkeys(_COUNTED, 0), layers=(), communities_by_level={}, facets=fields)
