@@ -145,6 +145,10 @@ class AsyncIndex:
         """Calls, tokens and cost of all questions so far."""
         return self._meter.sent_sums()
 
+    def describe(self, reach: frozenset[str] | None = None) -> IndexInfo:
+        """Return the description for a caller who holds these labels; None: without restriction."""
+        return self._open().describe(reach)
+
     async def retrieve(
         self, query: Query | str, *, timeout_s: float | None = None, **options: Unpack[QueryOptions]
     ) -> Retrieval:

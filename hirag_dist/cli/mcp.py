@@ -1,0 +1,180 @@
+"""`hirag-dist mcp`: tools and resources for agents, over an index or a running service."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AsyncExitStack
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hirag_dist.cli._options import (
+    ConfigOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    SnapshotOption,
+    configuration,
+)
+from hirag_dist.cli._output import err
+from hirag_dist.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hirag_dist.mcp.backend import Backend
+    from hirag_dist.mcp.options import HttpOptions
+    from hirag_dist.mcp.server import ServerSettings
+
+TOKEN = "HIRAG_TOKEN"  # environment variable with the token of a server over stdio
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("mcp")(mcp)
+
+
+def mcp(
+    index: Annotated[
+        str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")
+    ] = None,
+    server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")] = None,
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp of this address, instead of stdio."),
+    ] = None,
+    http_names: Annotated[
+        list[str] | None,
+        typer.Option("--http-name", metavar="NAME", help="Host name by which clients reach --http (repeatable)."),
+    ] = None,
+    tls_cert: Annotated[str | None, typer.Option(metavar="PEM", help="Certificate chain of --http.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="PEM", help="Key of --tls-cert.")] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--label", help="Read only documents with this label; repeat it for those with all of several."),
+    ] = None,
+    as_labels: Annotated[
+        list[str] | None,
+        typer.Option("--as-label", help="Read as a caller who holds this label (repeatable); '' for no label."),
+    ] = None,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Time limit of a call.")] = 60.0,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    snapshot: SnapshotOption = None,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
+    token_file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help=f"File with the bearer token for the service; default: ${TOKEN}."),
+    ] = None,
+    ca: Annotated[
+        str | None, typer.Option(metavar="PEM", help="Certificate of the authority that signed the service's.")
+    ] = None,
+    cert: Annotated[
+        str | None, typer.Option(metavar="PEM", help="Client certificate, if the service requires one.")
+    ] = None,
+    key: Annotated[str | None, typer.Option(metavar="PEM", help="Key of --cert.")] = None,
+    server_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if not its host.")
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="TLS with the system's authorities; --ca and --cert imply it.")
+    ] = False,
+) -> None:
+    """Serve an index to agents by the Model Context Protocol (MCP)."""
+    if find_spec("mcp") is None:
+        raise ConfigError("this needs the extra mcp: run `pip install 'hirag-dist[mcp]'`")
+    if (index is None) == (server is None):
+        raise ConfigError("give either --index URI or --server HOST:PORT")
+    connection: dict[str, Any] = {"root_certificates": ca, "certificate": cert, "key": key}
+    connection |= {"server_name": server_name, "tls": tls}
+    here = {"--config": config, "--set": settings, "--snapshot": snapshot, "--max-usd": max_usd}
+    here |= {"--max-tokens": max_tokens, "--as-label": as_labels}
+    if server is None:
+        _refuse(dict(zip(("--ca", "--cert", "--key", "--server-name", "--tls"), connection.values(), strict=True)))
+        _refuse({"--token-file": token_file})
+    else:
+        _refuse(here, "--server", "the service has a configuration of its own, and decides what its callers may see")
+    if http is None:
+        _refuse({"--http-name": http_names, "--tls-cert": tls_cert, "--tls-key": tls_key}, "stdio", "they are for --http")
+    elif token_file is not None or cert is not None:
+        raise ConfigError(
+            "--token-file and --cert cannot go with --http: every caller would have the same rights; each sends its "
+            "own token in the header Authorization, which goes to the service"
+        )
+    from hirag_dist.mcp.options import HttpOptions
+    from hirag_dist.mcp.server import ServerSettings
+
+    options = None if http is None else HttpOptions(http, tuple(http_names or ()), tls_cert, tls_key, server is not None)
+    serving = ServerSettings(tuple(labels or ()), timeout)
+
+    async def run() -> None:
+        async with AsyncExitStack() as stack:
+            if server is not None:
+                token = None if http is not None or token_file is not None else os.environ.get(TOKEN) or None
+                backend = await _service(server, connection | {"token": token, "token_file": token_file}, options)
+            else:
+                loaded = configuration(config, settings).config
+                reach = None if as_labels is None else frozenset(filter(None, as_labels))
+                limits = {"snapshot": snapshot, "max_usd": max_usd, "max_tokens": max_tokens}
+                backend = await _index(str(index), loaded, limits, reach)
+            stack.push_async_callback(backend.close)
+            await _serve(backend, serving, options)
+
+    asyncio.run(run())
+
+
+async def _service(target: str, connection: dict[str, Any], options: HttpOptions | None) -> Backend:
+    """Return the backend of a running service.
+
+    Raises:
+        ConfigError: the address is open to the network, and the service answers callers without a token.
+    """
+    from hirag_dist.client import AsyncHiragClient, Unauthenticated
+    from hirag_dist.mcp.backend import ServiceBackend
+
+    client = AsyncHiragClient(target, **connection)
+    if options is not None and not options.is_loopback:
+        try:
+            await client.describe()
+        except Unauthenticated:
+            return ServiceBackend(client)
+        except BaseException:
+            await client.close()
+            raise
+        await client.close()
+        raise ConfigError(
+            f"--http {options.listen} opens {target} to the network, and that service answers callers without a token: "
+            "give it a callers file, or listen on 127.0.0.1"
+        )
+    return ServiceBackend(client)
+
+
+async def _index(uri: str, config: Any, limits: dict[str, Any], reach: frozenset[str] | None) -> Backend:
+    """Return the backend of an index that is opened in this process."""
+    from hirag_dist.api.index import open_index_async
+    from hirag_dist.mcp.backend import IndexBackend
+
+    return IndexBackend(await open_index_async(uri, config=config, **limits), reach)
+
+
+async def _serve(backend: Backend, settings: ServerSettings, options: HttpOptions | None) -> None:
+    from hirag_dist.mcp.run import serve_http, serve_stdio
+    from hirag_dist.mcp.server import make_server
+
+    made = make_server(backend, settings)
+    if options is None:
+        await serve_stdio(made)
+    else:
+        await serve_http(made, options, lambda url: err.print(f"MCP at {url}", markup=False, soft_wrap=True))
+
+
+def _refuse(given: dict[str, Any], other: str = "--index", why: str = "they are for a connection") -> None:
+    """Refuse options that would have no effect.
+
+    Raises:
+        ConfigError: one of them has a value.
+    """
+    idle = [name for name, value in given.items() if value]
+    if idle:
+        raise ConfigError(f"{', '.join(idle)} cannot go with {other}: {why}; leave them out")

@@ -1,0 +1,273 @@
+"""Structured content of the tools. Long texts are shortened; the text content and the resources have them in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from hirag_dist.mcp.uris import resource_uri
+from hirag_dist.types import Citation, CommunityItem, EntityItem, IndexInfo, SourceItem, TripleItem
+
+_MAX_TEXT = 1000  # characters of a description, a report or a chunk
+
+
+class EntityRecord(BaseModel):
+    """An entity of the hierarchical graph."""
+
+    entity_id: str
+    name: str
+    type: str
+    layer: int = Field(description="0 extracted from the documents; 1 and above: a summary of several")
+    description: str = Field(description=f"At most {_MAX_TEXT} characters")
+    score: float | None = Field(None, description="Cosine similarity to the question")
+    uri: str = Field(description="Resource with everything about it")
+
+
+class CommunityRecord(BaseModel):
+    """A community of entities, with its report."""
+
+    community_id: str
+    level: int = Field(description="0 is the coarsest")
+    title: str
+    report: str = Field(description=f"The begin of the report, at most {_MAX_TEXT} characters")
+    rating: float = Field(description="Importance, 0 to 10")
+    uri: str = Field(description="Resource with the whole report")
+
+
+class RelationRecord(BaseModel):
+    """A relation between two entities."""
+
+    relation_id: str
+    source: str = Field(description="Name of the entity it starts from")
+    target: str = Field(description="Name of the entity it leads to")
+    kind: str
+    description: str
+    weight: float
+
+
+class PathRecord(BaseModel):
+    """A shortest path between two entities; without entities if they are not connected."""
+
+    connected: bool
+    entities: list[str] = Field(description="Names of the entities on it, in order")
+
+
+class SourceRecord(BaseModel):
+    """A passage of a document."""
+
+    chunk_id: str
+    document_id: str
+    title: str
+    document_uri: str = Field(description="Address of the original document")
+    start: int = Field(description="First character in the document")
+    end: int
+    text: str = Field(description=f"At most {_MAX_TEXT} characters")
+    pages: list[str] = Field(default_factory=list, description="Pages, sections or rows of the original")
+    uri: str = Field(description="Resource with the text of the document")
+
+
+class SearchResult(BaseModel):
+    """The levels of a retrieval, best first."""
+
+    question: str
+    mode: str
+    index: str
+    entities: list[EntityRecord] = Field(description="Local level: the nearest entities")
+    communities: list[CommunityRecord] = Field(description="Global level: reports of the communities that hold them")
+    paths: list[PathRecord] = Field(description="Bridge level: paths between key entities")
+    relations: list[RelationRecord] = Field(description="Bridge level: the relations on these paths")
+    sources: list[SourceRecord] = Field(description="Passages of documents that support the results")
+    partial: list[str] = Field(description="Levels that the time limit cut off")
+    note: str = Field("", description="Why nothing was found, where the question is the cause")
+
+
+class CitationRecord(BaseModel):
+    """A citation of an answer."""
+
+    ref: str = Field(description="As it stands in the text, such as E3 or S1")
+    kind: str
+    id: str
+    title: str
+    uri: str = Field(description="Resource that is cited; empty for a relation or a claim")
+    pages: list[str] = Field(default_factory=list, description="Pages, sections or rows of the original")
+
+
+class AnswerResult(BaseModel):
+    """An answer with citations."""
+
+    question: str
+    mode: str
+    index: str
+    answer: str
+    citations: list[CitationRecord]
+    sources: list[SourceRecord]
+    model: str
+
+
+class IndexResult(BaseModel):
+    """The index, as the caller may see it."""
+
+    index: str
+    uri: str
+    snapshot_id: str
+    created_at: str
+    complete: bool = Field(description="Whether every model call of the build succeeded")
+    counts: dict[str, int]
+    layers: int
+    communities_by_level: dict[str, int]
+    fields: list[dict[str, Any]] = Field(default_factory=list, description="Metadata fields that a filter may use")
+    as_of_field: str = ""
+
+
+class EntityResult(BaseModel):
+    """An entity and its surroundings."""
+
+    entity: EntityRecord
+    relations: list[RelationRecord] = Field(description="Heaviest first")
+    neighbours: list[EntityRecord]
+    ancestors: list[EntityRecord] = Field(description="Summary entities above it")
+    members: list[EntityRecord] = Field(description="Entities that it summarises")
+    communities: list[CommunityRecord]
+    sources: list[SourceRecord]
+    relation_count: int
+    source_count: int
+    member_count: int
+
+
+class PathResult(BaseModel):
+    """A shortest path between two entities."""
+
+    path: PathRecord
+    entities: list[EntityRecord]
+    relations: list[RelationRecord] = Field(description="Between each two consecutive entities")
+
+
+class ReportResult(BaseModel):
+    """A community with its whole report."""
+
+    community_id: str
+    level: int
+    title: str
+    report: str
+    rating: float
+    uri: str
+    members: list[EntityRecord]
+    member_count: int
+    parent: CommunityRecord | None
+    children: list[CommunityRecord]
+
+
+class DocumentResult(BaseModel):
+    """A part of a document."""
+
+    document_id: str
+    title: str
+    document_uri: str = Field(description="Address of the original document")
+    text: str
+    start: int
+    total_chars: int
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    uri: str
+
+
+def entity_record(item: EntityItem, index: str) -> EntityRecord:
+    """Return the record of an entity."""
+    return EntityRecord(
+        entity_id=item.entity_id,
+        name=item.name,
+        type=item.type,
+        layer=item.layer,
+        description=shortened(item.description),
+        score=item.score,
+        uri=resource_uri(index, "entities", item.entity_id),
+    )
+
+
+def entity_records(items: Iterable[EntityItem], index: str) -> list[EntityRecord]:
+    """Return the records of entities."""
+    return [entity_record(item, index) for item in items]
+
+
+def community_record(item: CommunityItem, index: str) -> CommunityRecord:
+    """Return the record of a community."""
+    return CommunityRecord(
+        community_id=item.community_id,
+        level=item.level,
+        title=item.title,
+        report=shortened(item.report),
+        rating=item.rating,
+        uri=resource_uri(index, "reports", item.community_id),
+    )
+
+
+def relation_records(items: Iterable[TripleItem]) -> list[RelationRecord]:
+    """Return the records of relations."""
+    return [
+        RelationRecord(
+            relation_id=item.relation_id,
+            source=item.source_name,
+            target=item.target_name,
+            kind=item.kind,
+            description=shortened(item.description),
+            weight=item.weight,
+        )
+        for item in items
+    ]
+
+
+def source_records(items: Iterable[SourceItem], index: str) -> list[SourceRecord]:
+    """Return the records of sources."""
+    return [
+        SourceRecord(
+            chunk_id=item.chunk_id,
+            document_id=item.document_id,
+            title=item.title,
+            document_uri=item.uri,
+            start=item.start,
+            end=item.end,
+            text=shortened(item.text),
+            pages=[place.display for place in item.places if place.display],
+            uri=resource_uri(index, "documents", item.document_id),
+        )
+        for item in items
+    ]
+
+
+def citation_record(item: Citation, index: str) -> CitationRecord:
+    """Return the record of a citation. A cited chunk leads to its document."""
+    kinds = {"entity": "entities", "community": "reports", "chunk": "documents"}
+    return CitationRecord(
+        ref=item.ref,
+        kind=item.kind,
+        id=item.id,
+        title=item.title,
+        uri=resource_uri(index, kinds[item.kind], item.id) if item.kind in kinds else "",
+        pages=[place.display for place in item.places if place.display],
+    )
+
+
+def index_result(info: IndexInfo, index: str) -> IndexResult:
+    """Return the description of an index."""
+    return IndexResult(
+        index=index,
+        uri=resource_uri(index),
+        snapshot_id=info.snapshot_id,
+        created_at=info.created_at,
+        complete=info.complete,
+        counts=dict(info.counts),
+        layers=len(info.layers),
+        communities_by_level={str(level): count for level, count in info.communities_by_level.items()},
+        fields=[
+            {"name": facet.name, "type": facet.type, "list": facet.list, "min": facet.min, "max": facet.max}
+            | {"values": [value for value, _ in facet.values]}
+            for facet in info.facets
+        ],
+        as_of_field=info.as_of_field,
+    )
+
+
+def shortened(text: str) -> str:
+    """Return a text of at most `_MAX_TEXT` characters."""
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"

@@ -1,0 +1,148 @@
+"""Running the MCP server over stdio and over streamable HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import uvicorn
+from mcp.server import Server
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from hirag_dist.errors import ConfigError
+from hirag_dist.mcp.options import PATH, HttpOptions
+from hirag_dist.mcp.server import token_of
+
+logger = logging.getLogger(__name__)
+_CLOSE_S = 3  # for streams to end, when the server stops
+
+
+async def serve_stdio(server: Server[Any]) -> None:
+    """Serve one client on stdin and stdout until it closes stdin, or SIGINT or SIGTERM arrives.
+
+    The SDK writes messages to a copy of stdout, and directs stdout itself to stderr: a library that prints cannot
+    break the protocol.
+    """
+    async with stdio_server() as (read_stream, write_stream):
+        work = server.run(read_stream, write_stream, server.create_initialization_options())
+        serving = asyncio.create_task(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
+                loop.add_signal_handler(number, serving.cancel)
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+def http_app(server: Server[Any], options: HttpOptions) -> Any:
+    """Return the ASGI application: one path, for clients that the host and origin checks pass."""
+    security = TransportSecuritySettings(
+        enable_dns_rebinding_protection=True, allowed_hosts=options.hosts, allowed_origins=options.origins
+    )
+    app = server.streamable_http_app(streamable_http_path=PATH, transport_security=security)
+    return _CallerMiddleware(app, required=not options.is_loopback)
+
+
+class _CallerMiddleware:
+    """Middleware that binds a session to the token that began it.
+
+    The service checks tokens, at every call of a tool. A session that another token continues is refused by the SDK,
+    which compares the users.
+
+    Args:
+        app: ASGI application.
+        required: whether requests without a token are refused here.
+    """
+
+    def __init__(self, app: Any, *, required: bool) -> None:
+        self._app = app
+        self._required = required
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass a request on."""
+        if scope["type"] == "http":
+            token = token_of(Request(scope))
+            if token is None and self._required:
+                refusal = JSONResponse(
+                    {"error": "a bearer token is needed: send it in the header Authorization"},
+                    status_code=401,
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+                await refusal(scope, receive, send)
+                return
+            if token is not None:
+                name = hashlib.sha256(token.encode()).hexdigest()
+                scope = scope | {"user": AuthenticatedUser(AccessToken(token=name, client_id=name, scopes=[]))}
+        await self._app(scope, receive, send)
+
+
+async def serve_http(
+    server: Server[Any], options: HttpOptions, started: Callable[[str], None] = lambda url: None
+) -> None:
+    """Serve until SIGINT or SIGTERM.
+
+    Args:
+        server: over a backend.
+        options: address and security.
+        started: called with the URL once the server listens.
+
+    Raises:
+        ConfigError: the address cannot be used, or the certificate cannot be read.
+    """
+    config = uvicorn.Config(
+        http_app(server, options),
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_CLOSE_S,
+    )
+    try:
+        config.load()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"--tls-cert {options.tls_cert} or --tls-key cannot be used: {error}") from error
+    family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    try:
+        listener = socket.create_server((options.host, options.port), family=family)
+    except OSError as error:
+        raise ConfigError(f"--http {options.listen} cannot be used: {error.strerror}") from error
+    with listener:
+        port = listener.getsockname()[1]
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        scheme = "http" if options.tls_cert is None else "https"
+        await _HttpServer(config, lambda: started(f"{scheme}://{host}:{port}{PATH}")).serve([listener])
+
+
+class _HttpServer(uvicorn.Server):
+    """uvicorn that reports when it listens, and does not raise a signal again after it has stopped."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._report_start = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen."""
+        await super().startup(sockets)
+        if self.started:
+            self._report_start()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Stop at SIGINT and SIGTERM."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
+                loop.add_signal_handler(number, self.handle_exit, number, None)
+        yield

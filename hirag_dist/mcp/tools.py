@@ -1,0 +1,290 @@
+"""Tools of the MCP server: each takes its arguments to the backend, and returns structured content and a text."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from hirag_dist.mcp import arguments as args
+from hirag_dist.mcp import results as res
+from hirag_dist.mcp.backend import Backend, CallerContext
+from hirag_dist.mcp.uris import resource_uri
+from hirag_dist.types import Answer, EntityDetails, EntityItem, PathDetails, Query, Retrieval
+
+Progress = Callable[[float, float | None, str], Awaitable[None]]  # of what is done, of how much, in words
+_LEVELS: Final = ("local", "global", "bridge", "sources", "done")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call of a tool.
+
+    Attributes:
+        caller: on whose behalf.
+        labels: that the server requires of every document.
+        progress: reports progress to the client.
+    """
+
+    backend: Backend
+    caller: CallerContext
+    labels: tuple[str, ...]
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReply:
+    """Structured content, and a text for people and models. Both hold texts of documents."""
+
+    content: BaseModel
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """A tool.
+
+    Attributes:
+        arguments, result: models whose JSON schemas clients get.
+        run: arguments and call → reply.
+        calls_model: whether it costs a call of a language model, and so differs from call to call.
+    """
+
+    title: str
+    description: str
+    arguments: type[args.IndexArguments]
+    result: type[BaseModel]
+    run: Callable[[Any, ToolCall], Awaitable[ToolReply]]
+    calls_model: bool = False
+
+
+async def search(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
+    """Return the levels of a retrieval, and its rendered context."""
+    found = await _retrieved(asked.query(call.labels), call)
+    index = call.caller.index
+    result = res.SearchResult(
+        question=found.question,
+        mode=found.mode,
+        index=index,
+        entities=res.entity_records(_entities(found), index),
+        communities=[res.community_record(item, index) for item in found.communities],
+        paths=[res.PathRecord(connected=path.connected, entities=list(path.entity_names)) for path in found.paths],
+        relations=res.relation_records(found.triples),
+        sources=res.source_records(found.sources, index),
+        partial=list(found.partial),
+        note=found.note,
+    )
+    return ToolReply(result, found.context or found.note or "Nothing was found.")
+
+
+async def answer(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
+    """Return an answer with citations."""
+    last: Answer | None = None
+    pieces = 0
+    async with aclosing(call.backend.answer_stream(asked.query(call.labels), call.caller)) as parts:
+        async for part in parts:
+            if isinstance(part, Answer):
+                last = part
+            elif isinstance(part, Retrieval):
+                await call.progress(1, None, f"{len(part.sources)} sources found")
+            else:
+                pieces += 1
+                await call.progress(1 + pieces, None, "answering")
+    assert last is not None  # a backend raises where there is none
+    index = call.caller.index
+    chunks = {item.chunk_id: item for item in last.retrieval.sources}
+    cited = dict.fromkeys(item.id for item in last.citations if item.id in chunks)
+    result = res.AnswerResult(
+        question=last.retrieval.question,
+        mode=last.retrieval.mode,
+        index=index,
+        answer=last.text,
+        citations=[res.citation_record(item, index) for item in last.citations],
+        sources=res.source_records([chunks[own] for own in cited], index),
+        model=last.model,
+    )
+    notes = [f"[{item.ref}] {item.title} {item.uri}".rstrip() for item in result.citations]
+    return ToolReply(result, "\n".join([last.text, *(["", *notes] if notes else [])]))
+
+
+async def describe_index(asked: args.IndexArguments, call: ToolCall) -> ToolReply:
+    """Return what the index holds."""
+    result = res.index_result(await call.backend.describe(call.caller), call.caller.index)
+    counts = ", ".join(f"{count:,} {name}" for name, count in result.counts.items() if count)
+    return ToolReply(result, f"Snapshot {result.snapshot_id} of {result.created_at}: {counts or 'empty'}.")
+
+
+async def entity(asked: args.EntityArguments, call: ToolCall) -> ToolReply:
+    """Return an entity with its surroundings."""
+    found = await call.backend.get_entity(
+        asked.entity, asked.max_relations, asked.max_sources, asked.scope(call.labels), call.caller
+    )
+    return ToolReply(entity_result(found, call.caller.index), entity_text(found))
+
+
+async def path_between(asked: args.PathArguments, call: ToolCall) -> ToolReply:
+    """Return a shortest path between two entities."""
+    found = await call.backend.find_path(asked.source, asked.target, asked.scope(call.labels), call.caller)
+    result = res.PathResult(
+        path=res.PathRecord(connected=found.path.connected, entities=list(found.path.entity_names)),
+        entities=res.entity_records(found.entities, call.caller.index),
+        relations=res.relation_records(found.triples),
+    )
+    return ToolReply(result, _path_text(found, asked))
+
+
+async def report(asked: args.ReportArguments, call: ToolCall) -> ToolReply:
+    """Return a community with its whole report."""
+    found = await call.backend.get_community(
+        asked.community_id, asked.max_members, asked.scope(call.labels), call.caller
+    )
+    index, item = call.caller.index, found.community
+    result = res.ReportResult(
+        community_id=item.community_id,
+        level=item.level,
+        title=item.title,
+        report=item.report,
+        rating=item.rating,
+        uri=resource_uri(index, "reports", item.community_id),
+        members=res.entity_records(found.members, index),
+        member_count=found.member_count,
+        parent=None if found.parent is None else res.community_record(found.parent, index),
+        children=[res.community_record(child, index) for child in found.children],
+    )
+    return ToolReply(result, f"{item.title}\n\n{item.report}".strip() or "This community has no report.")
+
+
+async def document(asked: args.DocumentArguments, call: ToolCall) -> ToolReply:
+    """Return a part of a document's text."""
+    found = await call.backend.get_document(
+        asked.document_id, asked.start, asked.max_chars, asked.scope(call.labels), call.caller
+    )
+    result = res.DocumentResult(
+        document_id=found.document_id,
+        title=found.title,
+        document_uri=found.uri,
+        text=found.text,
+        start=found.start,
+        total_chars=found.total_chars,
+        metadata=dict(found.metadata),
+        uri=resource_uri(call.caller.index, "documents", found.document_id),
+    )
+    end = found.start + len(found.text)
+    return ToolReply(result, f"{found.title} (characters {found.start} to {end} of {found.total_chars})\n\n{found.text}")
+
+
+def entity_result(found: EntityDetails, index: str) -> res.EntityResult:
+    """Return the structured content of an entity."""
+    return res.EntityResult(
+        entity=res.entity_record(found.entity, index),
+        relations=res.relation_records(found.relations),
+        neighbours=res.entity_records(found.neighbours, index),
+        ancestors=res.entity_records(found.ancestors, index),
+        members=res.entity_records(found.members, index),
+        communities=[res.community_record(item, index) for item in found.communities],
+        sources=res.source_records(found.sources, index),
+        relation_count=found.relation_count,
+        source_count=found.source_count,
+        member_count=found.member_count,
+    )
+
+
+def entity_text(found: EntityDetails) -> str:
+    """Return an entity as text."""
+    lines = [f"{found.entity.name} ({found.entity.type}, layer {found.entity.layer})", found.entity.description]
+    if found.relations:
+        lines += ["", f"Relations ({len(found.relations)} of {found.relation_count}):"]
+        lines += [f"- {one.source_name} – {one.target_name}: {one.description}" for one in found.relations]
+    for name, items in (("Summarised by", found.ancestors), ("Summarises", found.members)):
+        if items:
+            lines += ["", f"{name}: {', '.join(item.name for item in items)}"]
+    if found.communities:
+        lines += ["", f"Reports: {', '.join(one.title or one.community_id for one in found.communities)}"]
+    if found.sources:
+        lines += ["", f"Passages ({len(found.sources)} of {found.source_count}):"]
+        lines += [f"- {one.title}: {res.shortened(one.text)}" for one in found.sources]
+    return "\n".join(lines)
+
+
+def _path_text(found: PathDetails, asked: args.PathArguments) -> str:
+    if not found.path.connected:
+        return f"Nothing that may be seen connects {asked.source} and {asked.target}."
+    lines = [" → ".join(found.path.entity_names)]
+    return "\n".join([*lines, *(f"- {one.source_name} – {one.target_name}: {one.description}" for one in found.triples)])
+
+
+async def _retrieved(query: Query, call: ToolCall) -> Retrieval:
+    found = Retrieval(query.question, query.mode or "", "")
+    async with aclosing(call.backend.retrieve_stream(query, call.caller)) as levels:
+        async for level, part in levels:
+            found = part
+            if level in _LEVELS:
+                await call.progress(_LEVELS.index(level) + 1, len(_LEVELS), f"{level} level" if level != "done" else "")
+    return found
+
+
+def _entities(found: Retrieval) -> tuple[EntityItem, ...]:
+    """Return the local entities, then the key entities that are not among them."""
+    local = {item.entity_id for item in found.local}
+    return (*found.local, *(item for item in found.key_entities if item.entity_id not in local))
+
+
+TOOLS: Final[Mapping[str, ToolSpec]] = {
+    "search": ToolSpec(
+        "Search the index",
+        "Find what the indexed documents say about a question: entities, reports on groups of entities, paths between "
+        "them, and passages. Use it first. No language model is called.",
+        args.QuestionArguments,
+        res.SearchResult,
+        search,
+    ),
+    "answer": ToolSpec(
+        "Answer from the index",
+        "Let the index's own language model answer a question from the documents, with citations. It is slower than "
+        "search and may cost money; use search where you write the answer yourself.",
+        args.QuestionArguments,
+        res.AnswerResult,
+        answer,
+        calls_model=True,
+    ),
+    "describe_index": ToolSpec(
+        "Describe the index",
+        "Show what the index holds: counts of documents, entities and reports, its layers, its metadata fields.",
+        args.IndexArguments,
+        res.IndexResult,
+        describe_index,
+    ),
+    "entity": ToolSpec(
+        "Look up an entity",
+        "Show an entity by name or id: description, relations, neighbours, the summaries above it, communities and the "
+        "passages that mention it.",
+        args.EntityArguments,
+        res.EntityResult,
+        entity,
+    ),
+    "path_between": ToolSpec(
+        "Find how two entities are connected",
+        "Show a shortest path between two entities, by name or id, and the relations on it.",
+        args.PathArguments,
+        res.PathResult,
+        path_between,
+    ),
+    "report": ToolSpec(
+        "Read a report",
+        "Read the whole report on a community of entities, with its members, the wider community that holds it and the "
+        "narrower ones in it.",
+        args.ReportArguments,
+        res.ReportResult,
+        report,
+    ),
+    "document": ToolSpec(
+        "Read a document",
+        "Read the text of a document, from a given character, by the id of the document or of a passage.",
+        args.DocumentArguments,
+        res.DocumentResult,
+        document,
+    ),
+}
