@@ -36,6 +36,7 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     "retry": ("retry", "Repeat the failed model calls (dead letters) of the last build and publish a new snapshot."),
     "query": ("query", "Ask a question of an index or of a running service."),
     "serve": ("serve", "Serve an index over gRPC, with an optional browser page."),
+    "mcp": ("mcp", "Serve an index to agents by the Model Context Protocol (MCP)."),
     "token": ("token", "Make a bearer token for a caller of the service."),
     "inspect": ("inspect", "Show layers, sparsity, communities, graph measures and cost of an index."),
     "drift": ("drift", "Compare an updated index with a shadow clustering of its entities. Makes no call."),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hirag_dist.mcp.options import HttpOptions
     from hirag_dist.mcp.server import ServerSettings
 
+_OPEN_S = 5.0  # for an index to open before clients are served; an error in this time ends the command
 TOKEN = "HIRAG_TOKEN"  # environment variable with the token of a server over stdio
 
 
@@ -96,7 +97,9 @@ def mcp(
     else:
         _refuse(here, "--server", "the service has a configuration of its own, and decides what its callers may see")
     if http is None:
-        _refuse({"--http-name": http_names, "--tls-cert": tls_cert, "--tls-key": tls_key}, "stdio", "they are for --http")
+        _refuse(
+            {"--http-name": http_names, "--tls-cert": tls_cert, "--tls-key": tls_key}, "stdio", "they are for --http"
+        )
     elif token_file is not None or cert is not None:
         raise ConfigError(
             "--token-file and --cert cannot go with --http: every caller would have the same rights; each sends its "
@@ -105,7 +108,9 @@ def mcp(
     from hirag_dist.mcp.options import HttpOptions
     from hirag_dist.mcp.server import ServerSettings
 
-    options = None if http is None else HttpOptions(http, tuple(http_names or ()), tls_cert, tls_key, server is not None)
+    options = (
+        None if http is None else HttpOptions(http, tuple(http_names or ()), tls_cert, tls_key, server is not None)
+    )
     serving = ServerSettings(tuple(labels or ()), timeout)
 
     async def run() -> None:
@@ -134,7 +139,7 @@ async def _service(target: str, connection: dict[str, Any], options: HttpOptions
     from hirag_dist.mcp.backend import ServiceBackend
 
     client = AsyncHiragClient(target, **connection)
-    if options is not None and not options.is_loopback:
+    if options is not None and options.is_open:
         try:
             await client.describe()
         except Unauthenticated:
@@ -145,17 +150,25 @@ async def _service(target: str, connection: dict[str, Any], options: HttpOptions
         await client.close()
         raise ConfigError(
             f"--http {options.listen} opens {target} to the network, and that service answers callers without a token: "
-            "give it a callers file, or listen on 127.0.0.1"
+            "give it a callers file, or listen on 127.0.0.1 without --http-name"
         )
     return ServiceBackend(client)
 
 
 async def _index(uri: str, config: Any, limits: dict[str, Any], reach: frozenset[str] | None) -> Backend:
-    """Return the backend of an index that is opened in this process."""
+    """Return the backend of an index that is opened in this process, after a few seconds also if it is not open yet.
+
+    Raises:
+        HiragError: it cannot be opened.
+    """
     from hirag_dist.api.index import open_index_async
     from hirag_dist.mcp.backend import IndexBackend
 
-    return IndexBackend(await open_index_async(uri, config=config, **limits), reach)
+    opening = asyncio.create_task(open_index_async(uri, config=config, **limits))
+    await asyncio.wait({opening}, timeout=_OPEN_S)
+    if opening.done():
+        opening.result()
+    return IndexBackend(opening, reach)
 
 
 async def _serve(backend: Backend, settings: ServerSettings, options: HttpOptions | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -90,9 +91,7 @@ class ServiceBackend:
         """Return the description of the index, as the caller may see it."""
         return await self._client.describe(**_call(caller))
 
-    async def retrieve_stream(
-        self, query: Query, caller: CallerContext
-    ) -> AsyncGenerator[tuple[str, Retrieval], None]:
+    async def retrieve_stream(self, query: Query, caller: CallerContext) -> AsyncGenerator[tuple[str, Retrieval], None]:
         """Yield (level, result so far), and ("done", whole result) at the end."""
         async with aclosing(self._client.retrieve_stream(query, **_call(caller))) as levels:
             async for level in levels:
@@ -122,9 +121,7 @@ class ServiceBackend:
         self, community_id: str, max_members: int, scope: AccessScope, caller: CallerContext
     ) -> CommunityDetails:
         """Return a community with its report and members."""
-        return await self._client.get_community(
-            community_id, max_members=max_members, **_call(caller), **_scope(scope)
-        )
+        return await self._client.get_community(community_id, max_members=max_members, **_call(caller), **_scope(scope))
 
     async def get_document(
         self, document_id: str, start: int, max_chars: int, scope: AccessScope, caller: CallerContext
@@ -139,26 +136,32 @@ class IndexBackend:
     """An index opened in this process, for the user who started the server: it has no other callers.
 
     Args:
-        index: an open index; `api.index.AsyncIndex` is one.
+        opening: task that opens the index, such as `api.index.AsyncIndex`. Calls wait for it: the first opening on a
+            machine compiles for up to a minute, longer than some clients wait for a server to start.
         reach: the labels that are held; None: everything is visible.
     """
 
-    def __init__(self, index: Any, reach: frozenset[str] | None = None) -> None:
-        self._index = index
+    def __init__(self, opening: asyncio.Future[Any], reach: frozenset[str] | None = None) -> None:
+        self._opening = opening
         self._reach = reach
-        self.close: Callable[[], Any] = index.close
+
+    async def close(self) -> None:
+        """Release files and connections."""
+        if not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait({self._opening})
+        if not self._opening.cancelled() and self._opening.exception() is None:
+            await self._opening.result().close()
 
     async def describe(self, caller: CallerContext) -> IndexInfo:
         """Return the description of the index."""
-        info: IndexInfo = self._of(caller).describe(self._reach)
+        info: IndexInfo = (await self._of(caller)).describe(self._reach)
         return info
 
-    async def retrieve_stream(
-        self, query: Query, caller: CallerContext
-    ) -> AsyncGenerator[tuple[str, Retrieval], None]:
+    async def retrieve_stream(self, query: Query, caller: CallerContext) -> AsyncGenerator[tuple[str, Retrieval], None]:
         """Yield (level, result so far), and ("done", whole result) at the end."""
         query = replace(query, reach=self._reach)
-        async with aclosing(self._of(caller).retrieve_stream(query, timeout_s=caller.timeout_s)) as levels:
+        async with aclosing((await self._of(caller)).retrieve_stream(query, timeout_s=caller.timeout_s)) as levels:
             async for level in levels:
                 yield level
 
@@ -167,7 +170,7 @@ class IndexBackend:
     ) -> AsyncGenerator[Retrieval | str | Answer, None]:
         """Yield the retrieval, the text in pieces, and the answer."""
         query = replace(query, reach=self._reach)
-        async with aclosing(self._of(caller).answer_stream(query, timeout_s=caller.timeout_s)) as parts:
+        async with aclosing((await self._of(caller)).answer_stream(query, timeout_s=caller.timeout_s)) as parts:
             async for part in parts:
                 yield part
 
@@ -175,21 +178,21 @@ class IndexBackend:
         self, entity: str, max_relations: int, max_sources: int, scope: AccessScope, caller: CallerContext
     ) -> EntityDetails:
         """Return an entity with its surroundings."""
-        found: EntityDetails = await self._of(caller).get_entity(
+        found: EntityDetails = await (await self._of(caller)).get_entity(
             entity, max_relations=max_relations, max_sources=max_sources, **self._options(scope, caller)
         )
         return found
 
     async def find_path(self, source: str, target: str, scope: AccessScope, caller: CallerContext) -> PathDetails:
         """Return a shortest path between two entities."""
-        found: PathDetails = await self._of(caller).find_path(source, target, **self._options(scope, caller))
+        found: PathDetails = await (await self._of(caller)).find_path(source, target, **self._options(scope, caller))
         return found
 
     async def get_community(
         self, community_id: str, max_members: int, scope: AccessScope, caller: CallerContext
     ) -> CommunityDetails:
         """Return a community with its report and members."""
-        found: CommunityDetails = await self._of(caller).get_community(
+        found: CommunityDetails = await (await self._of(caller)).get_community(
             community_id, max_members=max_members, **self._options(scope, caller)
         )
         return found
@@ -198,15 +201,16 @@ class IndexBackend:
         self, document_id: str, start: int, max_chars: int, scope: AccessScope, caller: CallerContext
     ) -> DocumentPart:
         """Return a part of a document's text."""
-        found: DocumentPart = await self._of(caller).get_document(
+        found: DocumentPart = await (await self._of(caller)).get_document(
             document_id, start=start, max_chars=max_chars, **self._options(scope, caller)
         )
         return found
 
-    def _of(self, caller: CallerContext) -> Any:
+    async def _of(self, caller: CallerContext) -> Any:
         if caller.index:
             raise InvalidQuery(f"index: there is no {caller.index!r}; this server has one index, so leave it out")
-        return self._index
+        async with asyncio.timeout(caller.timeout_s):
+            return await asyncio.shield(self._opening)
 
     def _options(self, scope: AccessScope, caller: CallerContext) -> dict[str, Any]:
         return _scope(scope) | {"reach": self._reach, "timeout_s": caller.timeout_s}

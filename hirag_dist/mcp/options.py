@@ -36,13 +36,13 @@ class HttpOptions:
         _ = self.port
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ConfigError("TLS needs both --tls-cert and --tls-key")
-        if self.is_loopback:
-            return
-        if not self.identifies:
+        if self.is_open and not self.identifies:
             raise ConfigError(
                 f"--http {self.listen} opens the whole index to the network: use --server with a service that has a "
-                f"callers file, or listen on 127.0.0.1"
+                f"callers file, or listen on 127.0.0.1 without --http-name"
             )
+        if self.is_loopback:
+            return
         if self.tls_cert is None:
             raise ConfigError(
                 f"--http {self.listen} would send tokens over the network in the clear: give --tls-cert and --tls-key, "
@@ -73,6 +73,11 @@ class HttpOptions:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines reach the server, directly or through a proxy, so that each caller needs a token."""
+        return not self.is_loopback or bool(self.names)
 
     @property
     def hosts(self) -> list[str]:

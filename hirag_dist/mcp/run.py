@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
 import signal
 import socket
-from collections.abc import Callable, Generator
+import threading
+from collections.abc import AsyncIterator, Callable, Generator
+from concurrent.futures import CancelledError as FutureCancelled
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -25,6 +28,7 @@ from hirag_dist.mcp.options import PATH, HttpOptions
 from hirag_dist.mcp.server import token_of
 
 logger = logging.getLogger(__name__)
+_MAX_LINES = 64  # of stdin that wait
 _CLOSE_S = 3  # for streams to end, when the server stops
 
 
@@ -34,7 +38,8 @@ async def serve_stdio(server: Server[Any]) -> None:
     The SDK writes messages to a copy of stdout, and directs stdout itself to stderr: a library that prints cannot
     break the protocol.
     """
-    async with stdio_server() as (read_stream, write_stream):
+    stdin: Any = _StdinLines()
+    async with stdio_server(stdin) as (read_stream, write_stream):
         work = server.run(read_stream, write_stream, server.create_initialization_options())
         serving = asyncio.create_task(work)
         loop = asyncio.get_running_loop()
@@ -43,6 +48,53 @@ async def serve_stdio(server: Server[Any]) -> None:
                 loop.add_signal_handler(number, serving.cancel)
         with suppress(asyncio.CancelledError):
             await serving
+        stdin.close()
+
+
+class _StdinLines:
+    """Lines of stdin, read by a daemon thread: a read that blocks delays neither a signal nor the end of the process.
+
+    Meanwhile, stdin itself is the null device.
+    """
+
+    def __init__(self) -> None:
+        self._file = os.dup(0)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue(_MAX_LINES)
+        self._loop = asyncio.get_running_loop()
+        threading.Thread(target=self._read, name="stdin", daemon=True).start()
+
+    def __aiter__(self) -> AsyncIterator[str]:
+        return self
+
+    async def __anext__(self) -> str:
+        line = await self._lines.get()
+        if line is None:
+            raise StopAsyncIteration
+        return line
+
+    def close(self) -> None:
+        """End the iteration."""
+        while not self._lines.empty():
+            self._lines.get_nowait()
+        self._lines.put_nowait(None)
+
+    def _read(self) -> None:
+        with suppress(RuntimeError, FutureCancelled):  # the loop is closed
+            with open(self._file, "rb", closefd=False) as file:
+                for line in file:
+                    self._put(line.decode("utf-8", "replace"))
+            self._put(None)
+
+    def _put(self, line: str | None) -> None:
+        waiting = self._lines.put(line)
+        try:
+            asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
+        except RuntimeError:
+            waiting.close()
+            raise
 
 
 def http_app(server: Server[Any], options: HttpOptions) -> Any:
@@ -51,7 +103,7 @@ def http_app(server: Server[Any], options: HttpOptions) -> Any:
         enable_dns_rebinding_protection=True, allowed_hosts=options.hosts, allowed_origins=options.origins
     )
     app = server.streamable_http_app(streamable_http_path=PATH, transport_security=security)
-    return _CallerMiddleware(app, required=not options.is_loopback)
+    return _CallerMiddleware(app, required=options.is_open)
 
 
 class _CallerMiddleware:

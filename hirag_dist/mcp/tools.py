@@ -173,7 +173,9 @@ async def document(asked: args.DocumentArguments, call: ToolCall) -> ToolReply:
         uri=resource_uri(call.caller.index, "documents", found.document_id),
     )
     end = found.start + len(found.text)
-    return ToolReply(result, f"{found.title} (characters {found.start} to {end} of {found.total_chars})\n\n{found.text}")
+    return ToolReply(
+        result, f"{found.title} (characters {found.start} to {end} of {found.total_chars})\n\n{found.text}"
+    )
 
 
 def entity_result(found: EntityDetails, index: str) -> res.EntityResult:
@@ -213,7 +215,9 @@ def _path_text(found: PathDetails, asked: args.PathArguments) -> str:
     if not found.path.connected:
         return f"Nothing that may be seen connects {asked.source} and {asked.target}."
     lines = [" → ".join(found.path.entity_names)]
-    return "\n".join([*lines, *(f"- {one.source_name} – {one.target_name}: {one.description}" for one in found.triples)])
+    return "\n".join(
+        [*lines, *(f"- {one.source_name} – {one.target_name}: {one.description}" for one in found.triples)]
+    )
 
 
 async def _retrieved(query: Query, call: ToolCall) -> Retrieval:

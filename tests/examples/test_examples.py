@@ -124,3 +124,32 @@ async def test_typescript(start: fakes.Start, typescript: Path, certificates: di
         "node", typescript, secure, QUESTION, HIRAG_CA=ca, HIRAG_TOKEN_FILE=str(token)
     )
     assert "Unauthenticated: this service needs" in await run("node", typescript, secure, QUESTION, code=1, HIRAG_CA=ca)
+
+
+@pytest.fixture
+def mcp_client() -> Path:
+    """The example of an MCP client, with the TypeScript SDK."""
+    client = EXAMPLES / "mcp" / "client.mjs"
+    if not (client.parent / "node_modules" / ".installed").is_file() and os.environ.get("CI") != "true":
+        pytest.skip("the packages of examples/mcp are not there: run examples/mcp/build.sh")
+    return client
+
+
+async def test_mcp_by_the_typescript_sdk(start: fakes.Start, mcp_client: Path, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
+    address = (await start(fakes.FakeEngine(), callers_file=callers.path)).address
+    server = [sys.executable, "-m", "hirag_dist", "mcp", "--server", address]
+    said = await run("node", mcp_client, "stdio", QUESTION, *server, HIRAG_TOKEN="web-token")
+    lines = said.splitlines()
+    assert lines.pop(2).startswith("progress: local level"), "the client drops what arrives together with the result"
+    assert lines == [
+        "tools: search answer describe_index entity path_between report document",
+        "search: Lighthouse, Wärterin 灯台守",
+        "entity: Wärterin 灯台守 relations: 8589934592",
+        "path: Lighthouse - Wärterin 灯台守",
+        "report: The rock",
+        f"document: {fakes.DOCUMENT.text}",
+        f"answer: {fakes.ANSWER.text}",
+        'counts: {"documents":3,"entities":1099511627776}',
+        "resources: hirag://default templates: 3",
+    ]

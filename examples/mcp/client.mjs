@@ -1,0 +1,53 @@
+// Call the tools of `hirag-dist mcp` with the TypeScript SDK.
+//
+//   node client.mjs http://127.0.0.1:8765/mcp QUESTION        (token in HIRAG_TOKEN)
+//   node client.mjs stdio QUESTION hirag-dist mcp --index my-index
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+
+const [target, question, command, ...args] = process.argv.slice(2);
+const token = process.env.HIRAG_TOKEN;
+const transport =
+  target === "stdio"
+    ? new StdioClientTransport({ command, args, env: { ...process.env } })
+    : new StreamableHTTPClientTransport(new URL(target), {
+        requestInit: token ? { headers: { Authorization: `Bearer ${token}` } } : {},
+      });
+
+const client = new Client({ name: "example", version: "1.0.0" });
+await client.connect(transport);
+const { tools } = await client.listTools();
+console.log("tools:", tools.map((tool) => tool.name).join(" "));
+
+// The SDK checks structured content against the tool's output schema, and raises if they differ.
+const call = async (name, options, onprogress) => {
+  const result = await client.callTool({ name, arguments: options }, undefined, { onprogress });
+  if (result.isError) console.log(`${name}: error: ${result.content[0].text}`);
+  return result.isError ? undefined : result.structuredContent;
+};
+const levels = [];
+const found = await call("search", { question }, ({ message }) => message && levels.push(message));
+console.log("search:", found.entities.map((entity) => entity.name).join(", "));
+console.log("progress:", levels.join(", "));
+const [first, second] = found.entities;
+const entity = await call("entity", { entity: first.entity_id });
+console.log("entity:", entity.entity.name, "relations:", entity.relation_count);
+if (second) {
+  const path = await call("path_between", { source: first.name, target: second.name });
+  console.log("path:", path.path.entities.join(" - "));
+}
+if (found.communities.length) {
+  const report = await call("report", { community_id: found.communities[0].community_id });
+  console.log("report:", report.title);
+}
+const source = await client.readResource({ uri: found.sources[0].uri });
+console.log("document:", source.contents[0].text.slice(0, 60));
+const answer = await call("answer", { question });
+console.log("answer:", answer.answer);
+console.log("counts:", JSON.stringify((await call("describe_index", {})).counts));
+await call("entity", { entity: "no such entity" });
+const { resources } = await client.listResources();
+const { resourceTemplates } = await client.listResourceTemplates();
+console.log("resources:", resources[0].uri, "templates:", resourceTemplates.length);
+await client.close();

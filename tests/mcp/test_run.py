@@ -1,0 +1,232 @@
+"""The server over streamable HTTP and stdio: callers, hosts and origins, by a client that speaks bare JSON-RPC too."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from hirag_dist.mcp import run
+from hirag_dist.mcp.options import HttpOptions
+from hirag_dist.service.hot_swap import SnapshotSwapper
+from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, corpus
+from tests.service import fakes
+
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+ROOT = Path(__file__).parents[2]
+
+
+class Wire:
+    """A client of the handshake protocol that knows HTTP and JSON only."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, **headers: str) -> None:
+        self._session = session
+        self._url = url
+        self.headers = ACCEPT | headers
+        self._number = 0
+
+    async def begin(self) -> dict[str, Any]:
+        client = {"name": "wire", "version": "1"}
+        options = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+        result = await self.ask("initialize", **options)
+        self.headers["MCP-Protocol-Version"] = str(result["protocolVersion"])
+        await self._post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return result
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        self._number += 1
+        status, replies = await self._post({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
+        assert status == 200, replies
+        (reply,) = [reply for reply in replies if reply.get("id") == self._number]
+        found: dict[str, Any] = reply["result"]
+        return found
+
+    async def tool(self, name: str, **arguments: Any) -> dict[str, Any]:
+        return await self.ask("tools/call", name=name, arguments=arguments)
+
+    async def status(self) -> int:
+        return (await self._post({"jsonrpc": "2.0", "id": 99, "method": "tools/list"}))[0]
+
+    async def _post(self, message: dict[str, Any]) -> tuple[int, list[Any]]:
+        async with self._session.post(self._url, json=message, headers=self.headers) as response:
+            text = await response.text()
+            if own := response.headers.get("Mcp-Session-Id"):
+                self.headers["Mcp-Session-Id"] = own
+        if response.content_type == "text/event-stream":
+            return response.status, [
+                json.loads(line[5:]) for line in text.splitlines() if line.startswith("data:") and line[5:].strip()
+            ]
+        return response.status, [json.loads(text)] if text and response.content_type == "application/json" else []
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Indexes:
+    return Indexes(tmp_path_factory)
+
+
+@pytest.fixture
+async def labelled(made: Indexes, start: fakes.Start, connect: Any, serve: Any, tmp_path: Path) -> str:
+    """URL of a server over a service whose callers visitor and agent see different documents."""
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("visitor", labels=[]).add("agent", labels=["secret"])
+    engine = made(corpus(1))
+
+    async def opened() -> Any:
+        return engine
+
+    swapper = SnapshotSwapper(opened, lambda: engine.info.snapshot_id, poll_s=3600)
+    return str(await serve(connect((await start(swapper, callers_file=callers.path)).address)))
+
+
+async def test_each_caller_sees_what_its_token_shows(labelled: str, session: aiohttp.ClientSession) -> None:
+    texts = {}
+    for name in ("visitor", "agent"):
+        wire = Wire(session, labelled, Authorization=f"Bearer {name}-token")
+        assert (await wire.begin())["serverInfo"]["name"] == "hirag-dist"
+        found = [await wire.tool("search", question=question, top_n=40) for question in QUESTIONS[:2]]
+        found += [await wire.tool("entity", entity="wordaa"), await wire.tool("describe_index")]
+        document = found[0]["structuredContent"]["sources"][0]["uri"]
+        found.append(await wire.ask("resources/read", uri=document))
+        assert not any(result.get("isError") for result in found)
+        texts[name] = json.dumps(found)
+        hidden = await wire.tool("entity", entity=f"{HIDDEN}aa")
+        absent = await wire.tool("entity", entity="yyyaa")
+        assert hidden.get("isError", False) == (name == "visitor")
+        if name == "visitor":
+            assert json.dumps(hidden).replace(f"{HIDDEN}aa", "yyyaa") == json.dumps(absent)
+    assert HIDDEN not in texts["visitor"].replace(QUESTIONS[2], "")
+    assert HIDDEN in texts["agent"]
+
+
+async def test_a_wrong_token_and_none(labelled: str, session: aiohttp.ClientSession) -> None:
+    for headers in ({}, {"Authorization": "Bearer nobody-token"}):
+        wire = Wire(session, labelled, **headers)
+        await wire.begin()
+        result = await wire.tool("search", question="q")
+        assert result["isError"]
+        assert result["_meta"]["hirag-dist/reason"] == "UNAUTHENTICATED"
+
+
+async def test_a_session_belongs_to_its_token(labelled: str, session: aiohttp.ClientSession) -> None:
+    agent = Wire(session, labelled, Authorization="Bearer agent-token")
+    await agent.begin()
+    assert await agent.status() == 200
+    for other in ("Bearer visitor-token", ""):
+        agent.headers["Authorization"] = other
+        assert await agent.status() == 404
+
+
+async def test_other_hosts_and_origins(server: Any, serve: Any, session: aiohttp.ClientSession) -> None:
+    url = await serve(server)
+    port = url.split(":")[2].split("/")[0]
+    for headers, status in (
+        ({}, 200),
+        ({"Host": f"localhost:{port}"}, 200),
+        ({"Origin": f"http://localhost:{port}"}, 200),
+        ({"Host": f"evil.example:{port}"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+    ):
+        wire = Wire(session, url, **headers)
+        if status == 200:
+            await wire.begin()
+        assert await wire.status() == status, headers
+
+
+async def test_beyond_loopback_every_request_has_a_token() -> None:
+    reached: list[Any] = []
+    replies: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope)
+
+    async def send(message: Any) -> None:
+        replies.append(message)
+
+    guarded = run._CallerMiddleware(app, required=True)
+    scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": []}
+    await guarded(scope, None, send)
+    assert not reached
+    assert replies[0]["status"] == 401
+    assert (b"www-authenticate", b"Bearer") in replies[0]["headers"]
+    await guarded(scope | {"headers": [(b"authorization", b"Bearer own-token")]}, None, send)
+    assert "own-token" not in str(vars(reached[0]["user"].access_token)), "the SDK logs users"
+
+
+async def test_the_sdk_over_http(server: Any, serve: Any, engine: fakes.FakeEngine) -> None:
+    url = await serve(server)
+    for mode in ("auto", "legacy"):
+        async with Client(streamable_http_client(url), mode=mode) as client:
+            seen: list[float] = []
+
+            async def report(done: float, total: float | None, message: str | None) -> None:
+                seen.append(done)  # noqa: B023 - awaited before the next client
+
+            result = await client.call_tool("search", {"question": "q"}, progress_callback=report)
+            assert result.structured_content["sources"]
+            assert seen[-1] == 5
+            engine.gate, engine.started, engine.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+            calling = asyncio.create_task(client.call_tool("search", {"question": "q"}))
+            await asyncio.wait_for(engine.started.wait(), 20)
+            calling.cancel()
+            await asyncio.wait_for(engine.cancelled.wait(), 20)
+            await asyncio.gather(calling, return_exceptions=True)
+            engine.gate = None
+
+
+async def test_an_address_that_is_taken(server: Any, serve: Any) -> None:
+    port = (await serve(server)).split(":")[2].split("/")[0]
+    with pytest.raises(run.ConfigError, match="cannot be used"):
+        await run.serve_http(server, HttpOptions(f"127.0.0.1:{port}"))
+
+
+@pytest.mark.integration
+async def test_stdio(start: fakes.Start) -> None:
+    """A process, by lines of JSON: nothing but the protocol is on stdout, and it ends with its client or a signal."""
+    address = (await start(fakes.FakeEngine())).address
+    command = [sys.executable, "-m", "hirag_dist", "mcp", "--server", address]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    for end in ("eof", "signal"):
+        process = await asyncio.create_subprocess_exec(*command, env=environment, **pipes)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        client = {"name": "wire", "version": "1"}
+        begin = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
+        for message in (
+            {"id": 1, "method": "initialize", "params": begin},
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": {"name": "entity", "arguments": {"entity": "灯台守"}}},
+        ):
+            process.stdin.write(json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n")
+        process.stdin.write(b"this is no JSON\n")
+        replies = {}
+        while 2 not in replies:
+            reply = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
+            replies[reply.get("id")] = reply
+        assert replies[1]["result"]["capabilities"]["tools"] == {"listChanged": False}
+        assert replies[2]["result"]["structuredContent"]["entity"]["name"] == "Wärterin 灯台守"
+        if end == "eof":
+            process.stdin.close()
+        else:
+            process.send_signal(signal.SIGINT)
+        rest, said = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0
+        assert all(json.loads(line)["jsonrpc"] == "2.0" for line in rest.splitlines())
+        assert b"Traceback" not in said
