@@ -66,7 +66,7 @@ class HttpOptions:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the address."""
+        """True if only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -76,7 +76,7 @@ class HttpOptions:
 
     @property
     def is_open(self) -> bool:
-        """Whether other machines reach the server, directly or through a proxy, so that each caller needs a token."""
+        """True if other machines reach the server, directly or through a proxy, so that each caller needs a token."""
         return not self.is_loopback or bool(self.names)
 
     @property

@@ -13,7 +13,7 @@ from hirag_dist.types import Citation, CommunityItem, EntityItem, IndexInfo, Sou
 _MAX_TEXT = 1000  # characters of a description, a report or a chunk
 
 
-class EntityRecord(BaseModel):
+class EntityContent(BaseModel):
     """An entity of the hierarchical graph."""
 
     entity_id: str
@@ -25,7 +25,7 @@ class EntityRecord(BaseModel):
     uri: str = Field(description="Resource with everything about it")
 
 
-class CommunityRecord(BaseModel):
+class CommunityContent(BaseModel):
     """A community of entities, with its report."""
 
     community_id: str
@@ -36,7 +36,7 @@ class CommunityRecord(BaseModel):
     uri: str = Field(description="Resource with the whole report")
 
 
-class RelationRecord(BaseModel):
+class RelationContent(BaseModel):
     """A relation between two entities."""
 
     relation_id: str
@@ -47,14 +47,14 @@ class RelationRecord(BaseModel):
     weight: float
 
 
-class PathRecord(BaseModel):
+class PathContent(BaseModel):
     """A shortest path between two entities; without entities if they are not connected."""
 
     connected: bool
     entities: list[str] = Field(description="Names of the entities on it, in order")
 
 
-class SourceRecord(BaseModel):
+class SourceContent(BaseModel):
     """A passage of a document."""
 
     chunk_id: str
@@ -68,22 +68,22 @@ class SourceRecord(BaseModel):
     uri: str = Field(description="Resource with the text of the document")
 
 
-class SearchResult(BaseModel):
+class SearchReply(BaseModel):
     """The levels of a retrieval, best first."""
 
     question: str
     mode: str
     index: str
-    entities: list[EntityRecord] = Field(description="Local level: the nearest entities")
-    communities: list[CommunityRecord] = Field(description="Global level: reports of the communities that hold them")
-    paths: list[PathRecord] = Field(description="Bridge level: paths between key entities")
-    relations: list[RelationRecord] = Field(description="Bridge level: the relations on these paths")
-    sources: list[SourceRecord] = Field(description="Passages of documents that support the results")
+    entities: list[EntityContent] = Field(description="Local level: the nearest entities")
+    communities: list[CommunityContent] = Field(description="Global level: reports of the communities that hold them")
+    paths: list[PathContent] = Field(description="Bridge level: paths between key entities")
+    relations: list[RelationContent] = Field(description="Bridge level: the relations on these paths")
+    sources: list[SourceContent] = Field(description="Passages of documents that support the results")
     partial: list[str] = Field(description="Levels that the time limit cut off")
     note: str = Field("", description="Why nothing was found, where the question is the cause")
 
 
-class CitationRecord(BaseModel):
+class CitationContent(BaseModel):
     """A citation of an answer."""
 
     ref: str = Field(description="As it stands in the text, such as E3 or S1")
@@ -94,19 +94,19 @@ class CitationRecord(BaseModel):
     pages: list[str] = Field(default_factory=list, description="Pages, sections or rows of the original")
 
 
-class AnswerResult(BaseModel):
+class AnswerReply(BaseModel):
     """An answer with citations."""
 
     question: str
     mode: str
     index: str
     answer: str
-    citations: list[CitationRecord]
-    sources: list[SourceRecord]
+    citations: list[CitationContent]
+    sources: list[SourceContent]
     model: str
 
 
-class IndexResult(BaseModel):
+class IndexReply(BaseModel):
     """The index, as the caller may see it."""
 
     index: str
@@ -121,30 +121,30 @@ class IndexResult(BaseModel):
     as_of_field: str = ""
 
 
-class EntityResult(BaseModel):
+class EntityReply(BaseModel):
     """An entity and its surroundings."""
 
-    entity: EntityRecord
-    relations: list[RelationRecord] = Field(description="Heaviest first")
-    neighbours: list[EntityRecord]
-    ancestors: list[EntityRecord] = Field(description="Summary entities above it")
-    members: list[EntityRecord] = Field(description="Entities that it summarises")
-    communities: list[CommunityRecord]
-    sources: list[SourceRecord]
+    entity: EntityContent
+    relations: list[RelationContent] = Field(description="Heaviest first")
+    neighbours: list[EntityContent]
+    ancestors: list[EntityContent] = Field(description="Summary entities above it")
+    members: list[EntityContent] = Field(description="Entities that it summarises")
+    communities: list[CommunityContent]
+    sources: list[SourceContent]
     relation_count: int
     source_count: int
     member_count: int
 
 
-class PathResult(BaseModel):
+class PathReply(BaseModel):
     """A shortest path between two entities."""
 
-    path: PathRecord
-    entities: list[EntityRecord]
-    relations: list[RelationRecord] = Field(description="Between each two consecutive entities")
+    path: PathContent
+    entities: list[EntityContent]
+    relations: list[RelationContent] = Field(description="Between each two consecutive entities")
 
 
-class ReportResult(BaseModel):
+class ReportReply(BaseModel):
     """A community with its whole report."""
 
     community_id: str
@@ -153,13 +153,13 @@ class ReportResult(BaseModel):
     report: str
     rating: float
     uri: str
-    members: list[EntityRecord]
+    members: list[EntityContent]
     member_count: int
-    parent: CommunityRecord | None
-    children: list[CommunityRecord]
+    parent: CommunityContent | None
+    children: list[CommunityContent]
 
 
-class DocumentResult(BaseModel):
+class DocumentReply(BaseModel):
     """A part of a document."""
 
     document_id: str
@@ -172,9 +172,9 @@ class DocumentResult(BaseModel):
     uri: str
 
 
-def entity_record(item: EntityItem, index: str) -> EntityRecord:
-    """Return the record of an entity."""
-    return EntityRecord(
+def entity_content(item: EntityItem, index: str) -> EntityContent:
+    """Return the content of an entity."""
+    return EntityContent(
         entity_id=item.entity_id,
         name=item.name,
         type=item.type,
@@ -185,14 +185,14 @@ def entity_record(item: EntityItem, index: str) -> EntityRecord:
     )
 
 
-def entity_records(items: Iterable[EntityItem], index: str) -> list[EntityRecord]:
-    """Return the records of entities."""
-    return [entity_record(item, index) for item in items]
+def entity_contents(items: Iterable[EntityItem], index: str) -> list[EntityContent]:
+    """Return the contents of entities."""
+    return [entity_content(item, index) for item in items]
 
 
-def community_record(item: CommunityItem, index: str) -> CommunityRecord:
-    """Return the record of a community."""
-    return CommunityRecord(
+def community_content(item: CommunityItem, index: str) -> CommunityContent:
+    """Return the content of a community."""
+    return CommunityContent(
         community_id=item.community_id,
         level=item.level,
         title=item.title,
@@ -202,10 +202,10 @@ def community_record(item: CommunityItem, index: str) -> CommunityRecord:
     )
 
 
-def relation_records(items: Iterable[TripleItem]) -> list[RelationRecord]:
-    """Return the records of relations."""
+def relation_contents(items: Iterable[TripleItem]) -> list[RelationContent]:
+    """Return the contents of relations."""
     return [
-        RelationRecord(
+        RelationContent(
             relation_id=item.relation_id,
             source=item.source_name,
             target=item.target_name,
@@ -217,10 +217,10 @@ def relation_records(items: Iterable[TripleItem]) -> list[RelationRecord]:
     ]
 
 
-def source_records(items: Iterable[SourceItem], index: str) -> list[SourceRecord]:
-    """Return the records of sources."""
+def source_contents(items: Iterable[SourceItem], index: str) -> list[SourceContent]:
+    """Return the contents of sources."""
     return [
-        SourceRecord(
+        SourceContent(
             chunk_id=item.chunk_id,
             document_id=item.document_id,
             title=item.title,
@@ -235,10 +235,10 @@ def source_records(items: Iterable[SourceItem], index: str) -> list[SourceRecord
     ]
 
 
-def citation_record(item: Citation, index: str) -> CitationRecord:
-    """Return the record of a citation. A cited chunk leads to its document."""
+def citation_content(item: Citation, index: str) -> CitationContent:
+    """Return the content of a citation. A cited chunk leads to its document."""
     kinds = {"entity": "entities", "community": "reports", "chunk": "documents"}
-    return CitationRecord(
+    return CitationContent(
         ref=item.ref,
         kind=item.kind,
         id=item.id,
@@ -248,9 +248,9 @@ def citation_record(item: Citation, index: str) -> CitationRecord:
     )
 
 
-def index_result(info: IndexInfo, index: str) -> IndexResult:
+def index_reply(info: IndexInfo, index: str) -> IndexReply:
     """Return the description of an index."""
-    return IndexResult(
+    return IndexReply(
         index=index,
         uri=resource_uri(index),
         snapshot_id=info.snapshot_id,

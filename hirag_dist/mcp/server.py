@@ -17,8 +17,8 @@ from hirag_dist import __version__
 from hirag_dist.errors import HiragError, InvalidQuery, NotFound
 from hirag_dist.mcp.arguments import DocumentArguments
 from hirag_dist.mcp.backend import Backend, CallerContext
-from hirag_dist.mcp.results import index_result
-from hirag_dist.mcp.tools import TOOLS, ToolCall, ToolSpec, entity_result
+from hirag_dist.mcp.results import index_reply
+from hirag_dist.mcp.tools import TOOLS, ToolCall, ToolSpec, entity_reply
 from hirag_dist.mcp.uris import SCHEME, ResourceAddress, parse_uri, resource_uri
 from hirag_dist.types import DEFAULT_MEMBERS, DEFAULT_RELATIONS, DEFAULT_SOURCES, AccessScope
 from hirag_dist.wire.error_status import DeadlinePassed, reason_of
@@ -165,11 +165,11 @@ class _Handlers:
             return part.text, "text/plain", {"title": part.title, "document_uri": part.uri, **place}
         if address.kind == "entities":
             found = await backend.get_entity(address.key, DEFAULT_RELATIONS, DEFAULT_SOURCES, scope, caller)
-            return entity_result(found, address.index).model_dump_json(), "application/json", {}
+            return entity_reply(found, address.index).model_dump_json(), "application/json", {}
         if address.kind == "reports":
             community = (await backend.get_community(address.key, DEFAULT_MEMBERS, scope, caller)).community
             return f"# {community.title}\n\n{community.report}\n", "text/markdown", {"level": community.level}
-        info = index_result(await backend.describe(caller), address.index)
+        info = index_reply(await backend.describe(caller), address.index)
         return info.model_dump_json(), "application/json", {}
 
     def _caller(self, ctx: Context, index: str) -> CallerContext:
@@ -226,6 +226,6 @@ def _failure(error: HiragError) -> types.CallToolResult:
 
 
 def _faults(error: ValidationError) -> str:
-    """Return what is wrong with the arguments of a tool."""
+    """Return the faults of the arguments of a tool."""
     faults = error.errors(include_url=False, include_input=False, include_context=False)
     return "; ".join(f"{'.'.join(map(str, fault['loc'])) or 'arguments'}: {fault['msg']}" for fault in faults[:5])

@@ -65,15 +65,15 @@ async def search(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
     """Return the levels of a retrieval, and its rendered context."""
     found = await _retrieved(asked.query(call.labels), call)
     index = call.caller.index
-    result = res.SearchResult(
+    result = res.SearchReply(
         question=found.question,
         mode=found.mode,
         index=index,
-        entities=res.entity_records(_entities(found), index),
-        communities=[res.community_record(item, index) for item in found.communities],
-        paths=[res.PathRecord(connected=path.connected, entities=list(path.entity_names)) for path in found.paths],
-        relations=res.relation_records(found.triples),
-        sources=res.source_records(found.sources, index),
+        entities=res.entity_contents(_entities(found), index),
+        communities=[res.community_content(item, index) for item in found.communities],
+        paths=[res.PathContent(connected=path.connected, entities=list(path.entity_names)) for path in found.paths],
+        relations=res.relation_contents(found.triples),
+        sources=res.source_contents(found.sources, index),
         partial=list(found.partial),
         note=found.note,
     )
@@ -97,13 +97,13 @@ async def answer(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
     index = call.caller.index
     chunks = {item.chunk_id: item for item in last.retrieval.sources}
     cited = dict.fromkeys(item.id for item in last.citations if item.id in chunks)
-    result = res.AnswerResult(
+    result = res.AnswerReply(
         question=last.retrieval.question,
         mode=last.retrieval.mode,
         index=index,
         answer=last.text,
-        citations=[res.citation_record(item, index) for item in last.citations],
-        sources=res.source_records([chunks[own] for own in cited], index),
+        citations=[res.citation_content(item, index) for item in last.citations],
+        sources=res.source_contents([chunks[own] for own in cited], index),
         model=last.model,
     )
     notes = [f"[{item.ref}] {item.title} {item.uri}".rstrip() for item in result.citations]
@@ -111,8 +111,8 @@ async def answer(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
 
 
 async def describe_index(asked: args.IndexArguments, call: ToolCall) -> ToolReply:
-    """Return what the index holds."""
-    result = res.index_result(await call.backend.describe(call.caller), call.caller.index)
+    """Return the description of the index."""
+    result = res.index_reply(await call.backend.describe(call.caller), call.caller.index)
     counts = ", ".join(f"{count:,} {name}" for name, count in result.counts.items() if count)
     return ToolReply(result, f"Snapshot {result.snapshot_id} of {result.created_at}: {counts or 'empty'}.")
 
@@ -122,16 +122,16 @@ async def entity(asked: args.EntityArguments, call: ToolCall) -> ToolReply:
     found = await call.backend.get_entity(
         asked.entity, asked.max_relations, asked.max_sources, asked.scope(call.labels), call.caller
     )
-    return ToolReply(entity_result(found, call.caller.index), entity_text(found))
+    return ToolReply(entity_reply(found, call.caller.index), entity_text(found))
 
 
 async def path_between(asked: args.PathArguments, call: ToolCall) -> ToolReply:
     """Return a shortest path between two entities."""
     found = await call.backend.find_path(asked.source, asked.target, asked.scope(call.labels), call.caller)
-    result = res.PathResult(
-        path=res.PathRecord(connected=found.path.connected, entities=list(found.path.entity_names)),
-        entities=res.entity_records(found.entities, call.caller.index),
-        relations=res.relation_records(found.triples),
+    result = res.PathReply(
+        path=res.PathContent(connected=found.path.connected, entities=list(found.path.entity_names)),
+        entities=res.entity_contents(found.entities, call.caller.index),
+        relations=res.relation_contents(found.triples),
     )
     return ToolReply(result, _path_text(found, asked))
 
@@ -142,17 +142,17 @@ async def report(asked: args.ReportArguments, call: ToolCall) -> ToolReply:
         asked.community_id, asked.max_members, asked.scope(call.labels), call.caller
     )
     index, item = call.caller.index, found.community
-    result = res.ReportResult(
+    result = res.ReportReply(
         community_id=item.community_id,
         level=item.level,
         title=item.title,
         report=item.report,
         rating=item.rating,
         uri=resource_uri(index, "reports", item.community_id),
-        members=res.entity_records(found.members, index),
+        members=res.entity_contents(found.members, index),
         member_count=found.member_count,
-        parent=None if found.parent is None else res.community_record(found.parent, index),
-        children=[res.community_record(child, index) for child in found.children],
+        parent=None if found.parent is None else res.community_content(found.parent, index),
+        children=[res.community_content(child, index) for child in found.children],
     )
     return ToolReply(result, f"{item.title}\n\n{item.report}".strip() or "This community has no report.")
 
@@ -162,7 +162,7 @@ async def document(asked: args.DocumentArguments, call: ToolCall) -> ToolReply:
     found = await call.backend.get_document(
         asked.document_id, asked.start, asked.max_chars, asked.scope(call.labels), call.caller
     )
-    result = res.DocumentResult(
+    result = res.DocumentReply(
         document_id=found.document_id,
         title=found.title,
         document_uri=found.uri,
@@ -178,16 +178,16 @@ async def document(asked: args.DocumentArguments, call: ToolCall) -> ToolReply:
     )
 
 
-def entity_result(found: EntityDetails, index: str) -> res.EntityResult:
+def entity_reply(found: EntityDetails, index: str) -> res.EntityReply:
     """Return the structured content of an entity."""
-    return res.EntityResult(
-        entity=res.entity_record(found.entity, index),
-        relations=res.relation_records(found.relations),
-        neighbours=res.entity_records(found.neighbours, index),
-        ancestors=res.entity_records(found.ancestors, index),
-        members=res.entity_records(found.members, index),
-        communities=[res.community_record(item, index) for item in found.communities],
-        sources=res.source_records(found.sources, index),
+    return res.EntityReply(
+        entity=res.entity_content(found.entity, index),
+        relations=res.relation_contents(found.relations),
+        neighbours=res.entity_contents(found.neighbours, index),
+        ancestors=res.entity_contents(found.ancestors, index),
+        members=res.entity_contents(found.members, index),
+        communities=[res.community_content(item, index) for item in found.communities],
+        sources=res.source_contents(found.sources, index),
         relation_count=found.relation_count,
         source_count=found.source_count,
         member_count=found.member_count,
@@ -242,7 +242,7 @@ TOOLS: Final[Mapping[str, ToolSpec]] = {
         "Find what the indexed documents say about a question: entities, reports on groups of entities, paths between "
         "them, and passages. Use it first. No language model is called.",
         args.QuestionArguments,
-        res.SearchResult,
+        res.SearchReply,
         search,
     ),
     "answer": ToolSpec(
@@ -250,7 +250,7 @@ TOOLS: Final[Mapping[str, ToolSpec]] = {
         "Let the index's own language model answer a question from the documents, with citations. It is slower than "
         "search and may cost money; use search where you write the answer yourself.",
         args.QuestionArguments,
-        res.AnswerResult,
+        res.AnswerReply,
         answer,
         calls_model=True,
     ),
@@ -258,7 +258,7 @@ TOOLS: Final[Mapping[str, ToolSpec]] = {
         "Describe the index",
         "Show what the index holds: counts of documents, entities and reports, its layers, its metadata fields.",
         args.IndexArguments,
-        res.IndexResult,
+        res.IndexReply,
         describe_index,
     ),
     "entity": ToolSpec(
@@ -266,14 +266,14 @@ TOOLS: Final[Mapping[str, ToolSpec]] = {
         "Show an entity by name or id: description, relations, neighbours, the summaries above it, communities and the "
         "passages that mention it.",
         args.EntityArguments,
-        res.EntityResult,
+        res.EntityReply,
         entity,
     ),
     "path_between": ToolSpec(
         "Find how two entities are connected",
         "Show a shortest path between two entities, by name or id, and the relations on it.",
         args.PathArguments,
-        res.PathResult,
+        res.PathReply,
         path_between,
     ),
     "report": ToolSpec(
@@ -281,14 +281,14 @@ TOOLS: Final[Mapping[str, ToolSpec]] = {
         "Read the whole report on a community of entities, with its members, the wider community that holds it and the "
         "narrower ones in it.",
         args.ReportArguments,
-        res.ReportResult,
+        res.ReportReply,
         report,
     ),
     "document": ToolSpec(
         "Read a document",
         "Read the text of a document, from a given character, by the id of the document or of a passage.",
         args.DocumentArguments,
-        res.DocumentResult,
+        res.DocumentReply,
         document,
     ),
 }
