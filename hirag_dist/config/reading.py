@@ -33,3 +33,7 @@ class ReadingConfig(ConfigSection):
     )
     pdf_memory_bytes: int = Field(1 << 30, ge=1 << 20, description="limit of the memory that one PDF may take (Linux)")
     pdf_cpu_s: int = Field(300, ge=1, description="limit of the processor seconds that one PDF may take")
+    office_memory_bytes: int = Field(
+        1 << 30, ge=1 << 20, description="limit of the memory that one office file, book or mail may take (Linux)"
+    )
+    office_cpu_s: int = Field(300, ge=1, description="limit of the processor seconds that one of these may take")

@@ -18,7 +18,9 @@ from hirag_dist.readers.patterns import glob_to_regex, is_named, matches_hidden
 from hirag_dist.readers.uris import FORMATS, is_uri, public_uri, split_name
 
 _REMOTE_MAGIC = re.compile(r"[*\[]")
-_SUPPORTED = ".txt .md .html .pdf .jsonl .json .parquet .csv .tsv, also as .gz .bz2 .xz .zst .lz4"
+_SUPPORTED = (
+    ".txt .md .html .pdf .jsonl .json .parquet .csv .tsv .docx .pptx .xlsx .epub .eml, also as .gz .bz2 .xz .zst .lz4"
+)
 
 
 def find_inputs(inputs: Sequence[str], *, follow_links: bool = False) -> list[SourceFile]:

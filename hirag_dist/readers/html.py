@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import islice
 
 from lxml import etree
@@ -54,27 +55,57 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
     Raises:
         NotText: the data is binary.
     """
+    page = parse_page(data, _MEMORY_FACTOR * maker.options.max_file_bytes)
+    if isinstance(page, str):
+        return maker.unreadable(0, page)
+    return maker.document(
+        page.text, title=page.title, default_title=page.heading, places=page.places, properties=page.properties
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlText:
+    """The text of a page of HTML, not cleaned.
+
+    Attributes:
+        title, heading: of the page, and of its first h1; None for none.
+        properties: `lang`, and the content of its meta elements by name.
+    """
+
+    text: str
+    places: list[TextPlace]
+    title: str | None
+    heading: str | None
+    properties: dict[str, object]
+
+
+def parse_page(data: bytes, max_tree_bytes: int) -> HtmlText | str:
+    """Return the text of a page, or the reason why it has none.
+
+    Args:
+        data: the file.
+        max_tree_bytes: limit of the memory of the parsed page.
+
+    Raises:
+        NotText: the data is binary.
+    """
     charset = _CHARSET.search(data[:_HEAD_BYTES])
     text = clean_text(decode_text(data, None if charset is None else charset[1].decode("ascii")))
     attributes = [len(_SPACES.findall(_QUOTED.sub("", tag[0]))) for tag in _LONG_TAG.finditer(text)]
     if max(attributes, default=0) > MAX_ATTRIBUTES:
-        return maker.unreadable(0, f"an element of the page has more than {MAX_ATTRIBUTES} attributes")
-    tree_bytes = text.count("<") * _ELEMENT_BYTES + sum(attributes) * _ATTRIBUTE_BYTES
-    if tree_bytes > _MEMORY_FACTOR * maker.options.max_file_bytes:
-        return maker.unreadable(0, "the page has too many elements: split it, or raise reading.max_file_bytes")
+        return f"an element of the page has more than {MAX_ATTRIBUTES} attributes"
+    if text.count("<") * _ELEMENT_BYTES + sum(attributes) * _ATTRIBUTE_BYTES > max_tree_bytes:
+        return "the page has too many elements: split it, or raise reading.max_file_bytes"
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     parser.feed(text.encode())
     root = parser.close()
     if root is None:  # nothing but white space and comments
-        return maker.unreadable(0, "the text is empty")
+        return "the text is empty"
     visible = _visible_text(root)
     if visible is None:
-        return maker.unreadable(0, f"the page is nested too deeply: more than {_MAX_DEPTH - 1} elements")
+        return f"the page is nested too deeply: more than {_MAX_DEPTH - 1} elements"
     title, heading = _text_of(root.find(".//title")), _text_of(root.find(".//h1"))
-    properties = _properties(root) if maker.options.metadata else {}
-    return maker.document(
-        visible.text(), title=title, default_title=heading, places=visible.places(), properties=properties
-    )
+    return HtmlText(visible.text(), visible.places(), title, heading, _properties(root))
 
 
 def _properties(root: etree._Element) -> dict[str, object]:

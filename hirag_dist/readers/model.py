@@ -26,7 +26,8 @@ class SourceFile:
         display: the same without credentials and query, and a local file as the user named it; fit for
             messages.
         size_bytes: as stored, before decompression.
-        format: txt, md, html, pdf, jsonl, json, parquet, csv or tsv; `unsupported` for any other.
+        format: txt, md, html, pdf, docx, pptx, xlsx, epub, eml, jsonl, json, parquet, csv or tsv; `unsupported` for
+            any other.
         compression: gz, bz2, xz, zst or lz4; None for none.
         modified: time of the last change, in nanoseconds since the epoch; empty where it is not known.
         name: a local file's path below the INPUT that it was found by, links not resolved, so that it does not depend
@@ -70,6 +71,8 @@ class ReadOptions:
             may be read from any file.
         pdf_memory_bytes: limit of the memory that one PDF may take.
         pdf_cpu_s: limit of the processor seconds that one PDF may take.
+        office_memory_bytes: limit of the memory that one office file, book or mail may take.
+        office_cpu_s: limit of the processor seconds that one may take.
         metadata: declared fields, and where their values come from.
     """
 
@@ -84,6 +87,8 @@ class ReadOptions:
     max_expansion: int = 250
     pdf_memory_bytes: int = 1 << 30
     pdf_cpu_s: int = 300
+    office_memory_bytes: int = 1 << 30
+    office_cpu_s: int = 300
     metadata: tuple[FieldSource, ...] = ()
 
     def max_content_bytes(self, stored_bytes: int) -> int:

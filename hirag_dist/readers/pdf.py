@@ -15,7 +15,7 @@ import numpy as np
 
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
-from hirag_dist.readers.pdf_process import READER, PdfText
+from hirag_dist.readers.pdf_process import PdfText, pdf_text
 
 _HYPHEN = "\x02"
 """What PDFium puts in place of a hyphen and the line end after it."""
@@ -38,7 +38,7 @@ def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]
     Raises:
         OSError: the process that reads PDFs cannot be started.
     """
-    read = READER.read(data, maker.options)
+    read = pdf_text(data, maker.options)
     if read.error:
         return [maker.unreadable(0, _reason(read.error, maker.options))]
     pages = [page or "" for page in read.pages]

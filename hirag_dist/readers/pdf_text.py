@@ -31,26 +31,43 @@ _PROPERTY_CHARS = 65_536
 Rectangle = tuple[float, float, float, float]  # left, top, right, bottom: shares of the page
 
 
+Request = Mapping[str, Any]
+Reply = Mapping[str, Any]
+
+
 def main() -> None:
-    """Answer requests until stdin ends."""
+    """Read PDFs until stdin ends."""
+    answer_requests(lambda request, data: _read(data, request["max_pages"], request["max_chars"]))
+
+
+def answer_requests(
+    read: Callable[[Request, bytes], Reply], prepare: Callable[[Request], None] = lambda request: None
+) -> None:
+    """Answer requests until stdin ends, each in a fork within its limits.
+
+    Args:
+        read: returns the reply to a request about a file.
+        prepare: called before the fork, to import what it needs once.
+    """
     requests, replies = sys.stdin.buffer, sys.stdout.buffer
     while line := requests.readline():
         request = json.loads(line)
         data = requests.read(request["n_bytes"])
         if len(data) < request["n_bytes"]:
             return
-        reply = _in_fork(request, data)
+        prepare(request)
+        reply = _in_fork(read, request, data)
         replies.write(b"%d\n" % len(reply))
         replies.write(reply)
         replies.flush()
 
 
-def _in_fork(request: Mapping[str, Any], data: bytes) -> bytes:
+def _in_fork(read: Callable[[Request, bytes], Reply], request: Request, data: bytes) -> bytes:
     """Return the reply that a fork writes to a temporary file; where it dies, the cause."""
     with tempfile.TemporaryFile() as file:
         child = os.fork()
         if child == 0:
-            os._exit(_answer(request, data, file))
+            os._exit(_answer(read, request, data, file))
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0:
             file.seek(0)
@@ -60,14 +77,14 @@ def _in_fork(request: Mapping[str, Any], data: bytes) -> bytes:
     return json.dumps({"error": "cpu" if by_clock else "memory" if by_memory else "crash"}).encode()
 
 
-def _answer(request: Mapping[str, Any], data: bytes, file: BinaryIO) -> int:
+def _answer(read: Callable[[Request, bytes], Reply], request: Request, data: bytes, file: BinaryIO) -> int:
     """Write the reply to a request; the exit code of the fork."""
     try:
         _limit(resource.RLIMIT_CORE, 0)
         if mapped := _mapped_bytes():
             _limit(resource.RLIMIT_AS, mapped + request["memory_bytes"])
         _limit(resource.RLIMIT_CPU, request["cpu_s"])
-        reply = _read(data, request["max_pages"], request["max_chars"])
+        reply = read(request, data)
     except MemoryError:
         reply = {"error": "memory"}
     except BaseException:

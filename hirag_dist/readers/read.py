@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,7 @@ from hirag_dist.readers.json_records import read_json, read_json_lines
 from hirag_dist.readers.lines import text_lines
 from hirag_dist.readers.markdown import read_markdown
 from hirag_dist.readers.model import Document, InputTooLarge, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.office_files import missing_package, read_mail, read_office
 from hirag_dist.readers.open import READ_ERRORS, expands_too_far, explain, open_random, open_source, read_all
 from hirag_dist.readers.parquet import read_parquet
 from hirag_dist.readers.parquet_pages import DamagedPage
@@ -48,7 +50,8 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
         yield maker.unreadable(0, source.refusal)
         return
     if source.format == "unsupported":
-        yield maker.unreadable(0, f"unsupported file type {extension}")
+        hint = f": {_INSTEAD[extension]}" if extension in _INSTEAD else ""
+        yield maker.unreadable(0, f"unsupported file type {extension}{hint}")
         return
     record = 0
     try:
@@ -96,7 +99,9 @@ def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
             yield maker.unreadable(0, "the file is no PDF" if head else "the file is empty")
             return
         form = "pdf" if is_pdf else source.format
-        if form in _BY_LINE:
+        if reason := missing_package(form):
+            yield maker.unreadable(0, reason)
+        elif form in _BY_LINE:
             yield from _BY_LINE[form](text_lines(stream, options.max_document_bytes), maker)
         else:
             yield from _WHOLE[form](read_all(stream, options.max_file_bytes), maker)
@@ -126,4 +131,31 @@ _WHOLE: dict[str, Callable[[bytes, DocumentBuilder], Iterable[Document | Unreada
     "html": lambda data, maker: [read_html(data, maker)],
     "pdf": read_pdf,
     "json": lambda data, maker: read_json(decode_text(data), maker),
+    **{form: partial(read_office, form) for form in ("docx", "pptx", "xlsx", "epub")},
+    "eml": lambda data, maker: read_mail(data, maker, _read_attachment),
 }
+_INSTEAD = {  # file name extension → a form that is read
+    **dict.fromkeys((".doc", ".odt", ".rtf", ".pages"), "save it as .docx"),
+    **dict.fromkeys((".ppt", ".odp", ".key"), "save it as .pptx"),
+    **dict.fromkeys((".xls", ".xlsb", ".ods", ".numbers"), "save it as .xlsx"),
+    **dict.fromkeys((".msg", ".mbox"), "save its mails as .eml"),
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".tif", ".tiff", ".gif", ".webp"), "run OCR and give the text"),
+    **dict.fromkeys((".zip", ".tar", ".7z", ".rar"), "unpack it"),
+}
+
+
+def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
+    """Yield the documents of an attachment of a mail; what it may hold is limited as if it was a file."""
+    options = maker.options
+    try:
+        if reason := missing_package(form):
+            yield maker.unreadable(0, reason)
+        elif form in _BY_LINE:
+            stream = io.BufferedReader(io.BytesIO(data))  # type: ignore[type-var]
+            yield from _bounded(
+                _BY_LINE[form](text_lines(stream, options.max_document_bytes), maker), options, len(data)
+            )
+        else:
+            yield from _bounded(iter(_WHOLE[form](data, maker)), options, len(data))
+    except (NotText, InputTooLarge) as error:
+        yield maker.unreadable(0, str(error))

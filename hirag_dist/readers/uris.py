@@ -16,6 +16,10 @@ FORMATS = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json",
     ".parquet": "parquet", ".pq": "parquet",
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv",
+    ".docx": "docx", ".docm": "docx", ".dotx": "docx",
+    ".pptx": "pptx", ".pptm": "pptx", ".ppsx": "pptx",
+    ".xlsx": "xlsx", ".xlsm": "xlsx",
+    ".epub": "epub", ".eml": "eml",
 }  # fmt: skip
 """File name extension → format. A name without one (README) is read as text."""
 

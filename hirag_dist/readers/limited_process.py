@@ -1,0 +1,104 @@
+"""A process that reads files of one kind within limits: started at the first file, one for each process, ended with it.
+
+The program forks for each file (`pdf_text.answer_requests`), so that a file that passes a limit, or crashes a library,
+costs only itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+_STOP_S = 5.0
+
+
+class LimitedProcess:
+    """A process that answers one request at a time."""
+
+    def __init__(self, program: Path, what: str) -> None:
+        """Describe a process; it is not started yet.
+
+        Args:
+            program: file of Python code.
+            what: name of what it reads, for messages.
+        """
+        self._program = program
+        self._what = what
+        self._lock = Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
+        atexit.register(self.close)
+
+    def ask(self, request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+        """Return the reply to a request about a file.
+
+        Args:
+            request: JSON values for the program: `memory_bytes` and `cpu_s` at least.
+            data: the file.
+
+        Raises:
+            OSError: the process cannot be started, or ended without a reply.
+        """
+        head = json.dumps({"n_bytes": len(data), **request}).encode() + b"\n"
+        with self._lock:
+            try:
+                reply = self._ask(head, data)
+            except OSError:
+                self._stop()
+                raise
+        found: dict[str, Any] = json.loads(reply)
+        return found
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            self._stop()
+
+    def _ask(self, head: bytes, data: bytes) -> bytes:
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(head)
+        process.stdin.write(data)
+        process.stdin.flush()
+        line = process.stdout.readline()
+        reply = process.stdout.read(int(line)) if line else b""
+        if not reply:
+            raise OSError(f"the process that reads {self._what} ended without a reply")
+        return reply
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        """Return the process; of a process that was forked since, another one."""
+        if self._process is None or self._owner != os.getpid():
+            environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    str(self._program),
+                ],  # -P: names of modules here are names of the standard library
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=environment,
+            )
+            self._owner = os.getpid()
+        return self._process
+
+    def _stop(self) -> None:
+        process, self._process = self._process, None
+        if process is None or self._owner != os.getpid():
+            return
+        with suppress(OSError, subprocess.TimeoutExpired):
+            process.communicate(timeout=_STOP_S)
+        if process.poll() is None:
+            process.kill()
+            process.wait()

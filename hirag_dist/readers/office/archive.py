@@ -1,0 +1,95 @@
+"""ZIP archives of office files and books, checked before anything is unpacked."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+import zlib
+from collections.abc import Iterator
+
+MAX_ENTRIES = 20_000
+_OLE = b"\xd0\xcf\x11\xe0"
+_PIECE_BYTES = 1 << 20
+_OVERLAP = 16  # of two pieces, longer than what is searched
+_ENCRYPTED_FLAG = 1
+
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError)
+"""What reading a damaged archive raises; NotImplementedError of an unknown compression."""
+
+
+class FileRefused(ValueError):
+    """A file that is not read; the message is the reason, in words."""
+
+
+def open_archive(data: bytes, max_bytes: int) -> zipfile.ZipFile:
+    """Return the archive of a file.
+
+    Args:
+        data: the file.
+        max_bytes: limit of all that it holds, unpacked.
+
+    Raises:
+        FileRefused: it is no archive, is encrypted, or passes a limit.
+    """
+    if data.startswith(_OLE):
+        raise FileRefused(
+            "the file is encrypted, or in the binary format of earlier versions: save it without a password in the "
+            "present format"
+        )
+    try:
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        entries = archive.infolist()
+    except (*BROKEN, ValueError) as error:
+        raise FileRefused("the file is damaged or truncated") from error
+    if len(entries) > MAX_ENTRIES:
+        raise FileRefused(f"the file holds more than {MAX_ENTRIES} parts")
+    if sum(entry.file_size for entry in entries) > max_bytes:
+        raise FileRefused(
+            f"the content is larger than {max_bytes} bytes unpacked: split the file, or raise reading.max_file_bytes "
+            "and reading.max_expansion"
+        )
+    if any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries):
+        raise FileRefused("the file is encrypted; remove its password first")
+    return archive
+
+
+def check_xml(archive: zipfile.ZipFile) -> None:
+    """Refuse an archive with XML that declares entities, which office files never do.
+
+    Raises:
+        FileRefused: it has some, or is damaged.
+    """
+    for name in archive.namelist():
+        if name.lower().endswith((".xml", ".rels", ".vml")):
+            for piece in _pieces(archive, name):
+                if b"<!DOCTYPE" in piece or b"<!ENTITY" in piece:
+                    raise FileRefused(
+                        f"part {name[:80]} has a document type declaration, which no office program writes"
+                    )
+
+
+def _pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    """Yield the bytes of a part, without the zeros of UTF-16, in pieces that overlap."""
+    try:
+        with archive.open(name) as part:
+            kept = b""
+            while piece := part.read(_PIECE_BYTES):
+                piece = kept + piece.replace(b"\0", b"")
+                yield piece
+                kept = piece[-_OVERLAP:]
+    except (*BROKEN, RuntimeError) as error:
+        raise FileRefused("the file is damaged or truncated") from error
+
+
+def read_part(archive: zipfile.ZipFile, name: str) -> bytes | None:
+    """Return a part of an archive, None where it has no such part.
+
+    Raises:
+        FileRefused: the part is damaged.
+    """
+    try:
+        return archive.read(name)
+    except KeyError:
+        return None
+    except (*BROKEN, RuntimeError) as error:
+        raise FileRefused("the file is damaged or truncated") from error

@@ -1,0 +1,131 @@
+"""Mails (.eml): headers and text, and the attachments as files of their own."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from email import message_from_bytes, policy
+from email.errors import MessageError
+from email.message import EmailMessage
+
+from hirag_dist.readers.clean import clean_text
+from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.html import parse_page
+from hirag_dist.readers.office.archive import FileRefused
+from hirag_dist.readers.office.placed_text import PlacedText
+
+MAX_PARTS = 1000
+_SHOWN = ("From", "To", "Cc")
+_ENCRYPTED = frozenset(("application/pkcs7-mime", "application/x-pkcs7-mime", "multipart/encrypted"))
+_SIGNATURES = frozenset(("application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature"))
+_MAX_HEADER_CHARS = 2000
+_HEADERS = frozenset(("from", "to", "subject", "date", "received", "message-id", "return-path", "mime-version"))
+
+
+def read_mail(data: bytes, max_chars: int, max_tree_bytes: int) -> tuple[PlacedText, list[dict[str, str]]]:
+    """Return the text of a mail, and its attachments: `name`, and `data` in base64.
+
+    Args:
+        data: the file.
+        max_chars: limit of the text.
+        max_tree_bytes: limit of the memory of a parsed page of HTML.
+
+    Raises:
+        FileRefused: it is no mail, is encrypted, or has too many parts.
+    """
+    message = message_from_bytes(data, policy=policy.default.clone(max_line_length=None))
+    if not isinstance(message, EmailMessage) or not _HEADERS & {name.lower() for name in message}:
+        raise FileRefused("the file is no mail: it has no header")
+    if message.get_content_type() in _ENCRYPTED:
+        raise FileRefused("the mail is encrypted: save it decrypted")
+    if sum(1 for _ in message.walk()) > MAX_PARTS:
+        raise FileRefused(f"the mail has more than {MAX_PARTS} parts")
+    body = message.get_body(preferencelist=("plain", "html"))
+    text = "" if body is None else _body_text(body, max_tree_bytes)
+    if not text.strip() and body is not None and body.get_content_type() == "text/plain":
+        other = message.get_body(preferencelist=("html",))
+        text = "" if other is None else _body_text(other, max_tree_bytes)
+    attachments = [part for part in _attachments(message, body) if part.get_content_type() not in _SIGNATURES]
+    found = PlacedText(max_chars)
+    subject = _header(message, "Subject")
+    found.add(f"# {subject}" if subject else "")
+    lines = [f"{name}: {value}" for name in _SHOWN if (value := _header(message, name))]
+    lines += [f"Date: {date}"] if (date := _date(message)) else []
+    found.add("\n".join(lines))
+    found.add(text.strip())
+    named = [{"name": _name(part), "data": base64.b64encode(_content(part)).decode()} for part in attachments]
+    if named:
+        found.add(f"Attachments: {', '.join(each['name'] for each in named)}")
+    found.title = subject
+    found.properties = {name: value for name in (*_SHOWN, "Subject") if (value := _header(message, name))}
+    found.properties |= {"Date": date} if date else {}
+    return found, named
+
+
+def _attachments(message: EmailMessage, body: EmailMessage | None) -> Iterator[EmailMessage]:
+    """Yield the parts that are neither the body nor another form of it nor pictures in it."""
+    if message.get_content_type() == "message/rfc822":
+        return
+    if not message.is_multipart():
+        if message is not body:
+            yield message
+        return
+    if message.get_content_subtype() == "alternative":
+        for part in message.iter_parts():
+            if part.is_multipart() and part is not body:
+                yield from _attachments(part, body)
+        return
+    for part in message.iter_parts():
+        if part is body:
+            continue
+        if part.get_content_maintype() == "multipart":
+            yield from _attachments(part, body)
+        elif part.get_content_disposition() != "inline" or part.get_content_maintype() != "image":
+            yield part
+
+
+def _body_text(part: EmailMessage, max_tree_bytes: int) -> str:
+    data = _content(part)
+    charset = part.get_content_charset()
+    try:
+        text = clean_text(decode_text(data, charset))
+        if part.get_content_type() != "text/html":
+            return text
+        page = parse_page(text.encode(), max_tree_bytes)
+    except (NotText, LookupError) as error:
+        raise FileRefused("the body of the mail is no text") from error
+    if isinstance(page, str):
+        raise FileRefused(f"the body of the mail: {page}")
+    return page.text
+
+
+def _content(part: EmailMessage) -> bytes:
+    """Return the bytes of a part, of a mail that is attached the mail itself."""
+    if part.get_content_type() == "message/rfc822":
+        inner = part.get_payload()
+        return inner[0].as_bytes() if isinstance(inner, list) and inner else b""
+    payload = part.get_payload(decode=True)
+    return payload if isinstance(payload, bytes) else b""
+
+
+def _name(part: EmailMessage) -> str:
+    name = " ".join(clean_text(part.get_filename() or "").split()).replace("/", "_")[:200]
+    if part.get_content_type() == "message/rfc822":
+        return name if name.lower().endswith(".eml") else f"{name or 'mail'}.eml"
+    return name or f"part.{part.get_content_subtype()}"
+
+
+def _header(message: EmailMessage, name: str) -> str:
+    try:
+        value = str(message.get(name, ""))
+    except (MessageError, ValueError, IndexError, AttributeError, TypeError):  # of headers that cannot be parsed
+        return ""
+    return " ".join(clean_text(value).split())[:_MAX_HEADER_CHARS]
+
+
+def _date(message: EmailMessage) -> str:
+    """Return the time of a mail in ISO 8601, with the offset that it has; the header where it is no time."""
+    try:
+        return str(message["Date"].datetime.isoformat(" "))
+    except (MessageError, ValueError, IndexError, AttributeError, TypeError, OverflowError):
+        return _header(message, "Date")

@@ -1,0 +1,82 @@
+"""The program that reads office files, books and mails, in a process with limits.
+
+Requests, replies and forks are those of `pdf_text.answer_requests`. A request has the `form` (docx, pptx, xlsx, epub or
+eml), `max_chars`, `max_bytes` (of all that an archive holds) and `max_tree_bytes`. A reply has `text`, `places`,
+`title` and `properties`, of a mail `attachments`; or `refused`, the reason in words; or `error`: text, damaged, missing (a library),
+memory, cpu or crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+from hirag_dist.readers.office.archive import FileRefused, check_xml, open_archive
+from hirag_dist.readers.office.placed_text import PlacedText, TextTooLong
+from hirag_dist.readers.pdf_text import answer_requests
+
+READERS = {
+    "docx": ("hirag_dist.readers.office.word", "read_word"),
+    "pptx": ("hirag_dist.readers.office.slides", "read_slides"),
+    "xlsx": ("hirag_dist.readers.office.sheets", "read_sheets"),
+}
+_MAIN_PARTS = {"docx": "word/", "pptx": "ppt/", "xlsx": "xl/"}
+
+
+def read_file(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    """Return the reply to a request."""
+    try:
+        return _read(request, data)
+    except FileRefused as error:
+        return {"refused": str(error)}
+    except TextTooLong:
+        return {"error": "text"}
+    except MemoryError:
+        raise
+    except ImportError:
+        return {"error": "missing"}
+    except Exception:  # of damaged files the libraries raise anything
+        return {"error": "damaged"}
+
+
+def _read(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
+    form, max_chars, max_tree_bytes = request["form"], request["max_chars"], request["max_tree_bytes"]
+    if form == "eml":
+        from hirag_dist.readers.office.mail import read_mail
+
+        found, attachments = read_mail(data, max_chars, max_tree_bytes)
+        return _reply(found) | {"attachments": attachments}
+    archive = open_archive(data, request["max_bytes"])
+    if form == "epub":
+        from hirag_dist.readers.office.book import read_book
+
+        found = read_book(archive, max_chars, max_tree_bytes)
+    else:
+        if not any(name.startswith(_MAIN_PARTS[form]) for name in archive.namelist()):
+            raise FileRefused(f"the file is no .{form} file")
+        check_xml(archive)
+        module, function = READERS[form]
+        found = getattr(import_module(module), function)(data, max_chars)
+    return _reply(found)
+
+
+def _reply(found: PlacedText) -> dict[str, Any]:
+    return {
+        "text": found.text(),
+        "places": found.places(),
+        "title": found.title,
+        "properties": found.properties,
+    }
+
+
+def import_reader(request: Mapping[str, Any]) -> None:
+    """Import the libraries of a format, if they are installed."""
+    if request["form"] in READERS:
+        with suppress(ImportError):
+            import_module(READERS[request["form"]][0])
+
+
+if __name__ == "__main__":
+    answer_requests(read_file, import_reader)

@@ -1,0 +1,134 @@
+"""Office files, books and mails → documents, from the process that reads them (`office.program`)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from hirag_dist.readers.document_builder import DocumentBuilder
+from hirag_dist.readers.limited_process import LimitedProcess
+from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
+from hirag_dist.readers.uris import FORMATS, split_name
+
+READER: Final = LimitedProcess(Path(__file__).with_name("office") / "program.py", "office files")
+"""The process of this process."""
+
+PACKAGES: Final = {"docx": ("docx", "python-docx"), "pptx": ("pptx", "python-pptx"), "xlsx": ("openpyxl", "openpyxl")}
+"""Format → the module that reads it, and its package."""
+
+INSTALL: Final = "pip install 'hirag-dist[documents]'"
+_MAX_MAILS = 3  # a mail in a mail in a mail
+_TREE_FACTOR = 8
+_READ_ATTACHMENTS: Final = frozenset(FORMATS.values()) - {"parquet"}
+ReadAttachment = Callable[[str, bytes, DocumentBuilder], Iterable[Document | Unreadable]]
+
+
+def missing_package(form: str) -> str:
+    """Return why files of a format cannot be read on this machine; empty if they can."""
+    module, package = PACKAGES.get(form, ("", ""))
+    if not module or find_spec(module) is not None:
+        return ""
+    return f"the file needs {package}: {INSTALL}, and run the same command again"
+
+
+def read_office(form: str, data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
+    """Return a file as one document, or the reason why there is none.
+
+    Args:
+        form: docx, pptx, xlsx or epub.
+
+    Raises:
+        OSError: the process that reads such files cannot be started.
+    """
+    reply = _ask(form, data, maker.options)
+    if isinstance(reply, str):
+        return [maker.unreadable(0, reply)]
+    return [_document(reply, maker)]
+
+
+def read_mail(
+    data: bytes, maker: DocumentBuilder, read_attachment: ReadAttachment, depth: int = 1
+) -> Iterator[Document | Unreadable]:
+    """Yield a mail and then the documents of its attachments, each with a number as its record.
+
+    Attachments without text (pictures, archives) are named in the mail's text and not read.
+
+    Args:
+        read_attachment: (format, content, maker) → the documents of an attachment that is no mail.
+        depth: 1 for a mail that is no attachment.
+
+    Raises:
+        OSError: the process that reads mails cannot be started.
+    """
+    reply = _ask("eml", data, maker.options)
+    if isinstance(reply, str):
+        yield maker.unreadable(0, reply)
+        return
+    yield _document(reply, maker)
+    record = 1
+    for attachment in reply["attachments"]:
+        name = attachment["name"]
+        stem, extension, compression = split_name(name)
+        form = FORMATS.get(extension, "")
+        if compression is not None or not extension or form not in _READ_ATTACHMENTS:
+            continue
+        content = base64.b64decode(attachment["data"])
+        own = replace(maker, stem=stem or name)
+        if form == "eml":
+            if depth >= _MAX_MAILS:
+                found: Iterable[Document | Unreadable] = [
+                    maker.unreadable(0, f"the mail is attached more than {_MAX_MAILS - 1} mails deep")
+                ]
+            else:
+                found = read_mail(content, own, read_attachment, depth + 1)
+        else:
+            found = read_attachment(form, content, own)
+        for each in found:
+            yield _attached(each, name, record)
+            record += 1
+
+
+def _attached(found: Document | Unreadable, name: str, record: int) -> Document | Unreadable:
+    """Return what an attachment gives, as part of its mail."""
+    if isinstance(found, Unreadable):
+        return replace(found, record=record, reason=f"attachment {name}: {found.reason}")
+    places = found.places or (TextPlace(0, len(found.text), "part"),)
+    named = tuple(place if place.section else replace(place, section=name) for place in places)
+    return replace(found, record=record, places=named)
+
+
+def _document(reply: dict[str, Any], maker: DocumentBuilder) -> Document | Unreadable:
+    places = (TextPlace(**place) for place in reply["places"])
+    return maker.document(reply["text"], title=reply["title"], places=places, properties=reply["properties"])
+
+
+def _ask(form: str, data: bytes, options: ReadOptions) -> dict[str, Any] | str:
+    """Return the reply about a file, or the reason why it has no text."""
+    if not data:
+        return "the file is empty"
+    request = {
+        "form": form,
+        "max_chars": options.max_document_bytes,
+        "max_bytes": min(options.max_content_bytes(len(data)), options.max_file_bytes),
+        "max_tree_bytes": _TREE_FACTOR * options.max_file_bytes,
+        "memory_bytes": options.office_memory_bytes,
+        "cpu_s": options.office_cpu_s,
+    }
+    reply = READER.ask(request, data)
+    if "refused" in reply:
+        return str(reply["refused"])
+    if "error" not in reply:
+        return reply
+    reasons = {
+        "missing": missing_package(form) or f"the file needs a package that is not installed: {INSTALL}",
+        "text": f"the text is longer than {options.max_document_bytes} bytes: split the file, or raise "
+        "reading.max_document_bytes",
+        "memory": f"the file takes more than {options.office_memory_bytes} bytes of memory: split it, or raise "
+        "reading.office_memory_bytes",
+        "cpu": f"the file takes more than {options.office_cpu_s} s to read: split it, or raise reading.office_cpu_s",
+    }
+    return reasons.get(reply["error"], "the file is damaged or truncated")
