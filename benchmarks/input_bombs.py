@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import bz2
+import io
 import json
 import lzma
 import resource
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -96,6 +98,42 @@ def long_lists(n_values: int) -> bytes:
     return parquet([pa.table({"text": ["x"], "labels": labels})])
 
 
+def zipped(parts: dict[str, bytes]) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as written:
+        for name, content in parts.items():
+            written.writestr(name, content)
+    return file.getvalue()
+
+
+def workbook(rows: bytes) -> bytes:
+    """Return a workbook of one sheet with these rows."""
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    main, package = kind.replace("officeDocument/2006/relationships", "spreadsheetml/2006/main"), "package/2006"
+    types = f"{kind.partition('officeDocument')[0]}{package}/content-types"
+    relations = f"{kind.partition('officeDocument')[0]}{package}/relationships"
+    form = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    book = (
+        f'<workbook xmlns="{main}" xmlns:r="{kind}"><sheets><sheet name="a" sheetId="1" r:id="r1"/></sheets></workbook>'
+    )
+    link = '<Relationships xmlns="%s"><Relationship Id="r1" Type="%s/%s" Target="%s"/></Relationships>'
+    return zipped(
+        {
+            "[Content_Types].xml": (
+                f'<Types xmlns="{types}"><Default Extension="xml" ContentType="{form}.worksheet+xml"/>'
+                f'<Default Extension="rels" ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+                f'<Override PartName="/xl/workbook.xml" ContentType="{form}.sheet.main+xml"/></Types>'
+            ).encode(),
+            "_rels/.rels": (link % (relations, kind, "officeDocument", "xl/workbook.xml")).encode(),
+            "xl/workbook.xml": book.encode(),
+            "xl/_rels/workbook.xml.rels": (link % (relations, kind, "worksheet", "worksheets/sheet1.xml")).encode(),
+            "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>'.encode()
+            + rows
+            + b"</sheetData></worksheet>",
+        }
+    )
+
+
 CASES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "Parquet, one text of 16 MB in 20,000 rows": ("a.parquet", lambda: one_text(16 * MIB, 20_000)),
     "Parquet, a text of 1 GB": ("a.parquet", lambda: parquet([pa.table({"text": ["x" * (1000 * MIB)]})])),
@@ -132,6 +170,35 @@ CASES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "CSV.gz, a field of 4 GB": ("a.csv.gz", lambda: repeated(b"x", 4000 * MIB, head=b'text\n"', tail=b'"\n')),
     "CSV, a row of 60 million lines": ("a.csv", lambda: b'text\n"' + b"x\n" * 60_000_000),
     "CSV, 30 million columns": ("a.csv", lambda: b"text," + b"a," * 30_000_000 + b"\nx\n"),
+    "docx, 4 GB unpacked": ("a.docx", lambda: zipped({f"word/{at}.xml": bytes(MIB * 256) for at in range(16)})),
+    "docx, 240 MB of paragraphs": (
+        "a.docx",
+        lambda: zipped({"word/document.xml": b"<w:p/>" * (40 * MIB), "[Content_Types].xml": b"<Types/>"}),
+    ),
+    "xlsx, 3 million rows": ("a.xlsx", lambda: workbook(b"<row><c><v>1</v></c><c><v>2</v></c></row>" * 3_000_000)),
+    "xlsx, rows 16,384 cells wide": ("a.xlsx", lambda: workbook(b'<row><c r="XFD1"><v>1</v></c></row>' * 100_000)),
+    "epub, a chapter of 200 MB of elements": (
+        "a.epub",
+        lambda: zipped(
+            {
+                "META-INF/container.xml": b'<c><rootfile full-path="a.opf"/></c>',
+                "a.opf": b'<p><item id="a" href="a.html" media-type="text/html"/><itemref idref="a"/></p>',
+                "a.html": b"<p>a" * (50 * MIB),
+            }
+        ),
+    ),
+    "eml, 100,000 parts": (
+        "a.eml",
+        lambda: (
+            b"Subject: x\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
+            + b"--b\nContent-Type: text/plain\n\nx\n" * 100_000
+            + b"--b--\n"
+        ),
+    ),
+    "eml, 10,000 levels": (
+        "a.eml",
+        lambda: b"Subject: x\nMIME-Version: 1.0\n" + b"Content-Type: message/rfc822\n\n" * 10_000 + b"\nx",
+    ),
     "Markdown, front matter of 20 MB": ("a.md", lambda: b"---\na: [" + b"b," * 10_000_000 + b"]\n---\nx"),
 }
 

@@ -28,6 +28,9 @@ from hirag_dist.llm.capabilities import Capabilities
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import Closable
+from hirag_dist.readers.office_files import INSTALL as INSTALL_DOCUMENTS
+from hirag_dist.readers.office_files import PACKAGES as OFFICE_FORMATS
+from hirag_dist.readers.office_files import missing_package
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
 
@@ -83,6 +86,7 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
         findings.append(DoctorFinding("kernels", "note", seen))
     elif config.kernels in ("gpu", "cupy"):
         findings.append(_check("kernels", lambda: resolve_kernels(config.kernels), "or set kernels: auto"))
+    findings.append(_documents())
     findings.append(_check("tokenizer", lambda: f"{config.tokenizer}, {counter(config.tokenizer)('one two')} tokens"))
     findings.append(_check("prompts", lambda: _prompts(config)))
     if config.execution.chosen != "inline":
@@ -124,6 +128,15 @@ def _second_distribution() -> list[DoctorFinding]:
         return []
     fix = "pip uninstall hirag-dist-client; pip install --force-reinstall --no-deps hirag-dist"
     return [DoctorFinding("hirag-dist-client", "fault", seen, fix)]
+
+
+def _documents() -> DoctorFinding:
+    """Return a note on the packages that read office files."""
+    missing = [f".{name}" for name in OFFICE_FORMATS if missing_package(name)]
+    if not missing:
+        return DoctorFinding("office files", "ok", f"{', '.join(f'.{name}' for name in OFFICE_FORMATS)} are read")
+    seen = f"{', '.join(missing)} cannot be read"
+    return DoctorFinding("office files", "note", seen, f"{INSTALL_DOCUMENTS} to read them")
 
 
 def _gpu() -> DoctorFinding:

@@ -7,6 +7,7 @@ entities in a text of another kind and writes longer or shorter, so the estimate
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +34,10 @@ from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.batch_api import BATCH_PRICE
 from hirag_dist.llm.usage import dollars, total_cost
-from hirag_dist.readers import Document, find_inputs, read_source
+from hirag_dist.readers import Document, find_inputs, missing_packages, read_source
 from hirag_dist.types.notebook import table_html
 
+logger = logging.getLogger(__name__)
 ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
 EXTRACT_OUT_PER_TOKEN = 2.5  # of the text; MIN_OUT at least in each call
 MIN_OUT = 150
@@ -208,7 +210,10 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
     unreadable: list[tuple[str, str]] = []
     copies = 0
     options = read_options(config.reading, config.metadata)
-    for source in find_inputs(inputs, follow_links=config.reading.follow_links):
+    sources = find_inputs(inputs, follow_links=config.reading.follow_links)
+    if notice := missing_packages(sources):
+        logger.warning("%s", notice)
+    for source in sources:
         for read in read_source(source, options):
             if not isinstance(read, Document):
                 unreadable.append((source.display, read.reason))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,19 @@ from hirag_dist.core.metadata.fields import FieldSource
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError
 from hirag_dist.indexing.stages.read import SOURCES
-from hirag_dist.readers import ReadOptions, find_inputs, is_missing_text, is_uri, is_utf8, public_uri
+from hirag_dist.readers import (
+    ReadOptions,
+    find_inputs,
+    is_missing_text,
+    is_uri,
+    is_utf8,
+    missing_package,
+    missing_packages,
+    public_uri,
+)
 from hirag_dist.types import MetadataField
 
+logger = logging.getLogger(__name__)
 _RECORD_FORMATS = ("json", "jsonl", "csv", "tsv", "parquet")
 
 
@@ -46,6 +57,9 @@ def source_table(inputs: Sequence[str], *, follow_links: bool = False) -> pa.Tab
     Raises:
         InputError: an INPUT is not there or holds no file.
     """
+    found = find_inputs(inputs, follow_links=follow_links)
+    if notice := missing_packages(found):
+        logger.warning("%s", notice)
     rows = [
         {
             "uri": source.uri,
@@ -54,9 +68,9 @@ def source_table(inputs: Sequence[str], *, follow_links: bool = False) -> pa.Tab
             "format": source.format,
             "compression": source.compression,
             "modified": source.modified,
-            "refusal": source.refusal,
+            "refusal": source.refusal or missing_package(source.format),
         }
-        for source in find_inputs(inputs, follow_links=follow_links)
+        for source in found
     ]
     return pa.Table.from_pylist(rows, SOURCES)
 

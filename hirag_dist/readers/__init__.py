@@ -9,6 +9,7 @@ from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.discover import find_inputs
 from hirag_dist.readers.document_builder import is_missing_text
 from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.office_files import missing_package, missing_packages
 from hirag_dist.readers.read import read_source
 from hirag_dist.readers.records import Row, read_rows
 from hirag_dist.readers.uris import is_uri, is_utf8, public_uri
@@ -24,6 +25,8 @@ __all__ = [
     "is_missing_text",
     "is_uri",
     "is_utf8",
+    "missing_package",
+    "missing_packages",
     "public_uri",
     "read_rows",
     "read_source",

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.limited_process import LimitedProcess
-from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
+from hirag_dist.readers.model import Document, ReadOptions, SourceFile, TextPlace, Unreadable
 from hirag_dist.readers.uris import FORMATS, split_name
 
 READER: Final = LimitedProcess(Path(__file__).with_name("office") / "program.py", "office files")
@@ -33,6 +33,15 @@ def missing_package(form: str) -> str:
     if not module or find_spec(module) is not None:
         return ""
     return f"the file needs {package}: {INSTALL}, and run the same command again"
+
+
+def missing_packages(sources: Iterable[SourceFile]) -> str:
+    """Return on one line which files cannot be read for want of a package; empty for none."""
+    names = [source.display for source in sources if not source.refusal and missing_package(source.format)]
+    if not names:
+        return ""
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f"{names[0]}{more} cannot be read without the extra `documents`: {INSTALL}, and run the same command again"
 
 
 def read_office(form: str, data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
@@ -93,7 +102,7 @@ def read_mail(
 
 
 def _attached(found: Document | Unreadable, name: str, record: int) -> Document | Unreadable:
-    """Return what an attachment gives, as part of its mail."""
+    """Return a document of an attachment, or the reason why there is none, as part of its mail."""
     if isinstance(found, Unreadable):
         return replace(found, record=record, reason=f"attachment {name}: {found.reason}")
     places = found.places or (TextPlace(0, len(found.text), "part"),)

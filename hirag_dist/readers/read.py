@@ -7,6 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import cast
 
 import pyarrow as pa
 
@@ -151,7 +152,7 @@ def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
         if reason := missing_package(form):
             yield maker.unreadable(0, reason)
         elif form in _BY_LINE:
-            stream = io.BufferedReader(io.BytesIO(data))  # type: ignore[type-var]
+            stream = cast(io.BufferedReader, io.BufferedReader(io.BytesIO(data)))
             yield from _bounded(
                 _BY_LINE[form](text_lines(stream, options.max_document_bytes), maker), options, len(data)
             )

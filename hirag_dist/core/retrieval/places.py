@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from posixpath import splitext
 from typing import Final
@@ -77,7 +77,7 @@ def places_between(
     found = []
     for _, group in groupby(stored, lambda row: (row.kind, row.page, row.page_label, row.section)):
         rows = list(group)
-        first, last = rows[0], rows[-1]
+        first, last = replace(rows[0], row=next((row.row for row in rows if row.row), 0)), rows[-1]
         low, high = max(first.start, start), min(last.end, end)
         boxes = [box for row in rows for box in (_clipped(row, low, high) if exact else row.boxes)]
         found.append(

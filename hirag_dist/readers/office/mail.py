@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator
 from email import message_from_bytes, policy
 from email.errors import MessageError
-from email.message import EmailMessage
+from email.message import EmailMessage, Message, MIMEPart
 
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.encoding import NotText, decode_text
@@ -15,6 +16,7 @@ from hirag_dist.readers.office.archive import FileRefused
 from hirag_dist.readers.office.placed_text import PlacedText
 
 MAX_PARTS = 1000
+_PART = re.compile(rb"^content-type:", re.IGNORECASE | re.MULTILINE)
 _SHOWN = ("From", "To", "Cc")
 _ENCRYPTED = frozenset(("application/pkcs7-mime", "application/x-pkcs7-mime", "multipart/encrypted"))
 _SIGNATURES = frozenset(("application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature"))
@@ -33,6 +35,8 @@ def read_mail(data: bytes, max_chars: int, max_tree_bytes: int) -> tuple[PlacedT
     Raises:
         FileRefused: it is no mail, is encrypted, or has too many parts.
     """
+    if len(_PART.findall(data)) > 2 * MAX_PARTS:  # before they are parsed, which takes time quadratic in them
+        raise FileRefused(f"the mail has more than {MAX_PARTS} parts")
     message = message_from_bytes(data, policy=policy.default.clone(max_line_length=None))
     if not isinstance(message, EmailMessage) or not _HEADERS & {name.lower() for name in message}:
         raise FileRefused("the file is no mail: it has no header")
@@ -62,7 +66,7 @@ def read_mail(data: bytes, max_chars: int, max_tree_bytes: int) -> tuple[PlacedT
     return found, named
 
 
-def _attachments(message: EmailMessage, body: EmailMessage | None) -> Iterator[EmailMessage]:
+def _attachments(message: MIMEPart, body: MIMEPart | None) -> Iterator[MIMEPart]:
     """Yield the parts that are neither the body nor another form of it nor pictures in it."""
     if message.get_content_type() == "message/rfc822":
         return
@@ -84,7 +88,7 @@ def _attachments(message: EmailMessage, body: EmailMessage | None) -> Iterator[E
             yield part
 
 
-def _body_text(part: EmailMessage, max_tree_bytes: int) -> str:
+def _body_text(part: MIMEPart, max_tree_bytes: int) -> str:
     data = _content(part)
     charset = part.get_content_charset()
     try:
@@ -99,23 +103,24 @@ def _body_text(part: EmailMessage, max_tree_bytes: int) -> str:
     return page.text
 
 
-def _content(part: EmailMessage) -> bytes:
+def _content(part: MIMEPart) -> bytes:
     """Return the bytes of a part, of a mail that is attached the mail itself."""
     if part.get_content_type() == "message/rfc822":
         inner = part.get_payload()
-        return inner[0].as_bytes() if isinstance(inner, list) and inner else b""
+        first = inner[0] if isinstance(inner, list) and inner else None
+        return first.as_bytes() if isinstance(first, Message) else b""
     payload = part.get_payload(decode=True)
     return payload if isinstance(payload, bytes) else b""
 
 
-def _name(part: EmailMessage) -> str:
+def _name(part: MIMEPart) -> str:
     name = " ".join(clean_text(part.get_filename() or "").split()).replace("/", "_")[:200]
     if part.get_content_type() == "message/rfc822":
         return name if name.lower().endswith(".eml") else f"{name or 'mail'}.eml"
     return name or f"part.{part.get_content_subtype()}"
 
 
-def _header(message: EmailMessage, name: str) -> str:
+def _header(message: MIMEPart, name: str) -> str:
     try:
         value = str(message.get(name, ""))
     except (MessageError, ValueError, IndexError, AttributeError, TypeError):  # of headers that cannot be parsed
@@ -123,7 +128,7 @@ def _header(message: EmailMessage, name: str) -> str:
     return " ".join(clean_text(value).split())[:_MAX_HEADER_CHARS]
 
 
-def _date(message: EmailMessage) -> str:
+def _date(message: MIMEPart) -> str:
     """Return the time of a mail in ISO 8601, with the offset that it has; the header where it is no time."""
     try:
         return str(message["Date"].datetime.isoformat(" "))

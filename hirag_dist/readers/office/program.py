@@ -2,8 +2,8 @@
 
 Requests, replies and forks are those of `pdf_text.answer_requests`. A request has the `form` (docx, pptx, xlsx, epub or
 eml), `max_chars`, `max_bytes` (of all that an archive holds) and `max_tree_bytes`. A reply has `text`, `places`,
-`title` and `properties`, of a mail `attachments`; or `refused`, the reason in words; or `error`: text, damaged, missing (a library),
-memory, cpu or crash.
+`title` and `properties`, of a mail `attachments`; or `refused`, the reason in words; or `error`: text, damaged, missing
+(a library), memory, cpu or crash.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import openpyxl
 from hirag_dist.readers.office.archive import FileRefused
 from hirag_dist.readers.office.placed_text import PlacedText
 
-MAX_CELLS = 20_000_000
+MAX_CELLS = 5_000_000
 MAX_ROWS = 1_048_576  # of a sheet, as the format has it
 _MAX_ROW_CELLS = 16_384
 
@@ -32,20 +32,17 @@ def read_sheets(data: bytes, max_chars: int) -> PlacedText:
         warnings.simplefilter("ignore")  # of extensions that are not read
         workbook = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True, keep_links=False)
         found = PlacedText(max_chars)
-        left = MAX_CELLS
+        limit = _CellLimit()
         for sheet in workbook.worksheets:
             if sheet.sheet_state != "visible":
                 continue
             sheet.reset_dimensions()  # which a file may overstate
             found.begin("sheet", section=sheet.title)
             is_first = True
-            for block in _blocks(sheet.iter_rows()):
+            for block in _blocks(sheet.iter_rows(), limit):
                 if is_first:
                     found.add(f"## {' '.join(sheet.title.split())}")
                     is_first = False
-                left -= sum(len(cells) for _, cells in block)
-                if left < 0:
-                    raise FileRefused(f"the workbook has more than {MAX_CELLS} cells: split it")
                 _add_block(block, sheet.title, found)
         found.describe(workbook.properties.title, workbook.properties)
         return found
@@ -54,11 +51,29 @@ def read_sheets(data: bytes, max_chars: int) -> PlacedText:
 Block = list[tuple[int, list[str]]]  # (row, cells)
 
 
-def _blocks(rows: Iterable[Iterable[Any]]) -> Iterator[Block]:
+class _CellLimit:
+    """The cells of a workbook that may still be read, empty ones before a value counted."""
+
+    def __init__(self) -> None:
+        self._left = MAX_CELLS
+
+    def take(self, n_cells: int) -> None:
+        """Count cells.
+
+        Raises:
+            FileRefused: they are too many.
+        """
+        self._left -= n_cells
+        if self._left < 0:
+            raise FileRefused(f"the workbook has more than {MAX_CELLS} cells: split it")
+
+
+def _blocks(rows: Iterable[Iterable[Any]], limit: _CellLimit) -> Iterator[Block]:
     """Yield rows with values that follow each other."""
     block: Block = []
     for number, row in enumerate(rows, start=1):
         cells = [_shown(cell) for cell in row]
+        limit.take(len(cells))
         if any(cells):
             block.append((number, cells[:_MAX_ROW_CELLS]))
         elif block:

@@ -87,7 +87,7 @@ class _Reader:
             self.read(rows[0][0])
             return
         notes: list[tuple[str, str]] = []
-        cells = []
+        cells: list[list[str]] = []
         for row in rows:
             cells.append([])
             for cell in row:

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import io
+import zipfile
+
+import pytest
+
+from hirag_dist.readers.office.archive import FileRefused
+from hirag_dist.readers.office.book import read_book
+from hirag_dist.readers.office.placed_text import PlacedText
+from tests.readers.office import makers
+
+
+def book(data: bytes) -> PlacedText:
+    return read_book(zipfile.ZipFile(io.BytesIO(data)), 10_000, 1 << 24)
+
+
+def test_chapters_in_reading_order() -> None:
+    found = book(makers.book())
+    assert found.text() == "One\n\nThe lamp was lit.\n\nBefore.\n\nTwo\n\nIt ended."
+    assert [(place["kind"], place["section"], place["anchor"]) for place in found.places()] == [
+        ("chapter", "One", "two.xhtml"),
+        ("chapter", "Two", "one a.xhtml"),
+        ("chapter", "Two", "one a.xhtml#x"),
+    ]
+    assert (found.title, found.properties["creator"]) == ("The Light", "Anna Holm")
+
+
+ENCRYPTED = "<encryption><EncryptedData><EncryptionMethod Algorithm='{}'/></EncryptedData></encryption>"
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"META-INF__encryption_xml": ENCRYPTED.format("http://www.w3.org/2001/04/xmlenc#aes128-cbc")}, "DRM"),
+        ({"META-INF__container_xml": "<container/>"}, "no electronic book"),
+        ({"META-INF__container_xml": "<container"}, "is no XML"),
+        ({"OEBPS__a_opf": '<!DOCTYPE x [<!ENTITY a "b">]><package>&a;'}, "is no XML"),
+        ({"OEBPS__two_xhtml": "<div>" * 3000}, "nested too deeply"),
+    ],
+)
+def test_books_that_cannot_be_read(parts: dict[str, str], reason: str) -> None:
+    with pytest.raises(FileRefused, match=reason):
+        book(makers.book(**parts))
+
+
+def test_a_book_with_hidden_fonts_is_read() -> None:
+    assert book(
+        makers.book(**{"META-INF__encryption_xml": ENCRYPTED.format("http://www.idpf.org/2008/embedding")})
+    ).text()

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import base64
+from email.message import EmailMessage
+
+import pytest
+
+from hirag_dist.readers.office.archive import FileRefused
+from hirag_dist.readers.office.mail import read_mail
+from tests.readers.office import makers
+
+
+def text_of(data: bytes) -> str:
+    return read_mail(data, 10_000, 1 << 20)[0].text()
+
+
+def test_headers_text_and_attachments() -> None:
+    found, attachments = read_mail(makers.mail(("a.txt", b"hello"), ("b/c.bin", b"\0")), 10_000, 1 << 20)
+    assert found.text() == (
+        "# Lämp\n\nFrom: Anna Holm <anna@example.org>\nTo: keepers@example.org\nDate: 2024-05-01 08:30:00+02:00\n\n"
+        "The lamp is lit.\n\nAttachments: a.txt, b_c.bin"
+    )
+    assert [(each["name"], base64.b64decode(each["data"])) for each in attachments] == [
+        ("a.txt", b"hello"),
+        ("b_c.bin", b"\0"),
+    ]
+    assert found.properties["Date"] == "2024-05-01 08:30:00+02:00"
+
+
+def test_html_is_read_where_there_is_no_plain_text() -> None:
+    assert "Only <here>." not in text_of(makers.mail(html="<p>Only here.</p>"))
+    assert "The lamp is lit." in text_of(makers.mail(html="<p>Only here.</p>"))
+    assert "Only here." in text_of(makers.mail(html="<p>Only here.</p>", text=" "))
+
+
+def test_a_mail_in_a_mail_and_a_picture_in_the_text() -> None:
+    inner, outer = EmailMessage(), EmailMessage()
+    inner["Subject"] = "Inner"
+    inner.set_content("Inside.")
+    outer["Subject"] = "Outer"
+    outer.set_content("Outside.")
+    outer.add_attachment(inner)
+    outer.add_attachment(b"x", maintype="image", subtype="png", filename="logo.png", disposition="inline")
+    found, attachments = read_mail(bytes(outer), 10_000, 1 << 20)
+    assert "Inside." not in found.text()
+    (attached,) = attachments
+    assert attached["name"] == "mail.eml"
+    assert "Inside." in text_of(base64.b64decode(attached["data"]))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"just words", "no header"),
+        (b"Subject: x\nContent-Type: application/pkcs7-mime\n\nabc", "encrypted"),
+        (b"Subject: x\nContent-Type: text/plain\n\n\0\0\0\0\1\1\1\1", "no text"),
+    ],
+)
+def test_mails_that_cannot_be_read(data: bytes, reason: str) -> None:
+    with pytest.raises(FileRefused, match=reason):
+        read_mail(data, 10_000, 1 << 20)
+
+
+def test_headers_that_cannot_be_parsed() -> None:
+    found = text_of(b"Subject: =?x?y?z?=\nDate: soon\nFrom: <<>\nTo: \xff\xfe\n\nWords.")
+    assert "Date: soon" in found
+    assert found.endswith("Words.")

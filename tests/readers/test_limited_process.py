@@ -1,0 +1,48 @@
+"""A program that reads within limits, in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.readers.limited_process import LimitedProcess
+
+PROGRAM = """
+from hirag_dist.readers.pdf_text import answer_requests
+
+def read(request, data):
+    if data == b"loop":
+        while True:
+            pass
+    if data == b"grow":
+        return {"size": len([bytes(1 << 20) for _ in range(1 << 12)])}
+    if data == b"fail":
+        raise ValueError
+    return {"size": len(data)}
+
+answer_requests(read)
+"""
+
+
+@pytest.mark.integration
+def test_a_file_that_passes_a_limit_costs_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    process = LimitedProcess(path, "files")
+    limits = {"memory_bytes": 1 << 28, "cpu_s": 1}
+    try:
+        assert process.ask(limits, b"loop") == {"error": "cpu"}
+        assert process.ask(limits, b"grow") == {"error": "memory"}
+        assert process.ask(limits, b"fail") == {"error": "crash"}
+        assert process.ask(limits, b"words") == {"size": 5}
+    finally:
+        process.close()
+
+
+@pytest.mark.integration
+def test_a_program_that_ends_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    path.write_text("")
+    with pytest.raises(OSError, match=r"Broken pipe|ended without a reply"):
+        LimitedProcess(path, "files").ask({}, b"words")
