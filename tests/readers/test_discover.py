@@ -50,7 +50,9 @@ def test_a_folder_is_walked_sorted_without_hidden_names(folder: Path) -> None:
 
 def test_an_unsupported_file_is_accounted_for(folder: Path) -> None:
     picture = next(file for file in find_inputs([str(folder)]) if file.format == "unsupported")
-    assert list(read_source(picture, ReadOptions())) == [Unreadable(picture.uri, 0, "unsupported file type .png")]
+    assert list(read_source(picture, ReadOptions())) == [
+        Unreadable(picture.uri, 0, "unsupported file type .png: run OCR and give the text")
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ eml), `max_chars`, `max_bytes` (of all that an archive holds) and `max_tree_byte
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from hirag_dist.readers.office.archive import FileRefused, check_xml, open_archive
@@ -38,7 +40,22 @@ def read_file(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
     except ImportError:
         return {"error": "missing"}
     except Exception:  # of damaged files the libraries raise anything
-        return {"error": "damaged"}
+        return {"error": "memory" if _is_full(request.get("memory_bytes", 0)) else "damaged"}
+
+
+def _is_full(memory_bytes: int) -> bool:
+    """Return whether most of the memory of a file was taken: libxml2 reports its end as a fault of the file.
+
+    Args:
+        memory_bytes: that the file may take.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmPeak:"))
+    except (OSError, StopIteration):
+        return False
+    return limit != resource.RLIM_INFINITY and peak >= limit - memory_bytes // 4
 
 
 def _read(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
