@@ -19,6 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.grpc_handlers import SERVICE, SERVICE_NAME
+from hirag_dist.service.http_api.message_json import message_object
 from hirag_dist.service.http_api.status_error import StatusError, error_of
 from hirag_dist.wire.error_status import DeadlinePassed
 
@@ -125,7 +126,7 @@ def response_bytes(method: Method, codec: str, response: bytes) -> bytes:
         message = method.response.FromString(response)
     except DecodeError:
         raise StatusError(grpc.StatusCode.INTERNAL, "the service sent a response of another version") from None
-    return dump(json_format.MessageToDict(message, always_print_fields_with_no_presence=True))
+    return dump(message_object(message))
 
 
 def dump(value: Any) -> bytes:

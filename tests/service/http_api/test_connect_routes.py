@@ -67,7 +67,8 @@ async def test_an_answer_in_lines(serve: Serve, http: Any) -> None:
         assert response.content_type == "application/x-ndjson"
         lines = [json.loads(line) async for line in response.content]
     assert [next(iter(line)) for line in lines] == ["retrieval", "text", "text", "answer"]
-    assert lines[-1]["answer"]["citations"] == [{"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}]
+    (citation,) = lines[-1]["answer"]["citations"]
+    assert {"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}.items() <= citation.items()
 
 
 @pytest.mark.parametrize(
