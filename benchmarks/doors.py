@@ -46,12 +46,8 @@ from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.defaults import MAX_MESSAGE_BYTES
 
 Ask: TypeAlias = Callable[[str], Awaitable[int]]  # a question → bytes of the reply
-QUESTIONS = (
-    "Who lit the lamp?",
-    "What happened in the storm?",
-    "Who repaired the engine?",
-    "Where does the road lead?",
-)
+_LINES = resources.files("hirag_dist.samples").joinpath("questions.txt").read_text("utf-8").splitlines()
+QUESTIONS = [line for line in _LINES if line.strip()]
 WARM_UP = 20
 _URL = re.compile(r"Browser page: (http\S+)")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest_asyncio
 
 from hirag_dist.errors import BackendUnavailable, ModelUnavailable
 from hirag_dist.service.access_log import RequestRecord
+from hirag_dist.service.grpc_handlers import SERVICE_NAME
 from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
 from tests.interfaces import INTERFACES, Interface, Question, Reply, Served, callers_file, serving
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, corpus
@@ -97,6 +99,21 @@ async def test_equal_questions_of_a_caller_have_equal_results(leaky: Served, cal
         found = {(await interface.retrieve(leaky, asked)).found for interface in RETRIEVING}
         assert len(found) == 1
         assert found != {()}
+
+
+@pytest.mark.integration  # builds an index
+async def test_look_ups_hide_what_a_caller_may_not_see(leaky: Served) -> None:
+    """A hidden entity and an absent one have the same reply over HTTP too."""
+    replies = {}
+    for caller, name in (("ada", f"{HIDDEN}aa"), ("ada", "absent"), ("bob", f"{HIDDEN}aa")):
+        path, body = f"{leaky.url}{SERVICE_NAME}/GetEntity", {"entity": name}
+        async with leaky.http.post(path, json=body, headers=Question(token=f"{caller}-token").headers) as response:
+            text = (await response.text()).replace(name, "NAME")
+            replies[caller, name] = response.status, re.sub(r"http-\w+|\"value\":\"[^\"]*\"", "", text)
+    assert replies["bob", f"{HIDDEN}aa"][0] == 200
+    hidden, absent = replies["ada", f"{HIDDEN}aa"], replies["ada", "absent"]
+    assert hidden[0] == absent[0] == 404
+    assert HIDDEN not in hidden[1].casefold()
 
 
 @each_interface

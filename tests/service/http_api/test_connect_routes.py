@@ -62,6 +62,22 @@ async def test_describe_as_json(serve: Serve, http: Any) -> None:
         assert (await response.json())["info"]["counts"] == {"documents": "3", "entities": str(2**40)}
 
 
+@pytest.mark.parametrize(
+    ("method", "body", "field"),
+    [
+        ("GetEntity", {"entity": "Lighthouse", "maxRelations": 5}, "entity"),
+        ("FindPath", {"source": "Lighthouse", "target": "e2"}, "path"),
+        ("GetCommunity", {"community_id": "c1"}, "community"),
+        ("GetDocument", {"documentId": "d1", "maxChars": "100"}, "text"),
+    ],
+)
+async def test_look_ups_as_json(serve: Serve, http: Any, method: str, body: Any, field: str) -> None:
+    async with http.post(url(await serve(), method), json=body) as response:
+        found = await response.json()
+        assert response.status == 200, found
+    assert found[field]
+
+
 async def test_an_answer_in_lines(serve: Serve, http: Any) -> None:
     async with http.post(url(await serve(), "Answer"), json=ASK) as response:
         assert response.content_type == "application/x-ndjson"
