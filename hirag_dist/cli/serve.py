@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -25,7 +26,11 @@ def serve(
     ] = None,
     http: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Address of a browser page for questions; port 0 takes a free one."),
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Address of a browser page, of all methods as JSON, and of an OpenAI-compatible API; port 0 takes a "
+            "free one.",
+        ),
     ] = None,
     config: ConfigOption = None,
     settings: SetOption = None,
@@ -38,11 +43,15 @@ def serve(
 
     overrides = {"service.listen": listen, "service.processes": processes, "service.http": http}
     loaded = configuration(config, settings, overrides).config
-    if not serving.serve(loaded, index, _announce, verify=verify):
+    service = loaded.service
+    announce = partial(_announce, page=service.http_page, api=service.http_api)
+    if not serving.serve(loaded, index, announce, verify=verify):
         raise typer.Exit(1)
 
 
-def _announce(address: str, url: str | None = None) -> None:
+def _announce(address: str, url: str | None = None, *, page: bool = True, api: bool = True) -> None:
     err.print(f'Serving on {address}. Ask it: hirag-dist query --server {address} "…". Ctrl-C stops it.')
-    if url is not None:
+    if url is not None and page:
         err.print(f"Browser page: {url}")
+    if url is not None and api:
+        err.print(f"OpenAI-compatible API: {url}v1. Description of all HTTP APIs: {url}openapi.json")

@@ -44,6 +44,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapsh
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
+_SPARE_REQUESTS = 64  # requests to the HTTP server that the service is about to refuse
 
 _INHERITED_LEVELS = ("", "hirag_dist.service", "hirag_dist.service.web")  # loggers whose level workers take over
 
@@ -140,12 +141,15 @@ def server_options(
     )
 
 
-def page_options(service: ServiceConfig, *, listen: str | None = None, shared: bool = False) -> PageOptions | None:
-    """Return the options of the browser page, None where the configuration asks for none.
+def page_options(
+    service: ServiceConfig, *, listen: str | None = None, shared: bool = False, n_processes: int = 1
+) -> PageOptions | None:
+    """Return the options of the HTTP server with the page and the APIs, None where the configuration asks for none.
 
     Args:
         listen: replaces the configured address.
         shared: whether another process reserves the address for the page.
+        n_processes: processes that answer queries.
 
     Raises:
         ConfigError: as `PageOptions`.
@@ -160,6 +164,8 @@ def page_options(service: ServiceConfig, *, listen: str | None = None, shared: b
         origins=service.http_origins,
         max_connections=service.http_max_connections,
         max_connections_per_client=service.http_max_connections_per_client,
+        # more than the service accepts, so that it is the service that refuses and counts a request
+        max_api_requests=service.max_concurrent_requests * n_processes + _SPARE_REQUESTS,
         tls_cert=service.tls_cert,
         tls_key=service.tls_key,
         tls_client_ca=service.tls_client_ca,
@@ -316,7 +322,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
     configured = server_options(config)
     with ExitStack() as stack:
         listen = _reserve(stack, configured.listen)
-        page = page_options(config.service)
+        page = page_options(config.service, n_processes=n_processes)
         if page is not None:
             page = replace(page, listen=_reserve(stack, page.listen), reuse_port=True)
         state = stack.enter_context(open_service_state(config.service.state_dir))

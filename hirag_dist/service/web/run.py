@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import math
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -30,6 +31,8 @@ from hirag_dist.service.web.options import PageOptions, reached_at, url_of
 from hirag_dist.service.web.request_checks import RequestChecks
 
 logger = logging.getLogger(__name__)
+_MIN_CONNECTIONS = 4  # of the APIs to the service
+_REQUESTS_PER_CONNECTION = 64  # the service accepts 100
 _Clients: TypeAlias = tuple[AsyncHiragClient, Gateway]
 
 
@@ -157,7 +160,8 @@ class Page:
 
     def _make_clients(self, **tls: Any) -> _Clients:
         client = AsyncHiragClient(self._target, timeout_s=self._options.timeout_s, **tls)
-        return client, Gateway(ClientOptions(self._target, **tls))
+        connections = max(_MIN_CONNECTIONS, math.ceil(self._options.max_api_requests / _REQUESTS_PER_CONNECTION))
+        return client, Gateway(ClientOptions(self._target, **tls), connections)
 
 
 async def serve_page(
