@@ -44,6 +44,19 @@ SnapshotOption = Annotated[
     str | None, typer.Option("--snapshot", metavar="ID", help="Use this snapshot instead of the current one.")
 ]
 
+TokenFileOption = Annotated[
+    str | None, typer.Option(metavar="FILE", help="File with the bearer token for the service.")
+]
+CaOption = Annotated[
+    str | None, typer.Option(metavar="PEM", help="Certificate of the authority that signed the service's.")
+]
+CertOption = Annotated[str | None, typer.Option(metavar="PEM", help="Client certificate, if the service requires one.")]
+KeyOption = Annotated[str | None, typer.Option(metavar="PEM", help="Key of --cert.")]
+ServerNameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if not its host.")
+]
+TlsOption = Annotated[bool, typer.Option("--tls", help="TLS with the system's authorities; --ca and --cert imply it.")]
+
 
 def running(executor: str | None, workers: int | None, batch: bool) -> dict[str, Any]:
     """Return the configuration keys of --executor, --workers and --batch."""

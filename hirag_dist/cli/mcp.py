@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hirag_dist.cli._options import (
+    CaOption,
+    CertOption,
     ConfigOption,
+    KeyOption,
     MaxTokensOption,
     MaxUsdOption,
+    ServerNameOption,
     SetOption,
     SnapshotOption,
+    TlsOption,
+    TokenFileOption,
     configuration,
 )
 from hirag_dist.cli._output import err
@@ -28,6 +34,28 @@ if TYPE_CHECKING:
 
 _OPEN_S = 5.0  # for an index to open before clients are served; an error in this time ends the command
 TOKEN = "HIRAG_TOKEN"  # environment variable with the token of a server over stdio
+_IndexOption = Annotated[
+    str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")
+]
+_ServerOption = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")]
+_HttpOption = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp of this address, instead of stdio."),
+]
+_HttpNameOption = Annotated[
+    list[str] | None,
+    typer.Option("--http-name", metavar="NAME", help="Host name by which clients reach --http (repeatable)."),
+]
+_TlsCertOption = Annotated[str | None, typer.Option(metavar="PEM", help="Certificate chain of --http.")]
+_TlsKeyOption = Annotated[str | None, typer.Option(metavar="PEM", help="Key of --tls-cert.")]
+_LabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--label", help="Read only documents with this label; repeat it for those with all of several."),
+]
+_AsLabelOption = Annotated[
+    list[str] | None,
+    typer.Option("--as-label", help="Read as a caller who holds this label (repeatable); '' for no label."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,53 +64,32 @@ def register(app: typer.Typer) -> None:
 
 
 def mcp(
-    index: Annotated[
-        str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")
-    ] = None,
-    server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")] = None,
-    http: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp of this address, instead of stdio."),
-    ] = None,
-    http_names: Annotated[
-        list[str] | None,
-        typer.Option("--http-name", metavar="NAME", help="Host name by which clients reach --http (repeatable)."),
-    ] = None,
-    tls_cert: Annotated[str | None, typer.Option(metavar="PEM", help="Certificate chain of --http.")] = None,
-    tls_key: Annotated[str | None, typer.Option(metavar="PEM", help="Key of --tls-cert.")] = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option("--label", help="Read only documents with this label; repeat it for those with all of several."),
-    ] = None,
-    as_labels: Annotated[
-        list[str] | None,
-        typer.Option("--as-label", help="Read as a caller who holds this label (repeatable); '' for no label."),
-    ] = None,
+    index: _IndexOption = None,
+    server: _ServerOption = None,
+    http: _HttpOption = None,
+    http_names: _HttpNameOption = None,
+    tls_cert: _TlsCertOption = None,
+    tls_key: _TlsKeyOption = None,
+    labels: _LabelOption = None,
+    as_labels: _AsLabelOption = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Time limit of a call.")] = 60.0,
     config: ConfigOption = None,
     settings: SetOption = None,
     snapshot: SnapshotOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
-    token_file: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help=f"File with the bearer token for the service; default: ${TOKEN}."),
-    ] = None,
-    ca: Annotated[
-        str | None, typer.Option(metavar="PEM", help="Certificate of the authority that signed the service's.")
-    ] = None,
-    cert: Annotated[
-        str | None, typer.Option(metavar="PEM", help="Client certificate, if the service requires one.")
-    ] = None,
-    key: Annotated[str | None, typer.Option(metavar="PEM", help="Key of --cert.")] = None,
-    server_name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if not its host.")
-    ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls", help="TLS with the system's authorities; --ca and --cert imply it.")
-    ] = False,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+    server_name: ServerNameOption = None,
+    tls: TlsOption = False,
 ) -> None:
-    """Serve an index to agents by the Model Context Protocol (MCP)."""
+    """Serve an index to agents by the Model Context Protocol (MCP).
+
+    The token for a service is that of --token-file, or of the environment variable HIRAG_TOKEN. With --http each
+    request has its caller's own.
+    """
     if find_spec("mcp") is None:
         raise ConfigError("this needs the extra mcp: run `pip install 'hirag-dist[mcp]'`")
     if (index is None) == (server is None):

@@ -11,12 +11,18 @@ import typer
 from hirag_dist.cli._bill import sent_line
 from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import (
+    CaOption,
+    CertOption,
     ConfigOption,
     JsonOption,
+    KeyOption,
     MaxTokensOption,
     MaxUsdOption,
+    ServerNameOption,
     SetOption,
     SnapshotOption,
+    TlsOption,
+    TokenFileOption,
     configuration,
 )
 from hirag_dist.cli._output import emit, err, out, use_json
@@ -57,20 +63,6 @@ _AsOfOption = Annotated[
 _DeadlineOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
 ]
-_TokenFileOption = Annotated[
-    str | None, typer.Option(metavar="FILE", help="File with the bearer token for the service.")
-]
-_CaOption = Annotated[
-    str | None, typer.Option(metavar="PEM", help="Certificate of the authority that signed the service's.")
-]
-_CertOption = Annotated[
-    str | None, typer.Option(metavar="PEM", help="Client certificate, if the service requires one.")
-]
-_KeyOption = Annotated[str | None, typer.Option(metavar="PEM", help="Key of --cert.")]
-_ServerNameOption = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Name in the service's certificate, if not its host.")
-]
-_TlsOption = Annotated[bool, typer.Option("--tls", help="TLS with the system's authorities; --ca and --cert imply it.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -101,12 +93,12 @@ def query(
     max_tokens: MaxTokensOption = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
     deadline: _DeadlineOption = None,
-    token_file: _TokenFileOption = None,
-    ca: _CaOption = None,
-    cert: _CertOption = None,
-    key: _KeyOption = None,
-    server_name: _ServerNameOption = None,
-    tls: _TlsOption = False,
+    token_file: TokenFileOption = None,
+    ca: CaOption = None,
+    cert: CertOption = None,
+    key: KeyOption = None,
+    server_name: ServerNameOption = None,
+    tls: TlsOption = False,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
