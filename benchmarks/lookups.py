@@ -103,7 +103,8 @@ def _sample(
     snapshot: Snapshot, table: str, columns: Sequence[str], random: np.random.Generator, count: int
 ) -> list[dict[str, Any]]:
     rows = snapshot.table(table, columns)
-    return rows.take(random.integers(rows.num_rows, size=count)).to_pylist()
+    chosen: list[dict[str, Any]] = rows.take(random.integers(rows.num_rows, size=count)).to_pylist()
+    return chosen
 
 
 if __name__ == "__main__":
