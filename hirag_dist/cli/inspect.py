@@ -27,6 +27,7 @@ from hirag_dist.errors import HiragError, StoreError
 from hirag_dist.inspection.graph_view import graph_view
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import render_page
+from hirag_dist.inspection.passages import choose_passages
 from hirag_dist.inspection.summary import TABLES, inspect_tables
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -46,6 +47,12 @@ def register(app: typer.Typer) -> None:
 def inspect(
     index: IndexOption,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write one self-contained page.")] = None,
+    texts: Annotated[
+        bool, typer.Option("--texts/--no-texts", help="Documents in the page, up to 2 MB; without, names and reports.")
+    ] = True,
+    question_page: Annotated[
+        str, typer.Option(metavar="URL", help="Address of the service's web page, to which the page's entities link.")
+    ] = "",
     drift: Annotated[
         bool, typer.Option("--drift", help="Measure drift too, as `hirag-dist drift`; takes the time of clustering.")
     ] = False,
@@ -55,7 +62,10 @@ def inspect(
     """Show layers, sparsity, communities, graph measures and the bill of an index."""
     use_json(json)
     opened = open_current(Store(index), snapshot)
-    inspection = write_page(opened, html, drift) if html else inspect_snapshot(opened, drift)
+    if html:
+        inspection = write_page(opened, html, drift, texts=texts, question_page=question_page)
+    else:
+        inspection = inspect_snapshot(opened, drift)
     if json:
         facts = {"tokens_per_corpus_token": tokens_per_corpus_token(opened), "fallback": opened.fallback or None}
         emit(inspection.to_dict() | facts)
@@ -86,16 +96,25 @@ def _hops(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
         return hop_distances(graph, sources)
 
 
-def write_page(snapshot: Snapshot, file: str, drift: bool = False) -> Inspection:
+def write_page(
+    snapshot: Snapshot, file: str, drift: bool = False, *, texts: bool = True, question_page: str = ""
+) -> Inspection:
     """Write the page of a snapshot and return its numbers.
+
+    Args:
+        drift: measure it too.
+        texts: whether the page holds texts of documents.
+        question_page: address of the service's web page; empty for none.
 
     Raises:
         StoreError: the file cannot be written.
     """
     inspection = inspect_snapshot(snapshot, drift)
     view = graph_view({name: snapshot.table(name) for name in ("entities", "relations", "communities", "reports")})
+    held = {name: snapshot.table(name) for name in ("entities", "chunks", "documents")} if texts else {}
+    passages = choose_passages(held, view.entities["id"]) if texts else None
     try:
-        Path(file).write_text(render_page(inspection, view), encoding="utf-8")
+        Path(file).write_text(render_page(inspection, view, passages, question_page), encoding="utf-8")
     except OSError as error:
         raise StoreError(f"cannot write {file}: {error.strerror}") from error
     return inspection

@@ -3,6 +3,7 @@
 from hirag_dist.inspection.graph_view import GraphView, graph_view
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import render_page
+from hirag_dist.inspection.passages import choose_passages
 from hirag_dist.inspection.summary import inspect_tables
 
-__all__ = ["GraphView", "Inspection", "graph_view", "inspect_tables", "render_page"]
+__all__ = ["GraphView", "Inspection", "choose_passages", "graph_view", "inspect_tables", "render_page"]

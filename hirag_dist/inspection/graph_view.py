@@ -34,11 +34,13 @@ class GraphView:
     """The part of an index that a page can show, laid out.
 
     Attributes:
-        entities: columns by name: name, type (a place in `types`), layer, about, degree (in the whole index), home (the
-            deepest drawn community, -1 for none).
-        communities: columns by name: title, level, parent (-1 for none), size, relations, rating, summary, findings.
-            Parents stand before their children; one without a report has names of members as its title, and no rating.
+        entities: columns by name: id, name, type (a place in `types`), layer, about, degree (in the whole index), home
+            (the deepest drawn community, -1 for none).
+        communities: columns by name: id, title, level, parent (-1 for none), size, relations, rating, summary,
+            findings. Parents stand before their children; one without a report has names of members as its title, and
+            no rating.
         relations: columns by name: source, target, kind (a place in `kinds`), weight, about; heaviest first.
+        summaries: columns by name: member and summary, places of two drawn entities, the second a summary of the first.
         layout: a place and radius for each entity and community.
         totals: entities, communities and relations (between two entities of the index) in the whole index.
     """
@@ -46,6 +48,7 @@ class GraphView:
     entities: Mapping[str, Sequence[Any]]
     communities: Mapping[str, Sequence[Any]]
     relations: Mapping[str, Sequence[Any]]
+    summaries: Mapping[str, Sequence[int]]
     types: tuple[str, ...]
     kinds: tuple[str, ...]
     layout: Layout
@@ -86,13 +89,14 @@ def graph_view(
     stand_ins = _stand_in_titles(owners, members, prominence, len(drawn), entities["name"])
     types = _by_count(entities["type"])
     kinds = _by_count(relations["kind"])
-    lines = _relations(relations, [place[end] for end in ends], kinds, max_relations)
+    drawn_ends = [place[end] for end in ends]
     return GraphView(
         entities=_entities(entities.take(pa.array(kept)), types)
         | {"degree": degrees[kept].tolist(), "home": homes.tolist()},
         communities=_communities(communities.take(pa.array(drawn)), tables["reports"], stand_ins)
         | {"parent": parents.tolist()},
-        relations=lines,
+        relations=_relations(relations, drawn_ends, kinds, max_relations),
+        summaries=_summaries(relations, drawn_ends, max_relations),
         types=types,
         kinds=kinds,
         layout=lay_out(homes, parents, _dot_radii(degrees[kept])),
@@ -170,6 +174,7 @@ def _stand_in_titles(
 def _entities(entities: pa.Table, types: Sequence[str]) -> dict[str, Sequence[Any]]:
     numbers = {name: number for number, name in enumerate(types)}
     return {
+        "id": entities["entity_id"].to_pylist(),
         "name": [shorten(one_line(name), _NAME_CHARS) for name in entities["name"].to_pylist()],
         "type": [numbers[name] for name in entities["type"].to_pylist()],
         "layer": entities["layer"].to_pylist(),
@@ -192,6 +197,14 @@ def _relations(
         "weight": [float(f"{weight:.4g}") for weight in weights[rows].tolist()],
         "about": shorten_all(chosen["description"].to_pylist(), _RELATION_CHARS, _RELATION_BYTES),
     }
+
+
+def _summaries(relations: pa.Table, ends: list[IntVector], limit: int) -> dict[str, Sequence[int]]:
+    """The pairs of a member and its summary among the drawn entities, the heaviest at most `limit`."""
+    is_summary = pc.equal(relations["kind"], "summary").to_numpy()
+    rows = np.flatnonzero(is_summary & (ends[0] >= 0) & (ends[1] >= 0))
+    rows = rows[np.argsort(-relations["weight"].to_numpy()[rows], kind="stable")[:limit]]
+    return {"member": ends[0][rows].tolist(), "summary": ends[1][rows].tolist()}
 
 
 def _communities(communities: pa.Table, reports: pa.Table, stand_ins: list[str]) -> dict[str, Sequence[Any]]:
@@ -217,6 +230,7 @@ def _communities(communities: pa.Table, reports: pa.Table, stand_ins: list[str])
             ]
             spent += sum(_n_bytes(text) for pair in findings[place] for text in pair)
     return {
+        "id": communities["community_id"].to_pylist(),
         "title": titles,
         "level": communities["level"].to_pylist(),
         "size": sizes,

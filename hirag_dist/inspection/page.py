@@ -15,6 +15,7 @@ from hirag_dist.inspection.drift_sections import drift_sections, update_section
 from hirag_dist.inspection.graph_view import GraphView
 from hirag_dist.inspection.measures import ClusteringCoefficients
 from hirag_dist.inspection.model import BillLine, DegreeBin, GraphSummary, Inspection, LayerSummary
+from hirag_dist.inspection.passages import Passages
 from hirag_dist.llm.usage import dollars
 
 _MAX_TYPES = 12
@@ -22,13 +23,18 @@ _MAX_HOPS = 12  # longer paths share the last column
 _WIDTH = 520  # of a chart in a card
 
 
-def render_page(inspection: Inspection, graph: GraphView) -> str:
+def render_page(
+    inspection: Inspection, graph: GraphView, passages: Passages | None = None, question_page: str = ""
+) -> str:
     """Return the page: layers, sparsity curve, the map of communities, degrees, reports and bill.
 
     Args:
         inspection: the figures of the whole index.
         graph: the part that the map draws, from `graph_view`.
+        passages: texts of documents, from `choose_passages`; None for none.
+        question_page: address of the service's web page, to which entities then link; empty for none.
     """
+    passages = passages or Passages()
     counts, cover = inspection.counts, inspection.reports
     names = ["documents", "chunks", "entities", "relations", "layers", "communities", "reports"]
     names += ["claims"] if counts.get("claims") else []
@@ -37,7 +43,7 @@ def render_page(inspection: Inspection, graph: GraphView) -> str:
         "page.html",
         inspection=inspection,
         tiles=[*((name, f"{counts.get(name, 0):,}") for name in names), ("cost", dollars(inspection.total.cost_usd))],
-        limits=_limits(graph),
+        limits=_limits(graph, passages),
         cards=[
             [_pyramid(inspection.layers), _decisions(inspection.layers)],
             _sparsity(inspection.layers),
@@ -54,7 +60,7 @@ def render_page(inspection: Inspection, graph: GraphView) -> str:
         update=None if inspection.update is None else update_section(inspection.update),
         drift=[] if inspection.drift is None else drift_sections(inspection.drift),
         bill=_bill(inspection),
-        map=map_data(graph),
+        map=map_data(graph) | passage_data(passages) | {"page": question_page},
         link=link,
     )
 
@@ -72,13 +78,23 @@ def map_data(graph: GraphView) -> dict[str, Any]:
         "communities": dict(graph.communities)
         | {"x": tenths(layout.circles[:, 0]), "y": tenths(layout.circles[:, 1]), "r": tenths(layout.circle_radii)},
         "relations": dict(graph.relations),
+        "summaries": dict(graph.summaries),
         "types": list(graph.types),
         "kinds": list(graph.kinds),
         "radius": round(layout.radius * 10),
     }
 
 
-def _limits(graph: GraphView) -> str:
+def passage_data(passages: Passages) -> dict[str, Any]:
+    """Return the texts as an input of the page's script."""
+    return {
+        "documents": dict(passages.documents),
+        "chunks": dict(passages.chunks),
+        "passages": [list(places) for places in passages.of_entity],
+    }
+
+
+def _limits(graph: GraphView, passages: Passages) -> str:
     drawn = {"entities": len(graph.entities["name"]), "relations": len(graph.relations["source"])}
     chosen = {"entities": "most prominent", "relations": "heaviest"}
     parts = [
@@ -87,6 +103,8 @@ def _limits(graph: GraphView) -> str:
         else f"all {drawn[name]:,} {name}"
         for name in drawn
     ]
+    if passages.total:
+        parts.append(f"the texts of {len(passages.documents['text']):,} of {count_noun(passages.total, 'document')}")
     communities = len(graph.communities["title"])
     parts.append(f"{communities:,} of {graph.totals['communities']:,} communities")
     alone = "" if communities == graph.totals["communities"] else "; communities of one entity have no circle"

@@ -17,7 +17,7 @@ export class Reader {
     by("reader-close").addEventListener("click", () => dialog.close());
     by("reader-earlier").addEventListener("click", () => this.load(Math.max(0, this.start - STEP), this.end));
     by("reader-later").addEventListener("click", () => this.load(this.start, Math.min(this.total, this.end + STEP)));
-    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // beside it
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // outside the dialog
   }
 
   /** Opens the document of a passage. */

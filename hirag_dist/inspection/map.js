@@ -1,7 +1,6 @@
-(() => {
-"use strict";
+// The map: its data, colours, view and drawing. The three scripts are one function of the page.
 const data = JSON.parse(document.getElementById("data").textContent);
-const E = data.entities, C = data.communities, R = data.relations;
+const E = data.entities, C = data.communities, R = data.relations, D = data.documents, K = data.chunks;
 const nE = E.name.length, nC = C.title.length, nR = R.source.length;
 const $ = id => document.getElementById(id);
 const canvas = $("map"), ctx = canvas.getContext("2d"), tip = $("tip"), panel = $("panel"), box = $("search"), list = $("results");
@@ -27,6 +26,8 @@ function members(c) {
   for (const child of children[c]) all.push(...members(child));
   return all.sort((a, b) => a - b); // entities come most connected first
 }
+const above = Array.from({length: nE}, () => []), below = Array.from({length: nE}, () => []); // summaries and members of an entity
+data.summaries.member.forEach((e, i) => { const s = data.summaries.summary[i]; above[e].push(s); below[s].push(e); });
 const titles = C.title.map(title => title || "untitled");
 
 // ---- colours --------------------------------------------------------------------------------------------------------
@@ -63,6 +64,7 @@ const hue = c => place[root[c]] % (theme.wheel.length - 1);
 // ---- view -----------------------------------------------------------------------------------------------------------
 let W = 0, H = 0, view = {x: 0, y: 0, k: 1}, home = {x: 0, y: 0, k: 1}, flight = 0, pending = false, showLines = true;
 let picked = null, over = null, found = null; // {kind: "e" | "c", id}; found: Uint8Array of matching entities
+let way = null; // entities of a path in order, or null
 const sx = x => (x - view.x) * view.k + W / 2, sy = y => (y - view.y) * view.k + H / 2;
 function redraw() { if (!pending) { pending = true; requestAnimationFrame(() => { pending = false; draw(); }); } }
 function clamp(v) {
@@ -106,11 +108,21 @@ function draw() {
   ctx.fillStyle = theme.well; ctx.fillRect(0, 0, W, H);
   drawCircles();
   const focus = picked || over, near = focus && focus.kind === "e" ? focus.id : -1;
-  const bright = found || (picked && picked.kind === "e" ? around(picked.id) : null);
+  const bright = way ? maskOf(way) : found || (picked && picked.kind === "e" ? around(picked.id) : null);
   if (showLines) drawLines(near);
   drawDots(bright);
-  drawMarks(near);
+  drawMarks(way ? -1 : near);
+  if (way) drawWay();
   drawLabels(bright, near);
+}
+function maskOf(entities) {
+  const mask = new Uint8Array(nE); for (const e of entities) mask[e] = 1;
+  return mask;
+}
+function drawWay() {
+  ctx.beginPath();
+  for (let i = 1; i < way.length; i++) bend(ctx, sx(E.x[way[i - 1]]), sy(E.y[way[i - 1]]), sx(E.x[way[i]]), sy(E.y[way[i]]));
+  ctx.strokeStyle = theme.accent; ctx.lineWidth = 3; ctx.stroke();
 }
 function around(e) {
   const mask = new Uint8Array(nE); mask[e] = 1;
@@ -191,11 +203,12 @@ function clip(text, font, room) {
   return letters.slice(0, low).join("").trimEnd() + "…";
 }
 function drawLabels(bright, near) {
-  const taken = [];
+  const taken = $("legend").hidden ? [] : [[0, H - $("legend").offsetHeight - 14, $("legend").offsetWidth + 16, H]];
   const free = (x, y, w, h) => taken.every(t => x + w < t[0] || t[0] + t[2] < x || y + h < t[1] || t[1] + t[3] < y);
   const claim = (x, y, w, h) => free(x, y, w, h) && taken.push([x, y, w, h]) > 0;
   ctx.textAlign = "center"; ctx.textBaseline = "middle"; ctx.direction = "inherit";
   for (const item of [picked, over]) if (item && item.kind === "e") nameDot(item.id, claim, true);
+  for (const e of way || []) nameDot(e, claim, true);
   const shown = [];
   for (let c = 0; c < nC; c++) {
     const r = C.r[c] * view.k, x = sx(C.x[c]), y = sy(C.y[c]);
@@ -234,7 +247,7 @@ function nameCircle(c, r, x, y, claim) {
 }
 function nameDot(e, claim, strong) {
   const r = Math.max(E.r[e] * view.k, 1), size = strong ? 13.5 : r > 12 ? 12.5 : 11.5, font = (strong ? "650 " : "450 ") + size + "px " + FONT;
-  const text = clip(E.name[e], font, strong ? 320 : 190), w = widthOf(text, font) + 4, h = size + 3, x = sx(E.x[e]);
+  const text = clip(E.name[e], font, strong ? 320 : 190), w = widthOf(text, font) + 4, h = size + 3, at = sx(E.x[e]), x = at < 0 || at > W ? at : Math.min(Math.max(at, w / 2 + 2), W - w / 2 - 2); // not over the rim
   const y = sy(E.y[e]) + r + (strong ? 6 : 2);
   if (x < -20 || x > W + 20 || y < -20 || y > H + 20 || !claim(x - w / 2, y, w, h)) return false;
   ctx.font = font; ctx.lineJoin = "round"; ctx.lineWidth = 3.5; ctx.strokeStyle = theme.well; ctx.strokeText(text, x, y + h / 2);
@@ -278,196 +291,3 @@ function tipOf(item) {
 }
 const factsOf = c => "community of level " + C.level[c] + " · " + count(C.size[c], "entity", "entities") + " · " + count(C.relations[c], "relation", "relations");
 
-// ---- side panel ---------------------------------------------------------------------------------------------------------
-function make(tag, {text, ...attributes} = {}, ...inner) {
-  const node = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  if (text !== undefined) node.textContent = text;
-  node.append(...inner);
-  return node;
-}
-function jump(item, note) {
-  const button = make("button", {type: "button"}), dot = make("i");
-  dot.style.background = item.kind === "e" ? palette[group[item.id]] : "transparent";
-  if (item.kind === "c") dot.style.border = "1.5px solid " + theme.soft;
-  button.append(dot, make("span", {text: item.kind === "e" ? E.name[item.id] : titles[item.id], dir: "auto"}), make("small", {text: note}));
-  button.addEventListener("click", () => pick(item, true));
-  return button;
-}
-function longList(items, row, first) {
-  const list = make("ul"), rest = items.slice(first);
-  list.append(...items.slice(0, first).map(row));
-  if (!rest.length) return [list];
-  const more = make("button", {type: "button", class: "more", text: "show " + Math.min(rest.length, 500).toLocaleString("en") + " more"});
-  more.addEventListener("click", () => {
-    list.append(...rest.splice(0, 500).map(row));
-    if (rest.length) more.textContent = "show " + Math.min(rest.length, 500) + " more"; else more.remove();
-  });
-  return [list, more];
-}
-function fact(value, name) { return make("span", {}, make("b", {text: value}), " " + name); }
-function showCommunity(c) {
-  const up = chain(c).slice(0, -1), inner = members(c), parts = [make("p", {class: "kicker", text: "Community · level " + C.level[c]})];
-  if (up.length) parts.push(make("div", {class: "up"}, ...up.map(p => jump({kind: "c", id: p}, "level " + C.level[p]))));
-  parts.push(make("h2", {text: titles[c], dir: "auto"}));
-  const facts = make("div", {class: "facts"}, fact(C.size[c].toLocaleString("en"), C.size[c] === 1 ? "entity" : "entities"), fact(C.relations[c].toLocaleString("en"), C.relations[c] === 1 ? "relation" : "relations"));
-  if (C.rating[c] !== null) facts.append(fact(C.rating[c].toFixed(1), "of 10"));
-  parts.push(facts);
-  if (C.summary[c]) parts.push(make("p", {text: C.summary[c], dir: "auto"}));
-  else parts.push(make("p", {class: "soft", text: C.rating[c] === null ? "No report." : "The report is left out of this page."}));
-  for (const [summary, explanation] of C.findings[c]) parts.push(make("details", {}, make("summary", {text: summary, dir: "auto"}), make("p", {text: explanation, dir: "auto"})));
-  if (children[c].length) parts.push(make("h3", {text: count(children[c].length, "community", "communities") + " inside"}), ...longList(children[c], s => make("li", {}, jump({kind: "c", id: s}, C.size[s].toLocaleString("en"))), 8));
-  if (inner.length) parts.push(make("h3", {text: inner.length < C.size[c] ? "Members, " + inner.length.toLocaleString("en") + " of " + C.size[c].toLocaleString("en") : "Members"}), ...longList(inner, e => make("li", {}, jump({kind: "e", id: e}, data.types[E.type[e]])), 25));
-  return parts;
-}
-function showEntity(e) {
-  const parts = [make("p", {class: "kicker", text: "Entity · layer " + E.layer[e] + " · " + data.types[E.type[e]]}), make("h2", {text: E.name[e], dir: "auto"})];
-  parts.push(make("p", E.about[e] ? {text: E.about[e], dir: "auto"} : {text: "No description.", class: "soft"}));
-  parts.push(make("div", {class: "facts"}, fact(E.degree[e].toLocaleString("en"), E.degree[e] === 1 ? "neighbour" : "neighbours")));
-  if (E.home[e] >= 0) parts.push(make("h3", {text: "In"}), make("ul", {}, ...chain(E.home[e]).map(c => make("li", {}, jump({kind: "c", id: c}, "level " + C.level[c])))));
-  const rows = Array.from(linksOf(e));
-  if (rows.length) parts.push(make("h3", {text: "Relations, heaviest first"}), ...longList(rows, r => {
-    const item = make("li", {}, jump({kind: "e", id: other(r, e)}, data.kinds[R.kind[r]] + " · " + R.weight[r]));
-    if (R.about[r]) item.append(make("p", {text: R.about[r], dir: "auto"}));
-    return item;
-  }, 25));
-  return parts;
-}
-function showStart() {
-  const biggest = tops.slice(0, 12);
-  return [make("h2", {text: "Communities"}), make("p", {class: "soft", text: "Each circle is a community, circles inside it are its sub-communities, each dot is an entity; the more neighbours, the larger. Point at something for its description, click for its report and members, scroll to zoom, drag to move."}),
-    make("h3", {text: "Largest"}), make("ul", {}, ...biggest.map(c => make("li", {}, jump({kind: "c", id: c}, C.size[c].toLocaleString("en")))))];
-}
-function pick(item, move) {
-  picked = item;
-  panel.replaceChildren(...(!item ? showStart() : item.kind === "c" ? showCommunity(item.id) : showEntity(item.id)));
-  panel.scrollTop = 0;
-  if (item && move) { found = null; goTo(item); unhover(); }
-  redraw();
-}
-
-// ---- search -------------------------------------------------------------------------------------------------------------
-const fold = text => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
-let folded = null, hits = [], at = -1;
-function search(text) {
-  const words = fold(text).split(/\s+/).filter(Boolean);
-  if (!words.length) return {hits: [], mask: null, total: 0};
-  folded = folded || {e: E.name.map(fold), c: titles.map(fold)};
-  const whole = words.join(" "), ranked = [], mask = new Uint8Array(nE);
-  const rank = name => name === whole ? 0 : name.startsWith(whole) ? 1 : (" " + name).includes(" " + whole) ? 2 : 3;
-  folded.c.forEach((name, id) => { if (words.every(w => name.includes(w))) ranked.push([rank(name), id / nC, {kind: "c", id}]); });
-  folded.e.forEach((name, id) => { if (words.every(w => name.includes(w))) { ranked.push([rank(name), id / nE, {kind: "e", id}]); mask[id] = 1; } });
-  ranked.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-  return {hits: ranked.slice(0, 40).map(r => r[2]), mask, total: ranked.length};
-}
-function offer(open) {
-  const result = search(box.value);
-  hits = result.hits; found = result.mask; at = -1;
-  const rows = hits.map((item, i) => {
-    const row = make("li", {role: "option", id: "hit" + i, "aria-selected": "false"});
-    row.append(make("span", {text: item.kind === "e" ? E.name[item.id] : titles[item.id], dir: "auto"}), make("small", {text: item.kind === "e" ? data.types[E.type[item.id]] + " · layer " + E.layer[item.id] : "community · " + count(C.size[item.id], "entity", "entities")}));
-    row.addEventListener("pointerdown", event => { event.preventDefault(); choose(item); });
-    return row;
-  });
-  if (result.mask && !hits.length) rows.push(make("li", {class: "note", text: "Nothing is named like that."}));
-  if (result.total > hits.length) rows.push(make("li", {class: "note", text: "and " + (result.total - hits.length).toLocaleString("en") + " more, lit on the map"}));
-  list.replaceChildren(...rows); list.scrollTop = 0;
-  openList(open && rows.length > 0); redraw();
-}
-function openList(open) { list.hidden = !open; box.setAttribute("aria-expanded", String(open)); if (!open) box.removeAttribute("aria-activedescendant"); }
-function mark(i) {
-  if (!hits.length) return;
-  at = (i + hits.length) % hits.length;
-  for (const [j, row] of Array.from(list.children).entries()) row.setAttribute("aria-selected", String(j === at));
-  list.children[at].scrollIntoView({block: "nearest"}); box.setAttribute("aria-activedescendant", "hit" + at);
-}
-function choose(item) {
-  openList(false); pick(item, true);
-  const name = item.kind === "e" ? E.name[item.id] : titles[item.id];
-  box.value = name;
-  try { history.replaceState(null, "", "#q=" + encodeURIComponent(name)); } catch { /* some viewers forbid it: the link is a nicety */ }
-}
-function fromHash() {
-  const wanted = new URLSearchParams(location.hash.slice(1));
-  const button = document.querySelector('[data-colour="' + (wanted.get("colour") || "").replace(/\W/g, "") + '"]');
-  if (button) button.click();
-  const text = wanted.get("q");
-  if (!text) return;
-  box.value = text; offer(wanted.has("list"));
-  if (hits.length && !wanted.has("list")) pick(hits[0], true);
-}
-
-// ---- events -------------------------------------------------------------------------------------------------------------
-const pointers = new Map(); let moved = 0, spread = 0;
-const local = event => { const b = canvas.getBoundingClientRect(); return [event.clientX - b.left, event.clientY - b.top]; };
-canvas.addEventListener("pointerdown", event => { canvas.setPointerCapture(event.pointerId); pointers.set(event.pointerId, local(event)); moved = pointers.size > 1 ? 99 : 0; spread = 0; });
-canvas.addEventListener("pointermove", event => {
-  const here = local(event), before = pointers.get(event.pointerId);
-  if (!before) { hover(...here); return; }
-  pointers.set(event.pointerId, here);
-  if (pointers.size === 2) {
-    const [a, b] = [...pointers.values()], now = Math.hypot(a[0] - b[0], a[1] - b[1]);
-    if (spread) zoomAt((a[0] + b[0]) / 2, (a[1] + b[1]) / 2, now / spread, false);
-    spread = now; return;
-  }
-  moved += Math.abs(here[0] - before[0]) + Math.abs(here[1] - before[1]);
-  if (moved < 4) return;
-  cancelAnimationFrame(flight); canvas.classList.add("drag"); unhover();
-  view = clamp({...view, x: view.x - (here[0] - before[0]) / view.k, y: view.y - (here[1] - before[1]) / view.k}); redraw();
-});
-function release(event) {
-  const pressed = pointers.delete(event.pointerId); canvas.classList.remove("drag");
-  if (pressed && moved < 4 && event.type === "pointerup") { found = null; pick(under(...local(event)), false); }
-}
-canvas.addEventListener("pointerup", release);
-canvas.addEventListener("pointercancel", release);
-canvas.addEventListener("pointerleave", unhover);
-canvas.addEventListener("dblclick", event => { const item = under(...local(event)); if (item) goTo(item); else fly(home); });
-canvas.addEventListener("wheel", event => {
-  event.preventDefault();
-  zoomAt(...local(event), Math.exp(-Math.max(-240, Math.min(240, event.deltaY * (event.deltaMode ? 24 : 1))) * (event.ctrlKey ? 0.008 : 0.0022)), false);
-}, {passive: false});
-canvas.addEventListener("keydown", event => {
-  const step = 60 / view.k, act = {
-    ArrowLeft: () => fly({...view, x: view.x - step}), ArrowRight: () => fly({...view, x: view.x + step}),
-    ArrowUp: () => fly({...view, y: view.y - step}), ArrowDown: () => fly({...view, y: view.y + step}),
-    "+": () => zoomAt(W / 2, H / 2, 1.5, true), "=": () => zoomAt(W / 2, H / 2, 1.5, true), "-": () => zoomAt(W / 2, H / 2, 1 / 1.5, true),
-    "0": () => fly(home), Escape: () => pick(null, false),
-  }[event.key];
-  if (act && !event.ctrlKey && !event.metaKey) { event.preventDefault(); act(); }
-});
-$("in").addEventListener("click", () => zoomAt(W / 2, H / 2, 1.7, true));
-$("out").addEventListener("click", () => zoomAt(W / 2, H / 2, 1 / 1.7, true));
-$("fit").addEventListener("click", () => fly(home));
-$("lines").addEventListener("click", event => { showLines = !showLines; event.currentTarget.setAttribute("aria-pressed", String(showLines)); redraw(); });
-const colours = Array.from(document.querySelectorAll("[data-colour]"));
-function colourBy(button) {
-  mode = button.dataset.colour; recolour(); pick(picked, false);
-  for (const b of colours) { b.setAttribute("aria-checked", String(b === button)); b.tabIndex = b === button ? 0 : -1; }
-}
-for (const [i, button] of colours.entries()) {
-  button.tabIndex = i ? -1 : 0;
-  button.addEventListener("click", () => colourBy(button));
-  button.addEventListener("keydown", event => {
-    const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
-    if (step) { event.preventDefault(); const next = colours[(i + step + colours.length) % colours.length]; next.focus(); colourBy(next); }
-  });
-}
-box.addEventListener("input", () => offer(true));
-box.addEventListener("focus", () => { if (box.value && hits.length) openList(true); });
-box.addEventListener("blur", () => openList(false));
-box.addEventListener("keydown", event => {
-  if (event.key === "ArrowDown" || event.key === "ArrowUp") { event.preventDefault(); if (list.hidden) offer(true); mark(event.key === "ArrowDown" ? at + 1 : at < 0 ? -1 : at - 1); }
-  else if (event.key === "Enter" && hits.length) { event.preventDefault(); choose(hits[Math.max(at, 0)]); }
-  else if (event.key === "Escape") { event.preventDefault(); if (list.hidden) { box.value = ""; offer(false); } else openList(false); }
-});
-addEventListener("keydown", event => { if (event.key === "/" && !/^(INPUT|TEXTAREA)$/.test(document.activeElement.tagName)) { event.preventDefault(); box.focus(); box.select(); } });
-for (const button of document.querySelectorAll("[data-find]")) button.addEventListener("click", () => {
-  box.value = button.dataset.find; offer(false);
-  if (hits.length) { choose(hits[0]); document.querySelector(".map").scrollIntoView({block: "start", behavior: calm.matches ? "auto" : "smooth"}); }
-});
-addEventListener("hashchange", fromHash);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", readTheme);
-new ResizeObserver(resize).observe(canvas);
-readTheme(); resize(); pick(null, false); fromHash();
-})();

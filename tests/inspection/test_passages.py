@@ -1,0 +1,59 @@
+"""Passages of the drawn entities, as far as the limit of bytes allows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from hirag_dist import schemas
+from hirag_dist.inspection.passages import MAX_CHUNKS, choose_passages
+from tests.inspection.indexes import tiny_index
+
+TEXT = "Ann 🐚 met Ben. Ben left."
+
+
+def tables_with(texts: list[str], chunk_ids: dict[str, list[str]]) -> dict[str, pa.Table]:
+    """The tiny index with other documents, a chunk c{i} for each, and other chunks of its entities."""
+    tables = tiny_index()
+    documents = [tables["documents"].to_pylist()[0] | {"document_id": f"d{i}", "text": t} for i, t in enumerate(texts)]
+    spans = [{"chunk_id": f"c{i}", "document_id": f"d{i}", "start": 4, "end": len(t)} for i, t in enumerate(texts)]
+    chunks = [tables["chunks"].to_pylist()[0] | span for span in spans]
+    rows = tables["entities"].to_pylist()
+    entities = [row | {"chunk_ids": chunk_ids.get(row["name"], [])} for row in rows]
+    return tables | {
+        "documents": pa.Table.from_pylist(documents, schemas.DOCUMENTS),
+        "chunks": pa.Table.from_pylist(chunks, schemas.CHUNKS),
+        "entities": pa.Table.from_pylist(entities, schemas.ENTITIES),
+    }
+
+
+def test_chunks_are_counted_as_scripts_count() -> None:
+    found = choose_passages(tables_with([TEXT], {"a": ["c0"], "b": ["c0", "gone"]}), ["0:b", "1:S", "0:a"])
+    assert found.documents["text"] == [TEXT]
+    assert found.of_entity == [[0], [], [0]]
+    start, end = found.chunks["start"][0], found.chunks["end"][0]
+    assert TEXT.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le") == TEXT[4:]
+    assert found.total == 1
+
+
+def test_documents_of_most_chunks_come_first_and_the_limit_holds() -> None:
+    texts = ["once " * 10, "often " * 10, "large " * 100]
+    tables = tables_with(texts, {"a": ["c1", "c0"], "b": ["c1", "c2"], "c": ["c2"], "d": ["c2"]})
+    ids = ["0:a", "0:b", "0:c", "0:d"]
+    found = choose_passages(tables, ids, max_bytes=60)
+    assert found.documents["text"] == [texts[1]]  # the large one does not fit, and the last one no more
+    assert found.of_entity == [[0], [0], [], []]
+    whole = choose_passages(tables, ids)
+    assert whole.documents["text"] == texts
+    assert whole.of_entity == [[1, 0], [1, 2], [2], [2]]
+    assert choose_passages(tables, ids, max_bytes=0).of_entity == [[], [], [], []]
+
+
+def test_an_entity_has_few_of_its_chunks() -> None:
+    names = [f"c{i}" for i in range(MAX_CHUNKS + 3)]
+    found = choose_passages(tables_with(["text"] * len(names), {"a": names}), ["0:a"])
+    assert len(found.of_entity[0]) == MAX_CHUNKS
+
+
+def test_an_empty_index_has_no_passages() -> None:
+    tables = {name: getattr(schemas, name.upper()).empty_table() for name in ("entities", "chunks", "documents")}
+    assert choose_passages(tables, []).of_entity == []
