@@ -1,4 +1,7 @@
-"""`python -m tools.docs`: write the generated pages; `--check`: freshness, links, and the strict build of the site."""
+"""`python -m tools.docs`: write the generated pages; `--check`: freshness, links, and the strict build of the site.
+
+`--screenshots` writes the pictures of the web page; they are not compared, since fonts and browsers differ.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,16 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
-from tools.docs import cli_reference, configuration, links, metrics_reference, openapi, proto_reference, python_api
+from tools.docs import (
+    cli_reference,
+    configuration,
+    links,
+    metrics_reference,
+    openapi,
+    proto_reference,
+    python_api,
+    screenshots,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGES: dict[str, Callable[[], str]] = {
@@ -33,7 +45,12 @@ def main() -> int:
     parser.add_argument(
         "--build", action="store_true", help="write the generated pages, then build the site into site/"
     )
+    parser.add_argument(
+        "--screenshots", action="store_true", help="write the pictures of the web page into docs/assets: needs Chromium"
+    )
     options = parser.parse_args()
+    if options.screenshots:
+        return screenshots.write()
     if not options.check:
         write()
         return build() if options.build else 0
