@@ -70,7 +70,7 @@ lock: dev-env ## resolve requirements/ from pyproject.toml; UPGRADE=--upgrade ta
 
 clean: ## remove .venv, caches and the output of the demo
 	@rm -rf .venv build dist site hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules tools/helm/bin
-	@rm -rf examples/typescript/node_modules examples/typescript/gen examples/typescript/dist examples/mcp/node_modules
+	@rm -rf clients/typescript/node_modules clients/typescript/src/gen clients/typescript/dist examples/mcp/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 run-env:
@@ -99,7 +99,7 @@ licences:
 wire:
 	@tools/buf/lint.sh
 	@$(BIN)/python tools/proto.py --check
-	@examples/typescript/build.sh
+	@clients/typescript/build.sh
 	@examples/mcp/build.sh
 
 charts:

@@ -6,17 +6,21 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hirag_dist.errors import RateLimited
+from hirag_dist.types import Query, Retrieval
+from hirag_dist.wire.error_status import Overloaded
 from tests.service import fakes
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-TYPESCRIPT = EXAMPLES / "typescript"
+TYPESCRIPT = ROOT / "clients" / "typescript"
 QUESTION = 'Who lit "the lamp"?'
 
 
@@ -95,16 +99,16 @@ def objects(text: str) -> Any:
         at += len(text[at:]) - len(text[at:].lstrip())
 
 
-@pytest.fixture
-async def typescript() -> Path:
-    """The compiled example."""
+@pytest.fixture(scope="module")
+def typescript() -> Path:
+    """The compiled example of the TypeScript client."""
     if os.environ.get("CI") != "true":  # there build.sh fails where something is missing
         if not shutil.which("npm"):
             pytest.skip("no npm: install Node.js 20 or later")
         if not (TYPESCRIPT / "node_modules" / ".installed").is_file():  # tests ask the network for nothing
-            pytest.skip("the packages of examples/typescript are not there: run examples/typescript/build.sh")
-    await run(TYPESCRIPT / "build.sh")
-    return TYPESCRIPT / "dist" / "ask.js"
+            pytest.skip("the packages of clients/typescript are not there: run clients/typescript/build.sh")
+    subprocess.run([TYPESCRIPT / "build.sh"], check=True, capture_output=True)
+    return TYPESCRIPT / "dist" / "examples" / "ask.js"
 
 
 async def test_typescript(start: fakes.Start, typescript: Path, certificates: dict[str, str], tmp_path: Path) -> None:
@@ -123,7 +127,72 @@ async def test_typescript(start: fakes.Start, typescript: Path, certificates: di
     assert fakes.ANSWER.text in await run(
         "node", typescript, secure, QUESTION, HIRAG_CA=ca, HIRAG_TOKEN_FILE=str(token)
     )
-    assert "Unauthenticated: this service needs" in await run("node", typescript, secure, QUESTION, code=1, HIRAG_CA=ca)
+    assert "UNAUTHENTICATED: this service needs" in await run("node", typescript, secure, QUESTION, code=1, HIRAG_CA=ca)
+
+
+CALLS = """
+const { HiragClient, HiragError, Level, Mode } = await import(process.argv[2]);
+const address = process.argv[3];
+const client = new HiragClient(address, { timeoutMs: 20_000 });
+const show = (value) => console.log(JSON.stringify(value ?? null));
+const failure = async (work) => {
+  try { await work; } catch (error) {
+    if (!(error instanceof HiragError)) throw error;
+    return [error.reason, error.message, error.requestId, error.retryDelayMs];
+  }
+};
+const found = await client.retrieve({ question: "q", mode: Mode.NAIVE, topN: 3, labels: ["a"] }, { omitContext: true });
+show([found.sources[0].text, found.context]);
+const levels = [];
+for await (const { level } of client.retrieveStream("q")) levels.push(Level[level]);
+show(levels);
+const answer = await client.answer("q");
+show([answer.text, answer.citations[0].title, answer.retrieval.snapshotId]);
+for await (const part of client.answerStream("q")) { show(part.kind); break; }
+show((await client.describe()).snapshotId);
+show(await failure(client.retrieve({ question: "q", topN: 0 }, { requestId: "job-7" })));
+show(await failure(client.retrieve("retried", { requestId: "r" })));
+show(await failure(client.retrieve("too late", { timeoutMs: 2_000, requestId: "r" })));
+show(await failure(client.retrieve("slow", { timeoutMs: 200 })) !== undefined);
+show((await failure(new HiragClient("http://127.0.0.1:1", { retries: 0 }).describe()))[0]);
+"""
+
+
+async def test_typescript_client(start: fakes.Start, typescript: Path, tmp_path: Path) -> None:
+    class Engine(fakes.FakeEngine):
+        attempts = 0
+
+        async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
+            if query.question == "retried":
+                self.attempts += 1
+                if self.attempts < 3:
+                    raise Overloaded("full")
+            if query.question == "too late":
+                raise RateLimited("wait", 77.0)
+            if query.question == "slow":
+                await asyncio.Event().wait()
+            return await super().retrieve(query, deadline_s=deadline_s)
+
+    engine, script = Engine(), tmp_path / "calls.mjs"
+    script.write_text(CALLS)
+    address = f"http://{(await start(engine)).address}"
+    said = await run("node", script, typescript.parents[1] / "src" / "index.js", address)
+    lines = [json.loads(line) for line in said.splitlines()]
+    assert lines == [
+        ["The keeper lit the lamp.", ""],
+        ["LOCAL", "GLOBAL", "BRIDGE", "SOURCES", "DONE"],
+        [fakes.ANSWER.text, "Wärterin", "s1"],
+        "retrieval",
+        "s1",
+        ["INVALID_QUERY", "top_n must be between 1 and 2147483647, got 0", "job-7", None],
+        None,
+        ["RATE_LIMITED", "wait", "r", 77_000],
+        True,
+        "",
+    ]
+    assert engine.attempts == 3
+    first = engine.queries[0]
+    assert (first.mode, first.top_n, first.labels) == ("naive", 3, ("a",))
 
 
 @pytest.fixture

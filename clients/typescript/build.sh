@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Generate the stubs from proto/, check the types and compile the example to dist/. Without npm print the reason; with
-# CI=true it is an error.
+# Generate the stubs from proto/, check the types and compile the client and its example to dist/. Without npm print the
+# reason; with CI=true it is an error.
 set -euo pipefail
 cd "$(dirname "$0")"
 
 skip() {
-    echo "TypeScript stubs: SKIPPED, $1" >&2
+    echo "TypeScript client: SKIPPED, $1" >&2
     if [ "${CI:-}" = true ]; then exit 1; else exit 0; fi
 }
 
@@ -16,7 +16,7 @@ if ! cmp -s package-lock.json node_modules/.installed; then
     npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
     cp package-lock.json node_modules/.installed
 fi
-"$buf" generate ../../proto
+"$buf" generate
 rm -rf dist
 node_modules/.bin/tsc
-echo "TypeScript stubs: generated, checked, compiled"
+echo "TypeScript client: generated, checked, compiled"
