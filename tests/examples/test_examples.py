@@ -155,6 +155,7 @@ show(await failure(client.retrieve("retried", { requestId: "r" })));
 show(await failure(client.retrieve("too late", { timeoutMs: 2_000, requestId: "r" })));
 show(await failure(client.retrieve("slow", { timeoutMs: 200 })) !== undefined);
 show((await failure(new HiragClient("http://127.0.0.1:1", { retries: 0 }).describe()))[0]);
+client.close();
 """
 
 

@@ -13,7 +13,14 @@ async function ask(baseUrl: string, question: string): Promise<void> {
   if (process.env.HIRAG_TOKEN_FILE) options.tokenFile = process.env.HIRAG_TOKEN_FILE;
   if (process.env.HIRAG_CA) options.ca = readFileSync(process.env.HIRAG_CA);
   const client = new HiragClient(baseUrl, options);
+  try {
+    await print(client, question);
+  } finally {
+    client.close();
+  }
+}
 
+async function print(client: HiragClient, question: string): Promise<void> {
   const info = await client.describe();
   console.log(`Snapshot ${info.snapshotId}: ${info.counts.entities ?? 0n} entities`);
 

@@ -9,7 +9,7 @@ import {
   type Client,
   type Interceptor,
 } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
+import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { HiragError, pauseMs } from "./errors.js";
 import {
   QueryService,
@@ -81,10 +81,12 @@ export type AnswerPart =
  *
  *     const client = new HiragClient("http://127.0.0.1:50051");
  *     const { text, citations } = await client.answer("Who built the lighthouse?");
+ *     client.close();
  */
 export class HiragClient {
   readonly #client: Client<typeof QueryService>;
   readonly #options: ClientOptions;
+  readonly #connection: Http2SessionManager;
 
   /** @param baseUrl http://HOST:PORT, or https:// for TLS */
   constructor(baseUrl: string, options: ClientOptions = {}) {
@@ -96,12 +98,19 @@ export class HiragClient {
     }
     this.#options = options;
     const { ca, cert, key } = options;
+    const ping = { pingIntervalMs: 30_000, pingTimeoutMs: 20_000 }; // services refuse more than one in 10 s
+    this.#connection = new Http2SessionManager(baseUrl, ping, { ...(ca && { ca }), ...(cert && { cert, key }) });
     const transport = createGrpcTransport({
       baseUrl,
       interceptors: [this.#authorized],
-      nodeOptions: { ...(ca && { ca }), ...(cert && { cert, key }) },
+      sessionManager: this.#connection,
     });
     this.#client = createClient(QueryService, transport);
+  }
+
+  /** Closes the connection, so that the process can end. Calls in progress are cancelled. */
+  close(): void {
+    this.#connection.abort();
   }
 
   /** Returns the entities, reports, paths and sources that the index has for a question. */
