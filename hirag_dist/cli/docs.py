@@ -92,11 +92,18 @@ def _print(found: DocumentContent) -> None:
     for name, value in document.metadata.items():
         out.print(f"{name}: {_shown(value)}", markup=False)
     rows = [
-        (each.chunk_id, f"{each.start}-{each.end}", each.n_tokens, each.n_entities, _excerpt(each.text))
+        (
+            each.chunk_id,
+            f"{each.start}-{each.end}",
+            " – ".join(dict.fromkeys(place.display for place in (each.places[:1] + each.places[-1:]))),
+            each.n_tokens,
+            each.n_entities,
+            _excerpt(each.text),
+        )
         for each in found.chunks
     ]
-    columns = ["chunk", "characters", "tokens", "entities", "text"]
-    out.print(table(count_noun(len(rows), "chunk"), columns, rows, right=(0, 2, 3)))
+    columns = ["chunk", "characters", "place", "tokens", "entities", "text"]
+    out.print(table(count_noun(len(rows), "chunk"), columns, rows, right=(0, 3, 4)))
     named = [(each.name, each.type, each.n_chunks, each.n_chunks_of_index) for each in found.entities[:_SHOWN]]
     columns = ["entity", "type", "chunks here", "in the index"]
     out.print(table(count_noun(len(found.entities), "entity", "entities"), columns, named, right=(2, 3)))

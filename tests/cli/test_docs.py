@@ -35,7 +35,7 @@ def test_documents_are_listed_shown_and_removed(bench: CommandBench) -> None:
     code, said = run(bench, "docs", "show", uri)
     assert code == 0
     assert said.startswith(f"{own} {uri}")
-    assert "1 chunk chunk characters tokens entities text" in said
+    assert "1 chunk chunk characters place tokens entities text" in said
     assert run(bench, "docs", "show", "absent")[0] == 2
     assert bench.run("docs", "remove", own)[0] == 0
     assert uri not in bench.uris()

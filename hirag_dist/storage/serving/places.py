@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -115,7 +116,7 @@ class MappedPlaces:
         """
         if document >= 0 and is_record_file(uri):
             return (record_place(uri, self._record(document), start, end),)
-        return places_between(self._stored(document, start, end), uri, start, end, text)
+        return places_between(self._stored(document, start, end, joined=True), uri, start, end, text)
 
     def quoted(self, document: int, uri: str, start: int, end: int, text: str) -> tuple[Place, ...]:
         """Return the places of a quotation, with boxes of its lines; at least one, with its characters.
@@ -132,23 +133,40 @@ class MappedPlaces:
             self._records = self._read_records()
         return int(self._records[document])
 
-    def _stored(self, document: int, start: int, end: int) -> list[StoredPlace]:
+    def _stored(self, document: int, start: int, end: int, *, joined: bool = False) -> list[StoredPlace]:
+        """Return the rows of a document that overlap a stretch.
+
+        Args:
+            document: row.
+            start, end: characters of the document.
+            joined: rows of the same texts and page as one, followed by the last where rows are numbered.
+        """
         if not self._has_places or document < 0:
             return []
         first, last = self._indptr[document : document + 2].tolist()
         spans = self._spans[first:last]
         low = first + int(np.searchsorted(spans[:, 1], start, "right"))
         high = first + int(np.searchsorted(spans[:, 0], end, "left"))
-        rows = range(low, high)
-        if not rows:
+        if low >= high:
             return []
-        texts = {run: [self._texts.value(name, run) for name in _NAMES] for run in set(self._runs[low:high].tolist())}
-        bounds = self._box_indptr[low : high + 1].tolist()
-        boxes = self._boxes[bounds[0] : bounds[-1]].tolist()
+        runs, pages = self._runs[low:high], self._pages[low:high]
+        begins = np.ones(high - low, np.bool_)
+        if joined:
+            begins[1:] = (runs[1:] != runs[:-1]) | (pages[1:] != pages[:-1])
+        heads = np.flatnonzero(begins).tolist()
         found = []
-        columns = (each[low:high].tolist() for each in (self._spans, self._pages, self._rows, self._runs))
-        for at, ((begin, stop), page, row, run) in enumerate(zip(*columns, strict=True)):
-            kind, label, section, anchor = texts[run]
-            own = boxes[bounds[at] - bounds[0] : bounds[at + 1] - bounds[0]]
-            found.append(StoredPlace(begin, stop, kind, page, label, section, anchor, row, own))
+        for head, stop in zip(heads, [*heads[1:], high - low], strict=True):
+            found.append(self._place(low + head, low + stop))
+            if stop > head + 1 and self._rows[low + stop - 1]:
+                found.append(replace(self._place(low + stop - 1, low + stop), boxes=()))
         return found
+
+    def _place(self, first: int, stop: int) -> StoredPlace:
+        """Return rows as one, with the texts, page and row number of the first."""
+        run = int(self._runs[first])
+        kind, label, section, anchor = (self._texts.value(name, run) for name in _NAMES)
+        boxes = self._boxes[self._box_indptr[first] : self._box_indptr[stop]].tolist()
+        start, end = int(self._spans[first, 0]), int(self._spans[stop - 1, 1])
+        return StoredPlace(
+            start, end, kind, int(self._pages[first]), label, section, anchor, int(self._rows[first]), boxes
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,9 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist import schemas
+from hirag_dist.core.retrieval.places import StoredPlace, is_record_file, places_between, record_place
 from hirag_dist.errors import InputError
-from hirag_dist.storage.layout import DOCUMENT_METADATA
+from hirag_dist.storage.layout import DOCUMENT_METADATA, PLACES
 from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.types import Place
 
 _COUNTS = ("n_chunks", "n_tokens", "n_entities", "n_relations", "n_dead_letters")
 _COLUMNS = ("document_id", "uri", "record", "title", "source_ids", "labels", "n_chars")
@@ -51,7 +54,11 @@ class IndexedDocument:
 
 @dataclass(frozen=True, slots=True)
 class IndexedChunk:
-    """One chunk of a document; `start` and `end` are characters of the document's text, half open."""
+    """One chunk of a document; `start` and `end` are characters of the document's text, half open.
+
+    Attributes:
+        places: its pages, sections or rows in the original, without areas of pages.
+    """
 
     chunk_id: str
     start: int
@@ -59,6 +66,7 @@ class IndexedChunk:
     n_tokens: int
     text: str
     n_entities: int
+    places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,18 +145,47 @@ def document_content(snapshot: Snapshot, name: str) -> DocumentContent:
         for at, row in zip(rows.tolist(), named, strict=True)
     ]
     rejects = snapshot.table("rejects", ["stage", "unit_id", "reason"])
+    stored = _stored_places(snapshot, document.document_id)
     letters = rejects.filter(pc.is_in(rejects["unit_id"], own["chunk_id"].combine_chunks())).to_pylist()
     return DocumentContent(
         document,
         tuple(
             IndexedChunk(
-                row["chunk_id"], row["start"], row["end"], row["n_tokens"], row["text"], per_chunk[row["chunk_id"]]
+                row["chunk_id"],
+                row["start"],
+                row["end"],
+                row["n_tokens"],
+                row["text"],
+                per_chunk[row["chunk_id"]],
+                _places(document, stored, row),
             )
             for row in own.to_pylist()
         ),
         tuple(sorted(found_entities, key=lambda each: (-each.n_chunks, each.name, each.entity_id))),
         tuple((row["stage"], row["unit_id"], row["reason"]) for row in letters),
     )
+
+
+def _places(document: IndexedDocument, stored: Sequence[StoredPlace], chunk: Mapping[str, Any]) -> tuple[Place, ...]:
+    """Return the places of a chunk.
+
+    Args:
+        stored: of its document, in the order of the text.
+        chunk: row of CHUNKS.
+    """
+    start, end = chunk["start"], chunk["end"]
+    if is_record_file(document.uri):
+        return (record_place(document.uri, document.record, start, end),)
+    own = [place for place in stored if place.start < end and place.end > start]
+    return places_between(own, document.uri, start, end, chunk["text"])
+
+
+def _stored_places(snapshot: Snapshot, document_id: str) -> list[StoredPlace]:
+    """Return the places of a document, in the order of the text, without areas of pages."""
+    columns = [name for name in schemas.PLACES.names if name not in ("document_id", "boxes")]
+    table = snapshot.table(PLACES, ["document_id", *columns])
+    own = table.filter(pc.equal(table["document_id"], document_id)).select(columns)
+    return [StoredPlace(**row) for row in own.to_pylist()]
 
 
 def _documents(snapshot: Snapshot, table: pa.Table) -> list[IndexedDocument]:
