@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from hirag_dist.mcp.uris import resource_uri
 from hirag_dist.types import Citation, CommunityItem, EntityItem, IndexInfo, SourceItem, TripleItem
+from hirag_dist.wire.resource_uris import resource_uri
 
 _MAX_TEXT = 1000  # characters of a description, a report or a chunk
 

@@ -19,9 +19,9 @@ from hirag_dist.mcp.arguments import DocumentArguments
 from hirag_dist.mcp.backend import Backend, CallerContext
 from hirag_dist.mcp.results import index_reply
 from hirag_dist.mcp.tools import TOOLS, ToolCall, ToolSpec, entity_reply
-from hirag_dist.mcp.uris import SCHEME, ResourceAddress, parse_uri, resource_uri
 from hirag_dist.types import DEFAULT_MEMBERS, DEFAULT_RELATIONS, DEFAULT_SOURCES, AccessScope
 from hirag_dist.wire.error_status import DeadlinePassed, reason_of
+from hirag_dist.wire.resource_uris import SCHEME, ResourceAddress, parse_uri, resource_uri
 
 logger = logging.getLogger(__name__)
 

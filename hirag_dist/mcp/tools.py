@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from hirag_dist.mcp import arguments as args
 from hirag_dist.mcp import results as res
 from hirag_dist.mcp.backend import Backend, CallerContext
-from hirag_dist.mcp.uris import resource_uri
 from hirag_dist.types import Answer, EntityDetails, EntityItem, PathDetails, Query, Retrieval
+from hirag_dist.wire.resource_uris import resource_uri
 
 Progress = Callable[[float, float | None, str], Awaitable[None]]  # of what is done, of how much, in words
 _LEVELS: Final = ("local", "global", "bridge", "sources", "done")

@@ -14,9 +14,12 @@ from hirag_dist.service.http_api.openai_requests import DEFAULT_MODEL
 from hirag_dist.types import MAP_REDUCE
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_query import MODE_NAMES, MODES
+from hirag_dist.wire.resource_uris import SCHEME, resource_uri
 
 OWNER = "hirag-dist"
 _MAX_WITH_MODES = 100  # indexes for which each mode is listed as a model of its own
+_RESOURCES = {"entity": "entities", "community": "reports", "chunk": "documents"}
+_OWN = ("urn:", f"{SCHEME}:")  # addresses that lead nowhere in a browser
 _MARKER = re.compile(r"\[([ERKCS]\d+)\]")
 _LISTED_MODES = tuple(mode for mode in MODES if mode not in MAP_REDUCE)
 
@@ -52,17 +55,21 @@ def model_object(index: str, mode: str, title: str, created: int) -> dict[str, A
     }
 
 
-def url_of(citation: pb.Citation) -> str:
-    """Return the address of what is cited: of the place in the document, of the document, or else its id as a URN.
+def url_of(citation: pb.Citation, index: str) -> str:
+    """Return the address of what is cited: of the place in the document, of the document, or else its resource URI.
 
-    >>> url_of(pb.Citation(ref="E2", kind="entity", id="e2"))
-    'urn:hirag:entity:e2'
+    >>> url_of(pb.Citation(ref="E2", kind="entity", id="e2"), "laws")
+    'hirag://laws/entities/e2'
     """
     link = next((place.link for place in citation.places if place.link), "")
-    return link or citation.uri or f"urn:hirag:{citation.kind}:{citation.id}"
+    kind = _RESOURCES.get(citation.kind)
+    own = f"urn:hirag:{citation.kind}:{citation.id}"  # relations and claims are no resources
+    if kind is not None:
+        own = resource_uri(index, kind, citation.document_id or citation.id)
+    return link or citation.uri or own
 
 
-def citation_marks(text: str, citations: Iterable[pb.Citation]) -> list[dict[str, Any]]:
+def citation_marks(text: str, citations: Iterable[pb.Citation], index: str) -> list[dict[str, Any]]:
     """Return each marker of a citation in the text with its title and address.
 
     `start_index` and `end_index` are Unicode code points of the text, the end behind the marker.
@@ -73,7 +80,7 @@ def citation_marks(text: str, citations: Iterable[pb.Citation]) -> list[dict[str
             "start_index": found.start(),
             "end_index": found.end(),
             "title": known[found[1]].title,
-            "url": url_of(known[found[1]]),
+            "url": url_of(known[found[1]], index),
         }
         for found in _MARKER.finditer(text)
         if found[1] in known
@@ -84,8 +91,8 @@ def source_list(citations: Iterable[pb.Citation]) -> str:
     """Return the cited sources as text, a line each; empty without citations."""
     lines = []
     for citation in citations:
-        url = url_of(citation)
-        shown = f" ({url})" if not url.startswith("urn:") else ""
+        url = url_of(citation, "")
+        shown = "" if url.startswith(_OWN) else f" ({url})"
         lines.append(f"[{citation.ref}] {citation.title or citation.kind}{shown}")
     return "\n\nSources:\n" + "\n".join(lines) if lines else ""
 
@@ -96,13 +103,14 @@ class CompletionReply:
     Args:
         model: as the request gave it.
         request_id: of the call.
-        question: that was asked.
+        request: to the service.
         with_sources: whether the cited sources are listed after the text.
     """
 
-    def __init__(self, model: str, request_id: str, question: str, *, with_sources: bool) -> None:
+    def __init__(self, model: str, request_id: str, request: pb.AnswerRequest, *, with_sources: bool) -> None:
         self._head = {"id": f"chatcmpl-{request_id}", "created": int(time.time()), "model": model}
-        self._question = question
+        self._question = request.query.question
+        self._index = request.index
         self._with_sources = with_sources
         self._retrieval: pb.Retrieval | None = None
 
@@ -117,7 +125,7 @@ class CompletionReply:
             "role": "assistant",
             "content": text,
             "refusal": None,
-            "annotations": _nested(citation_marks(answer.text, answer.citations)),
+            "annotations": _nested(citation_marks(answer.text, answer.citations, self._index)),
         }
         return {
             **self._object("chat.completion"),
@@ -138,7 +146,7 @@ class CompletionReply:
         """Yield the chunks that end a streamed reply: citations, and on request the numbers of tokens."""
         if sources := self._sources(answer):
             yield self.text_event(sources)
-        delta = {"annotations": _nested(citation_marks(answer.text, answer.citations))}
+        delta = {"annotations": _nested(citation_marks(answer.text, answer.citations, self._index))}
         yield event(self._chunk(delta, "stop") | {"hirag": facts(self._question, self._retrieval, answer)})
         if include_usage:
             yield event({**self._object("chat.completion.chunk"), "choices": [], "usage": _usage(answer)})

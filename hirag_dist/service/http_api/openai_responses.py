@@ -16,15 +16,16 @@ class ResponsesReply:
     Args:
         model: as the request gave it.
         request_id: of the call.
-        question: that was asked.
+        request: to the service.
     """
 
-    def __init__(self, model: str, request_id: str, question: str) -> None:
+    def __init__(self, model: str, request_id: str, request: pb.AnswerRequest) -> None:
         self._model = model
         self._id = f"resp_{request_id}"
         self._item_id = f"msg_{request_id}"
         self._created = int(time.time())
-        self._question = question
+        self._question = request.query.question
+        self._index = request.index
         self._retrieval: pb.Retrieval | None = None
         self._text: list[str] = []
         self._sent = 0
@@ -43,7 +44,7 @@ class ResponsesReply:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": read + written,
         }
-        item = self._item("completed", [_part(answer.text, _annotations(answer))])
+        item = self._item("completed", [_part(answer.text, self._annotations(answer))])
         hirag = facts(self._question, self._retrieval, answer)
         return self._response("completed", [item]) | {"usage": usage, "hirag": hirag}
 
@@ -62,7 +63,7 @@ class ResponsesReply:
 
     def last_events(self, answer: pb.FinalAnswer, *, include_usage: bool) -> Iterator[bytes]:
         """Yield the events that end a streamed reply: citations, text, message and the whole reply."""
-        found = _annotations(answer)
+        found = self._annotations(answer)
         for at, each in enumerate(found):
             added = self._place() | {"annotation_index": at, "annotation": each}
             yield self._event("response.output_text.annotation.added", added)
@@ -107,16 +108,16 @@ class ResponsesReply:
     def _item(self, status: str, content: list[dict[str, Any]]) -> dict[str, Any]:
         return {"id": self._item_id, "type": "message", "role": "assistant", "status": status, "content": content}
 
+    def _annotations(self, answer: pb.FinalAnswer) -> list[dict[str, Any]]:
+        found = citation_marks(answer.text, answer.citations, self._index)
+        return [{"type": "url_citation", **each} for each in found]
+
     def _place(self) -> dict[str, Any]:
         return {"item_id": self._item_id, "output_index": 0, "content_index": 0}
 
     def _event(self, name: str, fields: Mapping[str, Any]) -> bytes:
         self._sent += 1
         return event({"type": name, "sequence_number": self._sent - 1, **fields}, name)
-
-
-def _annotations(answer: pb.FinalAnswer) -> list[dict[str, Any]]:
-    return [{"type": "url_citation", **each} for each in citation_marks(answer.text, answer.citations)]
 
 
 def _part(text: str, found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -81,14 +81,13 @@ class OpenAiRoutes:
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         asked = chat_request(await self._json(request))
         call = self._call(request)
-        question = asked.request.query.question
-        reply = CompletionReply(asked.model, call.request_id, question, with_sources=asked.source_list)
+        reply = CompletionReply(asked.model, call.request_id, asked.request, with_sources=asked.source_list)
         return await self._answer(request, asked, call, reply)
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         asked = responses_request(await self._json(request))
         call = self._call(request)
-        reply = ResponsesReply(asked.model, call.request_id, asked.request.query.question)
+        reply = ResponsesReply(asked.model, call.request_id, asked.request)
         return await self._answer(request, asked, call, reply)
 
     async def _answer(self, request: web.Request, asked: Asked, call: GatewayCall, reply: _Reply) -> web.StreamResponse:

@@ -21,7 +21,7 @@ from tests.service import fakes
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Serve = Callable[..., Any]
 ASK: Any = [{"role": "user", "content": "Who lit the lamp?"}]
-MARK = {"start_index": 18, "end_index": 22, "title": "Wärterin", "url": "urn:hirag:entity:e2"}
+MARK = {"start_index": 18, "end_index": 22, "title": "Wärterin", "url": "hirag://default/entities/e2"}
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -324,7 +324,7 @@ async def test_the_requests_of_open_webui(serve: Serve, http: Any) -> None:
         for each in delta.get("annotations") or []
         if each["type"] == "url_citation"
     ]
-    assert sources == [("Wärterin", "urn:hirag:entity:e2")]
+    assert sources == [("Wärterin", "hirag://default/entities/e2")]
     assert events[-1]["usage"]["total_tokens"] == 107
     assert served.engine.queries[0].question == "Who lit the lamp?"
 

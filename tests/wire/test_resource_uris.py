@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.mcp.uris import KINDS, ResourceAddress, parse_uri, resource_uri
+from hirag_dist.wire.resource_uris import KINDS, ResourceAddress, parse_uri, resource_uri
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 

@@ -1,4 +1,4 @@
-"""URIs of documents, entities and reports as MCP resources: hirag://INDEX/documents/ID."""
+"""URIs of documents, entities and reports, as MCP and citations name them: hirag://INDEX/documents/ID."""
 
 from __future__ import annotations
 
