@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 
 from hirag_dist.api.build import build_index
 from hirag_dist.cli._bill import bill_table
@@ -43,9 +44,10 @@ def demo(
     """Index the sample corpus, serve it over gRPC, ask two questions; show levels, answers and cost."""
     samples = Path(str(resources.files("hirag_dist.samples")))
     questions = (samples / "questions.txt").read_text(encoding="utf-8").splitlines()[:2]
-    _index(samples / "corpus", folder, executor)
+    config = _write_config(Path(folder), samples / "replies.jsonl")
+    _index(samples / "corpus", folder, config, executor)
     out.rule("2 · Serving it over gRPC")
-    with _Service(folder) as address, HiragClient(address) as client:
+    with _Service(folder, config) as address, HiragClient(address) as client:
         info = client.describe()
         out.print(f"A service at {address} holds snapshot {info.snapshot_id}.")
         for number, question in enumerate(questions, start=3):
@@ -60,14 +62,24 @@ def demo(
     out.print(f'Ask more: .venv/bin/hirag-dist query --index {folder} "…"    (or: serve --index {folder})')
     out.print("Your own documents: hirag-dist init, then plan, then index. See README.md.")
     out.print(
-        "[dim]The built-in model is rule-based and understands nothing; a language model is an endpoint in "
-        "hirag.yaml.[/dim]"
+        "[dim]Entities, summaries and reports of the demo are recorded replies of a language model. Your own documents go "
+        "to the endpoints in hirag.yaml, or to the built-in model, which is rule-based and understands nothing.[/dim]"
     )
 
 
-def _index(corpus: Path, folder: str, executor: str) -> None:
+def _write_config(folder: Path, replies: Path) -> Path:
+    """Write the configuration of the demo: recorded replies, and the built-in model for other requests."""
+    recording = {"kind": "recorded", "path": str(replies), "fallback": "builtin"}
+    roles = dict.fromkeys(("extract", "summarise", "report", "answer"), "recording")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "demo.yaml"
+    path.write_text(yaml.safe_dump({"llm": {"endpoints": {"recording": recording}, "roles": roles}}), encoding="utf-8")
+    return path
+
+
+def _index(corpus: Path, folder: str, path: Path, executor: str) -> None:
     out.rule("1 · Indexing the sample corpus")
-    config = configuration(None, None, {"execution.executor": executor}).config
+    config = configuration(str(path), None, {"execution.executor": executor}).config
     with ProgressBars(True) as bars:
         report = build_index(corpus, folder, config=config, progress=bars).to_dict()
     counts = report["counts"]
@@ -86,11 +98,12 @@ def _index(corpus: Path, folder: str, executor: str) -> None:
 class _Service:
     """`hirag-dist serve` in a process of its own, on a free port, for as long as the block lasts."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, config: Path) -> None:
         self._log = Path(folder) / "serve.log"
+        command = ["serve", "--index", folder, "--config", str(config), "--listen", "127.0.0.1:0"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "hirag_dist", "serve", "--index", folder, "--listen", "127.0.0.1:0"],
+                [sys.executable, "-m", "hirag_dist", *command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

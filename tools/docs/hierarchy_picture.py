@@ -1,6 +1,6 @@
 """The picture of the README: the layers of an index as an SVG.
 
-hirag-dist index hirag_dist/samples/corpus --index /tmp/sample --executor inline
+hirag-dist demo --index /tmp/sample
 python -m tools.docs.hierarchy_picture /tmp/sample
 """
 
@@ -11,6 +11,7 @@ from collections import defaultdict
 from html import escape
 from pathlib import Path
 from statistics import fmean
+from textwrap import wrap
 from typing import Any
 
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -20,10 +21,11 @@ OUTPUT = Path(__file__).parents[2] / "docs" / "hierarchy.svg"
 WIDTH, MARGIN, LABELS = 960, 20, 110  # the column of labels is on the right
 ROWS = (340, 190, 70)  # y of layer 0 (its first row), 1 and 2
 ROWS_OF_LAYER_0 = 8
+NAME_WIDTH = 30  # characters in a line
 COLOURS = ("#4c78a8", "#f58518", "#54a24b")
 _HEAD = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" role="img"
  aria-label="{label}">
-<style>text {{ fill: #666; font-size: 13px }} .name {{ font-size: 10px }}
+<style>text {{ fill: #666; font-size: 13px }} .name {{ font-size: 12px }}
 path {{ fill: none; stroke-width: .5; opacity: .35 }}</style>
 """
 
@@ -70,9 +72,10 @@ def picture(entities: list[dict[str, Any]], relations: list[dict[str, Any]]) -> 
         )
     for row in entities:
         if row["layer"] == 2:
-            at = f"{x[row['entity_id']]:.0f} {ROWS[2] - 14}"
-            where = at.replace(" ", '" y="')
-            parts.append(f'<text class="name" x="{where}" transform="rotate(-20 {at})">{escape(row["name"])}</text>\n')
+            lines = wrap(row["name"], NAME_WIDTH)
+            for number, line in enumerate(lines):
+                at = f'x="{x[row["entity_id"]]:.0f}" y="{ROWS[2] - 14 - 13 * (len(lines) - 1 - number)}"'
+                parts.append(f'<text class="name" text-anchor="middle" {at}>{escape(line)}</text>\n')
     return "".join([*parts, "</svg>\n"])
 
 
