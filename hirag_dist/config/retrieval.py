@@ -53,4 +53,9 @@ class RetrievalConfig(ConfigSection):
         description="share of the sources of a summary or report that must pass a question's filter for it to be used; "
         "1: all of them",
     )
+    source_url: str | None = Field(
+        None,
+        pattern=r"^https?://\S+$",
+        description="address under which the files of INPUT are served; links to sources begin with it",
+    )
     map_reduce: MapReduceConfig = MapReduceConfig()

@@ -80,6 +80,7 @@ def open_engine(
     resources = EngineResources(
         snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker
     )
+    resources.index.files.places.source_url = config.source_url or ""
     return QueryEngine(resources, config)
 
 

@@ -118,6 +118,17 @@ def display(place: StoredPlace, last_row: int = 0) -> str:
     return ", ".join(filter(None, parts)) or place.anchor
 
 
+def address(uri: str, source_url: str) -> str:
+    """Return the absolute address of a document, if its files are served somewhere; else its URI.
+
+    >>> address("a b.pdf", "https://example.org/files/"), address("s3://b/a.pdf", "https://example.org")
+    ('https://example.org/files/a%20b.pdf', 's3://b/a.pdf')
+    """
+    if not source_url or not uri or "://" in uri:
+        return uri
+    return f"{source_url.rstrip('/')}/{quote(uri, safe='/', errors='replace')}"
+
+
 def link(uri: str, *, page: int = 0, anchor: str = "", text: str = "") -> str:
     """Return a URI with the fragment that opens it at a position; empty for no URI.
 

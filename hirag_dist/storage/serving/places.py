@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.retrieval.places import (
     StoredPlace,
+    address,
     character_place,
     is_record_file,
     places_between,
@@ -85,7 +86,11 @@ def _first_of_runs(batches: Batches, runs: list[NDArray[np.bool_]]) -> Iterator[
 
 
 class MappedPlaces:
-    """The places of one snapshot, mapped."""
+    """The places of one snapshot, mapped.
+
+    Attributes:
+        source_url: address under which documents with a relative path are served; empty for none.
+    """
 
     def __init__(self, files: ServingFiles, read_records: Callable[[], NDArray[np.int32]]) -> None:
         """Map the files.
@@ -93,7 +98,7 @@ class MappedPlaces:
         Args:
             read_records: returns the record of each document, for a snapshot whose files lack them.
         """
-        self._files = files
+        self.source_url = ""
         self._read_records = read_records
         self._records: NDArray[np.int32] | None = files.array(RECORDS) if files.has(RECORDS) else None
         self._has_places = files.has("place_indptr")
@@ -115,8 +120,9 @@ class MappedPlaces:
             text: from `start` to `end`.
         """
         if document >= 0 and is_record_file(uri):
-            return (record_place(uri, self._record(document), start, end),)
-        return places_between(self._stored(document, start, end, joined=True), uri, start, end, text)
+            return (record_place(address(uri, self.source_url), self._record(document), start, end),)
+        stored = self._stored(document, start, end, joined=True)
+        return places_between(stored, address(uri, self.source_url), start, end, text) if stored else ()
 
     def quoted(self, document: int, uri: str, start: int, end: int, text: str) -> tuple[Place, ...]:
         """Return the places of a quotation, with boxes of its lines; at least one, with its characters.
@@ -124,7 +130,8 @@ class MappedPlaces:
         The arguments are those of `between`.
         """
         if document >= 0 and is_record_file(uri):
-            return (record_place(uri, self._record(document), start, end),)
+            return (record_place(address(uri, self.source_url), self._record(document), start, end),)
+        uri = address(uri, self.source_url)
         found = places_between(self._stored(document, start, end), uri, start, end, text, exact=True)
         return found or (character_place(uri, start, end, text),)
 
