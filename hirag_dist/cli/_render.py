@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +11,7 @@ from rich.padding import Padding
 from hirag_dist.cli._output import out, table
 from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
-from hirag_dist.types import Answer, MapWork, Retrieval, SourceItem
+from hirag_dist.types import Answer, Citation, MapWork, Retrieval, SourceItem
 
 _PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "gather", "map", "total")
 
@@ -118,13 +119,20 @@ def _where(source: SourceItem) -> str:
 
 
 def show_answer(answer: Answer) -> None:
-    """Print an answer with its sources."""
+    """Print an answer with its sources: wrapped in a terminal; elsewhere in whole lines, with the cited sentences."""
     out.print("\n[bold]Answer[/bold]")
-    out.print(Padding(answer.text.replace("[", "\\["), (0, 2)), soft_wrap=False)
+    if out.is_terminal:
+        out.print(Padding(answer.text.replace("[", "\\["), (0, 2)), soft_wrap=False)
+    else:
+        out.print(answer.text, markup=False)
     for citation in answer.citations:
         where = ", ".join(dict.fromkeys(place.display for place in citation.places if place.display))
-        title = shorten(one_line(citation.title), 100) + (f", {shorten(where, 100)}" if where else "")
-        out.print(f"  [{citation.ref}] {title}", markup=False, style="dim")
+        title = one_line(citation.title) + (f", {where}" if where else "")
+        shown = shorten(title, 200) if out.is_terminal else title
+        out.print(f"  [{citation.ref}] {shown}", markup=False, style="dim")
+        if not out.is_terminal:
+            for sentence in _cited_sentences(citation, answer.retrieval.sources):
+                out.print(f"      {sentence}", markup=False)
     if answer.dropped_citations:
         gone = count_noun(
             answer.dropped_citations, "reference that named nothing was", "references that named nothing were"
@@ -134,3 +142,12 @@ def show_answer(answer: Answer) -> None:
         out.print(
             f"[dim]{answer.model}: {count_noun(answer.input_tokens, 'token')} in, {answer.output_tokens:,} out[/dim]"
         )
+
+
+def _cited_sentences(citation: Citation, sources: Sequence[SourceItem]) -> list[str]:
+    """Return the texts of a citation's places, each on one line; none where its source was not sent."""
+    source = next((each for each in sources if each.chunk_id == citation.id), None)
+    if source is None:
+        return []
+    texts = [source.text[max(place.start - source.start, 0) : place.end - source.start] for place in citation.places]
+    return [line for text in texts if (line := one_line(text))]

@@ -27,6 +27,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
+from hirag_dist.cli._streamed_text import StreamedText
 from hirag_dist.errors import ConfigError, HiragError
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
 
@@ -120,7 +121,8 @@ def query(
     )
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
     sent, fallback = None, ""  # not known of a service
-    say = _print_piece if stream and not json else _swallow
+    printed = StreamedText(sys.stdout, out.width if out.is_terminal else None)
+    say = printed.add if stream and not json else _swallow
     if server is not None:
         _refuse({"--config": config, "--set": settings, "--snapshot": snapshot} | limits, "--server", _NOT_THERE)
         from hirag_dist.client import HiragClient
@@ -144,6 +146,7 @@ def query(
     if json:
         emit(_as_json(result, sent, fallback))
     else:
+        printed.end()
         _show(result, streamed=stream)
     conclude_reading(fallback)
 
@@ -224,11 +227,6 @@ def _show(result: Retrieval | Answer, *, streamed: bool) -> None:
         print()
     show_retrieval(result.retrieval)
     show_answer(result)
-
-
-def _print_piece(piece: str) -> None:
-    sys.stdout.write(piece)
-    sys.stdout.flush()
 
 
 def _swallow(piece: str) -> None:

@@ -54,7 +54,7 @@ export function shorten(text, limit) {
 }
 
 /** A link where the address is one of the web, else its text: javascript: and the like lead nowhere. */
-export function address(uri) {
+export function address(uri, text = uri) {
   let parsed = null;
   try {
     parsed = new URL(uri);
@@ -62,7 +62,7 @@ export function address(uri) {
     // no address of any kind
   }
   if (parsed && (parsed.protocol === "https:" || parsed.protocol === "http:")) {
-    return h("a", { href: parsed.href, target: "_blank", rel: "noopener noreferrer nofollow" }, uri);
+    return h("a", { href: parsed.href, target: "_blank", rel: "noopener noreferrer nofollow" }, text);
   }
-  return h("code", {}, uri);
+  return h("code", {}, text);
 }

@@ -3,7 +3,7 @@
 import { by, h, s } from "./dom.js";
 import { ems, place, spread } from "./layout.js";
 
-const LABEL_EMS = 22;
+const LABEL_EMS = 26;
 const FONT = 12;
 const EDGE = 26; // px around the picture
 const TOP = 50; // px above it, where the buttons are
@@ -64,7 +64,7 @@ export class Graph {
     const group = s("g", { class: `node ${node.kind}`, "data-node": at, ...focus, onclick: () => this.moved < 6 && this.choose(at) }, s("circle", { class: "touch" }), s("circle", { class: "dot" }), order, label);
     if (this.keys) group.addEventListener("keydown", (event) => this.key(event, at));
     hint(group, () => node.hint());
-    return { group, label, order, circle: group.children[1], width: ems(text) * FONT + 8, radius: 0 };
+    return { group, label, order, circle: group.children[1], width: ems(text) * FONT * (node.rank < 0 ? 1.12 : 1) + 8, radius: 0 }; // bold ones are wider
   }
 
   choose(at) {

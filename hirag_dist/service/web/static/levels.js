@@ -114,6 +114,12 @@ export function whereabouts(item) {
   return ends || `characters ${count(item.start)}–${count(item.end)}`;
 }
 
+/** The same, unless it only repeats the title. */
+function placeOf(item) {
+  const place = whereabouts(item);
+  return place === item.title ? `characters ${count(item.start)}–${count(item.end)}` : place;
+}
+
 /** The address of the original at the place of a passage, or of the document; empty where there is none. */
 export function original(item) {
   return (item.places ?? []).map((one) => one.link).find(Boolean) ?? item.uri ?? "";
@@ -139,8 +145,8 @@ export function source(item, near = () => null) {
   return h(
     "details",
     { "data-item": item.chunk_id, ontoggle: open },
-    h("summary", {}, h("span", { class: "name" }, title(item.title || "Untitled document", whereabouts(item)), h("span", { class: "preview", dir: "auto" }, shorten(item.text, 180)))),
-    h("dl", {}, h("dt", {}, "Document"), h("dd", {}, h("code", {}, item.document_id)), h("dt", {}, "Characters"), h("dd", {}, `${count(item.start)}–${count(item.end)}`), link ? [h("dt", {}, "From"), h("dd", {}, address(link))] : null),
+    h("summary", {}, h("span", { class: "name" }, title(item.title || "Untitled document", placeOf(item)), h("span", { class: "preview", dir: "auto" }, shorten(item.text, 180)))),
+    h("dl", {}, h("dt", {}, "Document"), h("dd", {}, h("code", {}, item.document_id)), h("dt", {}, "Characters"), h("dd", {}, `${count(item.start)}–${count(item.end)}`), link ? [h("dt", {}, "From"), h("dd", {}, address(link, item.uri || link))] : null),
     passage(item),
     h("p", { class: "acts" }, documentButton(item, () => near(item))),
   );

@@ -62,6 +62,12 @@ export function unit(text, point) {
   return at;
 }
 
+/** A span from the beginning to the end of the sentences that it reaches into; as it is where it reaches into none. */
+function sentencesOf(whole, start, end) {
+  const inside = whole.filter((one) => one.start < end - 1 && one.end > start + 1);
+  return inside.length ? { start: Math.min(start, inside[0].start), end: Math.max(end, inside.at(-1).end) } : { start, end };
+}
+
 /**
  * A text that begins at character `start` of its document, as pieces for an element: what supports a statement is in
  * marks. `near` is {text: the statement, places: [{start, end}] in characters of the document, where they are known}.
@@ -70,7 +76,8 @@ export function marked(text, start, near) {
   const end = start + Array.from(text).length;
   const known = (near.places ?? []).filter((one) => one.end > start && one.start < end && one.end - one.start < 0.8 * (end - start));
   const found = known.length ? null : near.text && closest(text, near.text);
-  const spans = found ? [found] : known.map((one) => ({ start: unit(text, one.start - start), end: unit(text, one.end - start) }));
+  const whole = known.length ? sentences(text) : [];
+  const spans = found ? [found] : known.map((one) => sentencesOf(whole, unit(text, one.start - start), unit(text, one.end - start)));
   const pieces = [];
   let at = 0;
   for (const span of spans.sort((a, b) => a.start - b.start)) {

@@ -24,9 +24,10 @@ export class Reader {
   async open({ source, near }) {
     Object.assign(this, { source, near, start: source.start, end: source.end, total: source.end });
     by("reader-title").textContent = source.title || "Untitled document";
-    by("reader-place").textContent = whereabouts(source);
+    const place = whereabouts(source);
+    by("reader-place").textContent = place === source.title ? "" : place;
     const link = near?.places?.map((one) => one.link).find(Boolean) ?? original(source);
-    by("reader-link").replaceChildren(link ? address(link) : "");
+    by("reader-link").replaceChildren(link ? address(link, source.uri || link) : "");
     this.draw(source.text, source.start);
     if (!this.dialog.open) this.dialog.showModal();
     this.see();
