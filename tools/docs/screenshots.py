@@ -25,7 +25,7 @@ FOLLOW_UP = "And what did it say of the Pacific Ocean?"
 DESK = {"viewport": {"width": 1280, "height": 860}, "device_scale_factor": 1}
 PHONE = {
     "viewport": {"width": 390, "height": 844},
-    "device_scale_factor": 1.5,
+    "device_scale_factor": 1,
     "has_touch": True,
     "is_mobile": True,
     "color_scheme": "dark",
