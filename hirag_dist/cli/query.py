@@ -64,6 +64,9 @@ _AsOfOption = Annotated[
 _DeadlineOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
 ]
+_IndexNameOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Index of the service, where it has several (--server only).")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -94,6 +97,7 @@ def query(
     max_tokens: MaxTokensOption = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
     deadline: _DeadlineOption = None,
+    index_name: _IndexNameOption = None,
     token_file: TokenFileOption = None,
     ca: CaOption = None,
     cert: CertOption = None,
@@ -127,10 +131,11 @@ def query(
         _refuse({"--config": config, "--set": settings, "--snapshot": snapshot} | limits, "--server", _NOT_THERE)
         from hirag_dist.client import HiragClient
 
-        with HiragClient(server, **connection) as client:
+        with HiragClient(server, index=index_name or "", **connection) as client:
             result = _ask(client, asked, context_only, say, deadline)
     else:
-        _refuse(dict(zip(_CONNECTION, connection.values(), strict=True)), "--index", "they are for a connection")
+        idle = {"--index-name": index_name} | dict(zip(_CONNECTION, connection.values(), strict=True))
+        _refuse(idle, "--index", "they are for a connection")
         from hirag_dist.api.index import open_index
 
         loaded = _for_one_question(configuration(config, settings).config)

@@ -13,6 +13,7 @@ from hirag_dist.client.synchronous import HiragClient
 from hirag_dist.wire.error_status import (
     AccessRefused,
     DeadlinePassed,
+    IndexNotFound,
     NotReady,
     Overloaded,
     QuotaExceeded,
@@ -28,6 +29,7 @@ __all__ = [
     "ClientOptions",
     "DeadlinePassed",
     "HiragClient",
+    "IndexNotFound",
     "NotReady",
     "Overloaded",
     "QuotaExceeded",

@@ -12,6 +12,7 @@ from typing import Any, Self, Unpack
 import grpc
 
 from hirag_dist.client.common import (
+    LIST_PAGE_SIZE,
     SERVICE_NAME,
     AnswerReader,
     CallArguments,
@@ -33,6 +34,7 @@ from hirag_dist.types import (
     CommunityDetails,
     DocumentPart,
     EntityDetails,
+    IndexEntry,
     IndexInfo,
     PathDetails,
     Query,
@@ -46,7 +48,7 @@ from hirag_dist.wire.convert_lookups import (
     entity_from_proto,
     path_from_proto,
 )
-from hirag_dist.wire.convert_results import info_from_proto, level_from_proto, retrieval_from_proto
+from hirag_dist.wire.convert_results import entry_from_proto, info_from_proto, level_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN
 from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
 
@@ -104,7 +106,10 @@ class AsyncHiragClient:
     ) -> Retrieval:
         """Return the entities, reports, paths and sources that the index has for a question."""
         request = pb.RetrieveRequest(
-            query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
+            query=query_message(query),
+            omit_context=omit_context,
+            omit_source_text=omit_source_text,
+            index=self._arguments.index(options),
         )
         with self._explained():
             response = await self._stub.Retrieve(request, **self._arguments.of(options))
@@ -120,7 +125,10 @@ class AsyncHiragClient:
     ) -> AsyncGenerator[tuple[str, Retrieval], None]:
         """Yield ("local", the result so far), then global, bridge, sources, and ("done", the whole result)."""
         request = pb.RetrieveStreamRequest(
-            query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
+            query=query_message(query),
+            omit_context=omit_context,
+            omit_source_text=omit_source_text,
+            index=self._arguments.index(options),
         )
         async with aclosing(self._messages(self._stub.RetrieveStream, request, options)) as messages:
             async for message in messages:
@@ -137,7 +145,10 @@ class AsyncHiragClient:
         """Return the answer to a question, with citations and the retrieval behind it."""
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
-            query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
+            query=query_message(query),
+            omit_context=omit_context,
+            omit_source_text=omit_source_text,
+            index=self._arguments.index(options),
         )
         async with aclosing(self._messages(self._stub.Answer, request, options)) as messages:
             async for message in messages:
@@ -158,7 +169,10 @@ class AsyncHiragClient:
         """
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
-            query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
+            query=query_message(query),
+            omit_context=omit_context,
+            omit_source_text=omit_source_text,
+            index=self._arguments.index(options),
         )
         async with aclosing(self._messages(self._stub.Answer, request, options)) as messages:
             async for message in messages:
@@ -169,9 +183,22 @@ class AsyncHiragClient:
 
     async def describe(self, **options: Unpack[CallOptions]) -> IndexInfo:
         """Return the description of the snapshot that the service serves."""
+        request = pb.DescribeIndexRequest(index=self._arguments.index(options))
         with self._explained():
-            response = await self._stub.DescribeIndex(pb.DescribeIndexRequest(), **self._arguments.of(options))
+            response = await self._stub.DescribeIndex(request, **self._arguments.of(options))
         return info_from_proto(response.info)
+
+    async def list_indexes(self, **options: Unpack[CallOptions]) -> list[IndexEntry]:
+        """Return the indexes of the service that the caller may ask, ordered by name."""
+        found: list[IndexEntry] = []
+        request = pb.ListIndexesRequest(page_size=LIST_PAGE_SIZE)
+        while True:
+            with self._explained():
+                response = await self._stub.ListIndexes(request, **self._arguments.of(options))
+            found += map(entry_from_proto, response.indexes)
+            if not response.next_page_token:
+                return found
+            request.page_token = response.next_page_token
 
     async def get_entity(
         self,

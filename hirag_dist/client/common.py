@@ -53,11 +53,13 @@ class CallOptions(TypedDict, total=False):
         timeout_s: seconds for the call with all its retries; None takes that of the client's options.
         request_id: name of the call in the service's log, 1 to 64 of A-Z a-z 0-9 . _ -.
         token: bearer token of this call, instead of the client's: for a program that asks on behalf of others.
+        index: name of the index to ask, instead of the client's; `list_indexes` does not use it.
     """
 
     timeout_s: float | None
     request_id: str | None
     token: str | None
+    index: str | None
 
 
 class LookupOptions(CallOptions, total=False):
@@ -75,6 +77,7 @@ class LookupOptions(CallOptions, total=False):
 
 
 _SCOPE = LookupOptions.__annotations__.keys() - CallOptions.__annotations__.keys()
+LIST_PAGE_SIZE = 1000  # indexes in one call of `list_indexes`
 _KEEPALIVE_TIMEOUT_S = 20.0
 _IDLE_S = 240  # without a call, after which the connection is closed until the next one
 _TLS_TROUBLE = re.compile(r"handshake|certificate|verification check|ssl", re.IGNORECASE)
@@ -97,6 +100,7 @@ class ClientOptions:
         max_message_bytes: of a request and of a reply.
         keepalive_s: seconds of silence during a call after which the connection is probed; it is closed if the answer
             takes as long again, at most 20 s. Services refuse more than one probe in 10 s.
+        index: name of the index to ask; empty for the only one, or the default one, of the service.
         retries: whether gRPC retries a call, up to three times, if the service is unreachable, stopping or overloaded.
 
     Raises:
@@ -115,6 +119,7 @@ class ClientOptions:
     timeout_s: float | None = 60.0
     max_message_bytes: int = MAX_MESSAGE_BYTES
     keepalive_s: float = 30.0
+    index: str = ""
     retries: bool = True
 
     def __post_init__(self) -> None:
@@ -172,6 +177,7 @@ class CallArguments:
 
     def __init__(self, options: ClientOptions) -> None:
         self._timeout_s = options.timeout_s
+        self._index = options.index
         self._token = options.token
         self._token_file = None if options.token_file is None else TokenFile(options.token_file)
 
@@ -208,7 +214,12 @@ class CallArguments:
         check_names(options, LookupOptions.__annotations__, "a look-up")
         scope = {name: value for name, value in options.items() if name in _SCOPE}
         others: Any = {name: value for name, value in options.items() if name not in _SCOPE}
-        return lookup_request(kind, **values, **scope), self.of(others)
+        return lookup_request(kind, **values, **scope, index=self.index(others)), self.of(others)
+
+    def index(self, options: CallOptions) -> str:
+        """Return the name of the index that a call asks, empty for the service's default."""
+        index = options.get("index")
+        return self._index if index is None else index
 
 
 def client_options(target: str, options: Mapping[str, Any]) -> ClientOptions:

@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 import grpc
 
 from hirag_dist.client.common import (
+    LIST_PAGE_SIZE,
     SERVICE_NAME,
     AnswerReader,
     CallArguments,
@@ -31,6 +32,7 @@ from hirag_dist.types import (
     CommunityDetails,
     DocumentPart,
     EntityDetails,
+    IndexEntry,
     IndexInfo,
     PathDetails,
     Query,
@@ -44,7 +46,7 @@ from hirag_dist.wire.convert_lookups import (
     entity_from_proto,
     path_from_proto,
 )
-from hirag_dist.wire.convert_results import info_from_proto, level_from_proto, retrieval_from_proto
+from hirag_dist.wire.convert_results import entry_from_proto, info_from_proto, level_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN
 from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
 
@@ -102,7 +104,10 @@ class HiragClient:
     ) -> Retrieval:
         """Return the entities, reports, paths and sources that the index has for a question."""
         request = pb.RetrieveRequest(
-            query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
+            query=query_message(query),
+            omit_context=omit_context,
+            omit_source_text=omit_source_text,
+            index=self._arguments.index(options),
         )
         with self._explained():
             response = self._stub.Retrieve(request, **self._arguments.of(options))
@@ -118,7 +123,10 @@ class HiragClient:
     ) -> Generator[tuple[str, Retrieval], None, None]:
         """Yield ("local", the result so far), then global, bridge, sources, and ("done", the whole result)."""
         request = pb.RetrieveStreamRequest(
-            query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
+            query=query_message(query),
+            omit_context=omit_context,
+            omit_source_text=omit_source_text,
+            index=self._arguments.index(options),
         )
         for message in self._messages(self._stub.RetrieveStream, request, options):
             yield level_from_proto(message.level), retrieval_from_proto(message.retrieval)
@@ -134,7 +142,10 @@ class HiragClient:
         """Return the answer to a question, with citations and the retrieval behind it."""
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
-            query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
+            query=query_message(query),
+            omit_context=omit_context,
+            omit_source_text=omit_source_text,
+            index=self._arguments.index(options),
         )
         for message in self._messages(self._stub.Answer, request, options):
             reader.read(message)
@@ -154,7 +165,10 @@ class HiragClient:
         """
         reader = AnswerReader(self._options.target)
         request = pb.AnswerRequest(
-            query=query_message(query), omit_context=omit_context, omit_source_text=omit_source_text
+            query=query_message(query),
+            omit_context=omit_context,
+            omit_source_text=omit_source_text,
+            index=self._arguments.index(options),
         )
         for message in self._messages(self._stub.Answer, request, options):
             part = reader.read(message)
@@ -164,9 +178,22 @@ class HiragClient:
 
     def describe(self, **options: Unpack[CallOptions]) -> IndexInfo:
         """Return the description of the snapshot that the service serves."""
+        request = pb.DescribeIndexRequest(index=self._arguments.index(options))
         with self._explained():
-            response = self._stub.DescribeIndex(pb.DescribeIndexRequest(), **self._arguments.of(options))
+            response = self._stub.DescribeIndex(request, **self._arguments.of(options))
         return info_from_proto(response.info)
+
+    def list_indexes(self, **options: Unpack[CallOptions]) -> list[IndexEntry]:
+        """Return the indexes of the service that the caller may ask, ordered by name."""
+        found: list[IndexEntry] = []
+        request = pb.ListIndexesRequest(page_size=LIST_PAGE_SIZE)
+        while True:
+            with self._explained():
+                response = self._stub.ListIndexes(request, **self._arguments.of(options))
+            found += map(entry_from_proto, response.indexes)
+            if not response.next_page_token:
+                return found
+            request.page_token = response.next_page_token
 
     def get_entity(
         self,

@@ -31,6 +31,7 @@ from hirag_dist.service.channel_options import probe
 from hirag_dist.service.descriptors import raise_descriptor_limit
 from hirag_dist.service.engine_thread import ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics, any_serving
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
@@ -258,7 +259,7 @@ async def serve_index(
         return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
 
     swapper = SnapshotSwapper(open_engine, lambda: current_id(store), config.service.poll_s, ThreadEngineRunner())
-    await serve_grpc(swapper, options, ready, stop, state, on_stop)
+    await serve_grpc(SingleIndex(swapper), options, ready, stop, state, on_stop)
 
 
 def _has_labels(snapshot: Snapshot) -> bool:

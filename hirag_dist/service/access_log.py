@@ -38,6 +38,7 @@ class RequestRecord:
         labels: number of labels that the caller holds, or "all".
         code: name of the status.
         reason: of a rejection, one word; empty otherwise.
+        index: name of the index that was asked; empty for the only one of a service.
         mode, snapshot, partial: of the retrieval.
         items: number of entities, communities, triples and sources returned.
         queued_s: seconds that it waited in the queue.
@@ -59,6 +60,7 @@ class RequestRecord:
     labels: int | str = ""
     code: str = "OK"
     reason: str = ""
+    index: str = ""
     mode: str = ""
     snapshot: str = ""
     partial: tuple[str, ...] = ()
@@ -123,6 +125,7 @@ class AccessLog:
             "reason": record.reason,
             "ms": round(record.seconds * 1000, 1),
             "queue_ms": round(record.queued_s * 1000, 1) or None,
+            "index": record.index,
             "mode": record.mode,
             "snapshot": record.snapshot,
             "partial": ",".join(record.partial),

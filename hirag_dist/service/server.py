@@ -26,11 +26,12 @@ from hirag_dist.service.descriptors import allowed_connections
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
 from hirag_dist.service.grpc_handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import HealthService
-from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.index_source import IndexSource
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import ProcessFacts, process_metrics, timestamp
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
+from hirag_dist.service.request_gate import RequestGate
 from hirag_dist.service.servicer import QueryServicer
 from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.service.shutdown import finished_before, stop_signals
@@ -44,7 +45,7 @@ class QueryServer:
     """A listening service. Health is NOT_SERVING until `set_serving` is called.
 
     Args:
-        swapper: has the engine, or will have it later.
+        indexes: those that requests may name; not started yet, or started.
         options: address, security and limits.
         state: shared with other processes; without it nothing is shared and callers' quotas are not enforced.
 
@@ -53,9 +54,9 @@ class QueryServer:
         BackendUnavailable: traces are configured, and OpenTelemetry is not installed.
     """
 
-    def __init__(self, swapper: SnapshotSwapper, options: ServerOptions, state: ServiceState | None = None) -> None:
+    def __init__(self, indexes: IndexSource, options: ServerOptions, state: ServiceState | None = None) -> None:
         self._options = options
-        self._swapper = swapper
+        self._indexes = indexes
         self._state = state
         self._tls = None if options.tls_cert is None else ServerTls(options)
         self._callers: ReloadingValue[Callers] | None = None
@@ -82,7 +83,7 @@ class QueryServer:
             None if state is None else state.folder, several=options.reuse_port
         )
         self._connections = ConnectionGuard(self._limits, self._metrics.count_closed)
-        swapper.on_swap(self._on_swap)
+        indexes.on_swap(self._on_swap)
         self._loaded_at: float | None = None
         self._facts = ProcessFacts()
         self._write_failed = False  # the failure was logged
@@ -92,13 +93,18 @@ class QueryServer:
         ]
         if self._tracing is not None:
             self._observers.append(self._tracing.export)
-        self._servicer = QueryServicer(
-            swapper,
+        gate = RequestGate(
             self._authenticator,
             self._shedder,
             self._quotas,
             self._observers,
             self._connections,
+            indexes.check_ready,
+        )
+        self._servicer = QueryServicer(
+            indexes,
+            gate,
+            self._shedder,
             max_message_bytes=options.max_message_bytes,
             send_timeout_s=options.send_timeout_s,
             max_context_tokens=options.max_context_tokens,
@@ -185,7 +191,7 @@ class QueryServer:
 
     def _publish_state(self) -> None:
         """Update the gauges, and the facts file of this process if its content changed."""
-        engine = self._swapper.engine
+        engine = self._indexes.engine
         self._metrics.sample(self._shedder, engine, self._connections.count)
         if self._state is None:
             return
@@ -233,7 +239,7 @@ def connection_limits(options: ServerOptions) -> ConnectionLimits:
 
 
 async def serve(
-    swapper: SnapshotSwapper,
+    indexes: IndexSource,
     options: ServerOptions,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
@@ -245,7 +251,7 @@ async def serve(
     A second signal ends the drain at once. Signals reach the main thread only; elsewhere use `stop`.
 
     Args:
-        swapper: not started yet.
+        indexes: not started yet.
         options: address, security and limits.
         ready: called with HOST:PORT once queries are answered.
         stop: stops the service when set, as a signal does.
@@ -259,7 +265,7 @@ async def serve(
     """
     stop = asyncio.Event() if stop is None else stop
     hurry = asyncio.Event()
-    server = QueryServer(swapper, options, state)
+    server = QueryServer(indexes, options, state)
     metrics_endpoint: AbstractContextManager[Any] = nullcontext()
     if options.metrics_listen is not None and server.registry is not None:  # otherwise the supervisor serves them
         metrics_endpoint = serve_metrics(options.metrics_listen, server.registry, server.is_serving)
@@ -268,10 +274,10 @@ async def serve(
             # The kernel spreads connections over all listeners of a shared port, ready or not, so a process listens
             # only when it has an engine. An unshared port is opened first, so that health can be checked and a port
             # in use is reported at once.
-            if options.reuse_port and not await finished_before(stop, asyncio.create_task(swapper.start())):
+            if options.reuse_port and not await finished_before(stop, asyncio.create_task(indexes.start())):
                 return
             address = await server.start()
-            if options.reuse_port or await finished_before(stop, asyncio.create_task(swapper.start())):
+            if options.reuse_port or await finished_before(stop, asyncio.create_task(indexes.start())):
                 await server.set_serving()
                 logger.info("listening on %s", address)
                 if ready is not None:
@@ -286,4 +292,4 @@ async def serve(
             if not await finished_before(hurry, draining, cancel=False):
                 await server.stop(0)
                 await draining
-            await swapper.close()
+            await indexes.close()

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, nullcontext
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hirag_dist.errors import HiragError, InvalidQuery
+from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
-from hirag_dist.service.auth.authentication import Authenticator
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.caller_quotas import SharedQuotas
-from hirag_dist.service.connection_limits import ConnectionGuard, peer_of
 from hirag_dist.service.engine import Engine
-from hirag_dist.service.grpc_handlers import read_request
-from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.index_list import index_page
+from hirag_dist.service.index_source import IndexSource, ServedIndex
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.lookups import Find, LookupMethods, LookupResponse
+from hirag_dist.service.request_gate import RequestGate
 from hirag_dist.types import MAP_REDUCE, AccessScope, Answer, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_lookups import scope_from_proto
@@ -32,20 +30,13 @@ from hirag_dist.wire.convert_results import (
     text_to_proto,
 )
 from hirag_dist.wire.error_status import (
-    REQUEST_ID_KEY,
-    AccessRefused,
     DeadlinePassed,
     RequestTooLarge,
     SlowReader,
-    message_of,
-    status_of,
-    trailers_of,
 )
 
 logger = logging.getLogger(__name__)
 MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the other requests
-_REJECTION_DELAY_S = 0.1
-_MAX_DELAYED = 1000  # rejections at a time that are delayed
 _DEADLINE_MARGIN_S = 0.05  # subtracted from the deadline, so that a partial result reaches the caller in time
 _Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse | LookupResponse
 
@@ -56,6 +47,7 @@ class _Call:
 
     request: Any
     caller: Caller
+    index: ServedIndex
     engine: Engine
     record: RequestRecord
     context: Context
@@ -114,12 +106,9 @@ class QueryServicer(LookupMethods):
     """Servicer of `hirag.query.v1.QueryService`.
 
     Args:
-        swapper: has the engine of the current snapshot.
-        authenticator: identifies callers.
-        shedder: bounds concurrency and rejects requests under overload.
-        quotas: of callers; None without known callers.
-        observers: called with the record of each request when it has ended.
-        connections: counts the requests of each connection.
+        indexes: those that requests may name, with their engines.
+        gate: admits requests and converts errors.
+        shedder: has the retrieval slots.
         max_message_bytes: of a reply.
         send_timeout_s: time for which a client may leave a part of a stream unread.
         max_context_tokens: largest context that a request may ask for; a model reads it, and is paid for it.
@@ -128,29 +117,22 @@ class QueryServicer(LookupMethods):
 
     def __init__(
         self,
-        swapper: SnapshotSwapper,
-        authenticator: Authenticator,
+        indexes: IndexSource,
+        gate: RequestGate,
         shedder: LoadShedder,
-        quotas: SharedQuotas | None,
-        observers: Sequence[Callable[[RequestRecord], None]],
-        connections: ConnectionGuard,
         *,
         max_message_bytes: int,
         send_timeout_s: float,
         max_context_tokens: int,
         map_reduce: bool = False,
     ) -> None:
-        self._swapper = swapper
-        self._authenticator = authenticator
+        self._indexes = indexes
+        self._gate = gate
         self._shedder = shedder
-        self._quotas = quotas
-        self._observers = observers
-        self._connections = connections
         self._max_message_bytes = max_message_bytes
         self._send_timeout_s = send_timeout_s
         self._max_context_tokens = max_context_tokens
         self._map_reduce = map_reduce
-        self._delayed = 0
 
     async def Retrieve(  # noqa: N802 - the names are the protocol's
         self, request: bytes, context: Context
@@ -167,7 +149,7 @@ class QueryServicer(LookupMethods):
                 return self._serialized(response)
 
             async with self._slot(call):
-                return await self._swapper.runner.run(work(call.deadline_s()))
+                return await self._indexes.runner.run(work(call.deadline_s()))
 
     async def RetrieveStream(  # noqa: N802
         self, request: bytes, context: Context
@@ -190,7 +172,7 @@ class QueryServicer(LookupMethods):
 
             async def retrieve() -> None:
                 try:
-                    async with self._slot(call), aclosing(self._swapper.runner.stream(work)) as levels:
+                    async with self._slot(call), aclosing(self._indexes.runner.stream(work)) as levels:
                         async for level in levels:
                             ready.put_nowait(level)
                 finally:
@@ -213,7 +195,8 @@ class QueryServicer(LookupMethods):
         """Send the retrieval, the text in pieces, and the answer. Only the retrieval holds a slot."""
         async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as slot:
             query = call.query()
-            if query.mode in MAP_REDUCE and not self._map_reduce:
+            allowed = self._map_reduce if call.index.map_reduce is None else call.index.map_reduce
+            if query.mode in MAP_REDUCE and not allowed:
                 raise InvalidQuery(
                     f"mode: {query.mode} costs a call for each part of the corpus, and this service does not allow it "
                     f"(service.map_reduce); choose another mode"
@@ -240,7 +223,7 @@ class QueryServicer(LookupMethods):
                                 response = pb.AnswerResponse(text=text_to_proto(part))
                         yield self._serialized(response)
 
-            async with aclosing(self._swapper.runner.stream(work)) as parts:
+            async with aclosing(self._indexes.runner.stream(work)) as parts:
                 async for part in parts:
                     await slot.aclose()  # the first part is the retrieval: a model's answer needs no slot
                     await self._send(context, part)
@@ -256,7 +239,7 @@ class QueryServicer(LookupMethods):
                 response: bytes = pb.DescribeIndexResponse(info=info_to_proto(info)).SerializeToString()
                 return response
 
-            return await self._swapper.runner.run(work())
+            return await self._indexes.runner.run(work())
 
     async def look_up(
         self, method: str, prepare: Callable[[Any, AccessScope], Find], request: bytes, context: Context
@@ -271,73 +254,34 @@ class QueryServicer(LookupMethods):
                 return self._serialized(reply.message, "a smaller max_relations, max_sources, max_members or max_chars")
 
             async with self._slot(call):
-                return await self._swapper.runner.run(work())
+                return await self._indexes.runner.run(work())
+
+    async def ListIndexes(  # noqa: N802
+        self, request: bytes, context: Context
+    ) -> bytes:
+        """Return a page of the indexes that the caller may ask."""
+        async with self._gate.admitted("ListIndexes", request, context, retrieves=False) as admitted:
+            page = index_page(self._indexes.entries(admitted.caller), admitted.message)
+            return bytes(page.SerializeToString())
 
     @asynccontextmanager
     async def _call(
         self, method: str, request: bytes, context: Context, *, retrieves: bool = True, answer: bool = False
     ) -> AsyncIterator[_Call]:
-        """Admit a request, lease it an engine, convert its errors to a status, and call the observers."""
-        record = RequestRecord.of(method, context)
-        context.set_trailing_metadata(((REQUEST_ID_KEY, record.request_id),))
-        try:
-            with self._connections.call(peer_of(record.peer)) as authenticated:
-                caller, record.kind = self._authenticator.caller(context)
-                authenticated(caller.name)
-                record.caller, record.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
-                if retrieves:  # before the quota: a request that is shed is not counted against it
-                    self._shedder.check(context.time_remaining())
-                message = read_request(method, request)
-                with (
-                    self._shedder.counted(answer=answer) if retrieves else nullcontext(),
-                    self._swapper.lease() as engine,
-                    nullcontext() if self._quotas is None else self._quotas.admitted(caller),
-                ):
-                    record.snapshot = engine.info.snapshot_id
-                    yield _Call(message, caller, engine, record, context, self._max_context_tokens)
-        except asyncio.CancelledError:
-            record.code = _cancellation_code(context)
-            self._finish(record)
-            raise
-        except Exception as error:
-            if context.cancelled():  # a write after the client disconnected
-                record.code = _cancellation_code(context)
-                self._finish(record)
-                raise asyncio.CancelledError from error
-            public = _public_error(error, record.request_id)
-            if isinstance(public, AccessRefused):
-                record.reason, record.caller = public.reason, public.caller or record.caller
-            record.code = status_of(public).name
-            self._finish(record)
-            if isinstance(public, AccessRefused):
-                await self._delay_rejection(context)
-            trailers = trailers_of(public, record.request_id, context.time_remaining())
-            # The status is sent after the data that a slow client has not read, at worst when its connection ends. No
-            # slot, lease or quota is held meanwhile.
-            await context.abort(status_of(public), message_of(public), trailers)
-        else:
-            self._finish(record)
-
-    def _finish(self, record: RequestRecord) -> None:
-        record.seconds = record.elapsed_s
-        for observer in self._observers:
-            observer(record)
+        """Admit a request and lease it an engine of its index, for as long as the block lasts."""
+        async with self._gate.admitted(method, request, context, retrieves=retrieves, answer=answer) as admitted:
+            message, caller, record = admitted.message, admitted.caller, admitted.record
+            index = self._indexes.find(message.index, caller)
+            record.index = index.name
+            async with index.lease(context.time_remaining) as engine:
+                record.snapshot = engine.info.snapshot_id
+                yield _Call(message, caller, index, engine, record, context, self._max_context_tokens)
 
     @asynccontextmanager
     async def _slot(self, call: _Call) -> AsyncIterator[None]:
         """Hold a retrieval slot for as long as the block lasts; record the wait for it."""
         async with self._shedder.slot(call.context.time_remaining) as call.record.queued_s:
             yield
-
-    async def _delay_rejection(self, context: Context) -> None:
-        """Wait before a rejection, so that a client that retries at once in a loop does not use up the process."""
-        left_s = context.time_remaining()
-        if self._delayed < _MAX_DELAYED:
-            self._delayed += 1
-            try:
-                await asyncio.sleep(_REJECTION_DELAY_S if left_s is None else min(_REJECTION_DELAY_S, left_s / 2))
-            finally:
-                self._delayed -= 1
 
     async def _send(self, context: Context, message: bytes) -> None:
         """Write to a stream; raise SlowReader if the client does not read."""
@@ -364,22 +308,6 @@ class QueryServicer(LookupMethods):
                 f"ask with {smaller}"
             )
         return message
-
-
-def _public_error(error: Exception, request_id: str) -> HiragError:
-    """Return the error that the caller gets; the details of an unexpected one are only logged."""
-    if isinstance(error, HiragError):
-        return error
-    if isinstance(error, TimeoutError):
-        return DeadlinePassed("the deadline passed before the request was done; allow more time")
-    logger.error("request %s failed", request_id, exc_info=error)
-    return HiragError(f"internal error; the service's log has details under request id {request_id}")
-
-
-def _cancellation_code(context: Context) -> str:
-    """Return the status of a cancelled call: cancelled by the caller, or by its deadline."""
-    remaining = context.time_remaining()
-    return "CANCELLED" if remaining is None or remaining > 0 else "DEADLINE_EXCEEDED"
 
 
 def _check_found(retrieval: Retrieval) -> None:

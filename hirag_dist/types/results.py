@@ -343,6 +343,21 @@ class Facet:
     values: tuple[tuple[str | bool, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """An index of a service.
+
+    Attributes:
+        name: as requests give it; empty where the service has one index and no catalogue.
+        title: for people; empty if none is configured.
+        default: whether a request that names no index goes to it.
+    """
+
+    name: str
+    title: str = ""
+    default: bool = False
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class IndexInfo:
     """Description of a snapshot.

@@ -13,6 +13,7 @@ from hirag_dist.types import (
     Answer,
     Citation,
     ClaimItem,
+    IndexEntry,
     IndexInfo,
     MapWork,
     Retrieval,
@@ -248,3 +249,8 @@ def cleaned(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return type(value)(**{each.name: cleaned(getattr(value, each.name)) for each in fields(value)})
     return value
+
+
+def entry_from_proto(message: pb.IndexEntry) -> IndexEntry:
+    """Return an entry of the list of indexes."""
+    return IndexEntry(message.name, message.title, message.default)

@@ -89,6 +89,10 @@ class Unauthenticated(AccessRefused):
     """The caller has no valid token or certificate."""
 
 
+class IndexNotFound(NotFound):
+    """The service has no index of that name, or the caller may not ask it."""
+
+
 class DeadlinePassed(ServiceError):
     """The caller's deadline passed before there was a result."""
 
@@ -108,6 +112,7 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (DeadlinePassed, grpc.StatusCode.DEADLINE_EXCEEDED),
     (ServiceError, grpc.StatusCode.UNAVAILABLE),
     (InvalidQuery, grpc.StatusCode.INVALID_ARGUMENT),
+    (IndexNotFound, grpc.StatusCode.NOT_FOUND),
     (NotFound, grpc.StatusCode.NOT_FOUND),
     (InputError, grpc.StatusCode.INVALID_ARGUMENT),
     (ConfigError, grpc.StatusCode.FAILED_PRECONDITION),
@@ -132,6 +137,7 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (HiragError, grpc.StatusCode.INTERNAL),
 )
 
+_LIST_FIELDS = ("page_size", "page_token")
 _MAX_PUSHBACK_S = 5.0  # longest silent wait of gRPC's own retries; a used-up quota lasts until midnight
 
 # Seconds after which a retry may succeed, for errors without a time of their own.
@@ -226,7 +232,7 @@ def field_of(error: InvalidQuery) -> str:
     name = first.group() if first else ""
     if name in QUERY_FIELDS:
         return f"query.{name}"
-    return name if name in LOOKUP_FIELDS else "query"
+    return name if name in LOOKUP_FIELDS or name in _LIST_FIELDS else "query"
 
 
 def error_of(code: grpc.StatusCode, message: str, trailers: Iterable[tuple[str, str | bytes]]) -> HiragError | None:

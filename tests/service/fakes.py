@@ -15,6 +15,7 @@ import grpc
 import yaml
 
 from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
 from hirag_dist.service.shared_state import ServiceState
@@ -213,7 +214,7 @@ class Services:
     ) -> Service:
         swapper = swapper_of(engine) if isinstance(engine, FakeEngine) else engine
         chosen = {"listen": "127.0.0.1:0"} | options
-        server = QueryServer(swapper, ServerOptions(**chosen), state)  # type: ignore[arg-type]
+        server = QueryServer(SingleIndex(swapper), ServerOptions(**chosen), state)  # type: ignore[arg-type]
         address = await server.start()
         service = Service(address, server, swapper)
         self._running.append(service)

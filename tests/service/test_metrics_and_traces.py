@@ -24,6 +24,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.access_log import AccessLog, RequestRecord
 from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import (
     FOLDER_VARIABLE,
@@ -240,7 +241,7 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
 
     options = ServerOptions(listen="127.0.0.1:0", metrics_listen="127.0.0.1:0", drain_delay_s=60.0)
     swapper = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
-    serving = asyncio.create_task(serve(swapper, options, ready.set_result, stop, state))
+    serving = asyncio.create_task(serve(SingleIndex(swapper), options, ready.set_result, stop, state))
     while not (found := [record for record in caplog.records if "metrics on" in record.getMessage()]):
         await asyncio.sleep(0)
     address = found[0].getMessage().split()[-1].split("/")[2]
@@ -310,7 +311,7 @@ async def test_metrics_of_a_running_service(
         tls_key=certificates["server.key"],
         metrics_listen="127.0.0.1:0",
     )
-    serving = asyncio.create_task(serve(fakes.swapper_of(engine), options, ready.set_result, stop, state))
+    serving = asyncio.create_task(serve(SingleIndex(fakes.swapper_of(engine)), options, ready.set_result, stop, state))
     root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
     async with grpc.aio.secure_channel(await ready, root) as channel:
         await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))

@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from hirag_dist.errors import BackendUnavailable, SnapshotNotFound
 from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import SERVICE_NAME, serve
 from hirag_dist.service.supervisor import reserve
@@ -210,7 +211,7 @@ class Running:
 
     def __init__(self, swapper: SnapshotSwapper, options: ServerOptions) -> None:
         self._ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.done = asyncio.create_task(serve(swapper, options, self._ready.set_result))
+        self.done = asyncio.create_task(serve(SingleIndex(swapper), options, self._ready.set_result))
 
     async def address(self) -> str:
         await asyncio.wait({self.done, self._ready}, return_when=asyncio.FIRST_COMPLETED)
@@ -334,7 +335,8 @@ def test_in_another_thread_an_event_stops_it() -> None:
     async def main() -> None:
         found["loop"], found["stop"] = asyncio.get_running_loop(), asyncio.Event()
         engine = fakes.FakeEngine()
-        await serve(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0"), lambda _: ready.set(), found["stop"])
+        source = SingleIndex(fakes.swapper_of(engine))
+        await serve(source, ServerOptions(listen="127.0.0.1:0"), lambda _: ready.set(), found["stop"])
         found["closed"] = engine.closed.is_set()
 
     thread = threading.Thread(target=asyncio.run, args=(main(),))

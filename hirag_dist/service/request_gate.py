@@ -1,0 +1,157 @@
+"""The gate of all requests: authentication, load shedding, quotas, conversion of errors, one record each."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from hirag_dist.errors import HiragError
+from hirag_dist.service.access_log import Context, RequestRecord
+from hirag_dist.service.auth.authentication import Authenticator
+from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.caller_quotas import SharedQuotas
+from hirag_dist.service.connection_limits import ConnectionGuard, peer_of
+from hirag_dist.service.grpc_handlers import read_request
+from hirag_dist.service.load_shedding import LoadShedder
+from hirag_dist.wire.error_status import (
+    REQUEST_ID_KEY,
+    AccessRefused,
+    DeadlinePassed,
+    message_of,
+    status_of,
+    trailers_of,
+)
+
+logger = logging.getLogger(__name__)
+_REJECTION_DELAY_S = 0.1
+_MAX_DELAYED = 1000  # rejections at a time that are delayed
+
+
+@dataclass(slots=True)
+class AdmittedRequest:
+    """A request that passed the gate.
+
+    Attributes:
+        message: the request.
+        caller: the authenticated caller.
+        record: filled while the request is served.
+    """
+
+    message: Any
+    caller: Caller
+    record: RequestRecord
+
+
+class RequestGate:
+    """Admits requests, converts the errors of their work to a status, and calls the observers.
+
+    Args:
+        authenticator: identifies callers.
+        shedder: bounds concurrency and rejects requests under overload.
+        quotas: of callers; None without known callers.
+        observers: called with the record of each request when it has ended.
+        connections: counts the requests of each connection.
+        check_ready: raises NotReady before there is anything to serve.
+    """
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        shedder: LoadShedder,
+        quotas: SharedQuotas | None,
+        observers: Sequence[Callable[[RequestRecord], None]],
+        connections: ConnectionGuard,
+        check_ready: Callable[[], None],
+    ) -> None:
+        self._authenticator = authenticator
+        self._shedder = shedder
+        self._quotas = quotas
+        self._observers = observers
+        self._connections = connections
+        self._check_ready = check_ready
+        self._delayed = 0
+
+    @asynccontextmanager
+    async def admitted(
+        self, method: str, request: bytes, context: Context, *, retrieves: bool = True, answer: bool = False
+    ) -> AsyncIterator[AdmittedRequest]:
+        """Admit a request for as long as the block lasts.
+
+        Args:
+            method: name of the RPC.
+            request: its message, not parsed yet.
+            context: of the call.
+            retrieves: whether the request is counted and shed as a retrieval.
+            answer: whether it waits for a model too.
+        """
+        record = RequestRecord.of(method, context)
+        context.set_trailing_metadata(((REQUEST_ID_KEY, record.request_id),))
+        try:
+            with self._connections.call(peer_of(record.peer)) as authenticated:
+                caller, record.kind = self._authenticator.caller(context)
+                authenticated(caller.name)
+                record.caller, record.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
+                if retrieves:  # before the quota: a request that is shed is not counted against it
+                    self._shedder.check(context.time_remaining())
+                message = read_request(method, request)
+                with self._shedder.counted(answer=answer) if retrieves else nullcontext():
+                    self._check_ready()
+                    with nullcontext() if self._quotas is None else self._quotas.admitted(caller):
+                        yield AdmittedRequest(message, caller, record)
+        except asyncio.CancelledError:
+            record.code = _cancellation_code(context)
+            self._finish(record)
+            raise
+        except Exception as error:
+            if context.cancelled():  # a write after the client disconnected
+                record.code = _cancellation_code(context)
+                self._finish(record)
+                raise asyncio.CancelledError from error
+            public = _public_error(error, record.request_id)
+            if isinstance(public, AccessRefused):
+                record.reason, record.caller = public.reason, public.caller or record.caller
+            record.code = status_of(public).name
+            self._finish(record)
+            if isinstance(public, AccessRefused):
+                await self._delay_rejection(context)
+            trailers = trailers_of(public, record.request_id, context.time_remaining())
+            # The status is sent after the data that a slow client has not read, at worst when its connection ends. No
+            # slot, lease or quota is held meanwhile.
+            await context.abort(status_of(public), message_of(public), trailers)
+        else:
+            self._finish(record)
+
+    def _finish(self, record: RequestRecord) -> None:
+        record.seconds = record.elapsed_s
+        for observer in self._observers:
+            observer(record)
+
+    async def _delay_rejection(self, context: Context) -> None:
+        """Wait before a rejection, so that a client that retries at once in a loop does not use up the process."""
+        left_s = context.time_remaining()
+        if self._delayed < _MAX_DELAYED:
+            self._delayed += 1
+            try:
+                await asyncio.sleep(_REJECTION_DELAY_S if left_s is None else min(_REJECTION_DELAY_S, left_s / 2))
+            finally:
+                self._delayed -= 1
+
+
+def _public_error(error: Exception, request_id: str) -> HiragError:
+    """Return the error that the caller gets; the details of an unexpected one are only logged."""
+    if isinstance(error, HiragError):
+        return error
+    if isinstance(error, TimeoutError):
+        return DeadlinePassed("the deadline passed before the request was done; allow more time")
+    logger.error("request %s failed", request_id, exc_info=error)
+    return HiragError(f"internal error; the service's log has details under request id {request_id}")
+
+
+def _cancellation_code(context: Context) -> str:
+    """Return the status of a cancelled call: cancelled by the caller, or by its deadline."""
+    remaining = context.time_remaining()
+    return "CANCELLED" if remaining is None or remaining > 0 else "DEADLINE_EXCEEDED"
