@@ -136,14 +136,49 @@ async def test_finds_nothing_where_nothing_is_in_reach(index: VectorIndex, snaps
     assert (rows.tolist(), scores.tolist()) == ([], [])
 
 
-def searched_with(snapshot: Snapshot, config: VectorsConfig, labelled: LabelledRows) -> MilvusVectors:
+def searched_with(
+    snapshot: Snapshot, config: VectorsConfig, labelled: LabelledRows, max_exact_rows: int = 65_536
+) -> MilvusVectors:
     """A complete collection in Lite, searched with the filters of another object."""
     open_milvus_lite(snapshot, config).close()
     assert snapshot.store.local
     client = MilvusClient(str(snapshot.store.local / "milvus" / "milvus.db"))
     rows = SnapshotRows(snapshot, LabelledRows(snapshot))
     name = resolved(client, collection_name(snapshot.manifest.snapshot_id, LabelledRows(snapshot)))
-    return MilvusVectors(client, snapshot, config, FilledCollection(name, rows.n), rows, lite=True, labelled=labelled)
+    collection = FilledCollection(name, rows.n)
+    return MilvusVectors(
+        client, snapshot, config, collection, rows, lite=True, labelled=labelled, max_exact_rows=max_exact_rows
+    )
+
+
+def some_rows(access: AccessFilter, share: float, seed: int) -> AccessFilter:
+    """Return a filter of a part of the rows that a caller may see, by row, as filters by metadata have it."""
+    states = access.entity_states[access.entity_patterns]
+    hidden = np.random.default_rng(seed).random(len(states)) >= share
+    rows = np.arange(len(states), dtype=np.int32)
+    return access._replace(entity_patterns=rows, entity_states=np.where(hidden, 0, states).astype(np.uint8))
+
+
+@pytest.mark.parametrize("max_layer", [None, 0])
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.05])
+async def test_finds_what_passes_a_filter_by_metadata(
+    index: VectorIndex, snapshot: Snapshot, share: float, max_layer: int | None
+) -> None:
+    """By Milvus, or by an exact search where few rows pass."""
+    wide = None
+    if isinstance(index, MilvusVectors) and index.name == "milvus-lite":
+        wide = searched_with(snapshot, VectorsConfig.model_validate({"index": "flat"}), LabelledRows(snapshot), 0)
+    try:
+        for seed in range(3):
+            access = some_rows(admission_of(snapshot, REACHES[3]), share, seed)
+            vector = snapshot.entity_vectors[seed]
+            expected = brute_force(snapshot, access, vector, 9, max_layer)[0]
+            for each in (index, wide):
+                if each is not None:
+                    assert (await each.search(vector, 9, max_layer, access, True))[0].tolist() == expected
+    finally:
+        if wide is not None:
+            wide.close()
 
 
 async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snapshot) -> None:

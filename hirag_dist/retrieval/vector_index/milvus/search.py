@@ -29,18 +29,24 @@ logger = logging.getLogger(__name__)
 _MAX_ROWS = 16_384  # of one search, by Milvus
 _MAX_JOINED = 64  # questions in one search
 _MAX_CONCURRENT = 4  # searches of one process at a server
+_MAX_EXACT_ROWS = 65_536  # visible under a filter by metadata, up to which the snapshot's own vectors are scanned
+_MARGIN = 1.5  # times as many hits as would be visible if the filter had nothing to do with the question
 
 
 class _Kind(NamedTuple):
     """Properties that searches in one batch share.
 
     Attributes:
-        n_admitted: rows that pass the filter.
+        n_admitted: rows that pass the filter, or that are visible.
+        n_hits: rows that Milvus is asked for at first, where it does not know which are visible; 0 otherwise.
+        n_rows: of the layers that are searched.
     """
 
     limit: int
     filter: str
     n_admitted: int
+    n_hits: int = 0
+    n_rows: int = 0
 
 
 class _PendingSearch(NamedTuple):
@@ -70,6 +76,7 @@ class MilvusVectors:
         *,
         lite: bool,
         labelled: LabelledRows | None = None,
+        max_exact_rows: int = _MAX_EXACT_ROWS,
     ) -> None:
         """Take over a client.
 
@@ -81,6 +88,7 @@ class MilvusVectors:
             rows: keys of the snapshot's rows.
             lite: whether the client is of a Lite file.
             labelled: where documents carry labels.
+            max_exact_rows: visible under a filter by metadata, up to which the snapshot's own vectors are scanned.
 
         Raises:
             MilvusException, grpc.RpcError: Milvus does not describe its index.
@@ -95,6 +103,7 @@ class MilvusVectors:
         self._vectors = snapshot.entity_vectors
         self._labelled = labelled
         self._exact = MemoryVectors(snapshot)
+        self._max_exact_rows = max_exact_rows
         layers = snapshot.serving.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)  # rows up to each layer
         self._lite = lite
@@ -118,7 +127,8 @@ class MilvusVectors:
         """Return (rows, similarities), best first, ties by row.
 
         The rows that a caller may see go to Milvus as a filter. Where it would be too long, the snapshot's own vectors
-        are searched exactly.
+        are searched exactly. Under a filter by metadata few visible rows are searched exactly too; of many, Milvus is
+        asked for more than the limit, and those that are not visible are dropped.
 
         Raises:
             BackendUnavailable: Milvus does not answer within `vectors.timeout_s`; until then lost connections are
@@ -126,12 +136,16 @@ class MilvusVectors:
         """
         if access is not None and not access.entity_states.any():
             return np.zeros(0, np.int64), np.zeros(0, np.float32)
-        visible = None if is_by_row else self._row_filter(access)
-        if visible is None:
+        n_rows = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
+        if access is not None and is_by_row:
+            kind = self._kind_of_rows(access, n_rows, limit, max_layer)
+        else:
+            visible = self._row_filter(access)
+            kind = visible and _Kind(
+                min(limit, _MAX_ROWS - SLACK), expression(max_layer, visible.text), min(n_rows, visible.n_rows)
+            )
+        if kind is None:
             return await self._exact.search(vector, limit, max_layer, access)
-        n_admitted = len(self._vectors) if max_layer is None else int(self._ends[min(max_layer, len(self._ends) - 1)])
-        n_admitted = min(n_admitted, visible.n_rows)
-        kind = _Kind(min(limit, _MAX_ROWS - SLACK), expression(max_layer, visible.text), n_admitted)
         return await self._batcher.submit(_PendingSearch(np.asarray(vector, np.float32), kind, access))
 
     def prepare(self, access: AccessFilter | None = None) -> None:
@@ -164,21 +178,40 @@ class MilvusVectors:
     def _search_now(self, asked: Sequence[_PendingSearch]) -> list[_Found]:
         kind = asked[0].kind
         wanted = min(kind.limit + SLACK, kind.n_admitted)
-        n_hits = min(kind.limit + self._slack, _MAX_ROWS)
+        n_hits = min(kind.n_hits or kind.limit + self._slack, _MAX_ROWS)
         while True:
             keys = self._hits(asked, n_hits)
-            rows = [self._entity_rows(hits) for hits in keys]
+            rows = [_checked(self._entity_rows(hits), each.access) for each, hits in zip(asked, keys, strict=True)]
             # Rows of other snapshots and several parts of an entity may be among the hits: search wider until there
             # are enough entities.
             short = [len(own) < wanted and len(hits) >= n_hits for own, hits in zip(rows, keys, strict=True)]
             if not any(short) or n_hits == _MAX_ROWS:
                 break
-            self._slack = 2 * SLACK  # the next searches need no second attempt for few such rows
+            if not kind.n_hits:
+                self._slack = 2 * SLACK  # the next searches need no second attempt for few such rows
             n_hits = min(2 * n_hits, _MAX_ROWS)
+        if kind.n_hits:  # the filter leaves out nearly all that is near the question
+            rows = [
+                np.flatnonzero(each.access.entity_states[: kind.n_rows]) if lacking and each.access else own
+                for each, own, lacking in zip(asked, rows, short, strict=True)
+            ]
         return [
-            nearest(self._vectors, _checked(candidates, each.access), each.vector, kind.limit, each.access)
+            nearest(self._vectors, candidates, each.vector, kind.limit, each.access)
             for each, candidates in zip(asked, rows, strict=True)
         ]
+
+    def _kind_of_rows(self, access: AccessFilter, n_rows: int, limit: int, max_layer: int | None) -> _Kind | None:
+        """Return the kind of a search under a filter by metadata, None where the exact search costs less.
+
+        Args:
+            n_rows: rows up to the layer.
+        """
+        n_admitted = int(np.count_nonzero(access.entity_states[:n_rows]))
+        n_hits = int(_MARGIN * (limit + SLACK) * n_rows / max(n_admitted, 1))
+        n_hits = 1 << max(n_hits - 1, 1).bit_length()  # so that searches under different filters share a batch
+        if n_admitted <= self._max_exact_rows or n_hits > _MAX_ROWS:
+            return None
+        return _Kind(limit, expression(max_layer), n_admitted, n_hits, n_rows)
 
     def _entity_rows(self, keys: NDArray[np.int64]) -> IntVector:
         """Return the distinct entities of the snapshot among hits."""
@@ -189,7 +222,7 @@ class MilvusVectors:
         """Return the keys of the rows that Milvus finds for each search."""
         kind = asked[0].kind
         n_rows = self._n_stored
-        admitted = kind.n_admitted / n_rows if self._lite and n_rows else 1.0
+        admitted = kind.n_admitted / n_rows if self._lite and n_rows and not kind.n_hits else 1.0
         params = search_params(self.index, self._breadth, limit, n_rows, self._n_lists, admitted)
         with translated("search", self._where):
             found = self._client.search(
