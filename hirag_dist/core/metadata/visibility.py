@@ -91,80 +91,87 @@ def row_states(
         share: of the sources of a row that is known as a whole, from which on it is visible.
     """
     n_entities = len(provenance.entity_indptr) - 1
-    n_summaries = len(provenance.summary_indptr) - 1
-    first = n_entities - n_summaries
-    # Float64 holds the counts of any layer: a summary counts the mentions behind all its members.
     passing, total = np.zeros(n_entities, np.float64), np.zeros(n_entities, np.float64)
-    entities, partial = np.zeros(n_entities, np.uint8), np.zeros(n_entities, np.bool_)
-    for row in range(first):
-        begin, end = provenance.entity_indptr[row], provenance.entity_indptr[row + 1]
-        n_visible = n_matching = 0
-        for at in range(begin, end):
-            chunk = provenance.entity_chunks[at]
-            n_visible += visible[chunk]
-            n_matching += matching[chunk]
-        passing[row], total[row] = n_matching, end - begin
-        state = _label_state(labels.entity_patterns, labels.entity_states, row)
-        if n_visible == 0 or state == HIDDEN:
-            continue
-        if n_visible == end - begin:
-            entities[row] = state
-        elif provenance.entity_provenance[row] == DIVISIBLE:
-            entities[row], partial[row] = state, True
-        elif state == VISIBLE and _is_enough(passing[row], total[row], share):
-            entities[row] = VISIBLE
-    for summary in range(n_summaries):
-        row = first + summary
-        for at in range(provenance.summary_indptr[summary], provenance.summary_indptr[summary + 1]):
-            member = provenance.summary_members[at]
+    by_label = _label_states(labels.entity_patterns, labels.entity_states, n_entities)
+    first = n_entities - len(provenance.summary_indptr) + 1
+    entities = np.zeros(n_entities, np.uint8)
+    indptr, chunks, kinds = provenance.entity_indptr, provenance.entity_chunks, provenance.entity_provenance
+    # Float64 holds the counts of any layer: a summary counts the mentions behind all its members.
+    _count(indptr, chunks, kinds, by_label, visible, matching, share, first, entities, passing, total)
+    partial = entities == PARTIAL
+    entities[partial] = by_label[partial]  # parts of entities have vectors by label, not by filter
+    indptr, members = provenance.summary_indptr, provenance.summary_members
+    for row in range(first, n_entities):
+        for at in range(indptr[row - first], indptr[row - first + 1]):
+            member = members[at]
             passing[row] += passing[member] if member >= 0 else 0.0
             total[row] += total[member] if member >= 0 else 1.0
         if _is_enough(passing[row], total[row], share):
-            entities[row] = _label_state(labels.entity_patterns, labels.entity_states, row)
-    communities = np.zeros(len(provenance.community_indptr) - 1, np.bool_)
-    for community in range(len(communities)):
+            entities[row] = by_label[row]
+    n_relations = len(provenance.relation_indptr) - 1
+    by_label = _label_states(labels.relation_patterns, labels.relation_states, n_relations)
+    relations = np.zeros(n_relations, np.uint8)
+    indptr, chunks, kinds = provenance.relation_indptr, provenance.relation_chunks, provenance.relation_provenance
+    none = np.zeros(0, np.float64)
+    _count(indptr, chunks, kinds, by_label, visible, matching, share, n_relations, relations, none, none)
+    indptr, members = provenance.community_indptr, provenance.community_members
+    communities = np.zeros(len(indptr) - 1, np.bool_)
+    for row in range(len(communities)):
         own_passing = own_total = 0.0
-        for at in range(provenance.community_indptr[community], provenance.community_indptr[community + 1]):
-            own_passing += passing[provenance.community_members[at]]
-            own_total += total[provenance.community_members[at]]
-        communities[community] = _is_enough(own_passing, own_total, share)
-    return RowStates(entities, partial, _relation_states(provenance, labels, visible, matching, share), communities)
+        for at in range(indptr[row], indptr[row + 1]):
+            own_passing += passing[members[at]]
+            own_total += total[members[at]]
+        communities[row] = _is_enough(own_passing, own_total, share)
+    return RowStates(entities, partial, relations, communities)
 
 
 @compiled
-def _relation_states(
-    provenance: Provenance,
-    labels: LabelStates,
+def _count(
+    indptr: NDArray[np.int64],
+    chunks: NDArray[np.int32],
+    kinds: NDArray[np.uint8],
+    by_label: NDArray[np.uint8],
     visible: NDArray[np.bool_],
     matching: NDArray[np.bool_],
     share: float,
-) -> Any:
-    relations = np.zeros(len(provenance.relation_indptr) - 1, np.uint8)
-    for row in range(len(relations)):
-        state = _label_state(labels.relation_patterns, labels.relation_states, row)
-        if state == HIDDEN or provenance.relation_provenance[row] == DERIVED:
-            relations[row] = state
-            continue
-        begin, end = provenance.relation_indptr[row], provenance.relation_indptr[row + 1]
+    n_rows: int,
+    states: NDArray[np.uint8],
+    passing: NDArray[np.float64],
+    total: NDArray[np.float64],
+) -> None:
+    """Write the states of the first rows, PARTIAL for those whose text comes from a part of their chunks.
+
+    Args:
+        indptr, chunks: CSR, row → chunks.
+        kinds: provenance of the rows.
+        by_label: states by labels alone.
+        states: to write.
+        passing, total: to write, where they are not empty: chunks of each row that pass the filter, and all.
+    """
+    for row in range(n_rows):
+        begin, end = indptr[row], indptr[row + 1]
         n_visible = n_matching = 0
         for at in range(begin, end):
-            chunk = provenance.relation_chunks[at]
-            n_visible += visible[chunk]
-            n_matching += matching[chunk]
-        if n_visible == 0:
+            n_visible += visible[chunks[at]]
+            n_matching += matching[chunks[at]]
+        if len(total):
+            passing[row], total[row] = n_matching, end - begin
+        if by_label[row] == HIDDEN:
             continue
-        if n_visible == end - begin:
-            relations[row] = VISIBLE
-        elif provenance.relation_provenance[row] == DIVISIBLE:
-            relations[row] = PARTIAL
-        elif state == VISIBLE and _is_enough(n_matching, end - begin, share):
-            relations[row] = VISIBLE
-    return relations
+        if kinds[row] == DERIVED or (n_visible == end - begin and n_visible):
+            states[row] = by_label[row]
+        elif kinds[row] == DIVISIBLE and n_visible:
+            states[row] = PARTIAL
+        elif by_label[row] == VISIBLE and _is_enough(n_matching, end - begin, share):
+            states[row] = VISIBLE
 
 
 @compiled
-def _label_state(patterns: NDArray[np.int32], states: NDArray[np.uint8], row: int) -> Any:
-    return states[patterns[row]] if len(patterns) else np.uint8(VISIBLE)
+def _label_states(patterns: NDArray[np.int32], states: NDArray[np.uint8], n_rows: int) -> Any:
+    found = np.full(n_rows, VISIBLE, np.uint8)
+    for row in range(len(patterns)):
+        found[row] = states[patterns[row]]
+    return found
 
 
 @compiled
