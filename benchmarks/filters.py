@@ -2,8 +2,8 @@
 
 Prints JSON lines for each size, and each share of the documents that pass the filter:
 
-    view       milliseconds until the rows of a filter are known: the documents that meet the expression, the states of
-               all rows, and the connected components that paths need; share of the entities that are visible
+    view       CPU milliseconds until the rows of a filter are known: the documents that meet the expression, the states
+               of all rows, and the connected components that paths need; share of the entities that are visible
     search     recall@20 against brute force in float64, and milliseconds of one search, for each kind of vectors
     retrieve   milliseconds of a whole question in mode hirag, vectors in memory, its view made before
     pushed     with --pushed: milliseconds of a search at Milvus with the keys of all visible entities as its filter
@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--shares", nargs="+", type=float, default=[0.5, 0.05, 0.005])
     parser.add_argument("--vectors", nargs="+", default=["memory", "milvus-lite"])
     parser.add_argument("--uri", help="of a Milvus server")
+    parser.add_argument("--max-exact-rows", type=int, help="visible, up to which Milvus is not asked")
     parser.add_argument("--pushed", action="store_true", help="measure filters by key at --uri too")
     parser.add_argument("--near", action="store_true", help="keep documents of one part of the corpus")
     parser.add_argument("--count", type=int, default=200, help="questions")
@@ -167,9 +168,16 @@ def measured(snapshot: Snapshot, arguments: argparse.Namespace) -> Iterator[dict
     for backend in [*arguments.vectors, *(["milvus"] if arguments.uri else [])]:
         settings = {"vectors.backend": backend, "vectors.uri": arguments.uri, "vectors.alias": None}
         vectors = make_vector_index(load_config(None, {}, settings).config, snapshot)
+        if arguments.max_exact_rows is not None and isinstance(vectors, MilvusVectors):
+            vectors._max_exact_rows = arguments.max_exact_rows
         for share, view in views.items():
             line = asyncio.run(_searched(vectors, view, asked, expected[share]))
-            yield {"measure": "search", "share": share, "vectors": backend} | line
+            yield {
+                "measure": "search",
+                "share": share,
+                "vectors": backend,
+                "exact_up_to": arguments.max_exact_rows,
+            } | line
             if arguments.pushed and isinstance(vectors, MilvusVectors) and backend == "milvus":
                 yield {"measure": "pushed", "share": share} | _pushed(vectors, view, asked, expected[share])
         vectors.close()
@@ -185,21 +193,21 @@ def _view(index: MappedIndex, text: str) -> tuple[FilteredIndex, dict[str, Any]]
     rows = FilteredRows(index, metadata, 400)
     times = []
     for _ in range(6):  # the first one compiles
-        started = time.perf_counter()
+        started = time.process_time()
         documents = matching_documents(expression, metadata.columns)
-        matched = time.perf_counter()
+        matched = time.process_time()
         view = FilteredIndex(index, rows.visibility(documents, None, 1.0))
-        made = time.perf_counter()
+        made = time.process_time()
         visible_components(view.graph, view.access)
-        times.append((matched - started, made - matched, time.perf_counter() - made))
+        times.append((matched - started, made - matched, time.process_time() - made))
     match, states, components = (np.median(np.array(times[1:]), axis=0) * 1e3).round(2).tolist()
     visible = view.access.entity_states != 0
     return view, {
         "documents": int(documents.sum()),
         "visible_entities": round(float(visible.mean()), 4),
-        "match_ms": match,
-        "states_ms": states,
-        "components_ms": components,
+        "match_cpu_ms": match,
+        "states_cpu_ms": states,
+        "components_cpu_ms": components,
         "view_mb": round(rows.view_bytes / 1e6, 2),
     }
 
@@ -214,13 +222,15 @@ async def _searched(
     vectors: Any, view: FilteredIndex, asked: FloatMatrix, expected: Sequence[NDArray[np.int64]]
 ) -> dict[str, Any]:
     times, found = [], []
+    cpu = 0.0
     for number, one in enumerate([*asked[:10], *asked]):  # ten to warm up
+        cpu = time.process_time() if number == 10 else cpu
         started = time.perf_counter()
         rows, _ = await vectors.search(one, LIMIT, None, view.access, view.is_by_row)
         if number >= 10:
             times.append((time.perf_counter() - started) * 1e3)
             found.append(rows)
-    return _recall(found, expected) | _percentiles(times)
+    return _recall(found, expected) | _percentiles(times) | _cpu(cpu, times)
 
 
 def _pushed(
@@ -252,13 +262,20 @@ async def _retrieved(snapshot: Snapshot, asked: FloatMatrix, text: str) -> dict[
     config = load_config(None, {}, {"vectors.backend": "memory"}).config
     engine = make_engine(config, snapshot, Prompts())
     times = []
+    cpu = 0.0
     for number, one in enumerate([*asked[:10], *asked]):
+        cpu = time.process_time() if number == 10 else cpu
         started = time.perf_counter()
         await engine.retrieve(Query("a question", vector=one, filter=text))
         if number >= 10:
             times.append((time.perf_counter() - started) * 1e3)
+    line = _percentiles(times) | _cpu(cpu, times)
     await engine.close()
-    return _percentiles(times)
+    return line
+
+
+def _cpu(since: float, times: Sequence[float]) -> dict[str, Any]:
+    return {"cpu_ms": round((time.process_time() - since) * 1e3 / len(times), 2)}
 
 
 def _recall(found: Sequence[NDArray[np.int64]], expected: Sequence[NDArray[np.int64]]) -> dict[str, Any]:
