@@ -18,6 +18,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +27,7 @@ from pypdfium2 import raw
 
 _PASSWORD = 4
 _HYPHEN = "\x02"
+_NO_BOXES = (pdfium.PdfiumError, ArithmeticError, ValueError, LookupError, AssertionError)  # of broken geometry
 _WHOLE = 65_535  # width and height of a page in the numbers of a box
 _PROPERTY_CHARS = 65_536
 Rectangle = tuple[float, float, float, float]  # left, top, right, bottom: shares of the page
@@ -125,7 +127,8 @@ def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:
             page = pdf[index]
             text_page = page.get_textpage()
             text = text_page.get_text_bounded(errors="replace")
-            found = _line_boxes(page, text_page, text)
+            with suppress(*_NO_BOXES):
+                found = _line_boxes(page, text_page, text)
             text_page.close()
             page.close()
         except pdfium.PdfiumError:
@@ -152,11 +155,8 @@ def _line_boxes(page: pdfium.PdfPage, text_page: pdfium.PdfTextPage, text: str) 
 
     A line with a hyphen that PDFium joined takes two areas. A line that is not found takes none.
     """
-    try:
-        place = _page_placement(page)
-        characters = text_page.get_text_range()
-    except (pdfium.PdfiumError, AssertionError):
-        return []
+    place = _page_placement(page)
+    characters = text_page.get_text_range()
     boxes: list[list[int]] = []
     at = 0
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):

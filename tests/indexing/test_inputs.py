@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.cost_estimate import read_planned
 from hirag_dist.indexing.inputs import portable_uri, source_table
-from hirag_dist.readers import find_inputs
+from hirag_dist.readers import find_inputs, office_files
 
 
 def test_files_are_named_below_their_input_and_refused_ones_are_rows(tmp_path: Path) -> None:
@@ -34,3 +36,17 @@ def test_an_argument_that_is_not_utf8_is_recorded_as_a_uri(tmp_path: Path) -> No
     recorded.encode()
     assert find_inputs([recorded]) == find_inputs([folder])
     assert portable_uri(str(tmp_path)) == str(tmp_path)
+
+
+def test_files_that_need_a_package_are_refused_and_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The refusal is part of the table, so that the files are read once the package is there."""
+    for name in ("a.docx", "b.docx", "c.txt"):
+        (tmp_path / name).write_bytes(b"x")
+    installed = source_table([str(tmp_path)])
+    assert installed["refusal"].to_pylist() == ["", "", ""]
+    monkeypatch.setitem(office_files.PACKAGES, "docx", ("no_such_module", "python-docx"))
+    missing = source_table([str(tmp_path)])
+    assert [bool(reason) for reason in missing["refusal"].to_pylist()] == [True, True, False]
+    assert "a.docx and 1 more cannot be read without the extra `documents`" in caplog.text
