@@ -9,11 +9,13 @@ paired bootstrap interval over questions.
 
 FOLDER and DIR are those of `source_ranking.py`. A SPEC is `as-is`, or has any of these, with commas between them:
 
-    starts=names+entities+bridge+chunks   kinds of starting points that are left
-    nearest=5                             starting points of a kind, 20 at most
+    starts=names+entities+bridge+chunks+words   kinds of starting points that are left
+    nearest=10                            starting points of a kind, words aside, 20 at most
+    words=5                               starting points by words, 20 at most
+    shares=1/0.5/2/2                      of the named, the retrieved, the near, and those with the question's words
     worth=squared                         what one counts by its score: squared (of what it has more than the last),
                                           above (not squared), rank (1 / rank) or score
-    tolerance=1e-4                        of the walk
+    tolerance=4.9e-5                      of the walk
     restart=0.2                           of a walk that is exact, by power iteration
     ways=down                             over relations: down, or both, to summaries too
     order=walk                            of chunks: walk, or fused with the order by vector (reciprocal ranks)
@@ -31,32 +33,32 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.bridge_ranking import interval
-from benchmarks.source_ranking import FIGURES, Case, Figures, cases, figures_of, options, passages_of_chunks
-from benchmarks.source_variants import AS_IS, FUSED, Found, Variant, parsed, ranked
-from hirag_dist.composition.query import make_engine
-from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.llm.endpoints.factory import make_embedder
-from hirag_dist.storage.serving.mapped_index import MappedIndex
-from hirag_dist.types import Query
+from benchmarks.source_questions import ask
+from benchmarks.source_ranking import FIGURES, Case, Figures, cases, figures_of, options
+from benchmarks.source_variants import AS_IS, Variant, parsed, ranked
 
 DEFAULT: Final = (
     AS_IS,
-    "starts=names+entities+chunks",
-    "starts=names+chunks",
-    "starts=names+entities+bridge",
-    "starts=entities+bridge+chunks",
+    "starts=names+entities+bridge+chunks",
+    "starts=names+entities+chunks+words",
+    "starts=names+chunks+words",
+    "starts=names+entities+bridge+words",
+    "starts=entities+bridge+chunks+words",
     "starts=names",
     "starts=chunks",
+    "starts=words",
     "ways=both",
     "order=fused",
-    "starts=names+entities+bridge,order=fused",
     "nearest=3",
-    "nearest=10",
+    "nearest=5",
+    "words=10",
+    "words=20",
+    "shares=1/1/1/1",
     "worth=above",
     "worth=rank",
     "worth=score",
     "tolerance=1e-5",
-    "tolerance=3e-4",
+    "tolerance=1e-4",
     "tolerance=1e-3",
     "restart=0.1",
     "restart=0.2",
@@ -82,33 +84,17 @@ def main() -> None:
 
 async def _measured(case: Case, variants: Mapping[str, Variant]) -> dict[str, Figures]:
     """Return the figures of every question, by variant."""
-    config, snapshot = case.config, case.snapshot
-    passages = passages_of_chunks(snapshot, case.passages)
-    index = MappedIndex.open(snapshot)
-    chunk_ids = snapshot.table("chunks")["chunk_id"].to_pylist()
-    entity_rows = {own: row for row, own in enumerate(snapshot.table("entities")["entity_id"].to_pylist())}
-    relation_rows = {own: row for row, own in enumerate(snapshot.table("relations")["relation_id"].to_pylist())}
-    embedder, engine = make_embedder(config), make_engine(config, snapshot, Prompts())
+    asked = await ask(case)
+    limit = case.config.retrieval.top_sources
     measured: dict[str, list[list[float]]] = {spec: [] for spec in variants}
-    for question in case.questions:
-        vector = (await embedder.embed([question.text]))[0]
-        result = await engine.retrieve(Query(question.text, "hirag", vector=vector))
-        rows, scores = index.nearest_chunks(vector, FUSED)
-        found = Found(
-            index.named_entities(question.text),
-            [(entity_rows[item.entity_id], item.score) for item in result.local if item.score is not None],
-            [(relation_rows[item.relation_id], item.score) for item in result.triples],
-            list(zip(rows.tolist(), scores.tolist(), strict=True)),
-        )
-        limit = config.retrieval.top_sources
+    for question, found, engine_rows in zip(case.questions, asked.found, asked.engine_rows, strict=True):
         for spec, variant in variants.items():
-            chunks = [chunk_ids[row] for row in ranked(index.walk_graph, index.provenance, found, variant)[:limit]]
-            if spec == AS_IS and chunks != [source.chunk_id for source in result.sources]:
+            rows = ranked(asked.index.walk_graph, asked.index.provenance, found, variant)[:limit]
+            if spec == AS_IS and rows != engine_rows:
                 raise RuntimeError(
                     f"the starting points of {question.text!r} are not the engine's: mend this benchmark"
                 )
-            measured[spec].append(figures_of([passages[chunk] for chunk in chunks], question.gold))
-    await engine.close()
+            measured[spec].append(figures_of([asked.passages[row] for row in rows], question.gold))
     return {spec: np.array(rows) for spec, rows in measured.items()}
 
 

@@ -6,12 +6,14 @@ bootstrap interval over questions; and the same for all sets of multi-hop questi
 
     python benchmarks/source_ranking.py FOLDER… [--index DIR] [--embedder hashing|minilm] [--modes hirag naive …]
         [--set retrieval.KEY=VALUE …]
+    python benchmarks/source_ranking.py FOLDER… --choose [EMBEDDER…] [--index DIR]      (see `source_choice.py`)
 
-FOLDER holds corpus.jsonl (passage_id, title, text) or documents.jsonl (doc_id, text), and questions.jsonl (question,
-gold_passage_ids or evidence_doc_ids, and perhaps type), and may hold recorded OpenIE triples, which are then replayed
-as the extraction; without them the built-in model extracts. One chunk a passage. Questions of type Single are a set of
-their own, and no multi-hop questions; those without evidence are left out. Every mode but `naive` is asked with
-`source_fusion` and without. An index takes 10 s to 10 min to build; --index keeps it, in a folder of DIR for each set.
+FOLDER holds corpus.jsonl (passage_id, title, text, and perhaps part_of) or documents.jsonl (doc_id, text), and
+questions.jsonl (question, gold_passage_ids or evidence_doc_ids, and perhaps type), and may hold recorded OpenIE
+triples, which are then replayed as the extraction; without them the built-in model extracts. `source_sets.py` makes two
+such folders. One chunk a passage. Questions of type Single are a set of their own, and no multi-hop questions; those
+without evidence are left out. Every mode but `naive` is asked with `source_fusion` and without. An index takes 10 s to
+10 min to build; --index keeps it, in a folder of DIR for each set.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +47,19 @@ NAIVE = "naive"
 Figures = NDArray[np.float64]  # (n_questions, len(FIGURES))
 
 
+class Passage(NamedTuple):
+    """A passage of a corpus.
+
+    Attributes:
+        evidence_id: what it counts for as evidence: itself, or the text that it is a part of.
+    """
+
+    passage_id: str
+    title: str
+    text: str
+    evidence_id: str
+
+
 @dataclass(frozen=True)
 class Question:
     """A question with the passages that hold its evidence; `single` where one of them is enough."""
@@ -59,12 +74,12 @@ class Case:
     """A set of questions, and its index.
 
     Attributes:
-        passages: (id, title, text), in the order of the index's input.
+        passages: in the order of the index's input.
     """
 
     name: str
     config: Config
-    passages: list[tuple[str, str, str]]
+    passages: list[Passage]
     snapshot: Snapshot
     questions: list[Question]
 
@@ -99,7 +114,15 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="keys of retrieval")
+    parser.add_argument(
+        "--choose", nargs="*", choices=("hashing", "minilm"), help="choose the constants of the ranking, by EMBEDDER"
+    )
     arguments = parser.parse_args()
+    if arguments.choose is not None:
+        from benchmarks.source_choice import choose  # which imports this module
+
+        choose(arguments)
+        return
     settings = {key: json.loads(value) for key, value in (one.split("=", 1) for one in arguments.set)}
     together: dict[str, list[Figures]] = {}
     for case in cases(arguments):
@@ -113,15 +136,17 @@ def main() -> None:
     _tell(arguments.embedder, "multi-hop, together", {way: np.concatenate(each) for way, each in together.items()})
 
 
-def read_passages(folder: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield (id, title, text) of the passages of a set."""
+def read_passages(folder: Path) -> Iterator[Passage]:
+    """Yield the passages of a set."""
     corpus = folder / "corpus.jsonl"
     if corpus.exists():
         for row in rows_of(corpus):
-            yield row["passage_id"], row["title"], f"{row['title']}\n{row['text']}"
+            own = row["passage_id"]
+            yield Passage(own, row["title"], f"{row['title']}\n{row['text']}", row.get("part_of", own))
     else:
         for row in rows_of(folder / "documents.jsonl"):
-            yield row["doc_id"], row["doc_id"], f"{row['doc_id']}\n{row['text']}"
+            own = row["doc_id"]
+            yield Passage(own, own, f"{own}\n{row['text']}", own)
 
 
 def read_questions(folder: Path) -> list[Question]:
@@ -135,23 +160,23 @@ def read_questions(folder: Path) -> list[Question]:
     return found
 
 
-def built(config: Config, passages: list[tuple[str, str, str]], index: Path, work: Path) -> Snapshot:
+def built(config: Config, passages: list[Passage], index: Path, work: Path) -> Snapshot:
     """Return the snapshot of a set, built where it is not there yet."""
     store = Store(str(index))
     if current_id(store) is None:
         file = work / f"{index.name}.jsonl"
         with file.open("w", encoding="utf-8") as out:
-            for own, title, text in passages:
+            for own, title, text, _ in passages:
                 out.write(json.dumps({"id": own, "title": title, "text": text}) + "\n")
         run_build([str(file)], store.uri, config)
     return open_snapshot(store)
 
 
-def passages_of_chunks(snapshot: Snapshot, passages: list[tuple[str, str, str]]) -> dict[str, str]:
-    """Return chunk → its passage: a passage is a record of the one INPUT."""
+def passages_of_chunks(snapshot: Snapshot, passages: list[Passage]) -> dict[str, str]:
+    """Return chunk → what it counts for: a passage is a record of the one INPUT."""
     own = {row["document_id"]: row["record"] for row in snapshot.table("documents").to_pylist()}
     chunks = snapshot.table("chunks").select(["chunk_id", "document_id"]).to_pylist()
-    return {row["chunk_id"]: passages[own[row["document_id"]]][0] for row in chunks}
+    return {row["chunk_id"]: passages[own[row["document_id"]]].evidence_id for row in chunks}
 
 
 async def _measured(case: Case, settings: dict[str, Any], modes: list[str]) -> dict[str, Figures]:

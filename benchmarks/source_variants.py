@@ -15,13 +15,23 @@ import numpy as np
 from scipy import sparse
 
 from hirag_dist.core.access.filter import spans
-from hirag_dist.core.graph.pagerank import TOLERANCE, WalkGraph, personalised_pagerank
-from hirag_dist.core.retrieval.source_ranking import NEAREST, RelationProvenance, excess, shared
+from hirag_dist.core.graph.pagerank import WalkGraph, personalised_pagerank
+from hirag_dist.core.retrieval.source_ranking import (
+    NEAREST,
+    SHARES,
+    WORDS,
+    RelationProvenance,
+    excess,
+    shared,
+    tolerance_of,
+)
 from hirag_dist.types import FloatVector, IntVector
 
 AS_IS: Final = "as-is"
-STARTS: Final = ("names", "entities", "bridge", "chunks")
+STARTS: Final = ("names", "entities", "bridge", "chunks", "words")
 MOST: Final = 20  # starting points of a kind: so many entities are retrieved
+GROUPS: Final = tuple(SHARES)
+SOURCES: Final = 10  # that the product returns
 FUSED: Final = 100  # nearest chunks whose ranks are fused
 RANK_OFFSET: Final = 60  # of reciprocal-rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)
 WORTH: Final[Mapping[str, Callable[[FloatVector], FloatVector]]] = {
@@ -41,7 +51,9 @@ class Variant:
 
     Attributes:
         starts: kinds of starting points, of `STARTS`.
-        nearest: starting points of a kind.
+        nearest: starting points of a kind, words aside.
+        words: starting points by words.
+        shares: of the groups, in the order of `GROUPS`.
         worth: of `WORTH`, what one counts by its score.
         tolerance: of the walk.
         restart: of a walk that is exact; None for the product's.
@@ -51,8 +63,10 @@ class Variant:
 
     starts: frozenset[str] = frozenset(STARTS)
     nearest: int = NEAREST
+    words: int = WORDS
+    shares: tuple[float, ...] = tuple(SHARES.values())
     worth: str = "squared"
-    tolerance: float = TOLERANCE
+    tolerance: float = tolerance_of(SOURCES)
     restart: float | None = None
     ways: str = "down"
     order: str = "walk"
@@ -67,12 +81,14 @@ class Found:
         entities: that were retrieved.
         relations: the bridge's triples.
         chunks: nearest by vector, `FUSED` of them.
+        words: chunks with the question's words, `MOST` of them.
     """
 
     names: Sequence[int]
     entities: Scored
     relations: Scored
     chunks: Scored
+    words: Scored
 
 
 def parsed(spec: str) -> Variant:
@@ -89,8 +105,10 @@ def parsed(spec: str) -> Variant:
             values[key] = frozenset(value.split("+"))
         elif known is not None and value in known:
             values[key] = value
-        elif key == "nearest" and value.isdecimal() and 0 < int(value) <= MOST:
+        elif key in ("nearest", "words") and value.isdecimal() and 0 < int(value) <= MOST:
             values[key] = int(value)
+        elif key == "shares" and len(value.split("/")) == len(GROUPS):
+            values[key] = tuple(map(float, value.split("/")))
         elif key in ("tolerance", "restart") and 0 < float(value) < 1:
             values[key] = float(value)
         else:
@@ -100,7 +118,7 @@ def parsed(spec: str) -> Variant:
 
 def ranked(ways: WalkGraph, origins: RelationProvenance, found: Found, variant: Variant) -> list[int]:
     """Return the rows of the chunks that a variant finds, best first, ties by row."""
-    nodes, shares = _starts(ways, origins, found, variant)
+    nodes, shares = starts_of(ways, origins, found, variant)
     if variant.ways == "both":
         ways = ways._replace(layer_ends=np.full_like(ways.layer_ends, len(ways.layers)))
     if variant.restart is None:
@@ -145,13 +163,14 @@ def fused(orders: Sequence[Sequence[int]]) -> list[int]:
     return sorted(sums, key=lambda row: (-sums[row], row))
 
 
-def _starts(
+def starts_of(
     ways: WalkGraph, origins: RelationProvenance, found: Found, variant: Variant
 ) -> tuple[IntVector, FloatVector]:
     """Return (nodes, shares) of the seeds, as `core.retrieval.source_ranking.SeedSet` does, with its constants open."""
 
     def best(kind: str, scored: Scored) -> tuple[IntVector, FloatVector]:
-        kept = sorted(scored if kind in variant.starts else (), key=lambda one: (-one[1], one[0]))[: variant.nearest]
+        limit = variant.words if kind == "words" else variant.nearest
+        kept = sorted(scored if kind in variant.starts else (), key=lambda one: (-one[1], one[0]))[:limit]
         scores = np.array([score for _, score in kept], np.float64)
         return np.array([row for row, _ in kept], np.int64), WORTH[variant.worth](scores)
 
@@ -163,5 +182,13 @@ def _starts(
     owner, entries = spans(first, last)
     stated = origins.relation_chunks[entries].astype(np.int64) + len(ways.layers)
     near, nearness = best("chunks", found.chunks)
+    with_words, lexical = best("words", found.words)
     retrieved = [(entities, worth / mentions[entities]), (stated, (weights / np.maximum(last - first, 1))[owner])]
-    return shared([(named, 1.0 / mentions[named]), shared(retrieved), (near + len(ways.layers), nearness)])
+    n_entities = len(ways.layers)
+    groups = [
+        (named, 1.0 / mentions[named]),
+        shared(retrieved),
+        shared([(near + n_entities, nearness)]),
+        shared([(with_words + n_entities, lexical)]),
+    ]
+    return shared(groups, variant.shares)

@@ -28,7 +28,7 @@ import numpy as np
 
 from benchmarks.bridge_ranking import configured, interval
 from benchmarks.jsonl import rows_of
-from benchmarks.source_ranking import FIGURES, Figures, Question, figures_of, read_passages, read_questions
+from benchmarks.source_ranking import FIGURES, Figures, Passage, Question, figures_of, read_passages, read_questions
 from benchmarks.update_steps import drift_figures, measured
 from hirag_dist.composition.indexing import run_build
 from hirag_dist.composition.query import make_engine
@@ -40,7 +40,6 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import Query
 
 N_BATCHES = 10
-Passage = tuple[str, str, str]  # id, title, text
 
 
 def main() -> None:
@@ -65,7 +64,7 @@ def compared(folder: Path, arguments: argparse.Namespace) -> list[dict[str, Any]
     half, tenth = len(passages) // 2, len(passages) // 10
     cuts = np.linspace(half, len(passages), N_BATCHES + 1).astype(int).tolist()
     batches = [passages[:half], *(passages[first:last] for first, last in pairwise(cuts))]
-    removed = {own for own, _, _ in random.Random(arguments.seed + 1).sample(passages, tenth)}
+    removed = {one.passage_id for one in random.Random(arguments.seed + 1).sample(passages, tenth)}
     with tempfile.TemporaryDirectory() as work:
         updated, fresh, inputs = Path(work, "updated"), Path(work, "fresh"), Path(work, "input")
         inputs.mkdir()
@@ -103,7 +102,7 @@ def chosen(folder: Path, n_questions: int | None) -> tuple[list[Passage], list[Q
     rows = list(rows_of(folder / "questions.jsonl"))[:n_questions]
     kept = {own for row in rows for own in (*row["candidate_passage_ids"], *row["gold_passage_ids"])}
     texts = {row["question"] for row in rows}
-    return [one for one in passages if one[0] in kept], [one for one in questions if one.text in texts]
+    return [one for one in passages if one.passage_id in kept], [one for one in questions if one.text in texts]
 
 
 def without(question: Question, removed: set[str]) -> Question:
@@ -117,7 +116,7 @@ def without(question: Question, removed: set[str]) -> Question:
 
 def write_passages(path: Path, passages: Iterable[Passage]) -> None:
     """Write passages as records of a JSONL file."""
-    lines = (json.dumps({"id": own, "title": title, "text": text}) + "\n" for own, title, text in passages)
+    lines = (json.dumps({"id": one.passage_id, "title": one.title, "text": one.text}) + "\n" for one in passages)
     path.write_text("".join(lines), encoding="utf-8")
 
 

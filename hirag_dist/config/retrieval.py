@@ -31,7 +31,10 @@ class RetrievalConfig(ConfigSection):
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
     top_sources: int = Field(10, ge=0, le=100, description="chunks returned with a result")
     source_fusion: bool = Field(
-        True, description="whether the chunks nearest to the question are among the starting points of ranking sources"
+        True, description="whether chunks near the question are among the starting points of ranking sources"
+    )
+    lexical: bool = Field(
+        True, description="whether chunks with the question's words (BM25) are among them; needs source_fusion"
     )
     rerank_candidates: int = Field(
         50, ge=1, le=1000, description="chunks whose relevance the endpoint of llm.roles.rerank judges"

@@ -176,6 +176,7 @@ class EngineResources:
             view.similarities(none, query)
             nearest_chunks(view.provenance, view.chunk_vectors, none, query, view.visible_chunks)
             view.nearest_chunks(query, 1)
+            view.chunks_with_words("", 1)
             # The result is discarded, so the seed may be a hidden row. Without a seed only half would be compiled.
             first = np.zeros(min(len(view.walk_graph.layers), 1), np.int64)
             personalised_pagerank(view.walk_graph, first, np.ones(len(first)), view.access, view.visible_chunks)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from hirag_dist.core.retrieval.bridge import bridge_relations, key_entity_steps
 from hirag_dist.core.retrieval.context import render_context
 from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
 from hirag_dist.core.retrieval.quantized_scan import AT_ONCE
-from hirag_dist.core.retrieval.source_ranking import NEAREST, SeedSet
+from hirag_dist.core.retrieval.source_ranking import NEAREST, WORDS, SeedSet
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order, question_order, question_scores
 from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
@@ -62,7 +62,7 @@ class RetrievalRun:
         result: what is retrieved so far.
     """
 
-    fuses_sources: ClassVar[bool] = True  # whether chunks near the question are among the sources' seeds
+    fuses_sources: ClassVar[bool] = True  # whether chunks near the question, or with its words, are among the seeds
 
     def __init__(
         self,
@@ -97,6 +97,7 @@ class RetrievalRun:
         self._rows: dict[str, list[int]] = {}  # rows of the records in the result, by the context's levels
         self._local_entities: Scored = []
         self._near_chunks: Scored = []
+        self._word_chunks: Scored = []
         self._communities: list[RankedCommunity] = []
         self._seeds = SeedSet(index.walk_graph, index.provenance, index.visible_chunks, index.access)
         self._mode = query.mode or limits.mode
@@ -169,6 +170,8 @@ class RetrievalRun:
                 return
             if self._limits.source_fusion and self.fuses_sources:
                 await self._find_chunks(NEAREST)
+                if self._limits.lexical:
+                    await self._find_words()
             max_layer = 0 if self._mode in _LAYER_0_MODES else None
             index = self._index
             rows, scores = await vectors.search(
@@ -180,10 +183,16 @@ class RetrievalRun:
                 self._communities = self._ranked_communities(rows, scores)
 
     async def _find_chunks(self, limit: int) -> None:
-        index = self._index
-        search = partial(index.nearest_chunks, self._vector, limit)
-        rows, scores = await asyncio.to_thread(search) if len(index.chunk_vectors) > AT_ONCE else search()
-        self._near_chunks = list(zip(rows.tolist(), scores.tolist(), strict=True))
+        self._near_chunks = await self._searched(partial(self._index.nearest_chunks, self._vector, limit))
+
+    async def _find_words(self) -> None:
+        search = partial(self._index.chunks_with_words, self._query.question, WORDS)
+        self._word_chunks = await self._searched(search)
+
+    async def _searched(self, search: Callable[[], tuple[IntVector, NDArray[Any]]]) -> Scored:
+        """Return the (row, score) pairs of a search of all chunks; a long one runs in a thread."""
+        rows, scores = await asyncio.to_thread(search) if len(self._index.chunk_vectors) > AT_ONCE else search()
+        return list(zip(rows.tolist(), scores.tolist(), strict=True))
 
     def _ranked_communities(self, rows: IntVector, scores: NDArray[np.float32]) -> list[RankedCommunity]:
         limits = self._limits
@@ -250,6 +259,7 @@ class RetrievalRun:
             return []  # sources follow from the levels, and there was time for none
         self._seeds.of_names(self._index.named_entities(self._query.question))
         self._seeds.of_chunks(self._near_chunks)
+        self._seeds.of_words(self._word_chunks)
         return await self._deadline.run_to_end(self._seeds.ranked_steps(limit))
 
     @property

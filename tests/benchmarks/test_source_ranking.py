@@ -35,7 +35,7 @@ def test_a_set_of_passages(tmp_path: Path) -> None:
         tmp_path / "questions.jsonl",
         [{"question": "Who?", "gold_passage_ids": ["p1", "p2"], "type": "bridge"}],
     )
-    assert list(read_passages(tmp_path)) == [("p1", "T", "T\nOf it.")]
+    assert list(read_passages(tmp_path)) == [("p1", "T", "T\nOf it.", "p1")]
     assert read_questions(tmp_path) == [Question("Who?", frozenset({"p1", "p2"}), single=False)]
 
 
@@ -47,5 +47,5 @@ def test_a_set_of_documents_whose_questions_may_have_no_evidence(tmp_path: Path)
         {"question": "Lost?", "evidence_doc_ids": [None], "type": "Single"},
     ]
     write(tmp_path / "questions.jsonl", rows)
-    assert list(read_passages(tmp_path)) == [("d1", "d1", "d1\nSaid.")]
+    assert list(read_passages(tmp_path)) == [("d1", "d1", "d1\nSaid.", "d1")]
     assert read_questions(tmp_path) == [Question("One?", frozenset({"d1"}), single=True)]

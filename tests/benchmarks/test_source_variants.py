@@ -22,6 +22,7 @@ FOUND = Found(
     entities=[(2, 0.6), (3, 0.5), (1, 0.1)],
     relations=[(2, 0.9), (1, 0.7), (0, 0.2)],
     chunks=[(6, 0.8), (4, 0.5), (3, 0.3), (2, 0.2), (1, 0.1), (0, 0.05)],
+    words=[(2, 7.0), (0, 3.0), (1, 1.0)],
 )
 
 
@@ -35,14 +36,16 @@ def product(found: Found) -> list[int]:
     starts.of_entities(found.entities)
     starts.of_relations(found.relations)
     starts.of_chunks(found.chunks)
+    starts.of_words(found.words)
     return [row for row, _ in all_at_once(starts.ranked_steps(10))]
 
 
-NOTHING = Found([], [], [], [])
+NOTHING = Found([], [], [], [], [])
 SOME = (
     FOUND,
     replace(FOUND, names=[]),
     replace(FOUND, entities=[], chunks=[]),
+    replace(FOUND, words=[]),
     replace(FOUND, relations=[(1, 0.3), (0, 0.3)]),
     replace(FOUND, names=[3, 1], relations=[]),
     NOTHING,
@@ -61,6 +64,7 @@ def test_what_changes_nothing_ranks_as_the_product_does(found: Found) -> None:
         ("entities", {"entities": []}),
         ("bridge", {"relations": []}),
         ("chunks", {"chunks": []}),
+        ("words", {"words": []}),
     ],
 )
 def test_a_kind_that_is_left_out_is_as_if_nothing_of_it_were_found(kind: str, left_out: dict[str, list[int]]) -> None:
@@ -121,8 +125,8 @@ def test_a_walk_that_starts_again_more_often_stays_nearer() -> None:
 def test_variants_are_read() -> None:
     assert parsed("as-is") == Variant()
     assert parsed(
-        "starts=names+chunks,nearest=3,worth=rank,tolerance=1e-3,restart=0.5,ways=both,order=fused"
-    ) == Variant(frozenset({"names", "chunks"}), 3, "rank", 1e-3, 0.5, "both", "fused")
+        "starts=names+chunks,nearest=3,words=4,shares=1/0.5/2/3,worth=rank,tolerance=1e-3,restart=0.5,ways=both,order=fused"
+    ) == Variant(frozenset({"names", "chunks"}), 3, 4, (1.0, 0.5, 2.0, 3.0), "rank", 1e-3, 0.5, "both", "fused")
     assert len({parsed(spec) for spec in DEFAULT}) == len(DEFAULT)
 
 

@@ -342,7 +342,9 @@ async def test_naive_ranks_chunks_by_their_own_vectors(bench: Bench) -> None:
     assert (found.sources[0].start, found.sources[0].end, found.sources[0].title) == (10, 20, "Doc")
 
 
-async def test_a_summary_entity_finds_sources_through_its_members(bench: Bench) -> None:
+async def test_a_summary_entity_finds_sources_through_its_members(snapshot: Snapshot) -> None:
+    """No chunk is nearer to the question than another, so the nearest ones are left out."""
+    bench = Bench(snapshot, RetrievalConfig(source_fusion=False))
     found = await bench.ask("S?", "local", top_n=1)
     assert ids(found.local) == ["S"]
     assert ids(found.sources, "chunk_id")[0] == "k0"
@@ -364,6 +366,24 @@ async def test_the_nearest_chunks_are_sources_where_they_are_asked_for(snapshot:
     for mode in ("hirag", "flat"):
         assert "k1" not in ids((await alone.ask("?", mode, vector=near)).sources, "chunk_id")
         assert ids((await fused.ask("?", mode, vector=near)).sources, "chunk_id")[:2] == ["k2", "k1"]
+
+
+async def test_chunks_with_the_words_of_a_question_are_sources_where_they_are_asked_for(snapshot: Snapshot) -> None:
+    """The question is near a alone, and the words are those of chunk k2."""
+    near, question = np.array(AXES["a"], np.float32), "Where is k2?"
+    for settings, found in [({}, True), ({"lexical": False}, False), ({"source_fusion": False}, False)]:
+        bench = Bench(snapshot, RetrievalConfig.model_validate({"top_n": 1} | settings))
+        sources = (await bench.ask(question, "hirag", vector=near)).sources
+        assert ("k2" in ids(sources, "chunk_id")) is found
+
+
+async def test_an_older_snapshot_is_asked_without_words(snapshot: Snapshot) -> None:
+    folder = snapshot.published_serving()
+    assert folder is not None
+    (folder / "term_keys.npy").unlink()
+    near = np.array(AXES["a"], np.float32)
+    bench = Bench(snapshot, RetrievalConfig(top_n=1))
+    assert "k2" not in ids((await bench.ask("Where is k2?", "hirag", vector=near)).sources, "chunk_id")
 
 
 async def test_times_of_every_part(bench: Bench) -> None:

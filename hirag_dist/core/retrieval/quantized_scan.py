@@ -150,7 +150,7 @@ def _candidates(
         if error < np.inf:
             span = max(span, abs(score) + error)
         if score - error > lower[0]:
-            _replace_first(lower, score - error)
+            replace_first(lower, score - error)
     bar = lower[0] - span * _FLOAT32  # scores that are equal in float32 are ties
     count = 0
     for row in range(end):
@@ -165,7 +165,7 @@ def _candidates(
 
 
 @compiled
-def _replace_first(heap: NDArray[np.float64], value: float) -> None:
+def replace_first(heap: NDArray[np.float64], value: float) -> None:
     """Put a value in the place of a heap's smallest."""
     at = 0
     while True:

@@ -1,18 +1,23 @@
 """Source ranking: the chunks that a question is about, by personalised PageRank from seeds near the question.
 
-The random walk (`core.graph.pagerank`) has three groups of seeds, of equal weight:
+The random walk (`core.graph.pagerank`) has four groups of seeds, with the shares `SHARES` of its restarts:
 
   named        entities whose names occur in the question
   retrieved    the nearest entities, and the triples of the bridge
-  near         the nearest chunks; left out where the ranking does without their vectors
+  near         the nearest chunks by their vectors
+  words        the chunks with the question's words (`core.retrieval.lexical`)
 
-In each group the few nearest are seeds, weighted by how much nearer they are than the last of them. An entity that many
-chunks mention says little about each of them, so its weight is divided by their number.
+In each group the few best are seeds, weighted by how much better they are than the last of them. An entity that many
+chunks mention says little about each of them, so its weight is divided by their number. The group of a caller or a
+configuration that has none leaves its share to the others.
+
+The constants are those that `python -m benchmarks.source_ranking --choose` finds on the sets that
+docs/research/source-ranking.md names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -23,8 +28,10 @@ from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.pagerank import TOLERANCE, WalkGraph, pagerank_steps
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
-NEAREST: Final = 5  # seeds of each kind
-FULL_TOLERANCE: Final = 10  # chunks that `TOLERANCE` is small enough for
+NEAREST: Final = 10  # seeds of each kind but words
+WORDS: Final = 5  # seeds by words
+SHARES: Final[Mapping[str, float]] = {"named": 1.0, "retrieved": 0.5, "near": 2.0, "words": 2.0}
+FULL_TOLERANCE: Final = 7  # chunks that `TOLERANCE` is small enough for
 MIN_TOLERANCE: Final = 5e-6
 
 Scored = Sequence[tuple[int, float]]
@@ -67,6 +74,7 @@ class SeedSet:
         self._named: list[_Group] = []
         self._retrieved: list[_Group] = []
         self._near: list[_Group] = []
+        self._words: list[_Group] = []
 
     def of_names(self, rows: Sequence[int]) -> None:
         """Add entities that the question names."""
@@ -90,13 +98,19 @@ class SeedSet:
         rows, scores = _columns(scored)
         self._near.append((rows + len(self._walk_graph.layers), excess(scores)))
 
+    def of_words(self, scored: Scored) -> None:
+        """Add chunks with the question's words, weighted by their lexical scores."""
+        rows, scores = _columns(scored, WORDS)
+        self._words.append((rows + len(self._walk_graph.layers), excess(scores)))
+
     def ranked_steps(self, limit: int) -> Steps[list[tuple[int, float]]]:
         """Return (chunk row, share of the walk), best first, ties by row, step by step.
 
         The lower a rank, the smaller the differences of the shares there, so the tolerance of the walk shrinks with the
         limit (`tolerance_of`).
         """
-        nodes, shares = shared([shared(self._named), shared(self._retrieved), shared(self._near)])
+        groups = [self._named, self._retrieved, self._near, self._words]
+        nodes, shares = shared(list(map(shared, groups)), list(SHARES.values()))
         rows, mass = yield from pagerank_steps(
             self._walk_graph, nodes, shares, self._access, self._visible_chunks, tolerance_of(limit)
         )
@@ -121,8 +135,8 @@ class SeedSet:
 def tolerance_of(limit: int) -> float:
     """Return the tolerance of a walk of which so many chunks are returned.
 
-    >>> tolerance_of(10), tolerance_of(20)
-    (0.0001, 2.5e-05)
+    >>> f"{tolerance_of(7):.1e}, {tolerance_of(10):.1e}, {tolerance_of(20):.1e}"
+    '1.0e-04, 4.9e-05, 1.2e-05'
     """
     return max(TOLERANCE * min(1.0, FULL_TOLERANCE / max(limit, 1)) ** 2, MIN_TOLERANCE)
 
@@ -143,25 +157,30 @@ def excess(scores: FloatVector) -> FloatVector:
     return above**2 if above.any() else np.ones(len(scores))
 
 
-def shared(groups: Sequence[_Group]) -> _Group:
-    """Return all nodes of some groups; the groups that are not empty have equal shares of 1.
+def shared(groups: Sequence[_Group], shares: Sequence[float] | None = None) -> _Group:
+    """Return all nodes of some groups; the weights of all together are 1.
+
+    Args:
+        groups: nodes with their weights; a group without a weight above 0 is left out.
+        shares: of each group, in proportion; None: equal ones.
 
     >>> shared([(np.array([3]), np.array([2.0])), (np.array([4, 5]), np.array([3.0, 1.0]))])
     (array([3, 4, 5]), array([0.5  , 0.375, 0.125]))
     """
     kept = []
-    for nodes, worth in groups:
+    for (nodes, worth), share in zip(groups, shares or [1.0] * len(groups), strict=True):
         counts = worth > 0
         if counts.any():
-            kept.append((nodes[counts], worth[counts] / worth.sum()))
+            kept.append((nodes[counts], worth[counts] / worth.sum(), share))
     if not kept:
         return np.zeros(0, np.int64), np.zeros(0)
-    return np.concatenate([nodes for nodes, _ in kept]), np.concatenate([worth for _, worth in kept]) / len(kept)
+    total = sum(share for _, _, share in kept)
+    return np.concatenate([nodes for nodes, _, _ in kept]), np.concatenate([w * (s / total) for _, w, s in kept])
 
 
-def _columns(scored: Scored) -> tuple[IntVector, FloatVector]:
-    """Return the rows and scores of the `NEAREST` best, best first, ties by row."""
+def _columns(scored: Scored, limit: int = NEAREST) -> tuple[IntVector, FloatVector]:
+    """Return the rows and scores of the `limit` best, best first, ties by row."""
     rows = np.array([row for row, _ in scored], np.int64)
     scores = np.array([score for _, score in scored], np.float64)
-    best = np.lexsort((rows, -scores))[:NEAREST]
+    best = np.lexsort((rows, -scores))[:limit]
     return rows[best], scores[best]

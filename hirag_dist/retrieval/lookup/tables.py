@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.storage.serving.id_lookup import IdLookup
-from hirag_dist.storage.serving.mapped_index import MappedFiles
+from hirag_dist.storage.serving.mapped_files import MappedFiles
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import IntVector
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import Flags
+from hirag_dist.core.retrieval.lexical import LexicalIndex
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving.column_arrays import Batches, ids_of, numbers
 from hirag_dist.storage.serving.mmap_files import map_array
@@ -47,6 +48,7 @@ ARRAYS: Final = (  # that values are taken from: the caller checks that they are
     "community_reports",
     "community_tokens",
 )
+LEXICAL_ARRAYS: Final = ("term_keys", "term_indptr", "term_chunks", "term_counts", "chunk_terms")  # of `LexicalIndex`
 _ROWS_OF: Final = {  # an array with a row for each row of a table
     "entities": "entity_tokens",
     "relations": "relation_tokens",
@@ -68,12 +70,18 @@ _OTHER_NAME: Final = -2  # −1 is an unknown entity
 class BaseFiles:
     """The serving files of a base that values are taken from, mapped: they stay readable when the base is pruned."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, lexical: bool = False) -> None:
         """Map the files.
+
+        Args:
+            folder: of the files.
+            lexical: whether there is a lexical index: older snapshots have none.
 
         Raises:
             SnapshotCorrupt: a file is damaged or gone.
         """
+        arrays = [map_array(folder / f"{name}.npy") for name in LEXICAL_ARRAYS] if lexical else []
+        self.lexical = LexicalIndex(*arrays) if arrays else None
         self._arrays = {name: map_array(folder / f"{name}.npy") for name in ARRAYS}
         self._texts = {
             table: _mapped_texts(folder / f"{table}.arrow", columns, self._n_rows(table))
@@ -172,6 +180,14 @@ class BaseValues:
         before = _titles(self._base.texts("documents")["title"], self._base.values("chunk_documents", rows))
         rows[~_equal(_titles(titles, documents), before)] = -1
         return self._taken("chunk_tokens", rows, self._same(batches, "chunks", ["text"], rows))
+
+    def lexical(self, batches: Batches) -> tuple[LexicalIndex | None, IntVector]:
+        """Return the lexical index, and (n_chunks,) the row in it of each chunk with the same text, −1 elsewhere."""
+        if self._base is None or self._base.lexical is None:
+            return None, np.zeros(0, np.int64)
+        rows = self._base.rows("chunks", ids_of(batches, "chunks", "chunk_id"))
+        rows[~self._same(batches, "chunks", ["text"], rows)] = -1
+        return self._base.lexical, rows.astype(np.int64)
 
     def report_tokens(
         self, ids: pa.Array, levels: IntVector, ratings: NDArray[np.float64], texts: pa.RecordBatch

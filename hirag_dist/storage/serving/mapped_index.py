@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,28 +16,19 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.entities.claim_text import ClaimItem
-from hirag_dist.core.graph.pagerank import WalkGraph
-from hirag_dist.core.retrieval.bridge import Parallel
-from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, longest_names, words
-from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity
-from hirag_dist.core.retrieval.quantized_scan import QuantizedVectors, nearest_of_all
-from hirag_dist.core.retrieval.source_ranking import RelationProvenance
+from hirag_dist.core.retrieval.entity_linking import found_names, longest_names, words
+from hirag_dist.core.retrieval.levels import RankedCommunity
+from hirag_dist.core.retrieval.lexical import VisibleChunks, best_chunks, visible_chunks
+from hirag_dist.core.retrieval.quantized_scan import nearest_of_all
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
-from hirag_dist.storage import layout
-from hirag_dist.storage.metadata.metadata_files import MetadataFiles, map_metadata
-from hirag_dist.storage.serving import writer
-from hirag_dist.storage.serving.claims import MappedClaims
-from hirag_dist.storage.serving.mmap_files import ServingFiles, as_bytes
-from hirag_dist.storage.serving.places import MappedPlaces
-from hirag_dist.storage.serving.text_columns import TextColumns
-from hirag_dist.storage.serving.token_counts import TOKENIZER
+from hirag_dist.core.text.terms import terms
+from hirag_dist.storage.serving.mapped_files import MappedFiles, map_files
+from hirag_dist.storage.serving.mmap_files import as_bytes
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import (
     AccessFilter,
     CommunityItem,
-    CsrGraph,
     EntityItem,
-    FloatMatrix,
     IntVector,
     PathItem,
     Place,
@@ -49,109 +39,6 @@ from hirag_dist.types import (
 _CHUNK_TEXTS = ("chunk_id", "document_id", "text")
 Scored = Sequence[tuple[int, float]]
 Named = tuple[Mapping[int, str], Mapping[int, str]]  # ids and names of entities, by row
-
-
-@dataclass(frozen=True, slots=True)
-class MappedFiles:
-    """The mapped arrays and texts of one snapshot, which the index and its filtered views share.
-
-    Attributes:
-        ends: (n_relations, 2) int32 entity rows.
-        components: (n_entities,) connected component of each entity.
-        aliases: other names of entities; None in a snapshot without them.
-        token_counts: level → (n_rows,) tokens of each record; empty where another tokenizer counts.
-    """
-
-    snapshot_id: str
-    serving: ServingFiles
-    graph: CsrGraph
-    vectors: FloatMatrix
-    chunk_vectors: FloatMatrix
-    layers: NDArray[np.int32]
-    ends: NDArray[np.int32]
-    weights: NDArray[np.float64]
-    chunk_documents: NDArray[np.int32]
-    walk_graph: WalkGraph
-    provenance: RelationProvenance
-    parallel: Parallel
-    communities: CommunityIndex
-    components: NDArray[np.int32]
-    entity_names: NameIndex
-    aliases: NameIndex | None
-    chunk_codes: QuantizedVectors
-    spans: NDArray[np.int64]
-    report_rows: NDArray[np.int32]
-    token_counts: Mapping[str, NDArray[np.int32]]
-    entities: TextColumns
-    relations: TextColumns
-    chunks: TextColumns
-    documents: TextColumns
-    community_texts: TextColumns
-    reports: TextColumns
-    claims: MappedClaims | None
-    places: MappedPlaces
-    metadata: MetadataFiles | None
-
-
-def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
-    """Map the files of a snapshot; the arguments and errors are those of `MappedIndex.open`."""
-    files, graph = snapshot.serving, snapshot.graph
-    layers = files.array("entity_layers")
-    kinds = {"local": "entity", "bridge": "relation", "global": "community", "sources": "chunk"}
-    return MappedFiles(
-        snapshot_id=snapshot.manifest.snapshot_id,
-        serving=files,
-        graph=graph,
-        vectors=snapshot.entity_vectors,
-        chunk_vectors=snapshot.chunk_vectors,
-        layers=layers,
-        ends=files.array("relation_ends"),
-        weights=files.array("relation_weights"),
-        chunk_documents=files.array("chunk_documents"),
-        walk_graph=WalkGraph(
-            layers=layers,
-            layer_ends=np.cumsum(np.bincount(layers), dtype=np.int64),
-            indptr=graph.indptr,
-            indices=graph.indices,
-            relation_rows=graph.relation_rows,
-            entity_indptr=files.array("entity_chunks_indptr"),
-            entity_chunks=files.array("entity_chunks"),
-            chunk_indptr=files.array("chunk_entities_indptr"),
-            chunk_entities=files.array("chunk_entities"),
-        ),
-        provenance=RelationProvenance(
-            relation_indptr=files.array("relation_chunks_indptr"),
-            relation_chunks=files.array("relation_chunks"),
-        ),
-        parallel=Parallel(*(files.array(f"parallel_{part}") for part in ("of", "indptr", "rows"))),
-        communities=CommunityIndex(
-            levels=files.array("community_levels"),
-            ratings=files.array("community_ratings"),
-            order=files.array("community_order"),
-            indptr=files.array("community_indptr"),
-            members=files.array("community_members"),
-            of_indptr=files.array("entity_communities_indptr"),
-            of=files.array("entity_communities"),
-        ),
-        components=files.array("entity_components"),
-        entity_names=NameIndex(files.array("entity_name_keys"), files.array("entity_name_rows")),
-        aliases=NameIndex(files.array("alias_keys"), files.array("alias_rows")) if files.has("alias_keys") else None,
-        chunk_codes=QuantizedVectors(*(files.array(f"chunk_{part}") for part in ("codes", "scales", "errors"))),
-        spans=files.array("chunk_spans"),
-        report_rows=files.array("community_reports"),
-        token_counts={level: files.array(f"{kind}_tokens") for level, kind in kinds.items()}
-        if tokenizer == TOKENIZER
-        else {},
-        entities=files.texts(writer.ENTITIES),
-        relations=files.texts(writer.RELATIONS),
-        chunks=files.texts(writer.CHUNKS),
-        documents=files.texts(writer.DOCUMENTS),
-        community_texts=files.texts(writer.COMMUNITIES),
-        reports=files.texts(writer.REPORTS),
-        metadata=map_metadata(files, snapshot.manifest),
-        claims=MappedClaims(files) if snapshot.manifest.counts.get(layout.CLAIMS) else None,
-        places=MappedPlaces(files, lambda: snapshot.table("documents", ["record"])["record"].to_numpy()),
-    )
 
 
 class MappedIndex:
@@ -187,6 +74,7 @@ class MappedIndex:
         self.components: NDArray[np.int32] | None = files.components
         self._entities = files.entities
         self._relations = files.relations
+        self._searched: VisibleChunks | None = None
 
     @classmethod
     def open(cls, snapshot: Snapshot, tokenizer: str = "") -> MappedIndex:
@@ -370,6 +258,17 @@ class MappedIndex:
         """Return (rows, similarities) of the chunks nearest to a question, best first, ties by row."""
         vectors = self.chunk_vectors
         return nearest_of_all(vectors, self.files.chunk_codes, query, limit, len(vectors), self.chunk_access)
+
+    def chunks_with_words(self, question: str, limit: int) -> tuple[IntVector, NDArray[np.float64]]:
+        """Return (rows, scores) of the visible chunks with the words of a question, best first, ties by row.
+
+        There are none where the snapshot has no lexical index.
+        """
+        if self.files.lexical is None:
+            return np.zeros(0, np.int64), np.zeros(0)
+        if self._searched is None:  # a view learns what is visible after it was made
+            self._searched = visible_chunks(self.files.lexical, self.visible_chunks)
+        return best_chunks(self.files.lexical, terms(question), limit, self._searched)
 
     def named_entities(self, question: str) -> list[int]:
         """Return the rows of the entities whose names occur in a question, in its order.

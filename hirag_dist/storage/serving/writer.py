@@ -44,6 +44,7 @@ from hirag_dist.storage.serving.column_arrays import (
     rows_in_lists,
     rows_of_column,
 )
+from hirag_dist.storage.serving.lexical import write_lexical
 from hirag_dist.storage.serving.places import write_places
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, text_schema, write_texts
 from hirag_dist.storage.serving.token_counts import chunk_tokens, entity_tokens, relation_tokens, token_counts
@@ -148,6 +149,7 @@ def write_serving(
         if not all(copied(name, (f"vectors/{array}",)) for name in names):
             _save_codes(what, matrix, create, save)
     _save_chunks(batches, save, values)
+    write_lexical(batches, save, copied, values)
     entity_ids = ids_of(batches, "entities", "entity_id")
     ends, stated_in = _save_relations(batches, save, entity_ids, chunk_ids, values)
     reported = _save_reports(batches, create, values)

@@ -23,7 +23,7 @@ import hirag_dist
 from hirag_dist.errors import HiragError
 from hirag_dist.storage.hashing_file import HashingFile
 from hirag_dist.storage.layout import CONTENT_TABLES, OPTIONAL_CONTENT
-from hirag_dist.storage.serving.base_values import ARRAYS, BaseFiles
+from hirag_dist.storage.serving.base_values import ARRAYS, LEXICAL_ARRAYS, BaseFiles
 from hirag_dist.storage.serving.writer import SERVING
 from hirag_dist.storage.snapshot.manifest import FileEntry
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -116,7 +116,8 @@ class SnapshotFiles:
             folder = self._base.published_serving()
             if folder is None or not all(self._is_whole(f"{SERVING}/{name}.npy", folder) for name in ARRAYS):
                 return None
-            return BaseFiles(folder)
+            lexical = all(self._is_whole(f"{SERVING}/{name}.npy", folder) for name in LEXICAL_ARRAYS)
+            return BaseFiles(folder, lexical=lexical)
         except HiragError as error:
             logger.info("serving files are derived without those of %s: %s", self._base.folder, error)
             return None
@@ -124,6 +125,8 @@ class SnapshotFiles:
     def _is_whole(self, name: str, folder: Path) -> bool:
         """Return whether a file of the base, of which there is a copy in a folder, is as it was published."""
         assert self._base is not None
+        if name not in self._base.manifest.files:
+            return False
         try:
             data = (folder / Path(name).name).read_bytes()
         except OSError:

@@ -8,7 +8,16 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.cooperative import all_at_once
 from hirag_dist.core.graph.pagerank import RESTART, personalised_pagerank
-from hirag_dist.core.retrieval.source_ranking import NEAREST, RelationProvenance, SeedSet, excess, shared
+from hirag_dist.core.retrieval.source_ranking import (
+    NEAREST,
+    SHARES,
+    WORDS,
+    RelationProvenance,
+    SeedSet,
+    excess,
+    shared,
+    tolerance_of,
+)
 from tests.core.graph.test_pagerank import csr, ways_of
 
 MENTIONED_IN = [[0], [0, 1, 2, 3], [4], []]  # of entities; chunks 5 and 6 mention nothing
@@ -25,17 +34,20 @@ def starts(seen: NDArray[np.bool_] | None = None) -> SeedSet:
 
 
 def expected(nodes: list[int], shares: list[float]) -> dict[int, float]:
-    rows, mass = personalised_pagerank(WAYS, np.array(nodes), np.array(shares))
+    rows, mass = personalised_pagerank(WAYS, np.array(nodes), np.array(shares), tolerance=tolerance_of(10))
     return dict(zip(rows.tolist(), mass.tolist(), strict=True))
 
 
-def test_every_kind_of_start_has_an_equal_share() -> None:
-    """Entity 0 is named, 2 was retrieved, chunk 5 is near."""
+def test_every_kind_of_start_has_its_share() -> None:
+    """Entity 0 is named, 2 was retrieved, chunk 5 is near, and 6 has the question's words."""
     own = starts()
     own.of_names([0])
     own.of_entities([(2, 0.4)])
     own.of_chunks([(5, 0.1)])
-    assert ranked(own) == pytest.approx(expected([0, 2, 4 + 5], [1 / 3, 1 / 3, 1 / 3]))
+    own.of_words([(6, 7.5)])
+    total = sum(SHARES.values())
+    shares = [SHARES[name] / total for name in ("named", "retrieved", "near", "words")]
+    assert ranked(own) == pytest.approx(expected([0, 2, 4 + 5, 4 + 6], shares))
 
 
 def test_kinds_without_a_start_leave_their_share_to_the_others() -> None:
@@ -53,7 +65,9 @@ def test_entities_and_triples_share_what_was_retrieved() -> None:
     own.of_entities([(2, 0.4)])
     own.of_relations([(0, 0.9)])  # stated in chunks 0 and 1
     own.of_chunks([(6, 0.5)])
-    assert ranked(own) == pytest.approx(expected([2, 4 + 0, 4 + 1, 4 + 6], [1 / 4, 1 / 8, 1 / 8, 1 / 2]))
+    own_share = SHARES["retrieved"] / (SHARES["retrieved"] + SHARES["near"])
+    shares = [own_share / 2, own_share / 4, own_share / 4, 1 - own_share]
+    assert ranked(own) == pytest.approx(expected([2, 4 + 0, 4 + 1, 4 + 6], shares))
 
 
 def test_an_entity_of_many_chunks_counts_less() -> None:
@@ -65,18 +79,28 @@ def test_an_entity_of_many_chunks_counts_less() -> None:
     found = ranked(own)
     assert set(found) == {0, 1}
     left = ways_of([0, 0, 0, 1], [[1], [0], [], []], [[0], [0, 1], [4], []], 7)
-    rows, mass = personalised_pagerank(left, np.array([0, 1]), np.array([2 / 3, 1 / 3]))
+    rows, mass = personalised_pagerank(left, np.array([0, 1]), np.array([2 / 3, 1 / 3]), tolerance=tolerance_of(10))
     assert found == pytest.approx(dict(zip(rows.tolist(), mass.tolist(), strict=True)))
 
 
 def test_the_few_nearest_count_by_the_square_of_what_they_have_more_than_the_last() -> None:
-    many = [(row, score) for row, score in zip(range(7), [0.1, 0.6, 0.3, 0.9, 0.2, 0.7, 0.5], strict=True)]
-    own = starts()
-    own.of_chunks(many)
-    best = sorted(many, key=lambda one: -one[1])[:NEAREST]
-    worth = {4 + row: (score - 0.3) ** 2 for row, score in best if score > 0.3}
+    """One more than are seeds, in no order; no entity mentions them, so each keeps its own share."""
+    scores = np.random.default_rng(1).permutation(NEAREST + 1) / 20.0
+    graph = ways_of([0], [[]], [[]], NEAREST + 1)
+    own = SeedSet(graph, RelationProvenance(*csr([[]])))
+    own.of_chunks(list(enumerate(scores.tolist())))
+    least = 1 / 20  # the last of the seeds; 0 is none
+    worth = {row: (score - least) ** 2 for row, score in enumerate(scores.tolist()) if score > least}
     total = sum(worth.values())
-    assert ranked(own) == pytest.approx(expected(list(worth), [value / total for value in worth.values()]))
+    assert ranked(own) == pytest.approx({row: RESTART * value / total for row, value in worth.items()})
+
+
+def test_more_chunks_count_by_their_words() -> None:
+    own = starts()
+    own.of_words([(row % 7, 20.0 - row) for row in range(12)])
+    single = starts()
+    single.of_words([(row % 7, 20.0 - row) for row in range(WORDS)])
+    assert ranked(own) == ranked(single)
 
 
 def test_equal_scores_count_alike_and_ties_go_by_row() -> None:
@@ -110,11 +134,12 @@ def test_the_sources_returned_are_those_of_the_exact_walk(limit: int, agreed: fl
         joined[other].add(one)
     ways = ways_of([0] * n_entities, [sorted(each) for each in joined], mentioned_in, n_chunks)
     shares = []
-    for _ in range(20):
+    for _ in range(40):
         own = SeedSet(ways, RelationProvenance(*csr([[]])))
-        own.of_entities([(row, 1.0 - 0.1 * rank) for rank, row in enumerate(rng.integers(0, n_entities, 5).tolist())])
-        own.of_chunks([(row, 0.9 - 0.1 * rank) for rank, row in enumerate(rng.integers(0, n_chunks, 5).tolist())])
-        nodes, weights = shared([shared(own._retrieved), shared(own._near)])
+        entities, chunks = (rng.choice(n, NEAREST, replace=False).tolist() for n in (n_entities, n_chunks))
+        own.of_entities([(row, 1.0 - 0.1 * rank) for rank, row in enumerate(entities)])
+        own.of_chunks([(row, 0.9 - 0.05 * rank) for rank, row in enumerate(chunks)])
+        nodes, weights = shared([shared(own._retrieved), shared(own._near)], [SHARES["retrieved"], SHARES["near"]])
         rows, mass = personalised_pagerank(ways, nodes, weights, tolerance=1e-9)
         exact = set(rows[np.lexsort((rows, -mass))[:limit]].tolist())
         shares.append(len(exact & set(ranked(own, limit))) / limit)

@@ -27,7 +27,7 @@ def written(folder: Path, tables: dict[str, pa.Table], base: Path | None = None)
         if name in tables:
             yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
-    files = None if base is None else BaseFiles(base)
+    files = None if base is None else BaseFiles(base, lexical=True)
     write_serving(batches, vectors_of(tables), vectors_of(tables, "chunks"), Store(str(folder)).create, base=files)
     return folder
 

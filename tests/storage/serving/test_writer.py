@@ -22,6 +22,7 @@ from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, wor
 from hirag_dist.core.retrieval.quantized_scan import encode
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.storage.serving import writer
+from hirag_dist.storage.serving.base_values import LEXICAL_ARRAYS
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.token_counts import TOKENIZER
 from hirag_dist.storage.serving.writer import FILES, parallel_relations, write_serving
@@ -109,7 +110,8 @@ def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
             yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
     write_serving(batches, vectors_of(tables), vectors_of(tables, "chunks"), Store(str(folder)).create)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
+    lexical = [f"{name}.npy" for name in LEXICAL_ARRAYS]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, *lexical])
     return ServingFiles(folder)
 
 

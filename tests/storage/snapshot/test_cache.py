@@ -17,6 +17,7 @@ from pyarrow import fs
 
 from hirag_dist.errors import SnapshotCorrupt, StoreError
 from hirag_dist.storage.layout import snapshot_path
+from hirag_dist.storage.serving.base_values import LEXICAL_ARRAYS
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.serving.writer import FILES, SERVING
 from hirag_dist.storage.snapshot.cache import SnapshotCache, user_cache
@@ -63,6 +64,7 @@ def names(snapshot: Snapshot) -> list[str]:
     return [item.name for item in MappedIndex.open(snapshot).entities([(row, 1.0) for row in range(4)])]
 
 
+ALL_FILES = [*FILES, *(f"{name}.npy" for name in LEXICAL_ARRAYS)]
 NAMES = ["Scrooge", "Marley", "London", "London people"]
 
 
@@ -77,7 +79,7 @@ def test_serving_files_are_published_and_listed_but_change_no_id(store: Store) -
 def test_a_local_snapshot_without_them_gets_them_beside_it_once(older: Store) -> None:
     made = Path(older.root) / "cache" / open_snapshot(older).manifest.snapshot_id / SERVING
     assert names(open_snapshot(older)) == NAMES
-    assert sorted(path.name for path in made.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in made.iterdir()) == sorted(ALL_FILES)
     first = made.stat().st_ino
     assert names(open_snapshot(older)) == NAMES
     assert made.stat().st_ino == first
@@ -89,7 +91,7 @@ def test_derived_files_that_somebody_removed_are_made_again(older: Store) -> Non
     (made,) = (Path(older.root) / "cache").glob(f"*/{SERVING}")
     (made / "entity_codes.npy").unlink()
     assert names(open_snapshot(older)) == NAMES
-    assert sorted(path.name for path in made.iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in made.iterdir()) == sorted(ALL_FILES)
 
 
 def test_derived_files_are_those_that_are_published(store: Store) -> None:
@@ -105,7 +107,7 @@ def test_an_index_that_cannot_be_written_to_gets_them_among_the_temporary_files(
     (Path(older.root) / "cache").write_text("a file where the folder would be")
     assert names(open_snapshot(older)) == NAMES
     (made,) = temporary.glob(f"hirag-dist-{os.getuid()}/*/*/{SERVING}")
-    assert len(list(made.iterdir())) == len(FILES)
+    assert len(list(made.iterdir())) == len(ALL_FILES)
 
 
 def test_a_configured_cache_folder_is_used(older: Store, tmp_path: Path) -> None:

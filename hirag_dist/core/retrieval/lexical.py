@@ -1,0 +1,245 @@
+"""Lexical search: the chunks with the words of a question, by BM25 over an inverted index.
+
+A chunk's score is the sum over the question's distinct terms of
+
+    idf(t) · f · (K1 + 1) / (f + K1 · (1 − B + B · length / average length)),  idf(t) = ln(1 + (N − n + ½) / (n + ½))
+
+with f occurrences of the term in the chunk, N chunks, and n chunks with the term (Robertson and Zaragoza, The
+Probabilistic Relevance Framework: BM25 and Beyond, 2009). N, n and the average length are those of the chunks that the
+caller may see, so hidden chunks change no score. That is why scores are not computed when the index is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.numba_jit import compiled_apart, read_only
+from hirag_dist.core.retrieval.quantized_scan import replace_first
+from hirag_dist.core.text.terms import runs, terms_of_run
+from hirag_dist.types import IntVector
+
+K1: Final = 1.2
+B: Final = 0.75
+MAX_TERMS: Final = 256  # distinct terms of a question
+MAX_POSTINGS: Final = 400_000  # visible ones that are read for a question, of its rarest terms first: a millisecond
+_MAX_COUNT = 255  # of a term in a chunk, as stored: more change a score by less than a hundredth
+_MAX_RUNS = 1 << 20  # that the builder remembers
+_NO_MASK: Final = read_only(np.zeros(0, np.bool_))
+
+
+class LexicalIndex(NamedTuple):
+    """Inverted index of chunks.
+
+    Attributes:
+        keys: (n_terms,) uint64 hash of each term, ascending.
+        indptr: (n_terms + 1,) int64 postings of each term.
+        chunks: (n_postings,) int32 chunk rows, ascending for each term.
+        counts: (n_postings,) uint8 occurrences of the term in the chunk, 255 at most.
+        lengths: (n_chunks,) int32 terms of each chunk.
+    """
+
+    keys: NDArray[np.uint64]
+    indptr: IntVector
+    chunks: NDArray[np.int32]
+    counts: NDArray[np.uint8]
+    lengths: NDArray[np.int32]
+
+
+class VisibleChunks(NamedTuple):
+    """The chunks that a search is over.
+
+    Attributes:
+        mask: (n_chunks,) whether the caller may see a chunk; None: all are visible.
+        number: of visible chunks.
+        terms: of all of them together.
+    """
+
+    mask: NDArray[np.bool_] | None
+    number: int
+    terms: int
+
+
+class _Postings(NamedTuple):
+    """Postings, in any order.
+
+    Attributes:
+        terms: (n,) int32 numbers of terms.
+        chunks: (n,) int32 rows.
+        counts: (n,) uint8.
+    """
+
+    terms: NDArray[np.int32]
+    chunks: NDArray[np.int32]
+    counts: NDArray[np.uint8]
+
+
+class LexicalIndexBuilder:
+    """Builder of an inverted index.
+
+    Memory: about 30 bytes a posting.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._of_run: dict[str, tuple[int, ...]] = {}
+        self._rows: list[IntVector] = [np.zeros(0, np.int64)]
+        self._lengths: list[NDArray[np.int32]] = [np.zeros(0, np.int32)]
+        self._postings: list[_Postings] = []
+
+    def add(self, rows: IntVector, texts: Sequence[str]) -> None:
+        """Add the texts of some chunks, each chunk once.
+
+        Args:
+            rows: of the chunks.
+            texts: of each.
+        """
+        found = [[number for run in runs(text) for number in self._terms(run)] for text in texts]
+        lengths = np.fromiter(map(len, found), np.int32, len(found))
+        numbers = np.fromiter((number for one in found for number in one), np.int64, int(lengths.sum()))
+        pairs, counts = np.unique(np.repeat(rows, lengths) << 32 | numbers, return_counts=True)
+        chunks, terms = (pairs >> 32).astype(np.int32), (pairs & 0xFFFFFFFF).astype(np.int32)
+        self._postings.append(_Postings(terms, chunks, np.minimum(counts, _MAX_COUNT).astype(np.uint8)))
+        self._rows.append(rows)
+        self._lengths.append(lengths)
+
+    def built(
+        self, n_chunks: int, base: LexicalIndex | None = None, base_rows: IntVector | None = None
+    ) -> LexicalIndex:
+        """Return the index.
+
+        Args:
+            n_chunks: in it.
+            base: another index, for the chunks that were not added.
+            base_rows: (n_chunks,) row of each chunk there, −1 for one that was added.
+        """
+        keys = np.fromiter(map(term_key, self._numbers), np.uint64, len(self._numbers))
+        postings = [_Postings(keys[:0].astype(np.int32), keys[:0].astype(np.int32), keys[:0].astype(np.uint8))]
+        postings += self._postings
+        lengths = np.zeros(n_chunks, np.int32)
+        lengths[np.concatenate(self._rows)] = np.concatenate(self._lengths)
+        if base is not None and base_rows is not None:
+            kept = np.flatnonzero(base_rows >= 0)
+            lengths[kept] = base.lengths[base_rows[kept]]
+            postings.append(_kept_postings(base, base_rows, len(keys)))
+            keys = np.concatenate([keys, base.keys])
+        terms, chunks, counts = (np.concatenate(part) for part in zip(*postings, strict=True))
+        sorted_keys, ranks = np.unique(keys, return_inverse=True)
+        order = np.argsort(ranks[terms].astype(np.int64) << 32 | chunks)
+        sizes = np.bincount(ranks[terms], minlength=len(sorted_keys))
+        used = sizes > 0  # terms of the base whose chunks are gone are left out
+        indptr = np.concatenate([[0], np.cumsum(sizes[used])]).astype(np.int64)
+        return LexicalIndex(sorted_keys[used], indptr, chunks[order], counts[order], lengths)
+
+    def _terms(self, run: str) -> tuple[int, ...]:
+        numbers = self._of_run.get(run)
+        if numbers is None:
+            if len(self._of_run) >= _MAX_RUNS:
+                self._of_run.clear()
+            numbers = tuple(self._numbers.setdefault(term, len(self._numbers)) for term in terms_of_run(run))
+            self._of_run[run] = numbers
+        return numbers
+
+
+def _kept_postings(base: LexicalIndex, base_rows: IntVector, first: int) -> _Postings:
+    """Return the postings of a base whose chunks are still there; its terms are numbered from `first`."""
+    now = np.full(len(base.lengths), -1, np.int32)
+    kept = np.flatnonzero(base_rows >= 0)
+    now[base_rows[kept]] = kept
+    chunks = now[base.chunks]
+    still = chunks >= 0
+    terms = np.repeat(np.arange(first, first + len(base.keys), dtype=np.int32), np.diff(base.indptr))
+    return _Postings(terms[still], chunks[still], base.counts[still])
+
+
+def term_key(term: str) -> int:
+    """Return the hash of a term."""
+    return int.from_bytes(blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+
+
+def visible_chunks(index: LexicalIndex, mask: NDArray[np.bool_] | None) -> VisibleChunks:
+    """Return the scope of a search, by a mask of the visible chunks; None: all are."""
+    lengths = index.lengths if mask is None else index.lengths[mask]
+    return VisibleChunks(mask, len(lengths), int(lengths.sum(dtype=np.int64)))
+
+
+def best_chunks(
+    index: LexicalIndex, terms: Sequence[str], limit: int, visible: VisibleChunks
+) -> tuple[IntVector, NDArray[np.float64]]:
+    """Return (rows, scores) of the best visible chunks with any of some terms, best first, ties by row.
+
+    Where the terms have more than `MAX_POSTINGS` visible postings, the most frequent ones do not count.
+
+    Args:
+        index: inverted index.
+        terms: of a question; one that occurs several times counts once.
+        limit: chunks at most.
+        visible: what the search is over.
+    """
+    wanted = np.fromiter(map(term_key, list(dict.fromkeys(terms))[:MAX_TERMS]), np.uint64)
+    places = np.searchsorted(index.keys, wanted)
+    known = places < len(index.keys)
+    known[known] = index.keys[places[known]] == wanted[known]
+    places = np.unique(places[known])  # in the order of the keys, so that sums do not depend on the question's order
+    mask = _NO_MASK if visible.mask is None else read_only(visible.mask)
+    frequencies = np.diff(index.indptr)[places] if visible.mask is None else _frequencies(index, places, mask)
+    order = np.lexsort((places, frequencies))
+    order = order[frequencies[order] > 0]
+    order = order[np.concatenate([[0], np.cumsum(frequencies[order])[:-1]]) < MAX_POSTINGS] if len(order) else order
+    found = frequencies[order]
+    idf = np.log1p((visible.number - found + 0.5) / (found + 0.5))
+    if limit < 1:
+        return np.zeros(0, np.int64), np.zeros(0)
+    rows, scores = _best(index, places[order], idf, mask, visible.terms / max(visible.number, 1), limit)
+    best = np.lexsort((rows, -scores))[:limit]
+    return rows[best], scores[best]
+
+
+@compiled_apart
+def _frequencies(index: LexicalIndex, places: IntVector, mask: NDArray[np.bool_]) -> Any:
+    """Return the number of visible chunks with each term."""
+    found = np.zeros(len(places), np.int64)
+    for at in range(len(places)):
+        for posting in range(index.indptr[places[at]], index.indptr[places[at] + 1]):
+            found[at] += mask[index.chunks[posting]]
+    return found
+
+
+@compiled_apart
+def _best(
+    index: LexicalIndex,
+    places: IntVector,
+    idf: NDArray[np.float64],
+    mask: NDArray[np.bool_],
+    average: float,
+    limit: int,
+) -> Any:
+    """Return (rows, scores) of the chunks whose score is at least that of the last of the best `limit`, unsorted."""
+    scores = np.zeros(len(index.lengths))
+    for at in range(len(places)):
+        for posting in range(index.indptr[places[at]], index.indptr[places[at] + 1]):
+            row = index.chunks[posting]
+            if len(mask) and not mask[row]:
+                continue
+            count = np.float64(index.counts[posting])
+            norm = K1 * (1.0 - B + B * index.lengths[row] / average)
+            scores[row] += idf[at] * count * (K1 + 1.0) / (count + norm)
+    heap = np.zeros(limit)  # the smallest of the largest scores is first; every score is above zero
+    for row in range(len(scores)):
+        if scores[row] > heap[0]:
+            replace_first(heap, scores[row])
+    number = 0
+    for row in range(len(scores)):
+        number += scores[row] > 0.0 and scores[row] >= heap[0]
+    rows, found = np.empty(number, np.int64), np.empty(number)
+    number = 0
+    for row in range(len(scores)):
+        if scores[row] > 0.0 and scores[row] >= heap[0]:
+            rows[number] = row
+            found[number] = scores[row]
+            number += 1
+    return rows, found

@@ -1,0 +1,132 @@
+"""BM25 over an inverted index gives the scores of the formula, over the chunks that the caller sees alone."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hirag_dist.core.retrieval import lexical
+from hirag_dist.core.retrieval.lexical import (
+    K1,
+    B,
+    LexicalIndex,
+    LexicalIndexBuilder,
+    best_chunks,
+    term_key,
+    visible_chunks,
+)
+from hirag_dist.core.text.terms import terms
+
+WORDS = st.sampled_from(["a", "b", "c", "dog", "AB-12", "12", "東京都", "京都", "ghost", "x"])
+TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), max_size=12)
+
+
+def index_of(texts: list[str], *, at_a_time: int = 4) -> LexicalIndex:
+    builder = LexicalIndexBuilder()
+    for first in range(0, len(texts), at_a_time):
+        some = texts[first : first + at_a_time]
+        builder.add(np.arange(first, first + len(some)), some)
+    return builder.built(len(texts))
+
+
+def slow(texts: list[str], question: str, visible: list[bool]) -> dict[int, float]:
+    """Return the scores by the formula, over the visible texts alone."""
+    counts = {row: Counter(terms(text)) for row, text in enumerate(texts) if visible[row]}
+    average = sum(map(Counter.total, counts.values())) / max(len(counts), 1)
+    scores: dict[int, float] = {}
+    for term in set(terms(question)):
+        having = [row for row in counts if counts[row][term]]
+        idf = math.log(1 + (len(counts) - len(having) + 0.5) / (len(having) + 0.5))
+        for row in having:
+            count = counts[row][term]
+            norm = K1 * (1 - B + B * counts[row].total() / average)
+            scores[row] = scores.get(row, 0.0) + idf * count * (K1 + 1) / (count + norm)
+    return scores
+
+
+@settings(deadline=None, max_examples=200, derandomize=True)
+@given(TEXTS, st.lists(WORDS, max_size=6).map(" ".join), st.integers(0, 2**12), st.integers(0, 15))
+def test_the_best_chunks_are_those_of_the_formula(texts: list[str], question: str, seen: int, limit: int) -> None:
+    visible = [bool(seen >> row & 1) for row in range(len(texts))]
+    index = index_of(texts)
+    rows, scores = best_chunks(index, terms(question), limit, visible_chunks(index, np.array(visible, np.bool_)))
+    expected = slow(texts, question, visible)
+    assert dict(zip(rows.tolist(), scores.tolist(), strict=True)) == pytest.approx(
+        {row: expected[row] for row in rows.tolist()}
+    )
+    assert len(rows) == min(limit, len(expected))
+    assert list(zip(-scores, rows, strict=True)) == sorted(zip(-scores, rows, strict=True))
+    left_out = [score for row, score in expected.items() if row not in rows.tolist()]
+    assert not len(rows) or max(left_out, default=0.0) <= scores[-1] + 1e-9
+
+
+@settings(deadline=None, max_examples=100, derandomize=True)
+@given(TEXTS, st.lists(WORDS, max_size=6).map(" ".join), st.integers(0, 2**12))
+def test_hidden_chunks_change_no_bit(texts: list[str], question: str, seen: int) -> None:
+    visible = np.array([bool(seen >> row & 1) for row in range(len(texts))], np.bool_)
+    kept = np.flatnonzero(visible)
+    index, alone = index_of(texts), index_of([texts[row] for row in kept.tolist()])
+    rows, scores = best_chunks(index, terms(question), 5, visible_chunks(index, visible))
+    rows_alone, scores_alone = best_chunks(alone, terms(question), 5, visible_chunks(alone, None))
+    assert rows.tolist() == kept[rows_alone].tolist()
+    assert scores.tobytes() == scores_alone.tobytes()
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(TEXTS, st.integers(1, 12))
+def test_the_index_does_not_depend_on_how_the_texts_arrive(texts: list[str], at_a_time: int) -> None:
+    for one, other in zip(index_of(texts), index_of(texts, at_a_time=at_a_time), strict=True):
+        assert one.dtype == other.dtype
+        assert one.tobytes() == other.tobytes()
+
+
+@settings(deadline=None, max_examples=100, derandomize=True)
+@given(TEXTS, TEXTS, st.randoms(use_true_random=False))
+def test_chunks_are_taken_from_another_index(before: list[str], added: list[str], random: random.Random) -> None:
+    base_rows = random.sample(range(len(before)), random.randint(0, len(before))) + [-1] * len(added)
+    random.shuffle(base_rows)
+    new = iter(added)
+    texts = [before[row] if row >= 0 else next(new) for row in base_rows]
+    rows = np.array(base_rows, np.int64)
+    builder = LexicalIndexBuilder()
+    builder.add(np.flatnonzero(rows < 0), added)
+    found = builder.built(len(texts), index_of(before), rows)
+    for one, expected in zip(found, index_of(texts), strict=True):
+        assert one.dtype == expected.dtype
+        assert one.tobytes() == expected.tobytes()
+
+
+def test_postings_of_a_term() -> None:
+    index = index_of(["dog dog cat", "cat", "dog"])
+    at = index.keys.tolist().index(term_key("dog"))
+    first, last = index.indptr[at : at + 2].tolist()
+    assert index.chunks[first:last].tolist() == [0, 2]
+    assert index.counts[first:last].tolist() == [2, 1]
+    assert index.lengths.tolist() == [3, 1, 1]
+    assert index_of(["dog " * 1000]).counts.tolist() == [255]
+
+
+def test_the_order_and_number_of_words_in_a_question_do_not_matter() -> None:
+    index = index_of(["the dog", "a cat and the dog", "cat"])
+    everything = visible_chunks(index, None)
+    found = [best_chunks(index, terms(text), 3, everything) for text in ("the cat dog", "dog the dog cat unknown")]
+    assert found[0][1].tobytes() == found[1][1].tobytes()
+    assert [best_chunks(index, terms(text), 3, everything)[0].tolist() for text in ("", "unknown")] == [[], []]
+
+
+def test_the_most_frequent_words_do_not_count_where_there_is_too_much_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"the number {row}" for row in range(20)]
+    index = index_of(texts)
+    monkeypatch.setattr(lexical, "MAX_POSTINGS", 10)
+    rows, _ = best_chunks(index, terms("the 7"), 20, visible_chunks(index, None))
+    assert rows[0] == 7
+    assert len(rows) == 20, "the first term that passes the limit is still read"
+    rows, _ = best_chunks(index, terms("the number 7"), 20, visible_chunks(index, None))
+    alone = best_chunks(index, terms("7 number the"), 20, visible_chunks(index, None))[0]
+    assert rows.tolist() == alone.tolist()

@@ -1,0 +1,51 @@
+"""The lexical index among the serving files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hirag_dist.core.retrieval.lexical import LexicalIndexBuilder
+from hirag_dist.storage.serving.base_values import LEXICAL_ARRAYS, BaseValues
+from hirag_dist.storage.serving.lexical import map_lexical, write_lexical
+from hirag_dist.storage.serving.mmap_files import ServingFiles
+
+NO_BASE = BaseValues(None)
+TEXTS = ["the ghost of Marley", "three ghosts", "東京 AB-12", ""]
+
+
+def batches(table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    assert (table, columns) == ("chunks", ["text"])
+    for text in TEXTS:
+        yield pa.record_batch([pa.array([text])], ["text"])
+
+
+def test_the_index_is_mapped_as_it_was_built(tmp_path: Path) -> None:
+    write_lexical(
+        batches, lambda name, array: np.save(tmp_path / f"{name}.npy", array), lambda name, parts: False, NO_BASE
+    )
+    builder = LexicalIndexBuilder()
+    builder.add(np.arange(len(TEXTS)), TEXTS)
+    mapped = map_lexical(ServingFiles(tmp_path))
+    assert mapped is not None
+    for array, expected in zip(mapped, builder.built(len(TEXTS)), strict=True):
+        assert array.dtype == expected.dtype
+        assert array.tolist() == expected.tolist()
+
+
+def test_files_of_the_same_chunks_are_copied(tmp_path: Path) -> None:
+    asked: list[tuple[str, Sequence[str]]] = []
+
+    def copied(name: str, parts: Sequence[str]) -> bool:
+        asked.append((name, parts))
+        return True
+
+    write_lexical(batches, lambda name, array: None, copied, NO_BASE)
+    assert asked == [(f"{name}.npy", ("chunks",)) for name in LEXICAL_ARRAYS]
+
+
+def test_an_older_snapshot_has_none(tmp_path: Path) -> None:
+    assert map_lexical(ServingFiles(tmp_path)) is None
