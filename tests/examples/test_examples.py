@@ -58,6 +58,22 @@ async def test_stream(start: fakes.Start) -> None:
     assert said == f"(1 entities, 1 communities, 2 paths)\n{fakes.ANSWER.text}\n  [E2] Wärterin\n"
 
 
+async def test_langchain(start: fakes.Start) -> None:
+    said = await run(
+        sys.executable, EXAMPLES / "langchain_chain.py", (await start(fakes.FakeEngine())).address, QUESTION
+    )
+    assert said == (
+        "Human: Answer from these passages.\n\n[1] The rock: The rock\n\nAll about it.\n"
+        f"[2] Log: The keeper lit the lamp.\n\nQuestion: {QUESTION}\n"
+    )
+
+
+async def test_llamaindex(start: fakes.Start) -> None:
+    address = (await start(fakes.FakeEngine())).address
+    said = await run(sys.executable, EXAMPLES / "llamaindex_engine.py", address, QUESTION)
+    assert said == f"{fakes.ANSWER.text}\n  [E2] Wärterin\n  0.30 file:///log.txt 10–42\n"
+
+
 async def test_a_token_from_a_file_and_without(start: fakes.Start, tmp_path: Path) -> None:
     callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web")
     address = (await start(fakes.FakeEngine(), callers_file=callers.path)).address
