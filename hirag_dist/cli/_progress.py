@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from hirag_dist.cli._output import err, short
+from hirag_dist.cli._time_left import CallsLeft
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.execution.events import (
     BatchesSubmitted,
+    CallsExpected,
     CallsProgress,
     ExecutorStarting,
     KernelsResolved,
@@ -60,6 +62,8 @@ class ProgressBars:
         self._clock = clock
         self._printed_at = clock()
         self._stages: dict[str, _StageProgress] = {}
+        self._left: CallsLeft | None = None
+        self._left_line: TaskID | None = None
 
     def __enter__(self) -> ProgressBars:
         self._progress.start()
@@ -73,6 +77,8 @@ class ProgressBars:
         match event:
             case ExecutorStarting():
                 self._say("starting Ray" if event.name == "ray" else f"starting {event.name}")
+            case CallsExpected():
+                self._left = CallsLeft(event.calls)
             case StageStarted():
                 self._on_started(event)
             case TaskFinished():
@@ -90,15 +96,30 @@ class ProgressBars:
     def _on_started(self, event: StageStarted) -> None:
         line = self._progress.add_task(event.label, total=max(event.n_rows, 1), completed=event.n_rows_done, spent="")
         self._stages[event.label] = _StageProgress(line, event.n_rows, event.n_rows_done)
+        if self._left is not None:
+            self._left.on_started(event.label, 1 - event.n_rows_done / max(event.n_rows, 1))
 
     def _on_calls(self, event: CallsProgress) -> None:
         stage = self._stages[event.label]
         spent = stage.describe(self._clock(), event.calls)
+        left = self._describe_left(event, stage)
         self._progress.update(stage.line, spent=spent)
         if self._clock() - self._printed_at >= LINE_INTERVAL_S:
             self._print(
-                f"{event.label}: {stage.done:,} of {count_noun(stage.n_rows, 'unit')}, {spent or 'no call yet'}"
+                f"{event.label}: {stage.done:,} of {count_noun(stage.n_rows, 'unit')}, {spent or 'no call yet'}{left}"
             )
+
+    def _describe_left(self, event: CallsProgress, stage: _StageProgress) -> str:
+        """Return what is left of the whole build, and show it below the bars."""
+        if self._left is None:
+            return ""
+        self._left.on_calls(event.label, event.calls.answered)
+        left = self._left.describe(stage.per_minute)
+        if self._left_line is None and left:
+            self._left_line = self._progress.add_task("whole build", total=None, spent=left)
+        elif self._left_line is not None:
+            self._progress.update(self._left_line, spent=left)
+        return f"; {left}" if left else ""
 
     def _on_batches(self, event: BatchesSubmitted) -> None:
         said = (
@@ -112,6 +133,11 @@ class ProgressBars:
             self._say(f"{event.label}: {said} since an earlier run; waiting for them first")
 
     def _on_finished(self, event: StageFinished) -> None:
+        if self._left is not None:
+            self._left.on_finished(event.label)
+            if self._left_line is not None and not self._left.calls:
+                self._progress.remove_task(self._left_line)
+                self._left_line = None
         logger.info(
             "%s: %s",
             event.label,
@@ -152,6 +178,7 @@ class _StageProgress:
     n_rows: int
     done: int
     answered: deque[tuple[float, int]] = field(default_factory=deque)
+    per_minute: float = 0.0  # replies, over the last minute; 0 where not known
 
     def describe(self, now: float, calls: CallTotals) -> str:
         """Return calls, rate, tokens, cost, 429s and pause; empty if no call was sent."""
@@ -163,7 +190,8 @@ class _StageProgress:
         begun, before = self.answered[0]
         parts = [f"{short(calls.answered)} {'call' if calls.answered == 1 else 'calls'}"]
         if now - begun >= _MIN_RATE_S:
-            parts.append(f"{short((calls.answered - before) / (now - begun) * 60)}/min")
+            self.per_minute = (calls.answered - before) / (now - begun) * 60
+            parts.append(f"{short(self.per_minute)}/min")
         parts.append(f"{short(calls.tokens)} tok")
         if calls.usd:  # 0 where the model is free or its price is not known
             parts.append(dollars(calls.usd))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from hirag_dist.llm.limits.protocol import CallTotals
@@ -37,6 +38,17 @@ class CallsProgress:
 
     label: str
     calls: CallTotals
+
+
+@dataclass(frozen=True, slots=True)
+class CallsExpected:
+    """The estimated calls of a whole build to endpoints that are no built-in models, once its chunks are known.
+
+    Attributes:
+        calls: by stage of the estimate (`indexing.cost_estimate.works_of_build`), in the order of the build.
+    """
+
+    calls: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

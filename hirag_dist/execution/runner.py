@@ -77,7 +77,7 @@ class StageRunner:
         self._entered: set[str] = set()  # folders of stages that this run has finished
         self._unsynced: list[tuple[list[str], str]] = []
         self._synced_at = time.monotonic()
-        self._context = ExecutionContext(executor, self._emit, lambda: self.bill.sent.spent(), fence, batches)
+        self._context = ExecutionContext(executor, self.emit, lambda: self.bill.sent.spent(), fence, batches)
 
     def run(self, stage: Stage[In, Out], label: str, /, *args: In.args, **inputs: In.kwargs) -> Out:
         """Return the outputs of a stage after running its missing tasks.
@@ -120,7 +120,7 @@ class StageRunner:
         self.repaired.append(error.path)
         with self.fence():
             discard(self.store, error.path)
-        self._emit(StagesRepeated(error.path))
+        self.emit(StagesRepeated(error.path))
 
     def collect_batches(self) -> None:
         """Wait for batches that an earlier run has submitted, so that their calls are not paid twice."""
@@ -135,7 +135,7 @@ class StageRunner:
     def record_usage(self, label: str, usage: UsageMeter) -> None:
         """Put usage outside any stage on the bill."""
         if usage.uses:
-            self._emit(UsageRecorded(label, usage, outside=True))
+            self.emit(UsageRecorded(label, usage, outside=True))
 
     def ask_kernels(self, find: Callable[[Services, None, None], str], kernels: str) -> str:
         """Return the name of the kernels that a worker has; the worker may have to start first.
@@ -149,7 +149,7 @@ class StageRunner:
         """
         with self._executor.hold(_load_nothing, [None], kernels=kernels) as shards:
             (name,) = shards.each(find, None)
-        self._emit(KernelsResolved(name))
+        self.emit(KernelsResolved(name))
         return name
 
     def release_idle(self) -> None:
@@ -192,10 +192,11 @@ class StageRunner:
         for result in results:
             usage.add(UsageMeter.from_rows(result.usage))
         seconds = time.perf_counter() - started
-        self._emit(StageFinished(label, reused, n_units, n_open, seconds, usage, n_dropped, folder.path))
+        self.emit(StageFinished(label, reused, n_units, n_open, seconds, usage, n_dropped, folder.path))
         return folder.outputs(results)
 
-    def _emit(self, event: object) -> None:
+    def emit(self, event: object) -> None:
+        """Publish an event."""
         for listener in (self.bill, *self.listeners):
             listener(event)
 

@@ -247,6 +247,16 @@ def stages_of(
     return tuple(stages), seconds
 
 
+def remote_calls(works: Iterable[Work], config: Config) -> dict[str, int]:
+    """Return the calls of each stage to endpoints that are no built-in models."""
+    return {
+        work.stage: sum(
+            share.calls for share in _shares(work, config, None) if config.llm.endpoints[share.endpoint].is_remote
+        )
+        for work in works
+    }
+
+
 def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompts) -> Iterator[Work]:
     """Yield the work of an index built from nothing, stage by stage."""
     roles = config.llm.roles

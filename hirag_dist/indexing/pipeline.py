@@ -20,6 +20,7 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base_layer import extract_base_layer
+from hirag_dist.indexing.calls_ahead import announce_calls
 from hirag_dist.indexing.communities import CommunityReports, build_communities
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunked, read_input, unique_documents
@@ -125,6 +126,7 @@ class Build:
         if reason:
             logger.warning("the index is built from nothing: %s", reason)
         documents = chunked(self.context, found)
+        announce_calls(self.context, documents.chunks)
         layer = extract_base_layer(self.context, documents.chunks)
         return replace(self._finish(documents, layer), rebuilt_because=reason)
 
