@@ -161,6 +161,7 @@ def page_options(
         listen=listen or service.http,
         names=service.http_names,
         page=service.http_page,
+        inspection=service.http_inspection or "",
         api=service.http_api,
         origins=service.http_origins,
         max_connections=service.http_max_connections,

@@ -119,6 +119,11 @@ class ServiceConfig(ConfigSection):
     poll_s: float = Field(2.0, gt=0, description="interval of the checks for a new snapshot, certificates and callers")
     http: str | None = Field(None, description="HOST:PORT of the HTTP server: page and APIs; null: none")
     http_page: bool = Field(True, description="serve the browser page at that address")
+    http_inspection: Url | None = Field(
+        None,
+        description="address at which the file of `inspect --html` is published, to which the browser page links; "
+        "{index} in it is the name of the index",
+    )
     http_api: bool = Field(True, description="serve the RPCs as JSON and the OpenAI-compatible API at that address")
     http_origins: tuple[str, ...] = Field(
         (),

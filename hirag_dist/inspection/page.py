@@ -15,7 +15,7 @@ from hirag_dist.inspection.drift_sections import drift_sections, update_section
 from hirag_dist.inspection.graph_view import GraphView
 from hirag_dist.inspection.measures import ClusteringCoefficients
 from hirag_dist.inspection.model import BillLine, DegreeBin, GraphSummary, Inspection, LayerSummary
-from hirag_dist.inspection.passages import Passages
+from hirag_dist.inspection.passages import PageTexts
 from hirag_dist.llm.usage import dollars
 
 _MAX_TYPES = 12
@@ -24,7 +24,7 @@ _WIDTH = 520  # of a chart in a card
 
 
 def render_page(
-    inspection: Inspection, graph: GraphView, passages: Passages | None = None, question_page: str = ""
+    inspection: Inspection, graph: GraphView, passages: PageTexts | None = None, question_page: str = ""
 ) -> str:
     """Return the page: layers, sparsity curve, the map of communities, degrees, reports and bill.
 
@@ -34,7 +34,7 @@ def render_page(
         passages: texts of documents, from `choose_passages`; None for none.
         question_page: address of the service's web page, to which entities then link; empty for none.
     """
-    passages = passages or Passages()
+    passages = passages or PageTexts()
     counts, cover = inspection.counts, inspection.reports
     names = ["documents", "chunks", "entities", "relations", "layers", "communities", "reports"]
     names += ["claims"] if counts.get("claims") else []
@@ -85,7 +85,7 @@ def map_data(graph: GraphView) -> dict[str, Any]:
     }
 
 
-def passage_data(passages: Passages) -> dict[str, Any]:
+def passage_data(passages: PageTexts) -> dict[str, Any]:
     """Return the texts as an input of the page's script."""
     return {
         "documents": dict(passages.documents),
@@ -94,7 +94,7 @@ def passage_data(passages: Passages) -> dict[str, Any]:
     }
 
 
-def _limits(graph: GraphView, passages: Passages) -> str:
+def _limits(graph: GraphView, passages: PageTexts) -> str:
     drawn = {"entities": len(graph.entities["name"]), "relations": len(graph.relations["source"])}
     chosen = {"entities": "most prominent", "relations": "heaviest"}
     parts = [

@@ -109,7 +109,8 @@ function markOf(text, e) { // the first sentence that names the entity, else the
   let best = null, most = 0;
   for (const [a, b] of sentencesOf(text)) {
     const said = fold(text.slice(a, b)), shared = said.includes(name) ? words.length + 1 : words.filter(w => w.length > 2 && said.includes(w)).length;
-    if (shared > most) { best = [a, b]; most = shared; }
+    const weight = shared - (text[a] === "#" ? 0.5 : 0); // a heading names much and states little
+    if (weight > most) { best = [a, b]; most = weight; }
   }
   return best;
 }

@@ -20,7 +20,7 @@ _TITLE_CHARS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Passages:
+class PageTexts:
     """Documents, their chunks, and the chunks of each entity.
 
     Attributes:
@@ -37,7 +37,7 @@ class Passages:
     total: int = 0
 
 
-def choose_passages(tables: Mapping[str, pa.Table], entity_ids: Sequence[str], max_bytes: int = MAX_BYTES) -> Passages:
+def choose_passages(tables: Mapping[str, pa.Table], entity_ids: Sequence[str], max_bytes: int = MAX_BYTES) -> PageTexts:
     """Choose the documents whose texts a page holds; the same tables give the same choice.
 
     Args:
@@ -70,7 +70,7 @@ def choose_passages(tables: Mapping[str, pa.Table], entity_ids: Sequence[str], m
     marks = [_units(texts[owners[row]], span["start"], span["end"]) for row, span in zip(held, spans, strict=True)]
     in_order = iter(rows)
     names = documents.select(["title", "uri"]).take(pa.array(sorted(texts), pa.int64())).to_pylist()
-    return Passages(
+    return PageTexts(
         documents={
             "title": [shorten(one_line(name["title"]), _TITLE_CHARS) for name in names],
             "uri": [name["uri"] for name in names],

@@ -167,7 +167,7 @@ async def _compare(page: Any, url: str) -> dict[str, bytes]:
 
 async def _inspect(page: Any, inspection: str) -> dict[str, bytes]:
     """The inspection page, at a summary entity."""
-    await page.goto(f"{inspection}#q=Thomas%20Jefferson")
+    await page.goto(f"{inspection}#q=Missouri")
     await page.locator("#panel .passage").first.click()
     await page.locator("#panel mark").wait_for()
     return {"inspection": await _picture(page)}

@@ -110,7 +110,9 @@ class PageApp:
         with self._admitted(), self._clients.lease() as client:
             call = self._call(request, self._options.timeout_s)
             info = await client.describe(**call)
-        return web.Response(body=info_body(info), content_type="application/json", headers=_ids(call))
+        return web.Response(
+            body=info_body(info, self._options.inspection), content_type="application/json", headers=_ids(call)
+        )
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
         question = read_question(await self._body(request))

@@ -120,9 +120,9 @@ def http_status(error: HiragError) -> int:
     return _HTTP.get(status_of(error).name, 500)
 
 
-def info_body(info: IndexInfo) -> bytes:
-    """Return the description of the index as JSON."""
-    return _line({"info": asdict(info)})
+def info_body(info: IndexInfo, inspection: str) -> bytes:
+    """Return the description of the index, and the address of its inspection page, as JSON."""
+    return _line({"info": asdict(info), "inspection": inspection})
 
 
 def _line(value: Any) -> bytes:

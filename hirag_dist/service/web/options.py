@@ -32,6 +32,7 @@ class PageOptions:
         first_request_s: seconds that a new connection has until its first request has arrived, while more than half of
             `max_connections` are open.
         page: whether the page is served.
+        inspection: address of the inspection page, to which the page links; "{index}" in it is the name of the index.
         api: whether the RPCs are served as JSON, and the OpenAI-compatible API.
         origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
         max_body_bytes: of a request of the page.
@@ -64,6 +65,7 @@ class PageOptions:
     max_connection_idle_s: float = 75.0
     first_request_s: float = 20.0
     page: bool = True
+    inspection: str = ""
     api: bool = True
     origins: tuple[str, ...] = ()
     max_body_bytes: int = 64 * 1024

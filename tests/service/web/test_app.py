@@ -54,7 +54,9 @@ async def test_levels_in_lines(serve: Serve, http: Any) -> None:
 async def test_what_the_index_holds(serve: Serve, http: Any) -> None:
     async with http.post(f"{(await serve()).url}api/describe", json={}) as response:
         assert response.headers["Cache-Control"] == "no-store"
-        assert (await response.json())["info"]["counts"] == {"documents": 3, "entities": 2**40}
+        described = await response.json()
+    assert described["info"]["counts"] == {"documents": 3, "entities": 2**40}
+    assert described["inspection"] == ""
 
 
 async def test_everything_asked_reaches_the_engine(serve: Serve, http: Any) -> None:

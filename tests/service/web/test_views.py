@@ -43,7 +43,7 @@ def node(page: Any, name: str) -> Any:
 
 async def test_a_walk_from_an_entity_to_its_document(serve: Serve, visit: See) -> None:
     calls = toy_graph.Calls()
-    page = await explored(visit, await serve(), calls)
+    page = await explored(visit, await serve(page={"inspection": "https://example.org/map.html"}), calls)
     card = page.locator("#walk-card")
     title = card.locator(".card-title")
     assert await title.inner_text() == "Lighthouse"
@@ -51,6 +51,8 @@ async def test_a_walk_from_an_entity_to_its_document(serve: Serve, visit: See) -
     await node(page, "Lamp").click()
     await card.get_by_text("Burns <b>oil</b>.").first.wait_for()  # text, never markup
     assert await page.evaluate("location.hash") == "#view=explore&entity=e3"
+    whole = page.get_by_role("link", name="Map of the whole index")
+    assert await whole.get_attribute("href") == "https://example.org/map.html#entity=e3"
     await card.get_by_role("button", name="+ neighbours").click()
     await node(page, "Storm").wait_for()
     await card.get_by_role("button", name="The light and its people").first.click()  # up the hierarchy
@@ -256,7 +258,7 @@ async def test_markdown_and_places(serve: Serve, visit: See) -> None:
             [{"start": 7, "end": 9}, {"start": 7, "end": 10**6}],
         ],
     )
-    assert marks == [["The keeper lit the lamp."], ["A "], [], ["Mr. Three said so", "Four"]]
+    assert marks == [["The keeper lit the lamp."], ["A storm rose on Monday."], [], ["Mr. Three said so", "Four"]]
     turns = [f"Question {i} " + "long " * 90 for i in range(5)]
     for n in range(len(turns)):
         made = await page.evaluate(

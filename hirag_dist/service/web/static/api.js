@@ -69,11 +69,11 @@ export async function indexes() {
   }
 }
 
-/** What the index holds. */
+/** {info: what the index holds, inspection: the address of its inspection page, or ""}. */
 export async function describe() {
   const response = await post("/api/describe", scoped().index ? { index: scoped().index } : {});
   if (!response.ok) throw await refusal(response);
-  return (await response.json()).info;
+  return response.json();
 }
 
 /** Yields {type: "retrieval", level, retrieval}, {type: "text", text} and {type: "answer", answer} as they come. */

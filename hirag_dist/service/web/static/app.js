@@ -207,12 +207,14 @@ async function look() {
   chip.textContent = token() ? "token set" : "";
   indexes().then(drawIndexes);
   try {
-    const info = await describe();
+    const { info, inspection } = await describe();
     const layers = info.layers.length > 1 ? `${info.layers.length} layers` : "one layer";
     const facts = [many(info.counts.documents ?? 0, "document"), many(info.counts.entities ?? 0, "entity", "entities"), many(info.counts.relations ?? 0, "relation"), layers, many(info.counts.communities ?? 0, "community", "communities")];
     by("index-facts").textContent = `${facts.join(" · ")}${info.complete ? "" : " · incomplete: parts could not be built"}`;
     by("index-facts").title = `Snapshot ${info.snapshot_id}, published ${info.created_at}`;
     if (token()) chip.className = "chip good";
+    explorer.map = inspection ? inspection.replaceAll("{index}", encodeURIComponent(scope.index)) : "";
+    explorer.drawMap();
     by("filters").hidden = !filters.show(info) && !scope.filter;
     by("trouble").hidden = true;
   } catch (error) {

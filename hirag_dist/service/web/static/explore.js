@@ -14,7 +14,7 @@ const MOST = 500; // of a list
 /** The view: `suggestions()` are entities to begin with, `ask(text)` puts a question into the form. */
 export class Explorer {
   constructor({ suggestions, ask }) {
-    Object.assign(this, { suggestions, ask, walk: new Walk(), card: null, limits: new Map(), busy: null });
+    Object.assign(this, { suggestions, ask, walk: new Walk(), card: null, limits: new Map(), busy: null, map: "" });
     const acts = ["select", "expand", "collapse", "drop", "from", "to", "community", "members", "more"];
     this.acts = Object.fromEntries(acts.map((name) => [name, (...given) => this[name](...given)]));
     this.acts.ask = (entity) => ask(`What is known about ${entity.name}?`);
@@ -210,6 +210,14 @@ export class Explorer {
     this.view.draw(selected);
     if (this.walk.path && !selected) this.lightPath();
     by("walk-card").replaceChildren(...this.cardOf());
+    this.drawMap();
+  }
+
+  /** The link to the inspection page, at what the card shows; hidden where the service names none. */
+  drawMap() {
+    const shown = this.card?.entity ? `#entity=${this.card.entity.entity_id}` : this.card?.community ? `#community=${this.card.community.community_id}` : "";
+    by("inspection").hidden = !/^https?:/.test(this.map);
+    by("inspection").href = `${this.map}${shown}`;
   }
 
   cardOf() {
