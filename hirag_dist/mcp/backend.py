@@ -45,6 +45,10 @@ class Backend(Protocol):
         """Return the description of the index, as the caller may see it."""
         ...
 
+    async def retrieve(self, query: Query, caller: CallerContext) -> Retrieval:
+        """Return the whole result."""
+        ...
+
     def retrieve_stream(self, query: Query, caller: CallerContext) -> AsyncGenerator[tuple[str, Retrieval], None]:
         """Yield (level, result so far), and ("done", whole result) at the end."""
         ...
@@ -90,6 +94,10 @@ class ServiceBackend:
     async def describe(self, caller: CallerContext) -> IndexInfo:
         """Return the description of the index, as the caller may see it."""
         return await self._client.describe(**_call(caller))
+
+    async def retrieve(self, query: Query, caller: CallerContext) -> Retrieval:
+        """Return the whole result."""
+        return await self._client.retrieve(query, **_call(caller))
 
     async def retrieve_stream(self, query: Query, caller: CallerContext) -> AsyncGenerator[tuple[str, Retrieval], None]:
         """Yield (level, result so far), and ("done", whole result) at the end."""
@@ -157,6 +165,12 @@ class IndexBackend:
         """Return the description of the index."""
         info: IndexInfo = (await self._of(caller)).describe(self._reach)
         return info
+
+    async def retrieve(self, query: Query, caller: CallerContext) -> Retrieval:
+        """Return the whole result."""
+        query = replace(query, reach=self._reach)
+        found: Retrieval = await (await self._of(caller)).retrieve(query, timeout_s=caller.timeout_s)
+        return found
 
     async def retrieve_stream(self, query: Query, caller: CallerContext) -> AsyncGenerator[tuple[str, Retrieval], None]:
         """Yield (level, result so far), and ("done", whole result) at the end."""

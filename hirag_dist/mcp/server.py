@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import anyio.lowlevel
 import mcp_types as types
 from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
@@ -68,6 +70,7 @@ def make_server(backend: Backend, settings: ServerSettings) -> Server[Any]:
         version=__version__,
         title="HiRAG index",
         instructions=_INSTRUCTIONS,
+        get_tool_input_schema=handlers.input_schema,  # without it the SDK lists all tools at every call
         on_list_tools=handlers.list_tools,
         on_call_tool=handlers.call_tool,
         on_list_resources=handlers.list_resources,
@@ -82,10 +85,15 @@ class _Handlers:
     def __init__(self, backend: Backend, settings: ServerSettings) -> None:
         self._backend = backend
         self._settings = settings
+        self._tools = {name: _tool(name, spec) for name, spec in TOOLS.items()}
+
+    def input_schema(self, name: str) -> dict[str, Any] | None:
+        """Return the schema of a tool's arguments; None for an unknown tool."""
+        return self._tools[name].input_schema if name in self._tools else None
 
     async def list_tools(self, ctx: Context, params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
         """Return all tools."""
-        return types.ListToolsResult(tools=[_tool(name, spec) for name, spec in TOOLS.items()])
+        return types.ListToolsResult(tools=list(self._tools.values()))
 
     async def call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Return the reply of a tool. Its errors are results that the model can read."""
@@ -96,9 +104,8 @@ class _Handlers:
             arguments = spec.arguments.model_validate(params.arguments or {})
         except ValidationError as error:
             return _failure(InvalidQuery(_faults(error)))
-        call = ToolCall(
-            self._backend, self._caller(ctx, arguments.index), self._settings.labels, ctx.session.report_progress
-        )
+        progress = ctx.session.report_progress if ctx.meta and "progress_token" in ctx.meta else None
+        call = ToolCall(self._backend, self._caller(ctx, arguments.index), self._settings.labels, progress)
         try:
             reply = await _explained(spec.run(arguments, call))
         except HiragError as error:
@@ -206,6 +213,11 @@ async def _explained(work: Awaitable[T]) -> T:
     """Return a result; errors that are no `HiragError` become one, and only the log has the details."""
     try:
         return await work
+    except asyncio.CancelledError:
+        # gRPC raises another CancelledError than the one that it got, and the SDK would take that one for a failure of
+        # the connection: a checkpoint raises its own.
+        await anyio.lowlevel.checkpoint()
+        raise
     except HiragError:
         raise
     except TimeoutError as error:

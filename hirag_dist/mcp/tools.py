@@ -26,13 +26,13 @@ class ToolCall:
     Attributes:
         caller: on whose behalf.
         labels: that the server requires of every document.
-        progress: reports progress to the client.
+        progress: reports progress to the client; None where it does not ask for that.
     """
 
     backend: Backend
     caller: CallerContext
     labels: tuple[str, ...]
-    progress: Progress
+    progress: Progress | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +88,10 @@ async def answer(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
         async for part in parts:
             if isinstance(part, Answer):
                 last = part
-            elif isinstance(part, Retrieval):
-                await call.progress(1, None, f"{len(part.sources)} sources found")
-            else:
+            elif call.progress is not None:
                 pieces += 1
-                await call.progress(1 + pieces, None, "answering")
+                found = f"{len(part.sources)} sources found" if isinstance(part, Retrieval) else "answering"
+                await call.progress(pieces, None, found)
     assert last is not None  # a backend raises where there is none
     index = call.caller.index
     chunks = {item.chunk_id: item for item in last.retrieval.sources}
@@ -221,6 +220,8 @@ def _path_text(found: PathDetails, asked: args.PathArguments) -> str:
 
 
 async def _retrieved(query: Query, call: ToolCall) -> Retrieval:
+    if call.progress is None:
+        return await call.backend.retrieve(query, call.caller)  # one reply instead of one for each level
     found = Retrieval(query.question, query.mode or "", "")
     async with aclosing(call.backend.retrieve_stream(query, call.caller)) as levels:
         async for level, part in levels:

@@ -140,24 +140,24 @@ async def test_text_of_documents_cannot_end_its_marks() -> None:
     assert first.endswith(f"\n{told}\n</data {first.split('<data ')[1][:16]}>")
 
 
-async def test_progress(client: Any) -> None:
-    for name, wanted in (
-        ("search", ["local level", "global level", "bridge level", "sources level", ""]),
-        ("answer", None),
-    ):
-        seen: list[tuple[float, Any]] = []
+async def test_progress(server: Any) -> None:
+    """In a protocol with messages; a call in memory without them has no progress token."""
+    levels = [f"{level} level" for level in ("local", "global", "bridge", "sources")]
+    async with Client(server, mode="legacy") as client:
+        for name, wanted in (("search", [*levels, ""]), ("answer", None)):
+            seen: list[tuple[float, Any]] = []
 
-        async def report(done: float, total: float | None, message: str | None) -> None:
-            seen.append((done, message))  # noqa: B023 - awaited before the next name
+            async def report(done: float, total: float | None, message: str | None) -> None:
+                seen.append((done, message))  # noqa: B023 - awaited before the next name
 
-        await client.call_tool(name, ARGUMENTS[name], progress_callback=report)
-        assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-        assert len(seen) >= 3
-        assert wanted is None or [message or "" for _, message in seen] == wanted
+            await client.call_tool(name, ARGUMENTS[name], progress_callback=report)
+            assert [done for done, _ in seen] == sorted({done for done, _ in seen})
+            assert len(seen) >= 3
+            assert wanted is None or [message or "" for _, message in seen] == wanted
 
 
 async def test_a_cancelled_call_stops_on_the_service(client: Any, engine: fakes.FakeEngine) -> None:
-    for name in ("search", "entity"):
+    for name in ("search", "entity", "answer", "search"):  # the connection goes on
         engine.gate, engine.started, engine.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
         calling = asyncio.create_task(client.call_tool(name, ARGUMENTS[name]))
         await asyncio.wait_for(engine.started.wait(), 20)
