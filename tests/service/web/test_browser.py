@@ -321,12 +321,15 @@ async def test_texts_stand_out_from_their_ground(serve: Serve, visit: See, schem
     colours = await page.evaluate(
         """() => { const style = getComputedStyle(document.documentElement);
         return Object.fromEntries(
-          ["ink", "soft", "accent", "bad", "warn", "good", "card", "well", "accent-soft"].map((name) =>
+          ["ink", "soft", "accent", "bad", "warn", "good", "card", "well", "accent-soft", "mark"].map((name) =>
             [name, style.getPropertyValue(`--${name}`).trim()])); }"""
     )
     for ink, ground in (
         *((ink, "card") for ink in ("ink", "soft", "accent", "bad", "warn", "good")),
         ("soft", "well"),
+        ("accent", "well"),
+        ("ink", "mark"),
+        ("ink", "accent-soft"),
         ("accent", "accent-soft"),
     ):
         assert contrast(colours[ink], colours[ground]) >= 4.5, (scheme, ink, ground)  # WCAG AA

@@ -53,8 +53,9 @@ async def test_a_walk_from_an_entity_to_its_document(serve: Serve, visit: See) -
     assert await page.evaluate("location.hash") == "#view=explore&entity=e3"
     whole = page.get_by_role("link", name="Map of the whole index")
     assert await whole.get_attribute("href") == "https://example.org/map.html#entity=e3"
-    await card.get_by_role("button", name="+ neighbours").click()
+    await card.get_by_role("button", name="+ neighbours").press("Enter")
     await node(page, "Storm").wait_for()
+    assert await page.evaluate("document.activeElement.closest('#walk-card') !== null")  # the card was drawn again
     await card.get_by_role("button", name="The light and its people").first.click()  # up the hierarchy
     await card.get_by_text("Below: what it summarises").wait_for()
     assert await page.evaluate("document.activeElement.textContent") == "The light and its people"
@@ -97,6 +98,10 @@ async def test_a_path_a_community_and_a_hub(serve: Serve, visit: See) -> None:
     await page.fill("#find-name", "Atlantis")
     await page.press("#find-name", "Enter")
     await card.get_by_role("alert").get_by_text("There is nothing of that name").wait_for()
+    await page.get_by_role("button", name="Clear").click()
+    await page.fill("#find-name", "Atlantis")
+    await page.press("#find-name", "Enter")
+    await page.locator("#trouble").get_by_text("There is nothing of that name").wait_for()
 
 
 async def test_the_graph_by_keyboard_and_as_a_table(serve: Serve, visit: See) -> None:
@@ -113,8 +118,9 @@ async def test_the_graph_by_keyboard_and_as_a_table(serve: Serve, visit: See) ->
     rows = page.locator(".tables tbody").first.locator("tr")
     assert await rows.count() == 3
     await page.get_by_role("button", name="expand Lighthouse").click()
-    await page.get_by_role("button", name="remove Lamp").click()
+    await page.get_by_role("button", name="remove Lamp").press("Enter")
     assert await rows.count() == 2
+    assert await page.evaluate("document.activeElement.closest('.tables') !== null")
     assert await page.locator(".tables tbody").nth(1).locator("tr").count() == 1
     assert await page.locator("#walk-canvas svg").is_hidden()
 

@@ -32,6 +32,7 @@ const explorer = new Explorer({
     by("question").value = text;
     by("question").focus();
   },
+  failed: (trouble) => failed(trouble),
 });
 new Reader(by("reader"));
 
@@ -187,7 +188,8 @@ function busy(is) {
 function failed(error) {
   const trouble = error instanceof Trouble ? error : new Trouble("Page", `${error.name}: ${error.message}`);
   if (!(error instanceof Trouble)) console.error(error);
-  tell(by("trouble"), trouble, trouble.kind === "Unauthenticated" || trouble.kind === "InvalidQuery" ? null : run);
+  const final = view === "explore" || ["Unauthenticated", "InvalidQuery"].includes(trouble.kind);
+  tell(by("trouble"), trouble, final ? null : run);
   say("");
   by("welcome").hidden = true;
   if (trouble.kind === "Unauthenticated") askForToken(token() ? "refused" : "needed");

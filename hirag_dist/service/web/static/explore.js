@@ -11,10 +11,13 @@ import { WalkView } from "./walk-view.js";
 const LISTS = { max_relations: 40, max_sources: 10, max_members: 100 };
 const MOST = 500; // of a list
 
-/** The view: `suggestions()` are entities to begin with, `ask(text)` puts a question into the form. */
+/**
+ * The view: `suggestions()` are entities to begin with, `ask(text)` puts a question into the form, `failed(trouble)` says
+ * what went wrong where no card can.
+ */
 export class Explorer {
-  constructor({ suggestions, ask }) {
-    Object.assign(this, { suggestions, ask, walk: new Walk(), card: null, limits: new Map(), busy: null, map: "" });
+  constructor({ suggestions, ask, failed }) {
+    Object.assign(this, { suggestions, ask, failed, walk: new Walk(), card: null, limits: new Map(), busy: null, map: "" });
     const acts = ["select", "expand", "collapse", "drop", "from", "to", "community", "members", "more"];
     this.acts = Object.fromEntries(acts.map((name) => [name, (...given) => this[name](...given)]));
     this.acts.ask = (entity) => ask(`What is known about ${entity.name}?`);
@@ -65,14 +68,19 @@ export class Explorer {
     this.busy = mine;
     by("walk-card").setAttribute("aria-busy", "true");
     try {
-      return await call(method, request, mine.signal);
+      const reply = await call(method, request, mine.signal);
+      by("trouble").hidden = true;
+      return reply;
     } catch (error) {
       if (error.name === "AbortError") return null;
       const trouble = error instanceof Trouble ? error : new Trouble("Page", `${error.name}: ${error.message}`);
-      const box = h("div", { class: "trouble", role: "alert" });
-      tell(box, trouble, null);
-      by("walk-card").replaceChildren(box);
-      this.card = null;
+      if (!this.walk.nodes.size || trouble.kind === "Unauthenticated") this.failed(trouble);
+      else {
+        const box = h("div", { class: "trouble", role: "alert" });
+        tell(box, trouble, null);
+        by("walk-card").replaceChildren(box);
+        this.card = null;
+      }
       return null;
     } finally {
       if (this.busy === mine) by("walk-card").removeAttribute("aria-busy");
@@ -209,8 +217,18 @@ export class Explorer {
     const selected = this.card?.entity?.entity_id ?? null;
     this.view.draw(selected);
     if (this.walk.path && !selected) this.lightPath();
-    by("walk-card").replaceChildren(...this.cardOf());
+    this.drawCard();
     this.drawMap();
+  }
+
+  /** Draws the card; the focus stays on a button that is still there, else it goes to the title. */
+  drawCard() {
+    const card = by("walk-card");
+    const focused = card.contains(document.activeElement) ? document.activeElement.textContent : null;
+    card.replaceChildren(...this.cardOf());
+    if (focused === null) return;
+    const same = Array.from(card.querySelectorAll("button")).find((one) => one.textContent === focused);
+    (same ?? card.querySelector(".card-title") ?? card).focus({ preventScroll: true });
   }
 
   /** The link to the inspection page, at what the card shows; hidden where the service names none. */

@@ -63,7 +63,7 @@ export class WalkView {
     const rows = ids.map((id) => {
       const { entity } = this.walk.nodes.get(id);
       const act = (name) => button(name[0].toUpperCase() + name.slice(1), `${name} ${entity.name}`, () => this.acts[name === "remove" ? "drop" : name](id));
-      return h("tr", { "aria-selected": id === this.selected ? "true" : null, class: id === this.selected ? "selected" : null }, h("th", { scope: "row" }, h("button", { type: "button", class: "link", dir: "auto", "data-entity": id, onclick: () => this.acts.select(id) }, entity.name)), h("td", {}, entity.type), h("td", {}, layerMark(entity.layer)), h("td", { class: "figure" }, String(this.walk.links(id).length)), h("td", { class: "acts" }, act("expand"), act("collapse"), act("remove")));
+      return h("tr", { "aria-selected": id === this.selected ? "true" : null, class: id === this.selected ? "selected" : null }, h("th", { scope: "row" }, h("button", { type: "button", class: "link", dir: "auto", onclick: () => this.acts.select(id) }, entity.name)), h("td", {}, entity.type), h("td", {}, layerMark(entity.layer)), h("td", { class: "figure" }, String(this.walk.links(id).length)), h("td", { class: "acts" }, act("expand"), act("collapse"), act("remove")));
     });
     const lines = [...this.walk.edges.values()].map((edge) => {
       const [a, b] = [edge.a, edge.b].map((id) => this.walk.nodes.get(id).entity.name);
@@ -71,11 +71,14 @@ export class WalkView {
       return h("tr", { class: taken ? "selected" : null }, h("th", { scope: "row", dir: "auto" }, a), h("td", {}, taken ? `${edge.kind}, on the path` : edge.kind), h("td", { dir: "auto" }, b), h("td", { dir: "auto" }, shorten(edge.triples[0]?.description ?? "", 160)));
     });
     const table = (caption, heads, body) => h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, heads.map((one) => h("th", { scope: "col" }, one)))), h("tbody", {}, body));
-    const focused = document.activeElement?.dataset?.entity;
+    const inside = this.tables.contains(document.activeElement);
+    const focused = inside && (document.activeElement.ariaLabel ?? document.activeElement.textContent);
     this.tables.replaceChildren(
       table(`${many(rows.length, "entity", "entities")} in view`, ["Entity", "Type", "Layer", "Relations", "Actions"], rows),
       table(`${many(lines.length, "relation")} between them`, ["From", "Kind", "To", "Description"], lines),
     );
-    if (focused) this.tables.querySelector(`[data-entity="${CSS.escape(focused)}"]`)?.focus();
+    if (!inside) return;
+    const buttons = Array.from(this.tables.querySelectorAll("button"));
+    (buttons.find((one) => (one.ariaLabel ?? one.textContent) === focused) ?? buttons[0])?.focus();
   }
 }
