@@ -145,9 +145,23 @@ class AsyncIndex:
         """Calls, tokens and cost of all questions so far."""
         return self._meter.sent_sums()
 
-    def describe(self, reach: frozenset[str] | None = None) -> IndexInfo:
-        """Return the description for a caller who holds these labels; None: without restriction."""
-        return self._open().describe(reach)
+    def describe(
+        self,
+        reach: frozenset[str] | None = None,
+        *,
+        filter: str = "",  # noqa: A002 - as of `Query`
+        as_of: str = "",
+    ) -> IndexInfo:
+        """Return the description for a caller who holds these labels; None: without restriction.
+
+        Args:
+            reach: see above.
+            filter, as_of: as of `Query`: counts and facets are those of the documents that meet them.
+
+        Raises:
+            InvalidQuery: the index has no such field, or the filter is no expression.
+        """
+        return self._open().describe(reach, filter, as_of)
 
     async def retrieve(
         self, query: Query | str, *, timeout_s: float | None = None, **options: Unpack[QueryOptions]

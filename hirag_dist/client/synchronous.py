@@ -176,9 +176,23 @@ class HiragClient:
                 yield part
         reader.answer()
 
-    def describe(self, **options: Unpack[CallOptions]) -> IndexInfo:
-        """Return the description of the snapshot that the service serves."""
-        request = pb.DescribeIndexRequest(index=self._arguments.index(options))
+    def describe(
+        self,
+        *,
+        filter: str = "",  # noqa: A002 - as of `Query`
+        as_of: str = "",
+        **options: Unpack[CallOptions],
+    ) -> IndexInfo:
+        """Return the description of the snapshot that the service serves.
+
+        Args:
+            filter, as_of: as of `Query`: counts and facets are those of the documents that meet them.
+            options: of the call.
+
+        Raises:
+            InvalidQuery: the index has no such field, or the filter is no expression.
+        """
+        request = pb.DescribeIndexRequest(index=self._arguments.index(options), filter=filter, as_of=as_of)
         with self._explained():
             response = self._stub.DescribeIndex(request, **self._arguments.of(options))
         return info_from_proto(response.info)

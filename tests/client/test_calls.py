@@ -51,6 +51,8 @@ async def test_streams_and_the_answer(client: Any, engine: fakes.FakeEngine) -> 
     assert await client.collect("answer_stream", "q") == [engine.whole, *fakes.PIECES, fakes.ANSWER]
     assert await client.call("answer", "q") == fakes.ANSWER
     assert await client.call("describe") == engine.info
+    await client.call("describe", filter="draft", as_of="2024")
+    assert engine.described_with[-2:] == [("", ""), ("draft", "2024")]
 
 
 async def test_look_ups(client: Any, engine: fakes.FakeEngine) -> None:

@@ -99,6 +99,7 @@ class FakeEngine:
         self.queries: list[Query] = []
         self.lookups: list[tuple[str, tuple[str, ...], AccessScope, dict[str, int]]] = []
         self.described_to: list[frozenset[str] | None] = []
+        self.described_with: list[tuple[str, str]] = []
         self.deadlines: list[float | None] = []
         self.started, self.cancelled, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.at_work = 0
@@ -106,6 +107,7 @@ class FakeEngine:
 
     def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
         self.described_to.append(reach)
+        self.described_with.append((expression, as_of))
         return self.info
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
