@@ -165,11 +165,14 @@ def measured(snapshot: Snapshot, arguments: argparse.Namespace) -> Iterator[dict
         views[share], line = _view(index, f"{field} < {share}")
         yield {"measure": "view", "share": share} | line
     expected = {share: _brute_force(view, asked) for share, view in views.items()}
+    everything = _nearest(index.vectors, np.arange(len(index.vectors)), asked)
     for backend in [*arguments.vectors, *(["milvus"] if arguments.uri else [])]:
         settings = {"vectors.backend": backend, "vectors.uri": arguments.uri, "vectors.alias": None}
         vectors = make_vector_index(load_config(None, {}, settings).config, snapshot)
         if arguments.max_exact_rows is not None and isinstance(vectors, MilvusVectors):
             vectors._max_exact_rows = arguments.max_exact_rows
+        line = asyncio.run(_searched(vectors, index, asked, everything))
+        yield {"measure": "search", "share": 1.0, "vectors": backend} | line
         for share, view in views.items():
             line = asyncio.run(_searched(vectors, view, asked, expected[share]))
             yield {
@@ -213,13 +216,16 @@ def _view(index: MappedIndex, text: str) -> tuple[FilteredIndex, dict[str, Any]]
 
 
 def _brute_force(view: FilteredIndex, asked: FloatMatrix) -> list[NDArray[np.int64]]:
-    rows = np.flatnonzero(view.access.entity_states)
-    vectors = np.asarray(view.vectors[rows], np.float64)
+    return _nearest(view.vectors, np.flatnonzero(view.access.entity_states), asked)
+
+
+def _nearest(matrix: FloatMatrix, rows: NDArray[np.int64], asked: FloatMatrix) -> list[NDArray[np.int64]]:
+    vectors = np.asarray(matrix[rows], np.float64)
     return [rows[np.argsort(-(vectors @ one.astype(np.float64)), kind="stable")[:LIMIT]] for one in asked]
 
 
 async def _searched(
-    vectors: Any, view: FilteredIndex, asked: FloatMatrix, expected: Sequence[NDArray[np.int64]]
+    vectors: Any, view: MappedIndex, asked: FloatMatrix, expected: Sequence[NDArray[np.int64]]
 ) -> dict[str, Any]:
     times, found = [], []
     cpu = 0.0
