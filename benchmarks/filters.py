@@ -52,6 +52,7 @@ from hirag_dist.types import FloatMatrix, Query
 
 LIMIT = 20
 _DAYS = 3650
+_BLOCK = 16_384  # rows of exact scores
 
 
 def main() -> None:
@@ -220,8 +221,10 @@ def _brute_force(view: FilteredIndex, asked: FloatMatrix) -> list[NDArray[np.int
 
 
 def _nearest(matrix: FloatMatrix, rows: NDArray[np.int64], asked: FloatMatrix) -> list[NDArray[np.int64]]:
-    vectors = np.asarray(matrix[rows], np.float64)
-    return [rows[np.argsort(-(vectors @ one.astype(np.float64)), kind="stable")[:LIMIT]] for one in asked]
+    queries = asked.astype(np.float64).T
+    blocks = [np.asarray(matrix[rows[at : at + _BLOCK]], np.float64) @ queries for at in range(0, len(rows), _BLOCK)]
+    scores = np.concatenate([np.zeros((0, len(asked))), *blocks])
+    return [rows[np.argsort(-column, kind="stable")[:LIMIT]] for column in scores.T]
 
 
 async def _searched(

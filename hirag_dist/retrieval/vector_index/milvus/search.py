@@ -222,7 +222,8 @@ class MilvusVectors:
         """Return the keys of the rows that Milvus finds for each search."""
         kind = asked[0].kind
         n_rows = self._n_stored
-        admitted = kind.n_admitted / n_rows if self._lite and n_rows and not kind.n_hits else 1.0
+        is_wide = self._lite or kind.n_hits > 0  # the search passes rows that are then left out
+        admitted = kind.n_admitted / n_rows if is_wide and n_rows else 1.0
         params = search_params(self.index, self._breadth, limit, n_rows, self._n_lists, admitted)
         with translated("search", self._where):
             found = self._client.search(
