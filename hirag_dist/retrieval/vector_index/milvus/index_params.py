@@ -93,9 +93,9 @@ def search_params(
         limit: of rows wanted.
         n_rows: of the collection.
         n_lists: of the index, where it has lists and says so.
-        admitted: share of the rows that the filter lets through, for Milvus Lite. It walks its graph as if there were
-            no filter and drops what it may not give, so a narrow filter needs a wide search; a server searches the
-            few rows directly.
+        admitted: share of the rows that the filter lets through, for Milvus Lite, and for filters that Milvus does not
+            know. Lite walks its graph as if there were no filter and drops what it may not give, so a narrow filter
+            needs a wide search; a server searches the few rows of its own filters directly.
     """
     name = _BREADTH.get(kind)
     if name is None:
