@@ -277,7 +277,7 @@ class RetrievalRun:
         if self._reranker is None or not ranked:
             return ranked
         limit = self._n_sources
-        texts = [item.text for item in self._index.sources(ranked)]
+        texts = [self._index.files.chunks.value("text", row) for row, _ in ranked]
         with self._timed("rerank"):
             try:
                 async with asyncio.timeout(self._deadline.left_s):

@@ -70,7 +70,13 @@ def test_nasty_files_that_only_look_bad(name: str) -> None:
     assert found.text == (SAMPLES / "nasty" / name).read_bytes().decode()
 
 
-@pytest.mark.parametrize("name", sorted(NASTY_REASON))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.integration) if name.endswith(".pdf") else name  # starts a process
+        for name in sorted(NASTY_REASON)
+    ],
+)
 def test_nasty_files_without_text(name: str) -> None:
     (found,) = read(f"nasty/{name}")
     assert isinstance(found, Unreadable)
@@ -96,6 +102,7 @@ def test_formats(name: str, titles: list[str | None]) -> None:
     assert [each.title if isinstance(each, Document) else None for each in found][: len(titles)] == titles
 
 
+@pytest.mark.integration
 def test_the_pdf_against_another_extraction() -> None:
     (pdf,) = read("bitcoin.pdf")
     (other,) = read("bitcoin_extracted.txt")
@@ -109,6 +116,7 @@ def test_the_pdf_against_another_extraction() -> None:
     ]
 
 
+@pytest.mark.integration
 def test_the_whole_folder_yields_something_for_each_file() -> None:
     for source in find_inputs([str(SAMPLES)]):
         found = list(read_source(source, ReadOptions()))
