@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 MAX_ENTRIES = 20_000
 _OLE = b"\xd0\xcf\x11\xe0"
+_STRICT = b"http://purl.oclc.org/ooxml/"
 _PIECE_BYTES = 1 << 20
 _OVERLAP = 16  # of two pieces, longer than what is searched
 _ENCRYPTED_FLAG = 1
@@ -54,11 +55,13 @@ def open_archive(data: bytes, max_bytes: int) -> zipfile.ZipFile:
 
 
 def check_xml(archive: zipfile.ZipFile) -> None:
-    """Refuse an archive with XML that declares entities, which office files never do.
+    """Refuse an archive with XML that declares entities, which office files never do, or of the strict form.
 
     Raises:
-        FileRefused: it has some, or is damaged.
+        FileRefused: it has some, is of that form, or is damaged.
     """
+    if _STRICT in (read_part(archive, "_rels/.rels") or b""):
+        raise FileRefused("the file is in the strict form of Open XML: save it in the usual one")
     for name in archive.namelist():
         if name.lower().endswith((".xml", ".rels", ".vml")):
             for piece in _pieces(archive, name):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pptx
@@ -54,7 +55,8 @@ def _add_shape(shape: Any, found: PlacedText) -> None:
         rows = [["" if cell.is_spanned else cell.text_frame.text for cell in row.cells] for row in shape.table.rows]
         found.table(rows)
     elif getattr(shape, "has_chart", False):
-        _add_chart(shape.chart, found)
+        with suppress(AttributeError, KeyError, TypeError, NotImplementedError):  # of kinds it does not know
+            _add_chart(shape.chart, found)
     elif shape.has_text_frame:
         paragraphs = shape.text_frame.paragraphs
         lines = [f"{'  ' * each.level}{' '.join(each.text.split())}" for each in paragraphs if each.text.strip()]

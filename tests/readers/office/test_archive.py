@@ -51,6 +51,12 @@ def test_declarations_of_entities(encoding: str) -> None:
         check_xml(file)
 
 
+def test_the_strict_form() -> None:
+    relations = '<Relationship Type="http://purl.oclc.org/ooxml/officeDocument/relationships/officeDocument"/>'
+    with pytest.raises(FileRefused, match="strict form"):
+        check_xml(zipfile.ZipFile(io.BytesIO(makers.archive({"_rels/.rels": relations}))))
+
+
 def test_parts() -> None:
     opened = open_archive(makers.archive({"a.xml": "<a/>"}), 1000)
     check_xml(opened)
