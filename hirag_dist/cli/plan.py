@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 
 from hirag_dist.api.build import plan_build, plan_update
 from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
@@ -69,7 +70,7 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
         f"{len(made.unreadable):,} unreadable), {count_noun(made.chunks, 'chunk')}, {count_noun(made.tokens, 'token')}."
     )
     for name, reason in made.unreadable[:_SHOWN]:
-        out.print(f"  [yellow]cannot read[/yellow] {name}: {reason}")
+        out.print(_unreadable(name, reason))
     rows = [_stage_row(stage) for stage in made.stages]
     rows.append(_total_row("total", made.stages, made.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
@@ -85,10 +86,15 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     )
 
 
+def _unreadable(name: str, reason: str) -> str:
+    """Return a line about a file, which may hold brackets: `hirag-dist[documents]`."""
+    return f"  [yellow]cannot read[/yellow] {escape(name)}: {escape(reason)}"
+
+
 def _show_update(update: UpdateEstimate) -> None:
     rebuild = update.rebuild
     for name, reason in rebuild.unreadable[:_SHOWN]:
-        out.print(f"  [yellow]cannot read[/yellow] {name}: {reason}")
+        out.print(_unreadable(name, reason))
     if update.rebuilt_because:
         out.print("[yellow]The index would be built from nothing, not updated:[/yellow]", end=" ")
         out.print(f"{update.rebuilt_because}.", markup=False)
