@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hirag_dist.client import CallOptions
 from hirag_dist.integrations.retrieval_source import RetrievalSource
 from hirag_dist.integrations.settings import RetrieverSettings
 from hirag_dist.types import Query
@@ -17,6 +18,7 @@ def test_the_arguments_of_a_call_to_a_service() -> None:
         "token": "secret",
         "timeout_s": 3,
     }
+    assert {"index", "token", "timeout_s"} <= CallOptions.__annotations__.keys()
     assert RetrieverSettings(levels=("local",)).arguments(service) == {"omit_context": True, "omit_source_text": True}
     assert "secret" not in repr(settings)
 
