@@ -110,7 +110,7 @@ class ProgressBars:
             )
 
     def _describe_left(self, event: CallsProgress, stage: _StageProgress) -> str:
-        """Return what is left of the whole build, and show it below the bars."""
+        """Return the calls and time left of the whole build, and show them below the bars."""
         if self._left is None:
             return ""
         self._left.on_calls(event.label, event.calls.answered)

@@ -1,4 +1,4 @@
-"""What a build has left, by the estimate and by what was done."""
+"""Calls and time left of a build, by the estimate and by the stages that are done."""
 
 from __future__ import annotations
 
