@@ -11,8 +11,8 @@ FOLDER and DIR are those of `source_ranking.py`. A SPEC is `as-is`, or has any o
 
     starts=names+entities+bridge+chunks+words   kinds of starting points that are left
     nearest=10                            starting points of a kind, words aside, 20 at most
-    words=5                               starting points by words, 20 at most
-    shares=1/0.5/2/2                      of the named, the retrieved, the near, and those with the question's words
+    words=10                              starting points by words, 20 at most
+    shares=1/1/2/2                        of the named, the retrieved, the near, and those with the question's words
     worth=squared                         what one counts by its score: squared (of what it has more than the last),
                                           above (not squared), rank (1 / rank) or score
     tolerance=4.9e-5                      of the walk
@@ -51,7 +51,7 @@ DEFAULT: Final = (
     "order=fused",
     "nearest=3",
     "nearest=5",
-    "words=10",
+    "words=5",
     "words=20",
     "shares=1/1/1/1",
     "worth=above",

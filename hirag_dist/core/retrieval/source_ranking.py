@@ -29,8 +29,8 @@ from hirag_dist.core.graph.pagerank import TOLERANCE, WalkGraph, pagerank_steps
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 NEAREST: Final = 10  # seeds of each kind but words
-WORDS: Final = 5  # seeds by words
-SHARES: Final[Mapping[str, float]] = {"named": 1.0, "retrieved": 0.5, "near": 2.0, "words": 2.0}
+WORDS: Final = 10  # seeds by words
+SHARES: Final[Mapping[str, float]] = {"named": 1.0, "retrieved": 1.0, "near": 2.0, "words": 2.0}
 FULL_TOLERANCE: Final = 7  # chunks that `TOLERANCE` is small enough for
 MIN_TOLERANCE: Final = 5e-6
 
