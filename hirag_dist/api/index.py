@@ -145,22 +145,8 @@ class AsyncIndex:
         """Calls, tokens and cost of all questions so far."""
         return self._meter.sent_sums()
 
-    def describe(
-        self,
-        reach: frozenset[str] | None = None,
-        *,
-        filter: str = "",  # noqa: A002 - as of `Query`
-        as_of: str = "",
-    ) -> IndexInfo:
-        """Return the description for a caller who holds these labels; None: without restriction.
-
-        Args:
-            reach: see above.
-            filter, as_of: as of `Query`: counts and facets are those of the documents that meet them.
-
-        Raises:
-            InvalidQuery: the index has no such field, or the filter is no expression.
-        """
+    def describe(self, reach: frozenset[str] | None = None, filter: str = "", as_of: str = "") -> IndexInfo:  # noqa: A002
+        """Return the description of the documents that meet a filter, for a caller with labels; None: all."""
         return self._open().describe(reach, filter, as_of)
 
     async def retrieve(

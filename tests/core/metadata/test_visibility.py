@@ -1,0 +1,91 @@
+"""States of rows by the chunks that pass a filter, on a toy index."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE
+from hirag_dist.core.metadata.visibility import (
+    DERIVED,
+    DIVISIBLE,
+    WHOLE,
+    LabelStates,
+    Provenance,
+    RowStates,
+    row_states,
+)
+from hirag_dist.core.numba_jit import read_only
+
+INTS, BYTES = np.int32, np.uint8
+PROVENANCE = Provenance(
+    # Entity 0 is in chunks 0 and 1, 1 in chunk 1, 2, as a whole, in chunks 1 and 2; 3 and 4 are summaries.
+    entity_indptr=np.array([0, 2, 3, 5, 5, 5]),
+    entity_chunks=np.array([0, 1, 1, 1, 2], INTS),
+    entity_provenance=np.array([DIVISIBLE, WHOLE, WHOLE, WHOLE, WHOLE], BYTES),
+    summary_indptr=np.array([0, 2, 4]),
+    summary_members=np.array([0, 1, 3, -1], INTS),  # of 4 something is unknown
+    relation_indptr=np.array([0, 2, 4, 4, 5]),
+    relation_chunks=np.array([0, 1, 1, 2, 2], INTS),
+    relation_provenance=np.array([DIVISIBLE, WHOLE, DERIVED, WHOLE], BYTES),
+    community_indptr=np.array([0, 2, 3]),
+    community_members=np.array([0, 1, 2], INTS),
+)
+NONE = LabelStates(np.zeros(0, INTS), np.zeros(0, BYTES), np.zeros(0, INTS), np.zeros(0, BYTES))
+
+
+def states(
+    chunks: list[int], share: float = 1.0, labels: LabelStates = NONE, seen: list[int] | None = None
+) -> RowStates:
+    matching = np.isin(np.arange(3), chunks)
+    visible = matching if seen is None else matching & np.isin(np.arange(3), seen)
+    # As the index has them, so that the function is compiled once.
+    mapped = Provenance(*map(read_only, PROVENANCE)), LabelStates(*map(read_only, labels))
+    found: RowStates = row_states(*mapped, visible, matching, share)
+    return found
+
+
+def test_everything_passes() -> None:
+    found = states([0, 1, 2])
+    assert found.entities.tolist() == [VISIBLE, VISIBLE, VISIBLE, VISIBLE, HIDDEN]
+    assert found.relations.tolist() == [VISIBLE] * 4
+    assert not found.partial_entities.any()
+    assert found.communities.tolist() == [True, True]
+
+
+def test_a_mention_is_enough_for_an_entity_and_not_for_what_is_known_as_a_whole() -> None:
+    found = states([1])
+    assert found.entities.tolist() == [VISIBLE, VISIBLE, HIDDEN, HIDDEN, HIDDEN]
+    assert found.partial_entities.tolist() == [True, False, False, False, False]
+    assert found.relations.tolist() == [PARTIAL, HIDDEN, VISIBLE, HIDDEN]
+    assert found.communities.tolist() == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("share", "summary", "whole"), [(0.6, VISIBLE, HIDDEN), (0.7, HIDDEN, HIDDEN), (0.5, VISIBLE, VISIBLE)]
+)
+def test_a_share_of_the_sources_may_be_enough(share: float, summary: int, whole: int) -> None:
+    found = states([1], share)
+    assert (found.entities[3], found.entities[2], found.relations[1]) == (summary, whole, whole)
+    assert found.communities.tolist() == [bool(summary), bool(whole)]
+
+
+def test_nothing_passes() -> None:
+    found = states([], 0.001)
+    assert not found.entities.any()
+    assert found.relations.tolist() == [HIDDEN, HIDDEN, VISIBLE, HIDDEN]
+    assert not found.communities.any()
+
+
+def test_labels_hide_what_passes() -> None:
+    """Chunk 1 may not be seen: entity 0 has parts, entity 1 and all that rests on it are hidden."""
+    labels = LabelStates(
+        np.array([0, 1, 1, 1, 1], INTS),
+        np.array([PARTIAL, HIDDEN], BYTES),
+        np.array([0, 1, 2, 2], INTS),
+        np.array([PARTIAL, HIDDEN, VISIBLE], BYTES),
+    )
+    found = states([0, 1, 2], 0.5, labels, seen=[0, 2])
+    assert found.entities.tolist() == [PARTIAL, HIDDEN, HIDDEN, HIDDEN, HIDDEN]
+    assert found.partial_entities.tolist() == [True, False, False, False, False]
+    assert found.relations.tolist() == [PARTIAL, HIDDEN, VISIBLE, VISIBLE]
