@@ -73,6 +73,7 @@ def without_rows(found: Retrieval) -> list[SourceItem]:
     return [replace(item, places=()) for item in found.sources]
 
 
+@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
 @pytest.mark.parametrize("chosen", FILTERS)
 async def test_texts_weights_and_sources_are_those_of_an_index_of_the_documents_that_pass(
     made: Indexes, chosen: str
@@ -93,6 +94,7 @@ async def test_texts_weights_and_sources_are_those_of_an_index_of_the_documents_
         assert found.context_refs
 
 
+@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("question", QUESTIONS[:3])
 async def test_documents_that_do_not_pass_leave_no_text_in_any_mode(made: Indexes, mode: str, question: str) -> None:
@@ -105,6 +107,7 @@ async def test_documents_that_do_not_pass_leave_no_text_in_any_mode(made: Indexe
     assert HIDDEN not in all_text(answer)
 
 
+@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
 @pytest.mark.parametrize("mode", MAP_REDUCE)
 async def test_documents_that_do_not_pass_leave_no_text_in_answers_from_all_of_the_corpus(
     made: Indexes, mode: str
@@ -135,6 +138,7 @@ async def test_a_filter_never_widens_what_a_caller_may_see(made: Indexes, mode: 
         assert not again.context_refs
 
 
+@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
 async def test_labels_and_a_filter_are_an_index_of_the_documents_that_pass_both(made: Indexes) -> None:
     engine, chosen = made(labelled=True, layers=0), FILTERS[2]
     other = made(numbers=numbers_of(chosen) & numbers_of(OPEN), layers=0)
@@ -171,6 +175,7 @@ async def test_a_date_leaves_out_later_documents(made: Indexes) -> None:
     assert not (await engine.retrieve(Query("wordaa", as_of="2023"))).context_refs
 
 
+@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
 async def test_summaries_and_reports_need_their_sources_or_the_share_that_is_configured(made: Indexes) -> None:
     snapshot = made.snapshot()
     strict = engine_of(snapshot)

@@ -48,6 +48,7 @@ def test_changed_metadata_is_a_new_snapshot_without_a_call(bench: Bench) -> None
     assert back.manifest.snapshot_id == first.manifest.snapshot_id, "the former snapshot is the result"
 
 
+@pytest.mark.integration  # it starts no process, but updates indexes
 def test_fields_that_are_declared_later_equal_those_of_a_first_build(bench: Bench, tmp_path: Path) -> None:
     plain = build_records(bench, DOCUMENTS, metadata={})
     assert not set(layout.METADATA_TABLES) & plain.manifest.content.keys()
@@ -59,6 +60,7 @@ def test_fields_that_are_declared_later_equal_those_of_a_first_build(bench: Benc
     assert without.manifest.snapshot_id == plain.manifest.snapshot_id
 
 
+@pytest.mark.integration  # it starts no process, but updates indexes
 def test_values_of_added_and_removed_documents_come_and_go(bench: Bench) -> None:
     build_records(bench, DOCUMENTS[:5])
     path = bench.folder / "more.jsonl"
