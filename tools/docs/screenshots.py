@@ -30,6 +30,14 @@ PHONE = {
     "is_mobile": True,
     "color_scheme": "dark",
 }
+CONFIG = r"""
+execution: {executor: inline}
+metadata:
+  as_of_field: published
+  fields:
+    author: {type: string, path: '(?:^|/)([a-z]+)-'}
+    published: {type: date, path: '-(1[78]\d\d)-'}
+"""
 READY_S = 60.0
 QUALITY = 78  # of WebP
 MAX_BYTES = 150_000  # of a picture
@@ -43,8 +51,7 @@ def write() -> int:
         return 1
     with tempfile.TemporaryDirectory() as folder:
         index = f"{folder}/index"
-        command = [sys.executable, "-m", "hirag_dist", "demo", "--index", index, "--executor", "inline"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=folder)
+        _build(index)
         with _served(index) as url:
             pictures = asyncio.run(_visit(browser, url, Path(index, "index.html").as_uri()))
     for name, picture in pictures.items():
@@ -54,6 +61,18 @@ def write() -> int:
     if large:
         print(f"docs: over {MAX_BYTES / 1000:.0f} kB: {', '.join(large)}", file=sys.stderr)
     return bool(large)
+
+
+def _build(index: str) -> None:
+    """Index the sample corpus with the built-in model and two metadata fields, and write its inspection page."""
+    Path(index).mkdir()
+    Path(index, "hirag.yaml").write_text(CONFIG, encoding="utf-8")
+    corpus = str(ROOT / "hirag_dist" / "samples" / "corpus")
+    for command in (
+        ["index", corpus, "--index", index, "--config", f"{index}/hirag.yaml"],
+        ["inspect", "--index", index, "--html", f"{index}/index.html"],
+    ):
+        subprocess.run([sys.executable, "-m", "hirag_dist", *command], check=True, stdout=subprocess.DEVNULL)
 
 
 @contextmanager
@@ -88,6 +107,7 @@ async def _visit(browser: str, url: str, inspection: str) -> dict[str, bytes]:
         phone = await _page(chromium, PHONE)
         pictures = {
             **await _answer(desk, url),
+            **await _filter(desk, url),
             **await _walk(desk, url),
             **await _compare(desk, url),
             **await _inspect(desk, inspection),
@@ -133,6 +153,19 @@ async def _answer(page: Any, url: str) -> dict[str, bytes]:
     await _ask(page, FOLLOW_UP)
     await page.evaluate("scrollTo(0, 0)")
     return shown | {"page-follow-up": await _picture(page)}
+
+
+async def _filter(page: Any, url: str) -> dict[str, bytes]:
+    """A question to some of the documents."""
+    await page.goto(url)
+    await page.locator("#filters summary").click()
+    await page.get_by_label("jefferson").check()
+    await page.get_by_label("published from").fill("1804-01-01")
+    await _ask(page, QUESTION)
+    await page.evaluate("scrollTo(0, 0)")
+    shown = {"page-filters": await _picture(page)}
+    await page.goto("about:blank")  # the next picture begins without filters
+    return shown
 
 
 async def _walk(page: Any, url: str) -> dict[str, bytes]:

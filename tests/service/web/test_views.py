@@ -179,7 +179,7 @@ async def test_a_conversation(serve: Serve, visit: See) -> None:
 
 async def test_filters_from_facets(serve: Serve, visit: See) -> None:
     engine = fakes.FakeEngine()
-    engine.info = replace(engine.info, facets=FACETS)
+    engine.info = replace(engine.info, facets=FACETS, as_of_field="published")
     served = await serve(engine)
     calls = toy_graph.Calls("first", "second")
     seen = await visit(served.url)
@@ -193,14 +193,18 @@ async def test_filters_from_facets(serve: Serve, visit: See) -> None:
     await page.get_by_label("false").check()
     wanted = r'published >= 2021-02-03 and tags has any ("a \"b\"", "<i>c</i>") and draft = false'
     assert await page.locator("#filter").input_value() == wanted
+    await page.get_by_label("As of").fill("2023-01-01")
     await seen.ask()
     await page.get_by_text("100 tokens read").wait_for()
-    assert served.engine.queries[-1].filter == wanted
+    assert (served.engine.queries[-1].filter, served.engine.queries[-1].as_of) == (wanted, "2023-01-01")
     assert await page.locator("#index option").all_inner_texts() == ["First", "Second"]
     await page.locator("#views").get_by_role("link", name="Explore").click()
     await page.locator(".chip-link", has_text="Lighthouse").click()
     await page.locator("#walk-card .card-title").wait_for()
     assert calls.made[-1][1]["filter"] == wanted
+    await page.evaluate("location.hash = '#view=ask'")
+    await page.wait_for_function("document.querySelector('#filter').value === ''")
+    assert not await page.get_by_label("false").is_checked()
 
 
 async def test_two_modes_side_by_side(serve: Serve, visit: See) -> None:

@@ -2,7 +2,7 @@
 
 import { tell } from "./advice.js";
 import { ask, describe, indexes, Trouble } from "./api.js";
-import { fields, filters, request, setLabels, take } from "./asking.js";
+import { clearFilters, drawFilters, fields, request, setLabels, take } from "./asking.js";
 import { comparison } from "./compare.js";
 import { Conversation, standAlone } from "./conversation.js";
 import { answerText, copy } from "./copy.js";
@@ -217,7 +217,7 @@ async function look() {
     if (token()) chip.className = "chip good";
     explorer.map = inspection ? inspection.replaceAll("{index}", encodeURIComponent(scope.index)) : "";
     explorer.drawMap();
-    by("filters").hidden = !filters.show(info) && !scope.filter;
+    drawFilters(info);
     by("trouble").hidden = true;
   } catch (error) {
     by("index-facts").textContent = "The description of the index could not be loaded.";
@@ -245,10 +245,10 @@ by("question").addEventListener("keydown", (event) => {
 });
 by("stop").addEventListener("click", () => running?.abort());
 by("labels").addEventListener("input", (event) => setLabels(event.currentTarget.value));
-by("filter-clear").addEventListener("click", () => filters.clear());
+by("filter-clear").addEventListener("click", clearFilters);
 by("index").addEventListener("change", (event) => {
   scope.index = event.currentTarget.value;
-  filters.clear();
+  clearFilters();
   explorer.clear();
   begin();
   go({ view });

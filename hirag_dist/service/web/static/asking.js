@@ -2,14 +2,38 @@
 
 import { by } from "./dom.js";
 import { Filters } from "./filters.js";
-import { scope } from "./session.js";
+import { scope, scoped } from "./session.js";
 
 const NUMBERS = ["top-n", "top-m", "top-c"];
 
 export const filters = new Filters(by("facets"), by("filter"), (expression) => {
   scope.filter = expression;
-  by("filter-state").textContent = expression ? "on" : "";
+  drawState();
 });
+
+by("as-of").addEventListener("change", (event) => {
+  scope.asOf = event.currentTarget.value;
+  drawState();
+});
+
+function drawState() {
+  by("filter-state").textContent = scope.filter || scope.asOf ? "on" : "";
+}
+
+/** Draws the filters of an index, as far as it has any. */
+export function drawFilters(info) {
+  const some = filters.show(info);
+  by("as-of-choice").hidden = !info.as_of_field;
+  by("as-of-choice").title = `Only documents that are not later, by their field ${info.as_of_field}`;
+  by("filters").hidden = !(some || scope.filter);
+}
+
+/** Empties every filter. */
+export function clearFilters() {
+  by("as-of").value = "";
+  scope.asOf = "";
+  filters.set("");
+}
 
 /** The question as a request, in a mode; the default one where it is empty. */
 export function request(text, mode) {
@@ -19,9 +43,7 @@ export function request(text, mode) {
     answer: by("want-answer").checked,
     ...(mode && { mode }),
     ...Object.fromEntries(numbers),
-    ...(scope.index && { index: scope.index }),
-    ...(scope.labels.length && { labels: scope.labels }),
-    ...(scope.filter && { filter: scope.filter }),
+    ...scoped(),
     ...(by("time").value && { timeout_s: Number(by("time").value) }),
   };
 }
@@ -38,9 +60,10 @@ export function take(placed) {
   scope.index = placed.index ?? "";
   setLabels(placed.labels ?? "");
   by("labels").value = scope.labels.join(", ");
-  by("filter").value = placed.filter ?? "";
-  scope.filter = filters.expression();
-  by("filter-state").textContent = scope.filter ? "on" : "";
+  if ((placed.filter ?? "") !== filters.expression()) filters.set(placed.filter ?? "");
+  scope.asOf = /^\d{4}-\d\d-\d\d$/.test(placed.as_of ?? "") ? placed.as_of : "";
+  by("as-of").value = scope.asOf;
+  drawState();
   if (scope.filter) by("filters").hidden = false;
   if (placed.q) {
     by("question").value = placed.q.slice(0, 8000);

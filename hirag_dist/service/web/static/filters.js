@@ -41,7 +41,7 @@ export class Filters {
     this.text = text;
     this.changed = changed;
     this.chosen = new Map();
-    text.addEventListener("input", () => this.changed(this.expression()));
+    text.addEventListener("input", () => this.set(text.value)); // the fields no longer say what is written
   }
 
   /** Draws the facets of an index; what was chosen of those that are still there stays. */
@@ -64,12 +64,12 @@ export class Filters {
     this.changed(this.expression());
   }
 
-  /** Empties the fields and the expression. */
-  clear() {
+  /** Sets the expression, and empties the fields. */
+  set(text) {
     this.chosen.clear();
     this.box.replaceChildren(...(this.facets ?? []).map((facet) => this.field(facet)));
-    this.text.value = "";
-    this.changed("");
+    if (this.text.value !== text) this.text.value = text;
+    this.changed(this.expression());
   }
 
   of(facet) {

@@ -13,16 +13,16 @@ export function keepToken(value) {
 }
 
 /** What every request is about: the index by name, and what documents must meet. Set by the form's fields. */
-export const scope = { index: "", labels: [], filter: "" };
+export const scope = { index: "", labels: [], filter: "", asOf: "" };
 
-/** The fields of the scope that are set, for a request. */
+/** A request with the fields of the scope that are set. */
 export function scoped(request = {}) {
-  return { ...request, ...(scope.index && { index: scope.index }), ...(scope.labels.length && { labels: scope.labels }), ...(scope.filter && { filter: scope.filter }) };
+  return { ...request, ...(scope.index && { index: scope.index }), ...(scope.labels.length && { labels: scope.labels }), ...(scope.filter && { filter: scope.filter }), ...(scope.asOf && { as_of: scope.asOf }) };
 }
 
 /** An address within this page: fields by name, empty ones left out; the scope is added. */
 export function place(fields) {
-  const all = { ...fields, index: scope.index, labels: scope.labels.join(","), filter: scope.filter };
+  const all = { ...fields, index: scope.index, labels: scope.labels.join(","), filter: scope.filter, as_of: scope.asOf };
   return `#${new URLSearchParams(Object.entries(all).filter(([, value]) => value !== "" && value !== null && value !== undefined))}`;
 }
 
