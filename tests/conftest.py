@@ -11,10 +11,14 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
 from tests.shared_data import REASON
+
+settings.register_profile("loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loaded machine")  # how long an example takes depends on what else runs
 
 
 @pytest.hookimpl(tryfirst=True)  # before the markers of -m are looked at
