@@ -132,8 +132,10 @@ def resolve_model(model: str) -> tuple[str, Any]:
     index, slash, mode = model.rpartition("/")
     if not slash:
         index, mode = model, ""
-    elif mode not in MODES:
-        raise model_not_found(model)
+    elif mode not in MODES:  # a name of an index may have a slash
+        if index == DEFAULT_MODEL:
+            raise model_not_found(model)
+        index, mode = model, ""
     if not index:
         raise model_not_found(model)
     return "" if index == DEFAULT_MODEL else index, MODES[mode] if mode else pb.MODE_UNSPECIFIED

@@ -126,15 +126,7 @@ async def _indexes(gateway: Gateway, call: GatewayCall) -> list[pb.IndexEntry]:
     entries: list[pb.IndexEntry] = []
     asked = pb.ListIndexesRequest(page_size=_PAGE_SIZE)
     while True:
-        try:
-            reply = pb.ListIndexesResponse.FromString(
-                await gateway.unary("ListIndexes", asked.SerializeToString(), call)
-            )
-        except StatusError as error:
-            if error.code is not grpc.StatusCode.UNIMPLEMENTED:
-                raise
-            await gateway.unary("DescribeIndex", b"", call)
-            return [pb.IndexEntry(default=True)]
+        reply = pb.ListIndexesResponse.FromString(await gateway.unary("ListIndexes", asked.SerializeToString(), call))
         entries += reply.indexes
         if not reply.next_page_token:
             return entries

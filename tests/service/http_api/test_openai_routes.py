@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable, RateLimited
+from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.types import Citation
 from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
 from tests.service import fakes
@@ -49,6 +50,33 @@ async def test_models(serve: Serve, client: Any) -> None:
         with pytest.raises(openai.NotFoundError) as raised:
             await api.models.retrieve(unknown)
         assert raised.value.code == "model_not_found"
+
+
+async def test_an_index_that_is_not_there(serve: Serve, client: Any) -> None:
+    served = await serve()
+    for stream in (False, True):
+        with pytest.raises(openai.NotFoundError) as raised:
+            await client(served).chat.completions.create(model="gpt-4o", messages=ASK, stream=stream)
+        assert (raised.value.code, raised.value.param) == ("model_not_found", "model")
+    with pytest.raises(openai.NotFoundError):
+        await client(served).models.retrieve("laws/naive")
+
+
+async def test_the_model_names_the_index(serve: Serve, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    find = SingleIndex.find
+
+    def find_any(self: SingleIndex, name: str, caller: Any) -> Any:
+        asked.append(name)
+        return find(self, "", caller)
+
+    monkeypatch.setattr(SingleIndex, "find", find_any)
+    api = client(await serve())
+    for model in ("hirag", "laws", "law/de/naive"):
+        reply = await api.chat.completions.create(model=model, messages=ASK)
+        assert reply.model == model
+    assert asked == ["", "laws", "law/de"]
+    assert reply.choices[0].message.annotations[0].url_citation.url == "hirag://law%2Fde/entities/e2"
 
 
 async def test_a_completion(serve: Serve, client: Any) -> None:
