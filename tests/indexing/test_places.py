@@ -67,6 +67,11 @@ def test_updates_keep_places(tmp_path: Path) -> None:
     bench.run_work(lambda build: build.add([str(tmp_path / "b.html")]))
     expected = {"a.md": ["Words", "Others"], "b.html": ["Greek"], "c.txt": []}
     assert sections(open_snapshot(bench.store)) == expected
+    index = MappedIndex.open(open_snapshot(bench.store))
+    for source in index.sources([(row, 0.0) for row in range(len(index.chunk_documents))]):
+        (quoted,) = index.quoted(source, source.end - 4, source.end)
+        assert (quoted.start, quoted.end) == (source.end - 4, source.end)
+        assert quoted.display == (expected[source.uri] or [""])[-1]
     unchanged = bench.run_work(lambda build: build.add([str(tmp_path / "b.html")]))
     assert unchanged.up_to_date
     bench.run_work(lambda build: build.remove(DocumentSelection(sources=("a.md",))))
