@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.metadata.dates import date_text, microseconds, parse_moment, parse_period
@@ -15,6 +15,7 @@ DAYS = st.dates(date(1, 1, 2), date(9999, 12, 30))
 MOMENTS = st.builds(datetime.combine, DAYS, st.times(), st.just(UTC))
 
 
+@settings(deadline=None)
 @given(MOMENTS)
 def test_a_time_comes_back_from_its_text(moment: datetime) -> None:
     value = microseconds(moment)
@@ -22,6 +23,7 @@ def test_a_time_comes_back_from_its_text(moment: datetime) -> None:
     assert date_text(value).startswith(moment.isoformat()[:10])
 
 
+@settings(deadline=None)
 @given(MOMENTS, st.integers(-14, 14))
 def test_a_zone_names_the_same_moment(moment: datetime, hours: int) -> None:
     shifted = moment.astimezone(timezone(timedelta(hours=hours)))

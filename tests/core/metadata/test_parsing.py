@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.metadata.columns import FieldColumn, matching_documents
@@ -130,6 +130,7 @@ def joined(inner: st.SearchStrategy[tuple[str, Any]]) -> st.SearchStrategy[tuple
     return negated | st.builds(pair, st.sampled_from(["and", "OR"]).map(str.lower), inner, inner)
 
 
+@settings(deadline=None)
 @given(st.recursive(conditions(), joined, max_leaves=4), DOCUMENTS)
 def test_the_documents_that_meet_a_filter_are_those_of_a_slow_reading(
     condition: tuple[str, Any], documents: list[Document]
@@ -139,6 +140,7 @@ def test_the_documents_that_meet_a_filter_are_those_of_a_slow_reading(
     assert found.tolist() == [bool(meets(document)) for document in documents]
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_text_is_an_expression_or_refused_at_a_character(text: str) -> None:
     try:
@@ -156,6 +158,7 @@ WORDS_OF_FILTERS = (
 TOKENS = st.sampled_from(WORDS_OF_FILTERS.split())
 
 
+@settings(deadline=None)
 @given(st.lists(TOKENS, max_size=12).map(" ".join))
 def test_any_words_are_an_expression_or_refused(text: str) -> None:
     try:
