@@ -148,12 +148,14 @@ def _count(
         states: to write.
         passing, total: to write, where they are not empty: chunks of each row that pass the filter, and all.
     """
+    end = indptr[0]
     for row in range(n_rows):
-        begin, end = indptr[row], indptr[row + 1]
+        begin, end = end, indptr[row + 1]
         n_visible = n_matching = 0
         for at in range(begin, end):
-            n_visible += visible[chunks[at]]
-            n_matching += matching[chunks[at]]
+            chunk = np.uint32(chunks[at])  # without a sign there is no test for positions from the end
+            n_visible += visible[chunk]
+            n_matching += matching[chunk]
         if len(total):
             passing[row], total[row] = n_matching, end - begin
         if by_label[row] == HIDDEN:

@@ -208,8 +208,9 @@ class AccessControlledIndex:
 
     def any_view(self) -> FilteredIndex | None:
         """Return an example of a filtered view, None where all callers see everything or nothing."""
+        by_filter = None if self._filters is None else self._filters.any_view()  # compiles what filters need
         if len(self._sets) < 2 and not self._some_unknown:
-            return None if self._filters is None else self._filters.any_view()
+            return by_filter
         return self._view(bytes([1, *[0] * (len(self._sets) - 1)]))
 
     def _labelled_view(self, reach: Collection[str] | None, required: Collection[str]) -> MappedIndex | None:
