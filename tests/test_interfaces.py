@@ -21,7 +21,7 @@ from tests.interfaces import INTERFACES, Interface, Question, Reply, Served, cal
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, corpus
 from tests.service import fakes
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]  # indexes, and many servers
 each_interface = pytest.mark.parametrize("interface", INTERFACES, ids=lambda each: each.name)
 ASKED = [QUESTIONS[0], QUESTIONS[3]]  # of public words, and of hidden ones
 RETRIEVING = [each for each in INTERFACES if each.retrieves]
@@ -66,7 +66,6 @@ async def both(interface: Interface, served: Served, asked: Question) -> list[Re
     return replies
 
 
-@pytest.mark.integration  # builds an index
 @each_interface
 @pytest.mark.parametrize("mode", ["hirag", "naive"])
 async def test_no_trace_of_hidden_documents(leaky: Served, interface: Interface, mode: str) -> None:
@@ -80,7 +79,6 @@ async def test_no_trace_of_hidden_documents(leaky: Served, interface: Interface,
     assert HIDDEN in reply.text, "else there was nothing to leak"
 
 
-@pytest.mark.integration  # builds an index
 async def test_labels_of_a_request_only_narrow(leaky: Served) -> None:
     for interface in INTERFACES:
         for reply in await both(interface, leaky, Question(QUESTIONS[0], token="ada-token", labels=("secret",))):
@@ -88,7 +86,6 @@ async def test_labels_of_a_request_only_narrow(leaky: Served) -> None:
             assert HIDDEN not in reply.text.replace(QUESTIONS[0], "")
 
 
-@pytest.mark.integration  # builds an index
 @pytest.mark.parametrize("caller", ["ada", "bob", "eve"])
 async def test_equal_questions_of_a_caller_have_equal_results(leaky: Served, caller: str) -> None:
     for mode in ("hirag", "naive"):
@@ -101,7 +98,6 @@ async def test_equal_questions_of_a_caller_have_equal_results(leaky: Served, cal
         assert found != {()}
 
 
-@pytest.mark.integration  # builds an index
 async def test_look_ups_hide_what_a_caller_may_not_see(leaky: Served) -> None:
     """A hidden entity and an absent one have the same reply over HTTP too."""
     replies = {}
@@ -137,6 +133,7 @@ async def test_tokens(interface: Interface, tmp_path: Path) -> None:
         assert (await interface.answer(served, Question(token="bob-token"))).status == "OK"
 
 
+@pytest.mark.smoke
 @each_interface
 async def test_every_request_is_counted_and_logged_by_the_service(interface: Interface, tmp_path: Path) -> None:
     callers = callers_file(tmp_path, ada=["a", "b"])

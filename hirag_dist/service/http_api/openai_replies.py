@@ -91,7 +91,7 @@ def source_list(citations: Iterable[pb.Citation]) -> str:
     """Return the cited sources as text, a line each; empty without citations."""
     lines = []
     for citation in citations:
-        url = url_of(citation, "")
+        url = url_of(citation, "").partition(":~:")[0].rstrip("#")  # without the marked text
         shown = "" if url.startswith(_OWN) else f" ({url})"
         lines.append(f"[{citation.ref}] {citation.title or citation.kind}{shown}")
     return "\n\nSources:\n" + "\n".join(lines) if lines else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.service.http_api.openai_replies import citation_marks, model_list, url_of
+from hirag_dist.service.http_api.openai_replies import citation_marks, model_list, source_list, url_of
 from hirag_dist.wire._pb import query_pb2 as pb
 
 
@@ -42,6 +42,18 @@ def test_many_indexes_are_models_without_modes() -> None:
 )
 def test_addresses(citation: pb.Citation, url: str) -> None:
     assert url_of(citation, "laws") == url
+
+
+def test_the_list_of_sources() -> None:
+    page = pb.Place(link="a.pdf#page=7")
+    marked = pb.Place(link="b.html#:~:text=The%20lamp")
+    cited = [
+        pb.Citation(ref="S1", kind="chunk", title="A", places=[page]),
+        pb.Citation(ref="S2", kind="chunk", title="B", places=[marked]),
+        pb.Citation(ref="E1", kind="entity", id="e1", title="Ada"),
+    ]
+    assert source_list(cited) == "\n\nSources:\n[S1] A (a.pdf#page=7)\n[S2] B (b.html)\n[E1] Ada"
+    assert source_list([]) == ""
 
 
 def test_places_count_characters() -> None:
