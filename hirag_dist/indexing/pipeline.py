@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -34,7 +35,7 @@ from hirag_dist.indexing.stages.embed import EmbedChunks
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
 from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
 from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, added_to, selected_documents
-from hirag_dist.indexing.update.former import former_snapshot, returning_summary, wanted_documents
+from hirag_dist.indexing.update.former import former_snapshot, returning_summary, same_places, wanted_documents
 from hirag_dist.indexing.update.run import (
     UpdateRequest,
     find_changes,
@@ -269,8 +270,9 @@ class Build:
         if changed.documents.rejects.rows:
             return None
         store = context.runner.store
-        read, now = context.datasets.read, changed.documents
-        wanted = wanted_documents(read(now.documents), read(now.places), now.metadata)
+        now, datasets = changed.documents, context.datasets
+        has_places = partial(same_places, datasets, now.places)
+        wanted = wanted_documents(datasets.read(now.documents), has_places, now.metadata)
         return former_snapshot(base, context.config, wanted, lambda former: open_base(store, former, decisive)[0])
 
     def _unchanged(self, base: UpdateBase) -> BuildResult:

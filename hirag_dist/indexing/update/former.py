@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hirag_dist.config.model import Config
 from hirag_dist.errors import SnapshotError
+from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.update.base import NOTES, UpdateBase
 from hirag_dist.indexing.update.counts import TextCounts
@@ -39,29 +40,38 @@ class WantedDocuments:
 
 
 def wanted_documents(
-    documents: pa.Table, places: pa.Table, metadata: DocumentMetadata = NO_METADATA
+    documents: pa.Table,
+    has_places: Callable[[UpdateBase], bool],
+    metadata: DocumentMetadata = NO_METADATA,
 ) -> WantedDocuments:
     """Return all documents of a table, with their places and metadata.
 
     Args:
         documents: DOCUMENTS.
-        places: PLACES of these documents.
+        has_places: whether a snapshot with these documents has their places (`same_places`).
     """
     digest = table_digest(documents.sort_by("document_id").cast(DOCUMENTS))
-    of_places = places_digest(places)
 
     def same(former: UpdateBase) -> bool:
-        content = former.snapshot.manifest.content
-        is_same = content["documents"] == digest and content.get(layout.PLACES) == of_places
-        return is_same and metadata.equals(former)
+        is_same = former.snapshot.manifest.content["documents"] == digest
+        return is_same and has_places(former) and metadata.equals(former)
 
     return WantedDocuments(documents.num_rows, same)
 
 
-def places_digest(places: pa.Table) -> str | None:
-    """Return the digest that a snapshot has of PLACES, in any order; None for no rows."""
+def same_places(datasets: DatasetStore, places: Dataset, base: UpdateBase) -> bool:
+    """Return whether places are those of a snapshot. They are read, all at once, only where they are as many.
+
+    Args:
+        places: PLACES, in any order.
+    """
+    manifest = base.snapshot.manifest
+    if places.rows != manifest.counts.get(layout.PLACES, 0):
+        return False
+    if not places.rows:
+        return True
     by_start = [("document_id", "ascending"), ("start", "ascending")]
-    return table_digest(places.sort_by(by_start).cast(PLACES)) if places.num_rows else None
+    return table_digest(datasets.read(places).sort_by(by_start).cast(PLACES)) == manifest.content[layout.PLACES]
 
 
 def former_snapshot(

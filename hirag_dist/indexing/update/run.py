@@ -29,14 +29,13 @@ from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, update_base_layer
 from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded
 from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
-from hirag_dist.indexing.update.former import places_digest
+from hirag_dist.indexing.update.former import same_places
 from hirag_dist.indexing.update.graph import update_graph
 from hirag_dist.indexing.update.hierarchy import UpdatedHierarchy, fresh_state, update_hierarchy
 from hirag_dist.indexing.update.report_material import GraphTables, report_material
 from hirag_dist.indexing.update.reports import fresh_report_state, update_reports
 from hirag_dist.indexing.update.summaries import UpdateSettings
 from hirag_dist.indexing.update.summary import UpdateSummary
-from hirag_dist.storage.layout import PLACES
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
@@ -84,8 +83,8 @@ def is_unchanged(context: BuildContext, base: UpdateBase, changed: ChangedDocume
     before = base.table("documents").cast(now.schema)
     if changed.counts or not now.equals(before.sort_by("document_id")):
         return False
-    places = places_digest(context.datasets.read(changed.documents.places))
-    return places == base.snapshot.manifest.content.get(PLACES) and changed.documents.metadata.equals(base)
+    places, metadata = changed.documents.places, changed.documents.metadata
+    return same_places(context.datasets, places, base) and metadata.equals(base)
 
 
 def update_contents(
