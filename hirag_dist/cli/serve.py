@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._options import ConfigOption, IndexOption, SetOption, configuration
+from hirag_dist.cli._options import ConfigOption, SetOption, configuration
 from hirag_dist.cli._output import err
+from hirag_dist.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
@@ -17,7 +18,13 @@ def register(app: typer.Typer) -> None:
 
 
 def serve(
-    index: IndexOption,
+    index: Annotated[
+        str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")
+    ] = None,
+    catalogue: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="Folder whose sub-folders are indexes, served by their names; or s3://…"),
+    ] = None,
     listen: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Address of the gRPC service; port 0 takes a free one.")
     ] = None,
@@ -38,14 +45,21 @@ def serve(
         bool, typer.Option("--verify", help="Check the checksum of every file of the snapshot first.")
     ] = False,
 ) -> None:
-    """Serve the current snapshot of an index over gRPC; switch to each new one when it is published."""
+    """Serve the current snapshot of an index, or of many, over gRPC; switch to each new one when it is published."""
     from hirag_dist.composition import serving
 
-    overrides = {"service.listen": listen, "service.processes": processes, "service.http": http}
+    overrides = {
+        "service.catalogue": catalogue,
+        "service.listen": listen,
+        "service.processes": processes,
+        "service.http": http,
+    }
     loaded = configuration(config, settings, overrides).config
     service = loaded.service
+    if index is None and not (service.catalogue or service.indexes):
+        raise ConfigError("give --index URI for one index, or --catalogue URI for all indexes in a folder")
     announce = partial(_announce, page=service.http_page, api=service.http_api)
-    if not serving.serve(loaded, index, announce, verify=verify):
+    if not serving.serve(loaded, index or "", announce, verify=verify):
         raise typer.Exit(1)
 
 

@@ -15,6 +15,7 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.protocols import AnswerModel, Closable, Embedder, Reranker
 from hirag_dist.retrieval.engine import QueryEngine, open_engine
 from hirag_dist.retrieval.question_embedding import QuestionEmbedder
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
@@ -40,6 +41,75 @@ class _AnswerPool:
         await self._coordinator.leave(self._worker)
 
 
+class _Borrowed:
+    """The answering model of several engines: closing one of them does not close it."""
+
+    def __init__(self, model: _AnswerPool) -> None:
+        self.ask = model.ask
+        self.stream = model.stream
+        self.model_name = model.model_name
+
+    async def close(self) -> None:
+        """Do nothing: others use the model."""
+
+
+class _BorrowedEmbedder:
+    """The embedder of several engines, without `close`."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.name, self.dim = embedder.name, embedder.dim
+        self.embed = embedder.embed
+
+
+class _BorrowedReranker:
+    """The reranker of several engines, without `close`."""
+
+    def __init__(self, reranker: Reranker) -> None:
+        self.scores = reranker.scores
+
+
+class SharedModels:
+    """Models for questions, with their connections and rate limits.
+
+    Args:
+        config: the configuration.
+        coordinator: the endpoints' limits.
+        spending: whether the coordinator has a spending limit.
+        meter: counts the calls; None counts nothing.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        coordinator: QuotaCoordinator,
+        *,
+        spending: bool = False,
+        meter: UsageMeter | None = None,
+    ) -> None:
+        worker = uuid.uuid4().hex
+        context = None if meter is None else CallContext(meter)
+        retried = RetriedCalls(RateLimiter(coordinator, worker, spending), question_policy(config))
+        self._model = _AnswerPool(make_pool(config, None, retried, context=context), coordinator, worker)
+        self._embedder = limited_embedder(config, None, retried, context)
+        self._reranker = limited_reranker(config, retried, context)
+
+    def owned(self) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
+        """Return the models for one engine, which closes them."""
+        return self._model, QuestionEmbedder(self._embedder), self._reranker
+
+    def borrowed(self) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
+        """Return the models for one engine of several. Each has a cache of questions and batches of its own."""
+        reranker = None if self._reranker is None else _BorrowedReranker(self._reranker)
+        return _Borrowed(self._model), QuestionEmbedder(_BorrowedEmbedder(self._embedder)), reranker
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._model.close()
+        for each in (self._embedder, self._reranker):
+            if isinstance(each, Closable):
+                await each.close()
+
+
 def question_policy(config: Config) -> RetryPolicy:
     """Return the limits of retries for questions: a build waits for an endpoint that is out, a question does not."""
     policy = retry_policy(config)
@@ -56,6 +126,7 @@ def make_engine(
     *,
     spending: bool = False,
     meter: UsageMeter | None = None,
+    models: SharedModels | None = None,
 ) -> QueryEngine:
     """Return a query engine over a snapshot. Replies to questions are not stored in the index's ledger.
 
@@ -63,23 +134,22 @@ def make_engine(
         coordinator: the endpoints' limits, shared with other engines of this process; None for separate limits.
         spending: whether the coordinator has a spending limit.
         meter: counts the calls; None counts nothing.
+        models: of several engines, in place of the three arguments before; None for models of this engine alone.
 
     Raises:
         BackendUnavailable: vectors or embedder are missing.
         InvalidQuery: the configured embedder is not the index's.
     """
     count = counter(config.tokenizer)
-    coordinator = make_coordinator(config) if coordinator is None else coordinator
-    worker = uuid.uuid4().hex
-    context = None if meter is None else CallContext(meter)
-    retried = RetriedCalls(RateLimiter(coordinator, worker, spending), question_policy(config))
-    pool = make_pool(config, None, retried, context=context)
-    embedder = QuestionEmbedder(limited_embedder(config, None, retried, context))
+    if models is None:
+        coordinator = make_coordinator(config) if coordinator is None else coordinator
+        models = SharedModels(config, coordinator, spending=spending, meter=meter)
+        model, embedder, reranker = models.owned()
+    else:
+        model, embedder, reranker = models.borrowed()
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.access_rule
-    model = _AnswerPool(pool, coordinator, worker)
-    reranker = limited_reranker(config, retried, context)
     return open_engine(
         snapshot,
         vectors,

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import pyarrow.compute as pc
 
+from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.composition.logs import log_messages_only
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
@@ -62,6 +63,7 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
     """Serve an index, with the page and the processes that the configuration asks for, until SIGTERM or SIGINT.
 
     Args:
+        index: the index folder; empty for the indexes of `service.catalogue` and `service.indexes`.
         verify: whether every byte of the current snapshot is checked first.
 
     Returns:
@@ -75,8 +77,10 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
     page = page_options(config.service)
     logging.getLogger("hirag_dist.service").setLevel(logging.INFO)
     raise_descriptor_limit()  # worker processes inherit it
-    if verify:
+    if verify and index:
         open_snapshot(Store(index), full_check=True)
+    if has_catalogue(config.service):
+        config = catalogue_config(config, index)
     n_processes = process_count(config)
     if n_processes > 1:
         return serve_with_workers(multi_process_config(config), index, n_processes, ready)
@@ -132,6 +136,7 @@ def server_options(
         callers_file=service.callers_file,
         callers_grace_s=service.callers_grace_s,
         anonymous_labels=None if labels == "all" else frozenset(labels),
+        anonymous_indexes=None if service.anonymous_indexes == "all" else tuple(service.anonymous_indexes),
         poll_s=service.poll_s,
         metrics_listen=service.metrics_listen,
         metrics_public=service.metrics_public,
@@ -233,6 +238,9 @@ async def serve_index(
     """
     if options.access_log == "json":
         log_messages_only(ACCESS_LOGGER)
+    if not index:
+        await serve_grpc(make_catalogue(config, process_count(config)), options, ready, stop, state, on_stop)
+        return
     store = Store(index)
     prompts = load_prompts(config.prompts)
     # One coordinator for all snapshots of this process: a new one would start with full rate limits.

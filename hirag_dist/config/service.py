@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from hirag_dist.config.base import ConfigSection, Url
+from hirag_dist.config.index_names import is_index_pattern
 
 
 def _labels(given: Any) -> Any:
@@ -20,6 +21,31 @@ def _labels(given: Any) -> Any:
 def _word(given: Any) -> Any:
     """Return the word off, which YAML reads as false without quotes."""
     return "off" if given is False else given
+
+
+def _indexes(given: Any) -> Any:
+    if given == "all":
+        return given
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str) and is_index_pattern(one) for one in given):
+        raise ValueError("give a list of names or patterns of indexes, such as [public, team-*], or the word all")
+    return tuple(given)
+
+
+class CatalogueIndexConfig(ConfigSection):
+    """An index of a service with many."""
+
+    uri: Url | None = Field(None, description="its folder; null: the folder of its name in service.catalogue")
+    title: str = Field("", description="for people, in the list of indexes")
+    callers: tuple[str, ...] | None = Field(
+        None, description="only callers of these names or patterns, of those who may ask it by the callers file"
+    )
+    max_concurrent: int | None = Field(
+        None, ge=1, description="requests at a time in a process; null: as service.max_concurrent_per_index"
+    )
+    map_reduce: bool | None = Field(None, description="as service.map_reduce, for this index; null: as that says")
+    retrieval: dict[str, Any] = Field(
+        default_factory=dict, description="keys of the section retrieval that differ for this index"
+    )
 
 
 class ServiceConfig(ConfigSection):
@@ -48,6 +74,31 @@ class ServiceConfig(ConfigSection):
     )
     access_rule: Literal["all", "any"] = Field(
         "all", description="how many of a document's labels a caller must hold to see it: all of them, or any one"
+    )
+    catalogue: Url | None = Field(
+        None, description="folder or object-store prefix whose sub-folders are indexes, served by their names"
+    )
+    indexes: dict[str, CatalogueIndexConfig] = Field(
+        default_factory=dict,
+        description="indexes by name: those outside of catalogue, and settings of those in it",
+    )
+    default_index: str | None = Field(
+        None, description="index of requests that name none; null: the one that the caller may ask, if it is only one"
+    )
+    anonymous_indexes: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_indexes)] = Field(
+        "all", description="names or patterns of indexes that callers may ask if there is no callers_file"
+    )
+    max_open_indexes: int = Field(
+        200, ge=1, description="indexes open at a time in a process; the least recently used one is closed for another"
+    )
+    index_idle_s: float = Field(
+        3600.0, ge=0, description="time without a request after which an index of a catalogue is closed; 0: never"
+    )
+    max_concurrent_per_index: int | None = Field(
+        None,
+        ge=1,
+        description="requests at a time to one index of a catalogue in a process; null: half of the smaller of "
+        "max_concurrent_requests and max_concurrent_answers",
     )
     state_dir: str | None = Field(
         None, description="folder in which callers' quotas outlive a restart, one per service; null: they start at zero"

@@ -54,6 +54,20 @@ class EngineRunner(ABC):
             await asyncio.gather(producing, return_exceptions=True)
 
 
+class BorrowedRunner(EngineRunner):
+    """Runner of another owner, who closes it."""
+
+    def __init__(self, runner: EngineRunner) -> None:
+        self._runner = runner
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`."""
+        return await self._runner.run(work)
+
+    async def close(self) -> None:
+        """Do nothing: the owner closes the runner."""
+
+
 class InlineEngineRunner(EngineRunner):
     """Runner in the caller's event loop."""
 

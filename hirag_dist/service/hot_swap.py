@@ -58,6 +58,7 @@ class SnapshotSwapper:
         self._failing_id: str | None = None  # of the snapshot that could not be opened
         self._failures = 0
         self._refreshing = asyncio.Lock()
+        self._retired: Callable[[], None] | None = None
         self._retry_at = 0.0  # event loop's clock
 
     @property
@@ -65,15 +66,19 @@ class SnapshotSwapper:
         """True if there is an engine."""
         return self._shared is not None
 
-    async def start(self) -> None:
+    async def start(self, *, watch: bool = True) -> None:
         """Open the first engine and start to check for new snapshots.
+
+        Args:
+            watch: whether to check; otherwise the owner calls `refresh`.
 
         Raises:
             HiragError: from `open_engine`: there is nothing to serve.
         """
         self._shared = _LeasedEngine(await self._open_engine())
         logger.info("serving snapshot %s", self._shared.engine.info.snapshot_id)
-        self._watcher = asyncio.create_task(self._watch())
+        if watch:
+            self._watcher = asyncio.create_task(self._watch())
 
     def on_swap(self, observer: Callable[[bool], None]) -> None:
         """Call `observer` with True when a new snapshot is served, with False when it cannot be.
@@ -114,6 +119,8 @@ class SnapshotSwapper:
             return await self._refresh()
 
     async def _refresh(self) -> bool:
+        if self._retired is not None:
+            return False
         try:
             current = await asyncio.to_thread(self._current_id)
         except Exception as error:  # of any kind: the old snapshot must stay served
@@ -139,8 +146,26 @@ class SnapshotSwapper:
             self._log_failure(f"snapshot {current} cannot be served, the old one goes on: {error}")
             self._swap_observer(False)
             return False
+        if self._retired is not None:
+            await self._close(engine)
+            return False
         self._switch(engine)
         return True
+
+    def retire(self, closed: Callable[[], None]) -> None:
+        """Close the engine when its last request has ended; nothing is opened or leased after this call.
+
+        Args:
+            closed: called when the engine is closed.
+        """
+        self._retired = closed
+        shared, self._shared = self._shared, None
+        if shared is None:
+            closed()
+            return
+        shared.retired = True
+        if not shared.requests:
+            self._release(shared)
 
     async def close(self) -> None:
         """Stop the checks and close every engine. Requests should have ended or have been cancelled."""
@@ -198,3 +223,5 @@ class SnapshotSwapper:
             await self.runner.run(engine.close())
         except Exception:  # the engine is no longer used, and the service must go on
             logger.exception("snapshot %s did not close cleanly", engine.info.snapshot_id)
+        if self._retired is not None:
+            self._retired()

@@ -52,6 +52,8 @@ class ServerOptions:
         callers_grace_s: seconds for which the callers stay valid when that file is missing, unreadable or empty; then
             every caller is refused.
         anonymous_labels: labels of callers if there is no callers file; None for all.
+        anonymous_indexes: patterns of the indexes of a catalogue that callers may ask if there is no callers file; None
+            for all.
         poll_s: seconds between two checks of these files.
         metrics_listen: HOST:PORT of Prometheus metrics; None for none.
         metrics_public: whether that address may be beyond loopback.
@@ -92,6 +94,7 @@ class ServerOptions:
     callers_file: str | None = None
     callers_grace_s: float = 60.0
     anonymous_labels: frozenset[str] | None = frozenset()
+    anonymous_indexes: tuple[str, ...] | None = None
     poll_s: float = 2.0
     metrics_listen: str | None = None
     metrics_public: bool = False

@@ -93,6 +93,10 @@ class IndexNotFound(NotFound):
     """The service has no index of that name, or the caller may not ask it."""
 
 
+class IndexUnavailable(ServiceError):
+    """The index cannot be opened; the others of the service are not affected."""
+
+
 class DeadlinePassed(ServiceError):
     """The caller's deadline passed before there was a result."""
 
@@ -110,6 +114,7 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (NotReady, grpc.StatusCode.UNAVAILABLE),
     (Unauthenticated, grpc.StatusCode.UNAUTHENTICATED),
     (DeadlinePassed, grpc.StatusCode.DEADLINE_EXCEEDED),
+    (IndexUnavailable, grpc.StatusCode.UNAVAILABLE),
     (ServiceError, grpc.StatusCode.UNAVAILABLE),
     (InvalidQuery, grpc.StatusCode.INVALID_ARGUMENT),
     (IndexNotFound, grpc.StatusCode.NOT_FOUND),

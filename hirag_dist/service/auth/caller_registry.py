@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from hirag_dist.config.index_names import is_index_pattern, matches_any
 from hirag_dist.errors import ConfigError
 
 MAX_CALLERS = 16_384
@@ -29,6 +30,7 @@ class Caller:
         per_second, burst: sustained rate of requests, and size of a burst; None for no limit.
         per_day: requests per day (UTC); None for no limit.
         max_concurrent: requests at a time, in all processes together; None for no limit.
+        indexes: patterns of the names of the indexes of a catalogue that it may ask; None for all.
     """
 
     name: str = ""
@@ -37,6 +39,11 @@ class Caller:
     burst: float | None = None
     per_day: int | None = None
     max_concurrent: int | None = None
+    indexes: tuple[str, ...] | None = None
+
+    def may_ask(self, index: str) -> bool:
+        """Return whether the caller may ask an index of a catalogue."""
+        return self.indexes is None or matches_any(index, self.indexes)
 
     @property
     def limited(self) -> bool:
@@ -60,6 +67,12 @@ def _utc(given: datetime | None) -> datetime | None:
         raise ValueError("in UTC it is after the last year that can be represented") from None
 
 
+def _pattern(given: str) -> str:
+    if not is_index_pattern(given):
+        raise ValueError("an index has up to 63 letters, digits and . _ -, and * stands for any of them")
+    return given
+
+
 class _Token(_Part):
     sha256: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{64}$")]
     expires: Annotated[AwareDatetime | None, BeforeValidator(_time), AfterValidator(_utc)] = None
@@ -74,6 +87,7 @@ class _Record(_Part):
     tokens: Annotated[list[_Token], Field(max_length=16)] = []
     certificates: Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)] = []
     labels: list[Annotated[str, Field(min_length=1)]] | Literal["all"] = []
+    indexes: Annotated[list[Annotated[str, AfterValidator(_pattern)]], Field(max_length=1024)] | Literal["all"] = []
     rate: _Rate | None = None
     quota_per_day: Annotated[int | None, Field(ge=1)] = None
     max_concurrent: Annotated[int | None, Field(ge=1)] = None
@@ -87,6 +101,7 @@ class _Record(_Part):
             burst=None if rate is None else max(rate.burst or rate.per_second, 1.0),
             per_day=self.quota_per_day,
             max_concurrent=self.max_concurrent,
+            indexes=None if self.indexes == "all" else tuple(self.indexes),
         )
 
 
@@ -216,6 +231,7 @@ class _Loader(yaml.SafeLoader):
 
 _HINTS = {  # last part of the key, or kind of error → hint
     "labels": "give a list of labels, or the word all",
+    "indexes": "give a list of names or patterns such as acme-*, or the word all",
     "sha256": "give the SHA-256 of the token as 64 hexadecimal digits, in quotes",
     "expires": "give a time with its zone, such as 2027-01-31T00:00:00Z",
     "model_type": "give keys and values",
@@ -227,8 +243,9 @@ def _explain(error: ValidationError) -> str:
     lines = []
     for fault in error.errors(include_url=False, include_input=False):
         parts = [str(part) for part in fault["loc"]]
-        if "labels" in parts:  # the rest of the path distinguishes the two types that labels may have
-            parts = parts[: parts.index("labels") + 1]
+        for key in ("labels", "indexes"):  # the rest of the path distinguishes the two types that they may have
+            if key in parts[2:]:
+                parts = parts[: parts.index(key, 2) + 1]
         where = ".".join(parts)
         if fault["type"] == "extra_forbidden":
             lines.append(f"unknown key {where}; a caller has {', '.join(_Record.model_fields)}")

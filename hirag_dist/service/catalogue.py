@@ -1,0 +1,360 @@
+"""Catalogue: many indexes of one service, opened on demand and closed again."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.errors import HiragError, InvalidQuery, SnapshotNotFound
+from hirag_dist.service.auth.caller_registry import Caller
+from hirag_dist.service.catalogue_options import CatalogueCounts, CatalogueLimits, IndexDefinition
+from hirag_dist.service.engine import Engine
+from hirag_dist.service.engine_thread import BorrowedRunner, EngineRunner
+from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.index_source import IndexSource, ServedIndex, index_not_found
+from hirag_dist.types import IndexEntry
+from hirag_dist.wire.error_status import DeadlinePassed, IndexUnavailable, NotReady, Overloaded
+
+logger = logging.getLogger(__name__)
+_MAX_OPENING = 4  # indexes at a time; each has a thread
+_MAX_CHECKS_PER_S = 100.0  # of open indexes for a new snapshot: each reads a small file
+_LISTING_SHARE = 0.1  # of the time that listings may take
+_ROOM_S = 5.0  # wait for an index that can be closed, before a request is rejected
+_MAX_RETRY_S = 60.0  # between two attempts to open an index that fails
+
+
+class IndexCatalogue(IndexSource):
+    """The indexes of a catalogue.
+
+    An index is opened by the first request for it, in a thread; other indexes are not delayed. A new snapshot replaces
+    the open one between requests. An index that cannot be opened fails for its own callers only.
+
+    Args:
+        definitions: lists the indexes by name; runs in a thread; raises HiragError where they cannot be listed.
+        make_swapper: returns the owner of the engines of an index, which it runs with the given runner.
+        limits: of the open indexes.
+        runner: runs all engines.
+        default: name of the index for requests without one; None: that which the caller may ask, if it is only one.
+        clock: seconds.
+        close_models: closes what the engines share, after the last of them.
+    """
+
+    def __init__(
+        self,
+        definitions: Callable[[], Mapping[str, IndexDefinition]],
+        make_swapper: Callable[[IndexDefinition, EngineRunner], SnapshotSwapper],
+        limits: CatalogueLimits,
+        runner: EngineRunner,
+        default: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        close_models: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        self.runner = runner
+        self.counts = CatalogueCounts()
+        self._list = definitions
+        self._make_swapper = make_swapper
+        self._limits = limits
+        self._default = default
+        self._clock = clock
+        self._close_models = close_models
+        self._indexes: dict[str, _CatalogueIndex] | None = None  # by name, in order; None before the first listing
+        self._visible: dict[tuple[str, tuple[str, ...] | None], list[IndexEntry]] = {}  # of the current listing
+        self._opening = asyncio.Semaphore(_MAX_OPENING)
+        self._reserved = 0  # openings that have room
+        self._room = asyncio.Condition()
+        self._retired: set[SnapshotSwapper] = set()
+        self._watchers: list[asyncio.Task[None]] = []
+        self._swap_observer: Callable[[bool], None] = lambda ok: None
+        self._listing_s = 0.0
+        self._last_failure: str | None = None  # of a listing; each message is logged once
+
+    async def start(self) -> None:
+        """List the indexes, and start to check for changes."""
+        await self._refresh_listing()
+        logger.info("the catalogue has %s", count_noun(len(self._indexes or ()), "index", "indexes"))
+        self._watchers = [asyncio.create_task(self._watch_listing()), asyncio.create_task(self._watch_snapshots())]
+
+    async def close(self) -> None:
+        """Close every index."""
+        for watcher in self._watchers:
+            watcher.cancel()
+        indexes = list((self._indexes or {}).values())
+        openings = [index.opening for index in indexes if index.opening is not None]
+        for opening in openings:
+            opening.cancel()
+        await asyncio.gather(*self._watchers, *openings, return_exceptions=True)
+        swappers = {index.swapper for index in indexes if index.swapper is not None} | self._retired
+        await asyncio.gather(*(swapper.close() for swapper in swappers))
+        if self._close_models is not None:
+            await self.runner.run(self._close_models())
+        await self.runner.close()
+
+    def check_ready(self) -> None:
+        """Check that the indexes have been listed.
+
+        Raises:
+            NotReady: they have not.
+        """
+        if self._indexes is None:
+            raise NotReady("the service is up but has not listed its indexes; ask again in a moment")
+
+    def find(self, name: str, caller: Caller) -> ServedIndex:
+        """Return the index of a name. A name that the caller may not ask is treated as one that does not exist."""
+        if not name:
+            name = self._default_of(caller)
+        index = (self._indexes or {}).get(name)
+        if not caller.may_ask(name) or index is None or not index.definition.admits(caller):
+            raise index_not_found(name)
+        return index
+
+    def entries(self, caller: Caller) -> Sequence[IndexEntry]:
+        """Return the indexes that a caller may ask, ordered by name."""
+        self.check_ready()
+        key = (caller.name, caller.indexes)
+        found = self._visible.get(key)
+        if found is None:
+            indexes = (self._indexes or {}).values()
+            definitions = [index.definition for index in indexes if index.definition.admits(caller)]
+            only = len(definitions) == 1
+            default = self._default if self._default in {definition.name for definition in definitions} else None
+            found = [
+                IndexEntry(each.name, each.title, each.name == default or (default is None and only))
+                for each in definitions
+            ]
+            if len(self._visible) >= _MAX_VISIBLE:
+                self._visible.clear()
+            self._visible[key] = found
+        return found
+
+    @property
+    def engine(self) -> Engine | None:
+        """None: there is no single engine."""
+        return None
+
+    @property
+    def open_count(self) -> int:
+        """Number of open indexes."""
+        return sum(index.swapper is not None for index in (self._indexes or {}).values())
+
+    @property
+    def listed_count(self) -> int:
+        """Number of indexes in the catalogue."""
+        return len(self._indexes or ())
+
+    def on_swap(self, observer: Callable[[bool], None]) -> None:
+        """Call `observer` with True when a new snapshot of an open index is served, with False when it cannot be."""
+        self._swap_observer = observer
+
+    def _default_of(self, caller: Caller) -> str:
+        entry = next((entry for entry in self.entries(caller) if entry.default), None)
+        if entry is None:
+            raise InvalidQuery("index: the service has several; name one of those that ListIndexes returns")
+        return entry.name
+
+    async def open_index(self, index: _CatalogueIndex) -> SnapshotSwapper:
+        """Open an index, and close another one if too many are open."""
+        async with self._opening:
+            await self._make_room()
+            self._reserved += 1
+            swapper = self._make_swapper(index.definition, BorrowedRunner(self.runner))
+            swapper.on_swap(self._swap_observer)
+            try:
+                await swapper.start(watch=False)
+            except BaseException:
+                self.counts.events["failed"] += 1
+                raise
+            finally:
+                self._reserved -= 1
+            if (self._indexes or {}).get(index.name) is not index:  # removed meanwhile
+                self._retire(swapper)
+                raise index_not_found(index.name)
+            self.counts.events["opened"] += 1
+            index.swapper = swapper
+            return swapper
+
+    async def release(self, index: _CatalogueIndex) -> None:
+        """Note the end of a request to an index."""
+        if not index.requests:
+            async with self._room:
+                self._room.notify_all()
+
+    async def close_idle(self) -> None:
+        """Close the indexes that have had no request for too long."""
+        if not self._limits.idle_s:
+            return
+        before = self._clock() - self._limits.idle_s
+        for index in list((self._indexes or {}).values()):
+            if index.swapper is not None and not index.requests and index.used < before:
+                self._close_index(index, "idle")
+
+    async def refresh_snapshots(self) -> None:
+        """Check every open index for a new snapshot, at most a number of them per second."""
+        for index in list((self._indexes or {}).values()):
+            if index.swapper is not None:
+                await index.swapper.refresh()
+                await asyncio.sleep(1 / _MAX_CHECKS_PER_S)
+
+    async def _make_room(self) -> None:
+        async with self._room:
+            try:
+                async with asyncio.timeout(_ROOM_S):
+                    while self.open_count + self._reserved >= self._limits.max_open:
+                        idle = [each for each in (self._indexes or {}).values() if each.swapper and not each.requests]
+                        if idle:
+                            self._close_index(min(idle, key=lambda each: each.used), "limit")
+                        else:
+                            await self._room.wait()
+            except TimeoutError:
+                raise Overloaded(
+                    f"all {self._limits.max_open} indexes that may be open are in use; ask again later", "indexes"
+                ) from None
+
+    def _close_index(self, index: _CatalogueIndex, reason: str) -> None:
+        swapper, index.swapper = index.swapper, None
+        if swapper is not None:
+            self.counts.events[f"closed_{reason}"] += 1
+            self._retire(swapper)
+
+    def _retire(self, swapper: SnapshotSwapper) -> None:
+        self._retired.add(swapper)
+        swapper.retire(lambda: self._retired.discard(swapper))
+
+    async def _watch_listing(self) -> None:
+        while True:
+            await asyncio.sleep(max(self._limits.poll_s, self._listing_s / _LISTING_SHARE))
+            try:
+                await self._refresh_listing()
+            except Exception as error:  # of any kind: the indexes listed before stay served
+                self.counts.listing_failed = True
+                if str(error) != self._last_failure:
+                    logger.error("the indexes cannot be listed, those listed before stay served: %s", error)  # noqa: TRY400
+                self._last_failure = str(error)
+
+    async def _watch_snapshots(self) -> None:
+        while True:
+            await asyncio.sleep(self._limits.poll_s)
+            await self.refresh_snapshots()
+            await self.close_idle()
+
+    async def _refresh_listing(self) -> None:
+        started = self._clock()
+        definitions = await asyncio.to_thread(self._list)
+        self._listing_s = self._clock() - started
+        self.counts.listing_failed, self._last_failure = False, None
+        before, after = self._indexes or {}, dict[str, _CatalogueIndex]()
+        for name in sorted(definitions):
+            kept = before.get(name)
+            same = kept is not None and kept.definition == definitions[name]
+            after[name] = (
+                kept
+                if kept is not None and same
+                else _CatalogueIndex(self, definitions[name], self._limits, self._clock)
+            )
+        if after.keys() == before.keys() and all(after[name] is before[name] for name in after):
+            self._indexes = after
+            return
+        self._indexes = after
+        self._visible.clear()
+        for name, index in before.items():
+            if after.get(name) is not index:
+                self._close_index(index, "removed" if name not in after else "changed")
+
+
+_MAX_VISIBLE = 1024  # callers whose lists are cached
+
+
+class _CatalogueIndex(ServedIndex):
+    """An index of a catalogue, open or not."""
+
+    def __init__(
+        self,
+        catalogue: IndexCatalogue,
+        definition: IndexDefinition,
+        limits: CatalogueLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(definition.name, definition.map_reduce)
+        self.definition = definition
+        self.swapper: SnapshotSwapper | None = None
+        self.opening: asyncio.Task[SnapshotSwapper] | None = None
+        self.requests = 0
+        self.used = 0.0
+        self._catalogue = catalogue
+        self._limits = limits
+        self._clock = clock
+        self._max_concurrent = definition.max_concurrent or limits.max_concurrent
+        self._error: HiragError | None = None  # of the last attempt to open it
+        self._failures = 0
+        self._retry_at = 0.0  # by the clock
+        self._logged = ""
+
+    @asynccontextmanager
+    async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[Engine]:
+        """Keep the index open for one request; open it first if need be."""
+        if self.requests >= self._max_concurrent:
+            raise Overloaded(
+                f"index {self.name} has {count_noun(self.requests, 'request')} in progress, as many as it may; ask "
+                "again in a moment",
+                "index",
+            )
+        self.requests += 1  # an index with a request is not closed
+        try:
+            swapper = self.swapper or await self._opened(remaining_s())
+            self.used = self._clock()
+            with swapper.lease() as engine:
+                yield engine
+        finally:
+            self.requests -= 1
+            self.used = self._clock()
+            await self._catalogue.release(self)
+
+    async def _opened(self, left_s: float | None) -> SnapshotSwapper:
+        if self._error is not None and self._clock() < self._retry_at:
+            raise copy.copy(self._error)
+        if self.opening is None:
+            self.opening = asyncio.create_task(self._open())
+            self.opening.add_done_callback(self._on_opened)
+        try:
+            async with asyncio.timeout(left_s):
+                return await asyncio.shield(self.opening)
+        except TimeoutError:
+            raise DeadlinePassed(
+                f"the deadline passed while index {self.name} was being opened; ask again, or allow more time"
+            ) from None
+
+    async def _open(self) -> SnapshotSwapper:
+        try:
+            swapper = await self._catalogue.open_index(self)
+        except Overloaded:
+            raise
+        except Exception as error:
+            self._failures += 1
+            self._retry_at = self._clock() + min(self._limits.poll_s * 2**self._failures, _MAX_RETRY_S)
+            if isinstance(error, SnapshotNotFound):
+                self._error = index_not_found(self.name)  # an empty folder is no index yet
+            elif isinstance(error, HiragError):
+                self._error = IndexUnavailable(
+                    f"index {self.name} cannot be opened; the service's log says why"  # paths are the operator's
+                )
+            else:
+                self._error = HiragError(f"index {self.name} cannot be opened; the service's log has details")
+            if str(error) != self._logged:
+                self._logged = str(error)
+                unexpected = None if isinstance(error, HiragError) else error
+                logger.error(  # noqa: TRY400 - expected, as a rule
+                    "index %s cannot be opened: %s", self.name, error, exc_info=unexpected
+                )
+            raise copy.copy(self._error) from error
+        self._error, self._failures, self._logged = None, 0, ""
+        return swapper
+
+    def _on_opened(self, task: asyncio.Task[SnapshotSwapper]) -> None:
+        self.opening = None
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved: every caller may be gone

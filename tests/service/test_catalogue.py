@@ -1,0 +1,359 @@
+"""Many indexes in one service: opened on demand, closed again, each for its own callers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.client import AsyncHiragClient, DeadlinePassed, IndexNotFound, Overloaded
+from hirag_dist.config.index_names import is_index_name, is_index_pattern, matches_any
+from hirag_dist.errors import HiragError, InvalidQuery, SnapshotCorrupt, SnapshotNotFound, StoreError
+from hirag_dist.service.auth.caller_registry import Caller, read_callers
+from hirag_dist.service.catalogue import IndexCatalogue
+from hirag_dist.service.catalogue_options import CatalogueLimits, IndexDefinition
+from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
+from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.options import ServerOptions
+from hirag_dist.service.server import QueryServer
+from hirag_dist.types import IndexEntry
+from hirag_dist.wire.error_status import IndexUnavailable
+from tests.service import fakes
+
+ALL = Caller(reach=None)
+
+
+class Folders:
+    """Indexes of a catalogue: their engines, opened so far, and what opening them meets."""
+
+    def __init__(self, *names: str) -> None:
+        self.definitions = {name: IndexDefinition(name, f"/{name}") for name in names}
+        self.current = dict.fromkeys(names, "s1")
+        self.engines: dict[str, list[fakes.FakeEngine]] = {name: [] for name in names}
+        self.errors: dict[str, Exception] = {}
+        self.gates: dict[str, asyncio.Event] = {}
+        self.listing_error: Exception | None = None
+        self.now = 1000.0
+
+    def listed(self) -> dict[str, IndexDefinition]:
+        if self.listing_error is not None:
+            raise self.listing_error
+        return dict(self.definitions)
+
+    def swapper(self, definition: IndexDefinition, runner: EngineRunner) -> SnapshotSwapper:
+        name = definition.name
+
+        async def opened() -> fakes.FakeEngine:
+            if name in self.gates:
+                await self.gates[name].wait()
+            if name in self.errors:
+                raise self.errors[name]
+            snapshot = f"{name}-{self.current[name]}"
+            engine = fakes.FakeEngine(snapshot, replace(fakes.WHOLE, context=f"of {name}"))
+            self.engines[name].append(engine)
+            return engine
+
+        return SnapshotSwapper(opened, lambda: f"{name}-{self.current[name]}", 3600, runner)
+
+    def catalogue(self, default: str | None = None, **limits: Any) -> IndexCatalogue:
+        chosen = CatalogueLimits(**{"poll_s": 3600.0} | limits)
+        return IndexCatalogue(self.listed, self.swapper, chosen, InlineEngineRunner(), default, clock=lambda: self.now)
+
+
+async def ask(catalogue: IndexCatalogue, name: str, caller: Caller = ALL, left_s: float | None = None) -> str:
+    async with catalogue.find(name, caller).lease(lambda: left_s) as engine:
+        return engine.info.snapshot_id
+
+
+@pytest.fixture
+def folders() -> Folders:
+    return Folders("acme", "beta", "gamma")
+
+
+@pytest.fixture
+async def catalogue(folders: Folders) -> AsyncIterator[IndexCatalogue]:
+    catalogue = folders.catalogue()
+    await catalogue.start()
+    yield catalogue
+    await catalogue.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "../acme", "/acme", "-a", ".hidden", "a b", "ä", "a" * 64, "a\n"]
+)
+def test_names_that_are_none(name: str) -> None:
+    assert not is_index_name(name)
+
+
+def test_patterns() -> None:
+    assert is_index_name("a" * 63)
+    assert is_index_name("Acme_2.0-x")
+    assert is_index_pattern("*")
+    assert is_index_pattern("*-acme-*")
+    assert not is_index_pattern("../*")
+    assert matches_any("acme", ["*"])
+    assert matches_any("a.c", ["a.c"])
+    assert not matches_any("abc", ["a.c"])
+    assert not matches_any("acme-1", ["acme"])
+    assert not matches_any("acme", [])
+
+
+async def test_an_index_is_opened_by_its_first_request_once(catalogue: IndexCatalogue, folders: Folders) -> None:
+    assert catalogue.open_count == 0
+    folders.gates["acme"] = asyncio.Event()
+    requests = [asyncio.create_task(ask(catalogue, "acme")) for _ in range(5)]
+    assert await ask(catalogue, "beta") == "beta-s1"  # not delayed by the other
+    folders.gates["acme"].set()
+    assert await asyncio.gather(*requests) == ["acme-s1"] * 5
+    assert len(folders.engines["acme"]) == 1
+    assert catalogue.open_count == 2
+
+
+async def test_a_deadline_while_an_index_is_opened(catalogue: IndexCatalogue, folders: Folders) -> None:
+    folders.gates["acme"] = asyncio.Event()
+    with pytest.raises(DeadlinePassed, match="acme was being opened"):
+        await ask(catalogue, "acme", left_s=0.01)
+    folders.gates["acme"].set()
+    assert await ask(catalogue, "acme") == "acme-s1"
+    assert len(folders.engines["acme"]) == 1  # the opening went on
+
+
+async def test_the_least_recently_used_index_is_closed_for_another(folders: Folders) -> None:
+    catalogue = folders.catalogue(max_open=2)
+    await catalogue.start()
+    for name in ("acme", "beta", "acme", "gamma"):
+        folders.now += 1
+        await ask(catalogue, name)
+    await folders.engines["beta"][0].closed.wait()
+    assert not folders.engines["acme"][0].closed.is_set()
+    assert catalogue.open_count == 2
+    assert catalogue.counts.events == {"opened": 3, "closed_limit": 1}
+    await ask(catalogue, "beta")  # opened again
+    assert len(folders.engines["beta"]) == 2
+    await catalogue.close()
+    assert all(engine.closed.is_set() for engines in folders.engines.values() for engine in engines)
+
+
+async def test_an_index_in_use_is_not_closed_for_another(folders: Folders) -> None:
+    catalogue = folders.catalogue(max_open=1)
+    await catalogue.start()
+    async with catalogue.find("acme", ALL).lease(lambda: None) as engine:
+        waiting = asyncio.create_task(ask(catalogue, "beta"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert not folders.engines["acme"][0].closed.is_set()
+        assert engine.info.snapshot_id == "acme-s1"
+    assert await waiting == "beta-s1"
+    await catalogue.close()
+
+
+async def test_an_idle_index_is_closed(folders: Folders) -> None:
+    catalogue = folders.catalogue(idle_s=60)
+    await catalogue.start()
+    await ask(catalogue, "acme")
+    folders.now += 30
+    await ask(catalogue, "beta")
+    folders.now += 31
+    await catalogue.close_idle()
+    await folders.engines["acme"][0].closed.wait()
+    assert catalogue.open_count == 1
+    await catalogue.close()
+
+
+async def test_each_open_index_switches_to_its_new_snapshot(catalogue: IndexCatalogue, folders: Folders) -> None:
+    await ask(catalogue, "acme")
+    await ask(catalogue, "beta")
+    folders.current["acme"] = "s2"
+    async with catalogue.find("acme", ALL).lease(lambda: None) as before:
+        await catalogue.refresh_snapshots()
+        assert before.info.snapshot_id == "acme-s1"
+        assert not folders.engines["acme"][0].closed.is_set()
+        assert await ask(catalogue, "acme") == "acme-s2"
+    await folders.engines["acme"][0].closed.wait()
+    assert await ask(catalogue, "beta") == "beta-s1"
+    assert len(folders.engines["beta"]) == 1
+    assert folders.engines["gamma"] == []
+
+
+async def test_indexes_come_and_go(folders: Folders) -> None:
+    catalogue = folders.catalogue(poll_s=0.001)
+    await catalogue.start()
+    async with catalogue.find("acme", ALL).lease(lambda: None):
+        del folders.definitions["acme"]
+        folders.definitions["delta"] = IndexDefinition("delta", "/delta")
+        folders.current["delta"], folders.engines["delta"] = "s1", []
+        while [entry.name for entry in catalogue.entries(ALL)] != ["beta", "delta", "gamma"]:
+            await asyncio.sleep(0.001)
+        with pytest.raises(IndexNotFound):
+            catalogue.find("acme", ALL)
+        assert not folders.engines["acme"][0].closed.is_set()  # its request goes on
+    await folders.engines["acme"][0].closed.wait()
+    assert await ask(catalogue, "delta") == "delta-s1"
+    await catalogue.close()
+
+
+async def test_a_listing_that_fails_later_keeps_the_indexes(folders: Folders, caplog: pytest.LogCaptureFixture) -> None:
+    catalogue = folders.catalogue(poll_s=0.001)
+    await catalogue.start()
+    folders.listing_error = StoreError("the bucket is gone")
+    while not catalogue.counts.listing_failed:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.02)
+    assert await ask(catalogue, "acme") == "acme-s1"
+    folders.listing_error = None
+    while catalogue.counts.listing_failed:
+        await asyncio.sleep(0.001)
+    assert caplog.text.count("the bucket is gone") == 1
+    await catalogue.close()
+
+
+async def test_a_catalogue_that_cannot_be_listed_does_not_start(folders: Folders) -> None:
+    folders.listing_error = StoreError("the bucket is gone")
+    catalogue = folders.catalogue()
+    with pytest.raises(StoreError):
+        await catalogue.start()
+    with pytest.raises(HiragError, match="has not listed"):
+        catalogue.entries(ALL)
+    await catalogue.close()
+
+
+async def test_a_broken_index_harms_no_other(
+    catalogue: IndexCatalogue, folders: Folders, caplog: pytest.LogCaptureFixture
+) -> None:
+    folders.errors["acme"] = SnapshotCorrupt("/data/acme/snapshots/x is damaged")
+    for _ in range(3):
+        with pytest.raises(IndexUnavailable, match="index acme cannot be opened") as caught:
+            await ask(catalogue, "acme")
+        assert "/data" not in str(caught.value)
+        assert await ask(catalogue, "beta") == "beta-s1"
+    assert catalogue.counts.events["failed"] == 1  # it is not tried again at once
+    assert caplog.text.count("is damaged") == 1
+    del folders.errors["acme"]
+    folders.now += 8000
+    assert await ask(catalogue, "acme") == "acme-s1"
+
+
+async def test_a_folder_without_a_snapshot_is_no_index(catalogue: IndexCatalogue, folders: Folders) -> None:
+    folders.errors["acme"] = SnapshotNotFound("nothing is published")
+    with pytest.raises(IndexNotFound) as hidden:
+        await ask(catalogue, "acme")
+    with pytest.raises(IndexNotFound) as missing:
+        catalogue.find("acmf", ALL)
+    assert str(hidden.value).replace("acme", "acmf") == str(missing.value)
+
+
+async def test_one_index_does_not_take_all_requests(folders: Folders) -> None:
+    catalogue = folders.catalogue(max_concurrent=2)
+    folders.definitions["beta"] = replace(folders.definitions["beta"], max_concurrent=1)
+    await catalogue.start()
+    acme, beta = catalogue.find("acme", ALL), catalogue.find("beta", ALL)
+    async with acme.lease(lambda: None), acme.lease(lambda: None), beta.lease(lambda: None):
+        for index in (acme, beta):
+            with pytest.raises(Overloaded, match="as many as it may"):
+                async with index.lease(lambda: None):
+                    pass
+        assert await ask(catalogue, "gamma") == "gamma-s1"
+    assert await ask(catalogue, "acme") == "acme-s1"
+    await catalogue.close()
+
+
+@pytest.mark.parametrize(
+    ("default", "patterns", "expected"),
+    [
+        (None, ("acme",), "acme"),
+        (None, ("acme", "beta"), None),
+        (None, (), None),
+        ("beta", ("acme", "beta"), "beta"),
+        ("beta", ("acme",), "acme"),  # a hidden default changes nothing
+        ("beta", ("acme", "gamma"), None),
+        ("beta", None, "beta"),
+    ],
+)
+async def test_requests_without_a_name(
+    folders: Folders, default: str | None, patterns: tuple[str, ...] | None, expected: str | None
+) -> None:
+    catalogue = folders.catalogue(default)
+    await catalogue.start()
+    caller = Caller("web", indexes=patterns)
+    entries = catalogue.entries(caller)
+    assert [entry.name for entry in entries if entry.default] == ([] if expected is None else [expected])
+    if expected is None:
+        with pytest.raises(InvalidQuery, match="ListIndexes"):
+            catalogue.find("", caller)
+    else:
+        assert catalogue.find("", caller).name == expected
+    await catalogue.close()
+
+
+async def test_callers_see_their_own_indexes_only(folders: Folders, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml")
+    callers.add("one", indexes=["acme", "b*"]).add("two", indexes=["gamma"]).add("none").add("all", indexes="all")
+    folders.definitions["beta"] = replace(folders.definitions["beta"], callers=("two", "all"), title="Beta")
+    catalogue = folders.catalogue()
+    server = QueryServer(catalogue, ServerOptions(listen="127.0.0.1:0", callers_file=callers.path))
+    address = await server.start()
+    await catalogue.start()
+    await server.set_serving()
+    seen = {"one": ["acme"], "two": ["gamma"], "none": [], "all": ["acme", "beta", "gamma"]}
+    try:
+        async with AsyncHiragClient(address, retries=False) as client:
+            for caller, names in seen.items():
+                token = f"{caller}-token"
+                found = await client.list_indexes(token=token)
+                assert [entry.name for entry in found] == names
+                for name in (*folders.current, "absent"):
+                    options: Any = {"token": token, "index": name}
+                    if name in names:
+                        assert (await client.retrieve("Who?", **options)).context == f"of {name}"
+                        assert (await client.describe(**options)).snapshot_id == f"{name}-s1"
+                        continue
+                    for method, argument in (("retrieve", ["Who?"]), ("answer", ["Who?"]), ("describe", [])):
+                        with pytest.raises(IndexNotFound) as caught:
+                            await getattr(client, method)(*argument, **options)
+                        assert str(caught.value).replace(name, "absent") == str(_absent(catalogue))
+            assert IndexEntry("beta", "Beta") in await client.list_indexes(token="all-token")
+    finally:
+        await server.stop(0)
+        await catalogue.close()
+    assert [query.question for query in folders.engines["acme"][0].queries] == ["Who?", "Who?"]
+
+
+def _absent(catalogue: IndexCatalogue) -> IndexNotFound:
+    with pytest.raises(IndexNotFound) as caught:
+        catalogue.find("absent", ALL)
+    return caught.value
+
+
+def test_patterns_in_the_callers_file_are_checked(tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web", indexes=["../acme"])
+    with pytest.raises(HiragError, match=r"web\.indexes: give a list of names or patterns"):
+        read_callers(callers.path)
+    callers.add("web", indexes=["acme-*"])
+    (caller,) = {caller for caller, _ in read_callers(callers.path).tokens.values()}
+    assert caller.may_ask("acme-1")
+    assert not caller.may_ask("beta")
+    assert not caller.may_ask("")
+
+
+async def test_the_log_names_the_index(folders: Folders, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
+    catalogue = folders.catalogue("beta")
+    server = QueryServer(catalogue, ServerOptions(listen="127.0.0.1:0"))
+    address = await server.start()
+    await catalogue.start()
+    try:
+        async with AsyncHiragClient(address, retries=False) as client:
+            await client.retrieve("Who?")
+            with pytest.raises(IndexNotFound):
+                await client.retrieve("Who?", index="absent")
+    finally:
+        await server.stop(0)
+        await catalogue.close()
+    lines = [record.access for record in caplog.records if hasattr(record, "access")]
+    assert [line["index"] for line in lines] == ["beta", ""]
