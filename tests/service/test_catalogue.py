@@ -83,9 +83,10 @@ async def catalogue(folders: Folders) -> AsyncIterator[IndexCatalogue]:
     await catalogue.close()
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "a/b", "../acme", "/acme", "-a", ".hidden", "a b", "ä", "a" * 64, "a\n"]
-)
+NO_NAMES = ["", ".", "..", "a/b", "../acme", "/acme", "-a", ".hidden", "a b", "ä", "a" * 64, "a\n"]
+
+
+@pytest.mark.parametrize("name", NO_NAMES)
 def test_names_that_are_none(name: str) -> None:
     assert not is_index_name(name)
 
