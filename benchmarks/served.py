@@ -58,17 +58,21 @@ def served(
     settings: Sequence[str] = (),
     listen: str = "127.0.0.1:0",
     max_files: int | None = None,
+    *,
+    catalogue: bool = False,
 ) -> Iterator[Served]:
     """Serve an index with vectors in memory while the context lasts; it is stopped by SIGTERM, as a deployment does.
 
     Args:
         settings: KEY=VALUE, as `--set`.
         max_files: limit of file descriptors of the service; None for that of this process.
+        catalogue: whether `index` is a folder of indexes.
 
     Raises:
         RuntimeError: it does not come up, or does not end well.
     """
-    command = [sys.executable, "-m", "hirag_dist", "serve", "--index", index, "--listen", listen]
+    command = [sys.executable, "-m", "hirag_dist", "serve", "--listen", listen]
+    command += ["--catalogue" if catalogue else "--index", index]
     command += ["--processes", str(processes)]
     for setting in ("vectors.backend=memory", *settings):
         command += ["--set", setting]

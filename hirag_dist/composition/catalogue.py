@@ -12,7 +12,7 @@ from hirag_dist.composition.query import SharedModels, make_engine
 from hirag_dist.config.index_names import is_index_name
 from hirag_dist.config.model import Config, RetrievalConfig
 from hirag_dist.config.service import ServiceConfig
-from hirag_dist.errors import ConfigError
+from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.background_open import in_daemon_thread
@@ -48,8 +48,6 @@ def catalogue_config(config: Config, index: str = "") -> Config:
         raise ConfigError("give either one index, or service.catalogue and service.indexes; not both")
     if vectors.backend == "milvus-lite":
         raise ConfigError("vectors.backend milvus-lite is for one index: set it to memory or milvus")
-    if vectors.alias:
-        raise ConfigError("vectors.alias is for one index: leave it out with a catalogue")
     for name, settings in service.indexes.items():
         if not is_index_name(name):
             raise ConfigError(
@@ -58,9 +56,9 @@ def catalogue_config(config: Config, index: str = "") -> Config:
         if settings.uri is None and service.catalogue is None:
             raise ConfigError(f"service.indexes.{name}.uri is missing, and there is no service.catalogue")
         index_retrieval(config, name)
-    if vectors.backend != "auto":
-        return config
-    chosen = vectors.model_copy(update={"backend": "milvus" if vectors.uri else "memory"})
+    named = "milvus" if vectors.uri else "memory"
+    backend = named if vectors.backend == "auto" else vectors.backend
+    chosen = vectors.model_copy(update={"backend": backend, "alias": None})  # an alias is of one index
     return config.model_copy(update={"vectors": chosen})
 
 
@@ -102,6 +100,8 @@ class CatalogueListing:
         found: dict[str, IndexDefinition] = {}
         store = self._store
         if store is not None:
+            if store.local is not None and not store.local.is_dir():  # a missing mount must not remove every index
+                raise StoreError(f"service.catalogue {store.uri} is no folder")
             names = frozenset(filter(is_index_name, store.names("")))
             # On an object store a check is a request, so only new names are checked.
             known = self._published if store.local is None else frozenset[str]()

@@ -76,7 +76,7 @@ class IndexCatalogue(IndexSource):
 
     async def start(self) -> None:
         """List the indexes, and start to check for changes."""
-        await self._refresh_listing()
+        await self.refresh_listing()
         logger.info("the catalogue has %s", count_noun(len(self._indexes or ()), "index", "indexes"))
         self._watchers = [asyncio.create_task(self._watch_listing()), asyncio.create_task(self._watch_snapshots())]
 
@@ -229,7 +229,7 @@ class IndexCatalogue(IndexSource):
         while True:
             await asyncio.sleep(max(self._limits.poll_s, self._listing_s / _LISTING_SHARE))
             try:
-                await self._refresh_listing()
+                await self.refresh_listing()
             except Exception as error:  # of any kind: the indexes listed before stay served
                 self.counts.listing_failed = True
                 if str(error) != self._last_failure:
@@ -242,7 +242,8 @@ class IndexCatalogue(IndexSource):
             await self.refresh_snapshots()
             await self.close_idle()
 
-    async def _refresh_listing(self) -> None:
+    async def refresh_listing(self) -> None:
+        """List the indexes again; those that are gone or changed are closed after their last request."""
         started = self._clock()
         definitions = await asyncio.to_thread(self._list)
         self._listing_s = self._clock() - started

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from hirag_dist.client import AsyncHiragClient, DeadlinePassed, IndexNotFound, Overloaded
-from hirag_dist.config.index_names import is_index_name, is_index_pattern, matches_any
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.service.auth.caller_registry import Caller, read_callers
 from hirag_dist.service.catalogue import IndexCatalogue
@@ -81,27 +80,6 @@ async def catalogue(folders: Folders) -> AsyncIterator[IndexCatalogue]:
     await catalogue.start()
     yield catalogue
     await catalogue.close()
-
-
-NO_NAMES = ["", ".", "..", "a/b", "../acme", "/acme", "-a", ".hidden", "a b", "ä", "a" * 64, "a\n"]
-
-
-@pytest.mark.parametrize("name", NO_NAMES)
-def test_names_that_are_none(name: str) -> None:
-    assert not is_index_name(name)
-
-
-def test_patterns() -> None:
-    assert is_index_name("a" * 63)
-    assert is_index_name("Acme_2.0-x")
-    assert is_index_pattern("*")
-    assert is_index_pattern("*-acme-*")
-    assert not is_index_pattern("../*")
-    assert matches_any("acme", ["*"])
-    assert matches_any("a.c", ["a.c"])
-    assert not matches_any("abc", ["a.c"])
-    assert not matches_any("acme-1", ["acme"])
-    assert not matches_any("acme", [])
 
 
 async def test_an_index_is_opened_by_its_first_request_once(catalogue: IndexCatalogue, folders: Folders) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.storage.serving.text_columns import TextColumns
+from hirag_dist.storage.serving.text_columns import MAX_READ_BYTES, TextColumns
 
 _MIN_BYTES = 64 << 20  # that are worth a thread
 _BLOCK_BYTES = 64 << 20  # between two checks of the stop event
@@ -21,13 +22,17 @@ _HEADER_LOCK = threading.Lock()  # numpy parses headers with `ast`, which is not
 
 
 def map_array(path: Path) -> NDArray[Any]:
-    """Return an array of a .npy file, mapped: a page is read on first access.
+    """Return an array of a .npy file, mapped: a page is read on first access. A small file is read into memory.
 
     Raises:
         SnapshotCorrupt: it is no such file.
     """
     try:
         with _HEADER_LOCK:
+            if path.stat().st_size <= MAX_READ_BYTES:
+                small: NDArray[Any] = np.load(io.BytesIO(path.read_bytes()), allow_pickle=False)
+                small.flags.writeable = False  # as a mapped array
+                return small
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
         raise SnapshotCorrupt(f"{path} is damaged: {error}; build again or serve another snapshot") from error

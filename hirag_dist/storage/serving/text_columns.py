@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hirag_dist.errors import SnapshotCorrupt
 
 BATCH_ROWS = 16_384
+MAX_READ_BYTES = 64 << 10  # of a file that is read, not mapped: a map takes a descriptor, and a process has few
 
 
 class TextColumns:
@@ -29,7 +30,8 @@ class TextColumns:
             SnapshotCorrupt: it is no such file.
         """
         try:
-            self._map = pa.memory_map(str(path))
+            small = path.stat().st_size <= MAX_READ_BYTES
+            self._map = pa.BufferReader(path.read_bytes()) if small else pa.memory_map(str(path))
             reader = pa.ipc.open_file(self._map)
             batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
         except (OSError, pa.ArrowException) as error:

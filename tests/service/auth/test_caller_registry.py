@@ -42,18 +42,19 @@ callers:
     rate: {{per_second: 5, burst: 10}}
     quota_per_day: 1000
     max_concurrent: 4
+    indexes: [acme, "team-*"]
   ops:
     certificates: [ops.example]
     labels: all
     rate: {{per_second: 0.5}}
 """,
     )
-    web = Caller("web", frozenset({"public", "team:a"}), 5.0, 10.0, 1000, 4)
+    web = Caller("web", frozenset({"public", "team:a"}), 5.0, 10.0, 1000, 4, ("acme", "team-*"))
     assert callers.tokens == {
         bytes.fromhex(OPEN): (web, datetime(2026, 12, 30, 23, tzinfo=UTC)),
         bytes.fromhex(OTHER): (web, datetime(2027, 12, 31, tzinfo=UTC)),
     }
-    ops = Caller("ops", None, 0.5, 1.0, None, None)  # a burst below one request would let nothing through
+    ops = Caller("ops", None, 0.5, 1.0, None, None, ())  # a burst below one request would let nothing through
     assert callers.certificates == {"ops.example": ops}
     assert callers.next_expiry(NOW) == datetime(2026, 12, 30, 23, tzinfo=UTC)
     assert callers.next_expiry(datetime(2027, 6, 1, tzinfo=UTC)) == datetime(2027, 12, 31, tzinfo=UTC)
@@ -62,7 +63,7 @@ callers:
 
 def test_without_labels_a_caller_holds_none(path: Path) -> None:
     callers = read(path, "callers: {ops: {certificates: [ops.example]}}")
-    assert callers.certificates["ops.example"] == Caller("ops", frozenset())
+    assert callers.certificates["ops.example"] == Caller("ops", frozenset(), indexes=())
 
 
 @pytest.mark.parametrize(
