@@ -40,6 +40,7 @@ class Metrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None) -> None:
+        self.registry = registry
         self._requests = Counter(
             "hirag_service_requests",
             "Finished requests, by method, status and kind of authentication.",

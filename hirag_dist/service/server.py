@@ -20,6 +20,8 @@ from hirag_dist.service.auth.authentication import Authenticator, guarded_reflec
 from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, read_callers
 from hirag_dist.service.auth.tls import ServerTls
 from hirag_dist.service.caller_quotas import SharedQuotas
+from hirag_dist.service.catalogue import IndexCatalogue
+from hirag_dist.service.catalogue_metrics import CatalogueMetrics
 from hirag_dist.service.channel_options import channel_options, probe
 from hirag_dist.service.connection_limits import ConnectionGuard, ConnectionLimits
 from hirag_dist.service.descriptors import allowed_connections
@@ -82,6 +84,9 @@ class QueryServer:
         self._metrics, self.registry = process_metrics(
             None if state is None else state.folder, several=options.reuse_port
         )
+        self._catalogue_metrics: CatalogueMetrics | None = None
+        if isinstance(indexes, IndexCatalogue):
+            self._catalogue_metrics = CatalogueMetrics(indexes, self._metrics.registry)
         self._connections = ConnectionGuard(self._limits, self._metrics.count_closed)
         indexes.on_swap(self._on_swap)
         self._loaded_at: float | None = None
@@ -91,6 +96,8 @@ class QueryServer:
             AccessLog(options.access_log, questions=options.log_questions).write,
             self._metrics.count_request,
         ]
+        if self._catalogue_metrics is not None:
+            self._observers.append(self._catalogue_metrics.count_request)
         if self._tracing is not None:
             self._observers.append(self._tracing.export)
         gate = RequestGate(
@@ -193,6 +200,8 @@ class QueryServer:
         """Update the gauges, and the facts file of this process if its content changed."""
         engine = self._indexes.engine
         self._metrics.sample(self._shedder, engine, self._connections.count)
+        if self._catalogue_metrics is not None:
+            self._catalogue_metrics.sample()
         if self._state is None:
             return
         info, now = None if engine is None else engine.info, datetime.now(UTC)
