@@ -217,13 +217,8 @@ class AsyncIndex:
             InvalidQuery: a limit is out of bounds.
             TimeoutError: `timeout_s` seconds passed.
         """
-        return await self._open().get_entity(
-            entity,
-            max_relations=max_relations,
-            max_sources=max_sources,
-            scope=as_scope(scope),
-            deadline_s=timeout_s,
-        )
+        limits = {"max_relations": max_relations, "max_sources": max_sources}
+        return await self._open().get_entity(entity, **limits, scope=as_scope(scope), deadline_s=timeout_s)
 
     async def find_path(
         self, source: str, target: str, *, timeout_s: float | None = None, **scope: Unpack[ScopeOptions]
@@ -253,15 +248,7 @@ class AsyncIndex:
         timeout_s: float | None = None,
         **scope: Unpack[ScopeOptions],
     ) -> DocumentPart:
-        """Return a part of a document's text; arguments and errors as `get_entity`.
-
-        Args:
-            document_id: of the document, or of a chunk of it.
-            start: first character.
-            max_chars: limit, at most a million.
-            timeout_s: seconds.
-            scope: as `get_entity`.
-        """
+        """Return at most `max_chars` characters of a document's text, by its id or that of a chunk, from `start`."""
         return await self._open().get_document(
             document_id, start=start, max_chars=max_chars, scope=as_scope(scope), deadline_s=timeout_s
         )

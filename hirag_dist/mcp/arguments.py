@@ -26,6 +26,19 @@ class IndexArguments(BaseModel):
     index: str = Field("", description="Name of the index; leave it out for the default one")
 
 
+class ListArguments(BaseModel):
+    """Part of the list of indexes."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    contains: str = Field("", max_length=200, description="Only indexes whose name or title has this text in it")
+
+    @property
+    def index(self) -> str:
+        """No index: the list is that of the service."""
+        return ""
+
+
 class ScopeArguments(IndexArguments):
     """The part of the index that a tool reads."""
 

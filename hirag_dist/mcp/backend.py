@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from hirag_dist.types import (
     CommunityDetails,
     DocumentPart,
     EntityDetails,
+    IndexEntry,
     IndexInfo,
     PathDetails,
     Query,
@@ -39,7 +40,17 @@ class CallerContext:
 
 
 class Backend(Protocol):
-    """An index or a service. Every method raises `HiragError` or TimeoutError only."""
+    """An index or a service. Every method raises `HiragError` or TimeoutError only.
+
+    Attributes:
+        has_names: whether indexes have names, so that there may be several.
+    """
+
+    has_names: bool
+
+    async def indexes(self, caller: CallerContext) -> Sequence[IndexEntry]:
+        """Return the indexes that the caller may ask, by name."""
+        ...
 
     async def describe(self, caller: CallerContext) -> IndexInfo:
         """Return the description of the index, as the caller may see it."""
@@ -89,7 +100,12 @@ class ServiceBackend:
 
     def __init__(self, client: AsyncHiragClient) -> None:
         self._client = client
+        self.has_names = True
         self.close: Callable[[], Any] = client.close
+
+    async def indexes(self, caller: CallerContext) -> Sequence[IndexEntry]:
+        """Return the indexes that the caller may ask, by name."""
+        return await self._client.list_indexes(token=caller.token, timeout_s=caller.timeout_s)
 
     async def describe(self, caller: CallerContext) -> IndexInfo:
         """Return the description of the index, as the caller may see it."""
@@ -152,6 +168,11 @@ class IndexBackend:
     def __init__(self, opening: asyncio.Future[Any], reach: frozenset[str] | None = None) -> None:
         self._opening = opening
         self._reach = reach
+        self.has_names = False
+
+    async def indexes(self, caller: CallerContext) -> Sequence[IndexEntry]:
+        """Return the only index."""
+        return [IndexEntry("", default=True)]
 
     async def close(self) -> None:
         """Release files and connections."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from hirag_dist.types import Citation, CommunityItem, EntityItem, IndexInfo, SourceItem, TripleItem
 from hirag_dist.wire.resource_uris import resource_uri
 
+MAX_NAMES = 200  # indexes in a reply
 _MAX_TEXT = 1000  # characters of a description, a report or a chunk
 
 
@@ -119,6 +120,22 @@ class IndexReply(BaseModel):
     communities_by_level: dict[str, int]
     fields: list[dict[str, Any]] = Field(default_factory=list, description="Metadata fields that a filter may use")
     as_of_field: str = ""
+
+
+class IndexName(BaseModel):
+    """An index of the service."""
+
+    name: str = Field(description="For the argument index of the other tools; empty for a service with one index")
+    title: str
+    default: bool = Field(description="Whether tools without the argument index read it")
+    uri: str = Field(description="Resource with its description")
+
+
+class IndexNamesReply(BaseModel):
+    """Indexes that the caller may ask."""
+
+    indexes: list[IndexName] = Field(description=f"At most {MAX_NAMES}")
+    count: int = Field(description="Indexes that there are")
 
 
 class EntityReply(BaseModel):

@@ -16,6 +16,7 @@ from hirag_dist.types import Answer, EntityDetails, EntityItem, PathDetails, Que
 from hirag_dist.wire.resource_uris import resource_uri
 
 Progress = Callable[[float, float | None, str], Awaitable[None]]  # of what is done, of how much, in words
+LIST_INDEXES: Final = "list_indexes"  # only where indexes have names
 _LEVELS: Final = ("local", "global", "bridge", "sources", "done")
 
 
@@ -55,7 +56,7 @@ class ToolSpec:
 
     title: str
     description: str
-    arguments: type[args.IndexArguments]
+    arguments: type[args.IndexArguments | args.ListArguments]
     result: type[BaseModel]
     run: Callable[[Any, ToolCall], Awaitable[ToolReply]]
     calls_model: bool = False
@@ -114,6 +115,19 @@ async def describe_index(asked: args.IndexArguments, call: ToolCall) -> ToolRepl
     result = res.index_reply(await call.backend.describe(call.caller), call.caller.index)
     counts = ", ".join(f"{count:,} {name}" for name, count in result.counts.items() if count)
     return ToolReply(result, f"Snapshot {result.snapshot_id} of {result.created_at}: {counts or 'empty'}.")
+
+
+async def list_indexes(asked: args.ListArguments, call: ToolCall) -> ToolReply:
+    """Return the indexes that the caller may ask."""
+    wanted = asked.contains.casefold()
+    entries = await call.backend.indexes(call.caller)
+    found = [entry for entry in entries if wanted in f"{entry.name}\n{entry.title}".casefold()]
+    shown = [
+        res.IndexName(name=entry.name, title=entry.title, default=entry.default, uri=resource_uri(entry.name))
+        for entry in found[: res.MAX_NAMES]
+    ]
+    lines = [f"- {one.name or '(the only index)'}{': ' if one.title else ''}{one.title}" for one in shown]
+    return ToolReply(res.IndexNamesReply(indexes=shown, count=len(found)), "\n".join(lines) or "There is none.")
 
 
 async def entity(asked: args.EntityArguments, call: ToolCall) -> ToolReply:
@@ -261,6 +275,13 @@ TOOLS: Final[Mapping[str, ToolSpec]] = {
         args.IndexArguments,
         res.IndexReply,
         describe_index,
+    ),
+    LIST_INDEXES: ToolSpec(
+        "List the indexes",
+        "List the indexes that you may ask, for the argument index of the other tools.",
+        args.ListArguments,
+        res.IndexNamesReply,
+        list_indexes,
     ),
     "entity": ToolSpec(
         "Look up an entity",

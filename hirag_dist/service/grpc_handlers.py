@@ -27,8 +27,6 @@ def service_handler(servicer: Any) -> grpc.GenericRpcHandler:
     """
     handlers = {}
     for method in SERVICE.methods:
-        if not hasattr(servicer, method.name):  # gRPC replies UNIMPLEMENTED
-            continue
         make: Any = (
             grpc.unary_stream_rpc_method_handler if method.server_streaming else grpc.unary_unary_rpc_method_handler
         )

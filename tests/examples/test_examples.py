@@ -229,7 +229,7 @@ async def test_mcp_by_the_typescript_sdk(start: fakes.Start, mcp_client: Path, t
     lines = said.splitlines()
     assert lines.pop(2).startswith("progress: local level"), "the client drops what arrives together with the result"
     assert lines == [
-        "tools: search answer describe_index entity path_between report document",
+        "tools: search answer describe_index list_indexes entity path_between report document",
         "search: Lighthouse, Wärterin 灯台守",
         "entity: Wärterin 灯台守 relations: 8589934592",
         "path: Lighthouse - Wärterin 灯台守",

@@ -13,8 +13,9 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from hirag_dist.errors import ModelUnavailable, NotFound
-from hirag_dist.mcp.server import as_data, token_of
-from hirag_dist.types import AccessScope
+from hirag_dist.mcp.backend import CallerContext
+from hirag_dist.mcp.server import ServerSettings, as_data, make_server, token_of
+from hirag_dist.types import AccessScope, IndexEntry
 from tests.service import fakes
 
 NOTHING = frozenset[str]()
@@ -22,6 +23,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "search": {"question": "Who lit the lamp?"},
     "answer": {"question": "Who lit the lamp?"},
     "describe_index": {},
+    "list_indexes": {},
     "entity": {"entity": "Wärterin"},
     "path_between": {"source": "e1", "target": "e2"},
     "report": {"community_id": "c1"},
@@ -194,11 +196,47 @@ async def test_resources(client: Any, engine: fakes.FakeEngine) -> None:
     for uri in ("hirag://default/tables/x", "hirag://default/documents/", "file:///etc/passwd"):
         with pytest.raises(MCPError, match="is no resource"):
             await client.read_resource(uri)
-    with pytest.raises(MCPError, match="cursor"):
-        await client.list_resources(cursor="x")
+    assert (await client.list_resources(cursor="zz")).resources == []
     engine.error = NotFound("document_id: none")
     with pytest.raises(MCPError, match="document_id: none"):
         await client.read_resource("hirag://default/documents/d1")
+
+
+class Names:
+    """A backend of 250 indexes."""
+
+    has_names = True
+
+    async def indexes(self, caller: CallerContext) -> list[IndexEntry]:
+        return [IndexEntry(f"i{at:03}", f"Number {at}", at == 0) for at in range(250)]
+
+
+async def test_many_indexes_are_listed_in_pages() -> None:
+    async with Client(make_server(Names(), ServerSettings())) as client:  # type: ignore[arg-type]
+        names, cursor = list[str](), None
+        for _ in range(3):
+            page = await client.list_resources(cursor=cursor)
+            names += [resource.name for resource in page.resources]
+            cursor = page.next_cursor
+        assert cursor is None
+        assert names == [f"i{at:03}" for at in range(250)]
+        found = (await client.call_tool("list_indexes", {})).structured_content
+        assert (len(found["indexes"]), found["count"]) == (200, 250)
+        found = (await client.call_tool("list_indexes", {"contains": "number 24"})).structured_content
+        assert [index["uri"] for index in found["indexes"]][:2] == ["hirag://i024", "hirag://i240"]
+
+
+async def test_the_index_of_a_call(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
+    async with Client(connect((await start(engine)).address)) as client:
+        (only,) = (await client.call_tool("list_indexes", {})).structured_content["indexes"]
+        assert only == {"name": "", "title": "", "default": True, "uri": "hirag://default"}
+        for name, arguments in ARGUMENTS.items():
+            if name != "list_indexes":
+                result = await client.call_tool(name, arguments | {"index": "other"})
+                assert result.meta["hirag-dist/reason"] == "INDEX_NOT_FOUND"
+        with pytest.raises(MCPError, match="index: there is no 'other'"):
+            await client.read_resource("hirag://other/documents/d1")
+    assert not engine.lookups
 
 
 async def test_long_texts_are_shortened_in_structured_content(client: Any, engine: fakes.FakeEngine) -> None:
