@@ -19,6 +19,7 @@ from hirag_dist.service.http_api.api import HttpApi
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.files import StaticFile, read_files
 from hirag_dist.service.web.json_lines import (
+    PageIndex,
     PageQuestion,
     answer_line,
     error_body,
@@ -26,7 +27,7 @@ from hirag_dist.service.web.json_lines import (
     http_status,
     info_body,
     level_line,
-    read_question,
+    read_body,
     retry_after_s,
     text_line,
 )
@@ -106,19 +107,20 @@ class PageApp:
         return file.response(request)
 
     async def _describe(self, request: web.Request) -> web.StreamResponse:
-        await self._body(request)
+        wanted = read_body(PageIndex, await self._body(request))
         with self._admitted(), self._clients.lease() as client:
-            call = self._call(request, self._options.timeout_s)
+            call = self._call(request, self._options.timeout_s, wanted.index)
             info = await client.describe(**call)
         return web.Response(
             body=info_body(info, self._options.inspection), content_type="application/json", headers=_ids(call)
         )
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
-        question = read_question(await self._body(request))
+        question = read_body(PageQuestion, await self._body(request))
         with self._admitted(), self._clients.lease() as client:
             limit = self._options.timeout_s
-            call = self._call(request, limit if question.timeout_s is None else min(question.timeout_s, limit))
+            timeout_s = limit if question.timeout_s is None else min(question.timeout_s, limit)
+            call = self._call(request, timeout_s, question.index)
             async with aclosing(_lines(client, question, call)) as lines:
                 first = await anext(lines)  # an error before the first line has an HTTP status of its own
                 response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
@@ -161,9 +163,9 @@ class PageApp:
         except TimeoutError as error:
             raise DeadlinePassed(f"the request did not arrive within {self._options.body_s:g} s") from error
 
-    def _call(self, request: web.Request, timeout_s: float) -> CallOptions:
+    def _call(self, request: web.Request, timeout_s: float, index: str) -> CallOptions:
         """Return the options of the call, with the token of the Authorization header: a URL would be logged."""
-        call = CallOptions(timeout_s=timeout_s, request_id=f"page-{uuid.uuid4().hex}")
+        call = CallOptions(timeout_s=timeout_s, request_id=f"page-{uuid.uuid4().hex}", index=index)
         header = request.headers.get("Authorization")
         if header is None:
             if self._options.callers:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,6 +22,7 @@ _HTTP = {
     "FAILED_PRECONDITION": 400,
     "UNAUTHENTICATED": 401,
     "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
     "ABORTED": 409,
     "RESOURCE_EXHAUSTED": 429,
     "UNAVAILABLE": 503,
@@ -35,6 +36,7 @@ class PageQuestion(BaseModel):
     Attributes:
         answer: whether a model answers; otherwise the reply is the retrieval, level by level.
         timeout_s: seconds; the server's limit applies too.
+        index: name of the index; empty for the service's default.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -51,6 +53,7 @@ class PageQuestion(BaseModel):
     as_of: str = ""
     answer: bool = True
     timeout_s: float | None = Field(None, gt=0)
+    index: str = ""
 
     def query(self) -> Query:
         """Return the query for the client."""
@@ -68,14 +71,29 @@ class PageQuestion(BaseModel):
         )
 
 
-def read_question(body: bytes) -> PageQuestion:
-    """Return the question in a request.
+class PageIndex(BaseModel):
+    """The index that a browser asks about.
+
+    Attributes:
+        index: name of the index; empty for the service's default.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    index: str = ""
+
+
+_Body = TypeVar("_Body", bound=BaseModel)
+
+
+def read_body(model: type[_Body], body: bytes) -> _Body:
+    """Return the content of a request.
 
     Raises:
         InvalidQuery: it is not JSON, or a field is wrong.
     """
     try:
-        return PageQuestion.model_validate_json(body)
+        return model.model_validate_json(body)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, fault["loc"])) or "the request"

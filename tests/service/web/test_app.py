@@ -59,6 +59,16 @@ async def test_what_the_index_holds(serve: Serve, http: Any) -> None:
     assert described["inspection"] == ""
 
 
+async def test_an_index_is_asked_by_its_name(serve: Serve, http: Any) -> None:
+    served = await serve()
+    for path, body in (("describe", {}), ("ask", {"question": "q"})):
+        async with http.post(f"{served.url}api/{path}", json=body | {"index": "other"}) as response:
+            assert response.status == 404
+            assert (await response.json())["error"]["kind"] == "IndexNotFound"
+    async with http.post(f"{served.url}api/describe", json={"name": "other"}) as response:
+        assert response.status == 400
+
+
 async def test_everything_asked_reaches_the_engine(serve: Serve, http: Any) -> None:
     served = await serve()
     await ask(

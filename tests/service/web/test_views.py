@@ -198,6 +198,7 @@ async def test_filters_from_facets(serve: Serve, visit: See) -> None:
     await page.get_by_text("100 tokens read").wait_for()
     assert (served.engine.queries[-1].filter, served.engine.queries[-1].as_of) == (wanted, "2023-01-01")
     assert await page.locator("#index option").all_inner_texts() == ["First", "Second"]
+    assert await page.locator("#index").input_value() == "first"
     await page.locator("#views").get_by_role("link", name="Explore").click()
     await page.locator(".chip-link", has_text="Lighthouse").click()
     await page.locator("#walk-card .card-title").wait_for()
@@ -205,6 +206,8 @@ async def test_filters_from_facets(serve: Serve, visit: See) -> None:
     await page.evaluate("location.hash = '#view=ask'")
     await page.wait_for_function("document.querySelector('#filter').value === ''")
     assert not await page.get_by_label("false").is_checked()
+    await page.locator("#index").select_option("second")
+    await page.locator("#trouble").get_by_text("there is no 'second' among those").wait_for()  # asked by its name
 
 
 async def test_two_modes_side_by_side(serve: Serve, visit: See) -> None:

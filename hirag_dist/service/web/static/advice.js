@@ -6,6 +6,7 @@ const ADVICE = {
   Unauthenticated: ["The service does not know this token", "Type the token that you were given under Access, at the top. It may also have expired: then ask for a new one."],
   PermissionDenied: ["You may not do this", "Ask the operator of the service what your token allows."],
   InvalidQuery: ["The question cannot be asked like this", "Change what the message names, and ask again."],
+  IndexNotFound: ["There is no such index", "Choose another one at the top; your token may not know this one."],
   NotFound: ["There is nothing of that name", "Names are those of the index; the message lists the closest. What your token may not see is not found either."],
   Unsupported: ["This service does not offer it", "It needs the HTTP API of the service (service.http_api), in the same version as the page."],
   Overloaded: ["Too many questions at the moment", "Ask again in a moment; nothing is wrong with your question."],

@@ -207,7 +207,7 @@ async function look() {
   const chip = by("access-state");
   chip.className = "chip";
   chip.textContent = token() ? "token set" : "";
-  indexes().then(drawIndexes);
+  drawIndexes(await indexes());
   try {
     const { info, inspection } = await describe();
     const layers = info.layers.length > 1 ? `${info.layers.length} layers` : "one layer";
@@ -228,7 +228,9 @@ async function look() {
   }
 }
 
+/** Offers the indexes of a service that has several; where it has no default one, the first is chosen. */
 function drawIndexes(found) {
+  if (found.length > 1 && !scope.index && !found.some((one) => one.default)) scope.index = found[0].name;
   by("index-choice").hidden = found.length < 2;
   const chosen = scope.index || found.find((one) => one.default)?.name || "";
   by("index").replaceChildren(...found.map((one) => h("option", { value: one.name, selected: one.name === chosen }, one.title || one.name)));
