@@ -143,10 +143,8 @@ class Build:
         found, datasets = read_input(self.context, inputs), self.context.datasets
         before, new = base.table("documents").cast(DOCUMENTS), datasets.read(found.documents)
         places = added_places(before, base.table(PLACES), new, datasets.read(found.places))
-        whole = added_to(before, new)
-        documents = unique_documents(
-            self.context, datasets.put("all_documents", whole), datasets.put("all_places", places)
-        )
+        whole, put = added_to(before, new), datasets.put
+        documents = unique_documents(self.context, put("all_documents", whole), put("all_places", places))
         metadata = kept_metadata(self.context, base, whole, found.metadata)
         letters = self._letters(base, whole, found)
         return self._update(base, UpdateRequest(replace(documents, rejects=letters, metadata=metadata)))
@@ -269,8 +267,7 @@ class Build:
         context, decisive = self.context, self.decisive()
         if changed.documents.rejects.rows:
             return None
-        store = context.runner.store
-        now, datasets = changed.documents, context.datasets
+        store, datasets, now = context.runner.store, context.datasets, changed.documents
         has_places = partial(same_places, datasets, now.places)
         wanted = wanted_documents(datasets.read(now.documents), has_places, now.metadata)
         return former_snapshot(base, context.config, wanted, lambda former: open_base(store, former, decisive)[0])
