@@ -10,7 +10,17 @@ import numpy as np
 
 from hirag_dist.wire._pb import query_pb2 as pb
 
-METHODS = ("Retrieve", "RetrieveStream", "Answer", "DescribeIndex")
+METHODS = {  # share of the messages
+    "Retrieve": 0.5,
+    "RetrieveStream": 0.15,
+    "Answer": 0.15,
+    "DescribeIndex": 0.04,
+    "ListIndexes": 0.04,
+    "GetEntity": 0.03,
+    "FindPath": 0.03,
+    "GetCommunity": 0.03,
+    "GetDocument": 0.03,
+}
 OTHERS = (
     "/grpc.health.v1.Health/Check",
     "/grpc.health.v1.Health/Watch",
@@ -91,7 +101,7 @@ class Hostile:
     def _path(self) -> str:
         if self._rng.random() < 0.03:
             return str(self._rng.choice(OTHERS))
-        return _PREFIX + str(self._rng.choice(METHODS, p=[0.6, 0.2, 0.15, 0.05]))
+        return _PREFIX + str(self._rng.choice(list(METHODS), p=list(METHODS.values())))
 
     def _valid(self) -> bytes:
         """Return a request that could be answered, in fields that vary."""
