@@ -20,6 +20,8 @@ from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
 AT_ONCE = 50_000  # rows, a millisecond's scan: a longer one runs in a thread
 _LEVELS = 127  # of a code, either way
+_SAMPLE = 1024  # rows by which the share of visible rows is estimated
+_DENSE = 0.2  # share of visible rows, from which on hidden ones are not skipped
 _FLOAT32 = 2.0**-21  # more than rounding to float32 changes, for its share
 
 
@@ -69,8 +71,16 @@ def nearest_of_all(
         rows = rows if access is None else rows[visible_rows(access, rows)]
     else:
         length = float(np.linalg.norm(query.astype(np.float64)))
-        rows = _candidates(codes, coded, step, length, missed, limit, end, access)
+        rows = _candidates(codes, coded, step, length, missed, limit, end, access, _is_dense(access, end))
     return nearest(vectors, rows, query, limit, access)
+
+
+def _is_dense(access: AccessFilter | None, end: int) -> bool:
+    """Return whether a good part of the first rows is visible, by a sample."""
+    if access is None:
+        return True
+    sample = np.arange(0, end, max(end // _SAMPLE, 1))
+    return bool(visible_rows(access, sample).mean() >= _DENSE)
 
 
 def _coded(query: NDArray[np.float32]) -> tuple[float, NDArray[np.int16], float]:
@@ -117,6 +127,7 @@ def _candidates(
     limit: int,
     end: int,
     access: AccessFilter | None,
+    dense: bool,
 ) -> Any:
     """Return the rows that may be among the `limit` nearest of the first `end`, ascending.
 
@@ -128,21 +139,26 @@ def _candidates(
         query: codes of the question; `step` each.
         length: of the question.
         missed: length of what its codes miss.
+        dense: whether so many rows are visible that skipping the others costs more than to score them.
     """
     lower = np.full(limit, -np.inf)  # a heap: the smallest of the largest lower bounds is first
     upper = np.empty(end, np.float64)
     span = 0.0
     longest = _LEVELS * np.sqrt(len(query))  # of a row's codes
     for row in range(end):
+        state = VISIBLE
         if access is not None:
             state = access.entity_states[access.entity_patterns[row]]
-            if state != VISIBLE:
+            if state != VISIBLE and not dense:
                 upper[row] = np.inf if state == PARTIAL else -np.inf
                 continue
         own = codes.codes[row]
         total = np.int32(0)
         for k in range(len(query)):  # without the casts sums are of int64, and three times as slow
             total = np.int32(total + np.int32(np.int32(own[k]) * np.int32(query[k])))
+        if state != VISIBLE:
+            upper[row] = np.inf if state == PARTIAL else -np.inf
+            continue
         scale = np.float64(codes.scales[row])
         score = scale * step * total
         error = codes.errors[row] * length + scale * longest * missed
