@@ -23,7 +23,7 @@ from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import HiragError
+from hirag_dist.errors import HiragError, SnapshotError
 from hirag_dist.llm.capabilities import Capabilities
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker
 from hirag_dist.llm.prompt_files import load_prompts
@@ -100,6 +100,8 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
         findings.append(DoctorFinding("embedder", "note", notice))
     if config.vectors.backend == "milvus":
         findings.append(_check("Milvus", lambda: _milvus(config), "check vectors.uri and vectors.token"))
+    if config.service.catalogue is not None or config.service.indexes:
+        findings.append(_check("catalogue", lambda: _catalogue(config)))
     findings.append(_disk(index or tempfile.gettempdir()))
     if index is not None:
         findings.append(_check(f"index {index}", lambda: _writable(index)))
@@ -240,6 +242,27 @@ def _milvus(config: Config) -> str:
 
     token = config.vectors.token.get_secret_value() if config.vectors.token else ""
     return server_version(str(config.vectors.uri), token)
+
+
+def _catalogue(config: Config) -> str:
+    """Open every index; return how many there are.
+
+    Raises:
+        HiragError: the settings are wrong, or an index cannot be opened.
+    """
+    from hirag_dist.composition.catalogue import CatalogueListing, catalogue_config
+    from hirag_dist.storage.snapshot.reader import open_snapshot
+
+    listed = CatalogueListing(catalogue_config(config).service)()
+    unread = []
+    for name, definition in listed.items():
+        try:
+            open_snapshot(Store(definition.uri))
+        except HiragError as error:
+            unread.append(f"{name}: {error}")
+    if unread:
+        raise SnapshotError(f"{len(unread)} of {len(listed)} indexes cannot be opened; the first: {unread[0]}")
+    return f"{count_noun(len(listed), 'index', 'indexes')}, none damaged"
 
 
 def _disk(folder: str) -> DoctorFinding:

@@ -6,10 +6,15 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
+from hirag_dist.service.catalogue import IndexCatalogue
+from hirag_dist.service.catalogue_metrics import CatalogueMetrics
+from hirag_dist.service.catalogue_options import CatalogueLimits
+from hirag_dist.service.engine_thread import InlineEngineRunner
 from hirag_dist.service.metrics import Metrics, ProcessFacts, WorkerMetrics
 from hirag_dist.service.watch_metrics import WatchMetrics
 from tools.docs.markdown import NOTICE, cell, table
@@ -54,7 +59,9 @@ def _metrics() -> list[tuple[str, str, str, str]]:
     """Return a row for each metric: those of a process, and those of the supervisor with every fact known."""
     registry = CollectorRegistry()
     counted = Metrics(registry)
-    labels = {metric._name: metric._labelnames for metric in vars(counted).values() if hasattr(metric, "_labelnames")}
+    many = CatalogueMetrics(_no_indexes(), registry)
+    every = [*vars(counted).values(), *vars(many).values()]
+    labels = {metric._name: metric._labelnames for metric in every if hasattr(metric, "_labelnames")}
     with tempfile.TemporaryDirectory() as folder:
         facts = ProcessFacts(
             "id",
@@ -69,6 +76,15 @@ def _metrics() -> list[tuple[str, str, str, str]]:
         facts.write(Path(folder), 0)
         families = [*registry.collect(), *WorkerMetrics(Path(folder), 1).registry.collect()]
     return [_row(family, labels) for family in families]
+
+
+def _no_indexes() -> IndexCatalogue:
+    """Return a catalogue without an index."""
+
+    def none(*_: object) -> NoReturn:
+        raise NotImplementedError
+
+    return IndexCatalogue(dict, none, CatalogueLimits(), InlineEngineRunner())
 
 
 def _row(family: Metric, labels: Mapping[str, Sequence[str]]) -> tuple[str, str, str, str]:
