@@ -66,6 +66,7 @@ class SourceContent(BaseModel):
     end: int
     text: str = Field(description=f"At most {_MAX_TEXT} characters")
     pages: list[str] = Field(default_factory=list, description="Pages, sections or rows of the original")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Metadata of the document, by field")
     uri: str = Field(description="Resource with the text of the document")
 
 
@@ -246,6 +247,7 @@ def source_contents(items: Iterable[SourceItem], index: str) -> list[SourceConte
             end=item.end,
             text=shortened(item.text),
             pages=[place.display for place in item.places if place.display],
+            metadata=dict(item.metadata),
             uri=resource_uri(index, "documents", item.document_id),
         )
         for item in items

@@ -15,6 +15,7 @@ from hirag_dist.core.retrieval.entity_linking import (
     found_names,
     longest_names,
     name_keys,
+    similar_names,
     sorted_names,
     words,
 )
@@ -106,3 +107,39 @@ def test_keys_tell_words_and_their_order_apart() -> None:
     keys, _ = name_keys(["a b", "b a", "ab", "a", "a b a", "a a b"])
     assert len(set(keys.tolist())) == 6
     assert keys.dtype == np.uint64
+
+
+def one_change_apart(one: str, other: str) -> bool:
+    """Return whether a letter is missing, added or another, or two neighbours are exchanged: the slow way."""
+    if one == other or abs(len(one) - len(other)) > 1:
+        return False
+    if len(one) == len(other):
+        places = [at for at in range(len(one)) if one[at] != other[at]]
+        swapped = len(places) == 2 and places[1] == places[0] + 1
+        return len(places) == 1 or (swapped and one[places[0]] + one[places[1]] == other[places[1]] + other[places[0]])
+    short, long = sorted((one, other), key=len)
+    return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_similar_names_are_one_letter_apart(seed: int) -> None:
+    choose = random.Random(seed)
+    names = list(
+        {" ".join("".join(choose.choices("abé", k=3)) for _ in range(choose.randint(1, 2))) for _ in range(30)}
+    )
+    for wanted in names[:10]:
+        read = wanted.split()
+        near = []
+        for row, name in enumerate(names):
+            other = name.split()
+            if len(other) == len(read):
+                apart = [(one, two) for one, two in zip(read, other, strict=True) if one != two]
+                # A letter that neither the name nor the alphabet has is not tried.
+                if len(apart) == 1 and one_change_apart(*apart[0]) and not set(apart[0][1]) - {*"ab", *apart[0][0]}:
+                    near.append((row, other))
+        assert similar_names(names_of(names), read) == sorted(near)
+        hidden = {row for row, _ in near[:1]}
+        left = [one for one in sorted(near) if one[0] not in hidden]
+        admits = lambda rows, hidden=hidden: np.array([row not in hidden for row in rows.tolist()], bool)  # noqa: E731
+        assert similar_names(names_of(names), read, admits) == left
+    assert similar_names(names_of(names), []) == []
