@@ -152,7 +152,7 @@ def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
         async def open_engine() -> QueryEngine:
             return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
 
-        return SnapshotSwapper(open_engine, lambda: current_id(store), _NEVER_S, runner)
+        return SnapshotSwapper(open_engine, lambda: current_id(store), _NEVER_S, runner, definition.name)
 
     smaller = min(service.max_concurrent_requests, service.max_concurrent_answers)
     limits = CatalogueLimits(

@@ -36,6 +36,7 @@ class SnapshotSwapper:
         current_id: returns its id, None if nothing is published; runs in a thread, so it may read a file.
         poll_s: seconds between two checks of `current_id`.
         runner: runs the engines; closed with the swapper.
+        name: of the index, for the log; empty for the only one.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class SnapshotSwapper:
         current_id: Callable[[], str | None],
         poll_s: float = 5.0,
         runner: EngineRunner | None = None,
+        name: str = "",
     ) -> None:
         self.runner = runner or InlineEngineRunner()
+        self._prefix = f"index {name}: " if name else ""
         self._open_engine = open_engine
         self._current_id = current_id
         self._poll_s = poll_s
@@ -76,7 +79,7 @@ class SnapshotSwapper:
             HiragError: from `open_engine`: there is nothing to serve.
         """
         self._shared = _LeasedEngine(await self._open_engine())
-        logger.info("serving snapshot %s", self._shared.engine.info.snapshot_id)
+        logger.info("%sserving snapshot %s", self._prefix, self._shared.engine.info.snapshot_id)
         if watch:
             self._watcher = asyncio.create_task(self._watch())
 
@@ -194,7 +197,7 @@ class SnapshotSwapper:
 
     def _log_failure(self, message: str) -> None:
         if message != self._last_failure:
-            logger.error("%s", message)
+            logger.error("%s%s", self._prefix, message)
         self._last_failure = message
 
     def _clear_failure(self) -> None:
@@ -203,7 +206,7 @@ class SnapshotSwapper:
     def _switch(self, engine: Engine) -> None:
         old, self._shared = self._shared, _LeasedEngine(engine)
         self._clear_failure()
-        logger.info("serving snapshot %s", engine.info.snapshot_id)
+        logger.info("%sserving snapshot %s", self._prefix, engine.info.snapshot_id)
         self._swap_observer(True)
         if old is not None:
             old.retired = True
