@@ -14,10 +14,13 @@ import pytest
 from hirag_dist.core.metadata.fields import FieldSource
 from hirag_dist.readers import Document, ReadOptions, find_inputs, read_source
 from hirag_dist.types import MetadataField
+from tests.readers.test_pdf import make_pdf
 
 OPTIONS = ReadOptions(
     metadata=(
-        FieldSource(MetadataField("published", "date"), ("published", "meta.date", "article:published_time")),
+        FieldSource(
+            MetadataField("published", "date"), ("published", "meta.date", "article:published_time", "CreationDate")
+        ),
         FieldSource(MetadataField("tags", "string", list=True), ("tags", "keywords"), separator=","),
         FieldSource(MetadataField("folder", "string"), (), folder=1),
     )
@@ -65,6 +68,13 @@ def test_a_table_brings_its_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), sink)
     (document,) = found(tmp_path, "a.parquet", sink.getvalue().to_pybytes())
     assert document.metadata == WANTED
+
+
+@pytest.mark.integration  # it starts the process that reads PDFs
+def test_a_pdf_has_its_properties(tmp_path: Path) -> None:
+    title = "Report) /Keywords (tax, law) /CreationDate (D:20240131000000Z"
+    (document,) = found(tmp_path, "a.pdf", make_pdf([["words"]], title=title))
+    assert (document.title, document.metadata) == ("Report", WANTED)
 
 
 def test_a_text_has_its_path(tmp_path: Path) -> None:
