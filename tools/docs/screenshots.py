@@ -30,13 +30,18 @@ PHONE = {
     "is_mobile": True,
     "color_scheme": "dark",
 }
-CONFIG = r"""
-execution: {executor: inline}
+REPLIES = ROOT / "hirag_dist" / "samples" / "replies.jsonl"
+CONFIG = rf"""
+execution: {{executor: inline}}
+llm:
+  endpoints:
+    recording: {{kind: recorded, path: {REPLIES}, fallback: builtin}}
+  roles: {{extract: recording, summarise: recording, report: recording, answer: recording}}
 metadata:
   as_of_field: published
   fields:
-    author: {type: string, path: '(?:^|/)([a-z]+)-'}
-    published: {type: date, path: '-(1[78]\d\d)-'}
+    author: {{type: string, path: '(?:^|/)([a-z]+)-'}}
+    published: {{type: date, path: '-(1[78]\d\d)-'}}
 """
 READY_S = 60.0
 QUALITY = 78  # of WebP
@@ -64,7 +69,7 @@ def write() -> int:
 
 
 def _build(index: str) -> None:
-    """Index the sample corpus with the built-in model and two metadata fields, and write its inspection page."""
+    """Index the sample corpus with the recorded replies and two metadata fields, and write its inspection page."""
     Path(index).mkdir()
     Path(index, "hirag.yaml").write_text(CONFIG, encoding="utf-8")
     corpus = str(ROOT / "hirag_dist" / "samples" / "corpus")

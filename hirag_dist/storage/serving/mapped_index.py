@@ -206,7 +206,7 @@ class MappedIndex:
         )
         start, end = self.files.spans[row].tolist()
         chunk_id, document_id, text = (self.files.chunks.value(name, row) for name in _CHUNK_TEXTS)
-        places = self.files.places.between(document, uri, start, end, text)
+        places = self.files.places.between(document, uri, start, end, text, numbered=self.access is None)
         metadata = {} if self.files.metadata is None else self.files.metadata.of_document(document)
         return SourceItem(chunk_id, document_id, title, uri, start, end, text, score, metadata, places)
 
@@ -222,7 +222,8 @@ class MappedIndex:
         if document == documents.n_rows or documents.value("document_id", document) != source.document_id:
             document = -1
         text = source.text[start - source.start : end - source.start]
-        return self.files.places.quoted(document, source.uri, start, end, text)
+        numbered = self.access is None
+        return self.files.places.quoted(document, source.uri, start, end, text, numbered=numbered)
 
     def claims_about(self, rows: Iterable[int], limit: int) -> tuple[ClaimItem, ...]:
         """Return the claims about entities whose chunk is visible; none where the snapshot has no claims.

@@ -110,7 +110,9 @@ class MappedPlaces:
             self._box_indptr, self._boxes, self._runs = arrays["boxes_indptr"], arrays["boxes"], arrays["texts"]
             self._texts = files.texts(TEXTS)
 
-    def between(self, document: int, uri: str, start: int, end: int, text: str) -> tuple[Place, ...]:
+    def between(
+        self, document: int, uri: str, start: int, end: int, text: str, *, numbered: bool = True
+    ) -> tuple[Place, ...]:
         """Return the places of a stretch of a document, such as a chunk; none where the snapshot has none.
 
         Args:
@@ -118,18 +120,23 @@ class MappedPlaces:
             uri: of the document.
             start, end: characters of the document.
             text: from `start` to `end`.
+            numbered: whether the number of a record in its file is known to the caller: it counts those before it.
         """
         if document >= 0 and is_record_file(uri):
+            if not numbered:
+                return ()
             return (record_place(address(uri, self.source_url), self._record(document), start, end),)
         stored = self._stored(document, start, end, joined=True)
         return places_between(stored, address(uri, self.source_url), start, end, text) if stored else ()
 
-    def quoted(self, document: int, uri: str, start: int, end: int, text: str) -> tuple[Place, ...]:
+    def quoted(
+        self, document: int, uri: str, start: int, end: int, text: str, *, numbered: bool = True
+    ) -> tuple[Place, ...]:
         """Return the places of a quotation, with boxes of its lines; at least one, with its characters.
 
         The arguments are those of `between`.
         """
-        if document >= 0 and is_record_file(uri):
+        if numbered and document >= 0 and is_record_file(uri):
             return (record_place(address(uri, self.source_url), self._record(document), start, end),)
         uri = address(uri, self.source_url)
         found = places_between(self._stored(document, start, end), uri, start, end, text, exact=True)
