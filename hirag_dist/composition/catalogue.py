@@ -134,7 +134,7 @@ def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
         sharers: processes that divide the limits of the endpoints.
     """
     service = config.service
-    models = SharedModels(config, make_coordinator(config, sharers=sharers))
+    models = SharedModels(config, make_coordinator(config, sharers=sharers), n_engines=service.max_open_indexes)
     prompts = load_prompts(config.prompts)
 
     def make_swapper(definition: IndexDefinition, runner: EngineRunner) -> SnapshotSwapper:

@@ -22,6 +22,8 @@ from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 _OUTAGE_S = 1.0  # without an answer of the endpoint, after which a question fails: its caller waits
+_QUESTIONS, _MIN_QUESTIONS = 1024, 32  # vectors that an engine of several caches
+_ALL_QUESTIONS = 65_536  # the same, of all engines of a process together
 _PAUSE_S = 0.25  # after a failure: questions are answered as soon as the endpoint is back
 
 
@@ -76,6 +78,7 @@ class SharedModels:
         coordinator: the endpoints' limits.
         spending: whether the coordinator has a spending limit.
         meter: counts the calls; None counts nothing.
+        n_engines: that may use the models at a time; they share the memory of caches.
     """
 
     def __init__(
@@ -85,7 +88,9 @@ class SharedModels:
         *,
         spending: bool = False,
         meter: UsageMeter | None = None,
+        n_engines: int = 1,
     ) -> None:
+        self.n_engines = n_engines
         worker = uuid.uuid4().hex
         context = None if meter is None else CallContext(meter)
         retried = RetriedCalls(RateLimiter(coordinator, worker, spending), question_policy(config))
@@ -99,8 +104,9 @@ class SharedModels:
 
     def borrowed(self) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
         """Return the models for one engine of several. Each has a cache of questions and batches of its own."""
+        cached = min(_QUESTIONS, max(_ALL_QUESTIONS // self.n_engines, _MIN_QUESTIONS))
         reranker = None if self._reranker is None else _BorrowedReranker(self._reranker)
-        return _Borrowed(self._model), QuestionEmbedder(_BorrowedEmbedder(self._embedder)), reranker
+        return _Borrowed(self._model), QuestionEmbedder(_BorrowedEmbedder(self._embedder), cached), reranker
 
     async def close(self) -> None:
         """Close the connections."""
@@ -161,4 +167,5 @@ def make_engine(
         rule,
         config.tokenizer,
         reranker=reranker,
+        n_engines=models.n_engines,
     )

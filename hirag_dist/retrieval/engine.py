@@ -64,21 +64,22 @@ def open_engine(
     tokenizer: str = "",
     clock: Callable[[], float] = time.monotonic,
     reranker: Reranker | None = None,
+    n_engines: int = 1,
 ) -> QueryEngine:
     """Load a snapshot and return an engine over it.
 
     Args:
         access_rule: whether a caller needs all labels of a document to reach it, or any.
-        tokenizer: name of the tokenizer of `count_tokens`: where the snapshot's texts were counted by the same, they
-            are not counted again.
+        tokenizer: name of that of `count_tokens`: texts that the snapshot has counted by the same are not counted again.
         clock: seconds, for deadlines.
         reranker: judges the relevance of chunks; None for none.
+        n_engines: that may be open in this process; they share the memory of the cache of texts.
 
     Raises:
         InvalidQuery: the embedder is not the one that the index was built with.
     """
     resources = EngineResources(
-        snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker
+        snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker, n_engines
     )
     resources.index.files.places.source_url = config.source_url or ""
     return QueryEngine(resources, config)

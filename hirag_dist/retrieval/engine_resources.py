@@ -30,6 +30,8 @@ from hirag_dist.storage.serving.mmap_files import ReadAhead
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessScope, Query
 
+_TEXT_CHARS = 16 << 20  # of record texts cached for callers who see the whole index
+_ALL_TEXT_CHARS = 256 << 20  # the same, of all engines of a process together
 _VIEW_CHARS = 1 << 20  # of record texts cached for callers with the same view
 _MAX_COUNTED = 1024  # references and headings whose token counts are cached
 
@@ -58,6 +60,7 @@ class EngineResources:
         tokenizer: str,
         clock: Callable[[], float],
         reranker: Reranker | None = None,
+        n_engines: int = 1,
     ) -> None:
         """Load a snapshot; the arguments are those of `open_engine`.
 
@@ -87,7 +90,7 @@ class EngineResources:
         self.count_tokens = count_tokens
         self.count_marks = lru_cache(_MAX_COUNTED)(count_tokens)
         self.clock = clock
-        self._texts = RecordTextCache(count_tokens)
+        self._texts = RecordTextCache(count_tokens, min(_TEXT_CHARS, max(_ALL_TEXT_CHARS // n_engines, _VIEW_CHARS)))
         self._view_texts: WeakKeyDictionary[MappedIndex, RecordTextCache] = WeakKeyDictionary()
         self.paths = PathFinder(self.index.graph, self.index.connect())
         self._compile()
