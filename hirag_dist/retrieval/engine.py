@@ -70,7 +70,7 @@ def open_engine(
 
     Args:
         access_rule: whether a caller needs all labels of a document to reach it, or any.
-        tokenizer: name of that of `count_tokens`: texts that the snapshot has counted by the same are not counted again.
+        tokenizer: name of that of `count_tokens`: texts that the snapshot counted by the same are not counted again.
         clock: seconds, for deadlines.
         reranker: judges the relevance of chunks; None for none.
         n_engines: that may be open in this process; they share the memory of the cache of texts.
