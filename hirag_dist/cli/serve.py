@@ -58,6 +58,8 @@ def serve(
     service = loaded.service
     if index is None and not (service.catalogue or service.indexes):
         raise ConfigError("give --index URI for one index, or --catalogue URI for all indexes in a folder")
+    if verify and index is None:
+        raise ConfigError("--verify is for --index; `hirag-dist doctor` opens every index of a catalogue")
     announce = partial(_announce, page=service.http_page, api=service.http_api)
     if not serving.serve(loaded, index or "", announce, verify=verify):
         raise typer.Exit(1)

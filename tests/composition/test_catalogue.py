@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 from hirag_dist.cli.doctor import examine
+from hirag_dist.cli.serve import register
 from hirag_dist.composition.catalogue import CatalogueListing, catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.config.model import Config
 from hirag_dist.config.service import ServiceConfig
@@ -148,3 +151,20 @@ def test_doctor_opens_every_index(folder: Path, tmp_path: Path) -> None:
     (finding,) = [one for one in examine(broken, None) if one.subject == "catalogue"]
     assert finding.state == "fault"
     assert "1 of 2 indexes cannot be opened; the first: acme" in finding.seen
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "give --index URI for one index, or --catalogue URI"),
+        (["--catalogue", "x", "--index", "y"], "either one index"),
+        (["--catalogue", "x", "--verify"], "--verify is for --index"),
+        (["--catalogue", "absent"], "absent is no folder"),
+    ],
+)
+def test_options_of_serve(given: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = typer.Typer()
+    register(app)
+    result = CliRunner().invoke(app, [*given, "--listen", "127.0.0.1:0"])
+    assert message in str(result.exception)
