@@ -220,6 +220,6 @@ async def _on_a_phone(page: Any, url: str) -> dict[str, bytes]:
     await page.locator("#local details summary").first.click()
     await page.locator("#local .act").first.click()
     await page.locator("#walk-card .card-title").wait_for()
-    await page.locator("#walk-canvas .node").last.tap()
+    await page.locator("#walk-canvas .node circle").last.tap()
     await page.locator("#walk-canvas .node.selected").wait_for()
     return shown | {"page-phone-walk": await _picture(page)}
