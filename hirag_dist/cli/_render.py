@@ -13,7 +13,8 @@ from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.types import Answer, Citation, MapWork, Retrieval, SourceItem
 
-_PARTS = ("embed", "search", "communities", "bridge", "sources", "render", "gather", "map", "total")
+_PARTS = ("embed", "search", "communities", "bridge", "sources", "rerank", "render", "gather", "map", "total")
+_MAX_PASSAGE = 400  # characters of a cited chunk
 
 
 def retrieval_as_json(retrieval: Retrieval) -> dict[str, Any]:
@@ -112,7 +113,9 @@ def _called(retrieval: Retrieval) -> str:
 
 def _where(source: SourceItem) -> str:
     """Return the first and the last position of a chunk in the original; its characters where none is known."""
-    shown = list(dict.fromkeys(place.display for place in source.places if place.display))
+    shown = list(
+        dict.fromkeys(place.display for place in source.places if place.display and place.display != source.title)
+    )
     if not shown:
         return f"characters {source.start}–{source.end}"
     return " – ".join(shorten(each, 40) for each in dict.fromkeys((shown[0], shown[-1])))
@@ -126,8 +129,9 @@ def show_answer(answer: Answer) -> None:
     else:
         out.print(answer.text, markup=False)
     for citation in answer.citations:
-        where = ", ".join(dict.fromkeys(place.display for place in citation.places if place.display))
-        title = one_line(citation.title) + (f", {where}" if where else "")
+        title = one_line(citation.title)
+        places = dict.fromkeys(place.display for place in citation.places if place.display)
+        title = ", ".join([title, *(place for place in places if not title.startswith(place))])
         shown = shorten(title, 200) if out.is_terminal else title
         out.print(f"  [{citation.ref}] {shown}", markup=False, style="dim")
         if not out.is_terminal:
@@ -149,5 +153,7 @@ def _cited_sentences(citation: Citation, sources: Sequence[SourceItem]) -> list[
     source = next((each for each in sources if each.chunk_id == citation.id), None)
     if source is None:
         return []
+    if any(place.start <= source.start and place.end >= source.end for place in citation.places):
+        return [shorten(one_line(source.text), _MAX_PASSAGE)]  # no sentence clearly states it
     texts = [source.text[max(place.start - source.start, 0) : place.end - source.start] for place in citation.places]
     return [line for text in texts if (line := one_line(text))]

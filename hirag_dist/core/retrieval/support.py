@@ -19,7 +19,7 @@ MIN_WORDS = 2  # that it must share
 _MAX_STATEMENT = 600  # characters before a citation that are looked at
 _MAX_SUPPORTS = 5  # sentences for each citation
 _ABBREVIATED: Final = re.compile(
-    r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Dr|Prof|St|Mt|No|Nr|Fig|Eq|Sec|vs|al|cf|approx|ca|Inc|Ltd|Jr|Sr|bzw|Bd|Hr|Fr|S)|\A\s*\d+)\Z"
+    r"(?:\b(?:[A-Za-z]|Mr|Mrs|Ms|Messrs|Dr|Capt|Gen|Col|Lt|Rev|Hon|Prof|St|Mt|No|Nr|Fig|Eq|Sec|vs|al|cf|approx|ca|Inc|Ltd|Jr|Sr|bzw|Bd|Hr|Fr|S)|\A\s*\d+)\Z"
 )
 _STEM = 6  # characters of a word that are compared, so that its forms are one
 _LONGEST_ABBREVIATION = 12  # characters before a point that are looked at
