@@ -14,7 +14,7 @@ from grpc_status import rpc_status
 
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import ServiceError
-from hirag_dist.service import servicer
+from hirag_dist.service import request_gate
 from hirag_dist.wire import error_status
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
@@ -231,7 +231,7 @@ async def test_nothing_of_a_strangers_request_is_read(
     start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[bytes] = []
-    monkeypatch.setattr(servicer, "read_request", lambda method, raw: read.append(raw) or REQUEST)
+    monkeypatch.setattr(request_gate, "read_request", lambda method, raw: read.append(raw) or REQUEST)
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
