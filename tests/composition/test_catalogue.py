@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from hirag_dist.cli.doctor import examine
 from hirag_dist.cli.serve import register
+from hirag_dist.composition import serving
 from hirag_dist.composition.catalogue import CatalogueListing, catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.config.model import Config
 from hirag_dist.config.service import ServiceConfig
@@ -164,6 +165,7 @@ def test_doctor_opens_every_index(folder: Path, tmp_path: Path) -> None:
 )
 def test_options_of_serve(given: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(serving, "exit_within", lambda seconds: None)  # it would end the process of the tests later
     app = typer.Typer()
     register(app)
     result = CliRunner().invoke(app, [*given, "--listen", "127.0.0.1:0"])
