@@ -88,14 +88,14 @@ def typed_value(field: MetadataField, given: object, separator: str = "") -> Any
     """
     if not _is_given(given):
         return None
-    items = _items(given, separator if field.list else "")
+    items = [item for item in _items(given, separator if field.list else "") if _is_given(item)]
     if not field.list:
         if len(items) > 1:
             raise WrongValue(f"{len(items)} values; declare it as a list")
         return _scalar(field.type, items[0]) if items else None
     if len(items) > MAX_VALUES:
         raise WrongValue(f"{len(items)} values; at most {MAX_VALUES} are kept")
-    values = [_scalar(field.type, item) for item in items if _is_given(item)]
+    values = [_scalar(field.type, item) for item in items]
     return list(dict.fromkeys(values)) or None
 
 

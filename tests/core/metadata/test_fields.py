@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.metadata.fields import FieldSource, WrongValue, collect_values, typed_value
@@ -95,6 +95,7 @@ JSON = st.recursive(
 
 
 @settings(deadline=None, max_examples=40)
+@example("string", False, [""])
 @given(st.sampled_from(["string", "number", "date", "bool"]), st.booleans(), JSON)
 def test_a_kept_value_is_kept_again(kind: FieldType, several: bool, given: Any) -> None:
     """The values of a snapshot, JSON of the right type, are read as they are."""
