@@ -63,8 +63,8 @@ def test_killed_between_a_stages_last_task_and_its_end(
 def test_killed_after_every_few_writes(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
     """Down to the files of the snapshot, its manifest, and `current`."""
     deaths = 0
-    # A task writes up to five files and publishing some 60: each run gets somewhere.
-    for writes in cycle((17, 11, 73, 14, 23)):
+    # A task writes up to five files and publishing some 80: each run gets somewhere.
+    for writes in cycle((17, 11, 113, 14, 23)):
         said = forked.build(**job, index=tmp_path / "index", at_write=writes)
         if "snapshot" in said:
             break
@@ -158,7 +158,7 @@ def test_paid_replies_survive_every_kill(forked: Any, corpus: Path, built: Any, 
         whole = forked.build(**job, index=tmp_path / "whole")
         chat, embeddings = chat_calls(thread), embedding_calls(thread)
         deaths = 0
-        for writes in cycle((24, 50, 31, 65)):
+        for writes in cycle((24, 50, 31, 105)):
             said = forked.build(**job, index=tmp_path / "index", at_write=writes)
             if "snapshot" in said:
                 break

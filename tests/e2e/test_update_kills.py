@@ -58,7 +58,7 @@ def test_an_update_that_is_killed_again_and_again_comes_out_the_same(forked: Any
     assert whole["changed"]
     assert paid_once > 2
     index, deaths = copied(base, tmp_path / "index"), 0
-    for writes in cycle((17, 9, 71, 29)):
+    for writes in cycle((17, 9, 109, 29)):
         said = forked.build(**job, index=index, at_write=writes)
         if "snapshot" in said:
             break
