@@ -163,9 +163,8 @@ async def test_a_refused_caller_gains_nothing_by_its_requests(
     async with Connections(service.address, spoken=asked) as connections:
         await connections.open(8)
         async with asyncio.timeout(30):
-            while connections.alive > 3:
+            while connections.alive > 3 or connections.ended_calls < 3:
                 await asyncio.sleep(0.05)
-        assert connections.ended_calls >= 3
 
 
 async def _eventually_described(address: str) -> None:

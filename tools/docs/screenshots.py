@@ -22,7 +22,7 @@ ASSETS = ROOT / "docs" / "assets"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUESTION = "What did the expedition of Lewis and Clarke explore?"
 FOLLOW_UP = "And what did it say of the Pacific Ocean?"
-DESK = {"viewport": {"width": 1280, "height": 860}, "device_scale_factor": 1}
+DESKTOP = {"viewport": {"width": 1280, "height": 860}, "device_scale_factor": 1}
 PHONE = {
     "viewport": {"width": 390, "height": 844},
     "device_scale_factor": 1,
@@ -108,14 +108,14 @@ async def _visit(browser: str, url: str, inspection: str) -> dict[str, bytes]:
     async with async_playwright() as playwright:
         sandbox = [] if os.getuid() else ["--no-sandbox"]  # root has no sandbox
         chromium = await playwright.chromium.launch(executable_path=browser, args=sandbox)
-        desk = await _page(chromium, DESK)
+        desktop = await _page(chromium, DESKTOP)
         phone = await _page(chromium, PHONE)
         pictures = {
-            **await _answer(desk, url),
-            **await _filter(desk, url),
-            **await _walk(desk, url),
-            **await _compare(desk, url),
-            **await _inspect(desk, inspection),
+            **await _answer(desktop, url),
+            **await _filter(desktop, url),
+            **await _walk(desktop, url),
+            **await _compare(desktop, url),
+            **await _inspect(desktop, inspection),
             **await _on_a_phone(phone, url),
         }
         await chromium.close()
