@@ -140,12 +140,15 @@ async def _parts(gateway: Gateway, asked: Asked, call: GatewayCall) -> AsyncGene
 
 
 async def _completion(parts: AsyncGenerator[pb.AnswerResponse, None], reply: _Reply) -> Mapping[str, Any]:
+    answer: pb.FinalAnswer | None = None
     async for part in parts:
         if part.HasField("retrieval"):
             reply.retrieved(part.retrieval)
         elif part.HasField("answer"):
-            return reply.completion(part.answer)
-    raise error_of(ServiceError("the service ended its stream without an answer"))
+            answer = part.answer  # read on: a call that is left before its status counts as cancelled
+    if answer is None:
+        raise error_of(ServiceError("the service ended its stream without an answer"))
+    return reply.completion(answer)
 
 
 async def _events(
@@ -153,6 +156,7 @@ async def _events(
 ) -> AsyncGenerator[bytes, None]:
     """Yield server-sent events. An error after the first one becomes an event; an earlier one is raised."""
     begun = False
+    answer: pb.FinalAnswer | None = None
     try:
         async for part in parts:
             if part.HasField("retrieval"):
@@ -164,10 +168,11 @@ async def _events(
             if part.HasField("text"):
                 yield reply.text_event(part.text)
             elif part.HasField("answer"):
-                for event in reply.last_events(part.answer, include_usage=asked.include_usage):
-                    yield event
-                return
-        raise error_of(ServiceError("the service ended its stream without an answer"))
+                answer = part.answer
+        if answer is None:
+            raise error_of(ServiceError("the service ended its stream without an answer"))
+        for event in reply.last_events(answer, include_usage=asked.include_usage):
+            yield event
     except StatusError as error:
         if not begun:
             raise
