@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,13 @@ from tests.shared_data import REASON
 
 settings.register_profile("loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loaded machine")  # how long an example takes depends on what else runs
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files without a test of the strata that are asked for."""
+    only_marked = config.getoption("markexpr").startswith(strata.REST)
+    left_out = only_marked and collection_path.is_file() and not strata.names_a_marker(collection_path)
+    return True if left_out else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before the markers of -m are looked at

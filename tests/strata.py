@@ -7,9 +7,11 @@ tests and those marked `smoke`, one of each real part; `make test-all` runs ever
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,19 +38,36 @@ LONGEST = (
     "cli",
     "test_leaks.py",
 )
+REST = "(integration or deploy or browser or research) and "  # how the expression of `make test-rest` begins
+TESTS = Path(__file__).parent
+HIDDEN = "write its marker, or the name of the fixture that leads to it, into the file"
 STARTS = frozenset(("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec"))
 QUERIES = ("lscpu", "uname", "git")  # what libraries ask of the machine, and a checker of its repository
 ADVICE = "a unit test starts a process: {what}. Mark it `integration` (or deploy, browser, research), or do without one"
 
+_NAMED = re.compile(rf"\b({'|'.join((*MARKERS, 'smoke', *FIXTURES))})\b")
 _guard = {"on": False}
 
 
 def mark(item: pytest.Item) -> None:
     """Add the markers that follow from a test's folder and fixtures."""
-    folder = item.nodeid.removeprefix("tests/").partition("/")[0]
     fixtures = getattr(item, "fixturenames", ())
-    for name in {FOLDERS.get(folder), *map(FIXTURES.get, fixtures)} - {None}:
+    for name in {_folder_marker(item.path), *map(FIXTURES.get, fixtures)} - {None}:
         item.add_marker(str(name))
+    if not (is_unit(item) or names_a_marker(item.path)):
+        raise pytest.UsageError(f"{item.path} has tests of another stratum and does not name it: {HIDDEN}")
+
+
+def names_a_marker(path: Path) -> bool:
+    """Return whether a file may have tests that are no unit tests: its folder or its text names a marker or a fixture.
+
+    `make test-rest` imports these files alone: an import of all of them takes each of its processes 20 s.
+    """
+    return _folder_marker(path) is not None or bool(_NAMED.search(path.read_text("utf-8")))
+
+
+def _folder_marker(path: Path) -> str | None:
+    return FOLDERS.get(path.relative_to(TESTS).parts[0])
 
 
 def group(item: pytest.Item) -> str:
