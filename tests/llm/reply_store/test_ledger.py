@@ -8,6 +8,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -55,12 +56,30 @@ class Counting(Store):
         return super().read_range(path, offset, length)
 
 
+class Held(Store):
+    """Appends nothing until it is released."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self.asked = threading.Event()
+        self.released = threading.Event()
+
+    def append(self, path: str, data: bytes) -> tuple[str, int]:
+        self.asked.set()
+        assert self.released.wait(60)
+        return super().append(path, data)
+
+
 class TestStoring:
     async def test_a_record_is_durable_before_put_returns(self, store: Store) -> None:
-        ledger = Ledger(store)
+        held = Held(store.root)
+        ledger = Ledger(held)
         putting = asyncio.ensure_future(ledger.put(key("k"), {"text": "é\u2028\x85\r\n\ud800"}))
-        await asyncio.sleep(0)
+        while not held.asked.is_set():
+            await asyncio.sleep(0.001)
         assert await ledger.get(key("k")) is None, "not there before it is durable"
+        assert not putting.done()
+        held.released.set()
         await putting
         assert await there(store, key("k")) == {key("k"): {"text": "é\u2028\x85\r\n\ud800"}}
         assert await ledger.get(key("k")) == {"text": "é\u2028\x85\r\n\ud800"}

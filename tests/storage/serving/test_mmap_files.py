@@ -15,6 +15,8 @@ from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
 
+_LAST_STRIDE = 64 << 10  # pages about the last access, which the system may map or not
+
 
 def resident(path: Path) -> int:
     """Return the bytes of a mapped file that this process has mapped pages of."""
@@ -35,14 +37,14 @@ def joined() -> None:
 
 
 def test_pages_of_a_large_file_are_mapped_and_those_of_a_small_one_wait(tmp_path: Path) -> None:
-    sizes = {"large": 70 << 20, "small": 1 << 20}
+    sizes = {"large": 70 << 20, "small": 40 << 20}
     arrays = {}
     for name, size in sizes.items():
         np.save(tmp_path / f"{name}.npy", np.zeros(size, np.uint8))
         arrays[name] = map_array(tmp_path / f"{name}.npy")
         ReadAhead([as_bytes(arrays[name])])
     joined()
-    assert resident(tmp_path / "large.npy") >= sizes["large"]
+    assert resident(tmp_path / "large.npy") >= sizes["large"] - _LAST_STRIDE
     assert resident(tmp_path / "small.npy") < sizes["small"] // 2
 
 
