@@ -168,8 +168,9 @@ async def test_another_service_there(connect: Any) -> None:
 
 
 async def test_a_deadline(client: Any, engine: fakes.FakeEngine) -> None:
+    await client.call("describe")  # connected, so that the deadline is that of the retrieval alone
     engine.gate = asyncio.Event()
-    partial = await client.call("retrieve", "q", timeout_s=0.3)
+    partial = await client.call("retrieve", "q", timeout_s=0.8)
     assert partial.partial == ("global", "bridge", "sources")
     with pytest.raises(error_status.DeadlinePassed, match=r"more time|timeout_s"):
         await client.collect("retrieve_stream", "q", timeout_s=0.3)
