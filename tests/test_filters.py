@@ -120,7 +120,7 @@ def ids(found: Retrieval) -> set[str]:
     return {item.entity_id for item in found.local} | {item.chunk_id for item in found.sources}
 
 
-@pytest.mark.parametrize("mode", ["hirag", "naive", "graphrag-local"])
+@pytest.mark.parametrize("mode", ["hirag", "naive", "graphrag-local", "lean"])
 async def test_a_filter_never_widens_what_a_caller_may_see(made: Indexes, mode: str) -> None:
     engine = made(labelled=True)
     hidden = await engine.retrieve(Query("wordaa", mode, reach=NOBODY, filter=f"not ({OPEN})"))

@@ -20,10 +20,20 @@ class MapReduceConfig(ConfigSection):
     seed: int = Field(0, ge=0, lt=1 << 63, description="shuffles what is read")
 
 
+class LeanConfig(ConfigSection):
+    """Defaults of a question in mode lean."""
+
+    top_n: int = Field(10, ge=1, le=1000, description="entities of layer 0 that it begins with")
+    top_sources: int = Field(5, ge=0, le=100, description="chunks at most; never more than retrieval.top_sources")
+    context_tokens: int | None = Field(
+        None, ge=100, description="limit of the rendered context; null: half of retrieval.context_tokens"
+    )
+
+
 class RetrievalConfig(ConfigSection):
     """Defaults of a question (§4.2 of the paper)."""
 
-    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local"] = Field(
+    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local", "lean"] = Field(
         "hirag", description="levels that are searched"
     )
     top_n: int = Field(20, ge=1, le=1000, description="local entities (Eq. 12)")
@@ -40,6 +50,11 @@ class RetrievalConfig(ConfigSection):
         50, ge=1, le=1000, description="chunks whose relevance the endpoint of llm.roles.rerank judges"
     )
     max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
+    bridge_paths: Literal["graph", "hierarchy"] = Field(
+        "graph",
+        description="between key entities (Eq. 15): graph: a shortest path; hierarchy: up to the lowest common summary "
+        "entity and down again",
+    )
     bridge_ranking: Literal["question", "plain"] = Field(
         "question", description="question: bridge relations near the question first; plain: along the paths"
     )
@@ -61,4 +76,5 @@ class RetrievalConfig(ConfigSection):
         pattern=r"^https?://\S+$",
         description="address under which the files of INPUT are served; links to sources begin with it",
     )
+    lean: LeanConfig = LeanConfig()
     map_reduce: MapReduceConfig = MapReduceConfig()

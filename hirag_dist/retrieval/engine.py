@@ -19,14 +19,14 @@ from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_stream import answer_pieces
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
 from hirag_dist.retrieval.engine_resources import EngineResources
-from hirag_dist.retrieval.graphrag_local import GraphragLocalRun
 from hirag_dist.retrieval.lookup.communities import community_details, find_community
 from hirag_dist.retrieval.lookup.documents import document_part, find_document
 from hirag_dist.retrieval.lookup.entities import entity_details
 from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
-from hirag_dist.retrieval.search import GRAPHRAG_LOCAL, MODES, RetrievalRun
+from hirag_dist.retrieval.mode_runs import run_class
+from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.access.filtered_index import FilteredIndex, empty_index_info
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -149,7 +149,7 @@ class QueryEngine:
         if view is None:  # no document is visible
             yield "done", Retrieval(query.question, mode, resources.index.snapshot_id, timings_ms={"total": 0.0})
             return
-        make_run = GraphragLocalRun if mode == GRAPHRAG_LOCAL else RetrievalRun
+        make_run = run_class(mode)
         texts = resources.texts_of(view)
         run = make_run(view, query, limits, resources.paths, resources.count_marks, texts, deadline, resources.reranker)
         if not await run.begin(resources.embedder, resources.vectors):

@@ -1,7 +1,7 @@
 """Retrieval of one question: the levels of its mode in order, as far as the deadline allows, then sources and context.
 
 `RetrievalRun` has the levels of HiRAG and its ablations; `graphrag_local.GraphragLocalRun` replaces those that
-GraphRAG's local search does otherwise.
+GraphRAG's local search does otherwise, and `lean.LeanRun` those of LeanRAG.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order,
 from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
+from hirag_dist.retrieval.hierarchy_paths import chain_over_steps
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.types import IntVector, Query, Retrieval
 
 logger = logging.getLogger(__name__)
 GRAPHRAG_LOCAL = "graphrag-local"
+LEAN = "lean"
 _LEVELS = {
     "hirag": ("local", "global", "bridge"),
     "local": ("local",),
@@ -45,9 +47,10 @@ _LEVELS = {
     "naive": (),
     "flat": ("local",),
     GRAPHRAG_LOCAL: ("local", "global", "bridge"),
+    LEAN: ("local", "bridge"),
 }
 MODES = tuple(_LEVELS)
-_LAYER_0_MODES = ("flat", GRAPHRAG_LOCAL)  # modes that search extracted entities only
+_LAYER_0_MODES = ("flat", GRAPHRAG_LOCAL, LEAN)  # modes that search extracted entities only
 
 NO_DIRECTION = "the question holds nothing that the embedder knows (its vector is zero), so nothing is near it"
 
@@ -222,10 +225,7 @@ class RetrievalRun:
             )
             keys = await self._deadline.run(members)
             rows = [row for row, _ in keys]
-            components = index.components
-            if components is None:
-                components = await self._deadline.run_in_thread(index.connect)
-            paths = await self._deadline.run(self._paths.chain_steps(rows, access, components))
+            paths = await self._paths_between(rows)
             nodes = sorted({node for path in paths for node in path} | set(rows))
             joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
             relations = index.visible_relations(joined)
@@ -241,6 +241,16 @@ class RetrievalRun:
                 paths=index.paths(pairwise(rows), paths, named),
                 triples=index.triples(ranked, named),
             )
+
+    async def _paths_between(self, rows: Sequence[int]) -> list[list[int]]:
+        """Return a path for each consecutive pair of key entities (Eq. 15), in the graph or over the hierarchy."""
+        index = self._index
+        if self._limits.bridge_paths == "hierarchy":
+            return await self._deadline.run(chain_over_steps(index, rows, self._vector))
+        components = index.components
+        if components is None:
+            components = await self._deadline.run_in_thread(index.connect)
+        return await self._deadline.run(self._paths.chain_steps(rows, index.access, components))
 
     def _ranked_triples(self, rows: IntVector, nodes: IntVector, paths: Sequence[Sequence[int]]) -> Scored:
         index = self._index

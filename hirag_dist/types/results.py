@@ -131,8 +131,8 @@ class Query:
     """A question and how to look for its answer. None takes the configured default.
 
     Attributes:
-        mode: hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; None the configured one. For an
-            answer also graphrag-global or text-map-reduce, which ask a model about every part of the corpus.
+        mode: hirag, local, global, bridge, nobridge, naive, flat, graphrag-local or lean; None the configured one. For
+            an answer also graphrag-global or text-map-reduce, which ask a model about every part of the corpus.
         top_n: local entities (Eq. 12).
         top_m: key entities of each community (Eq. 14).
         top_c: communities at most.
@@ -229,7 +229,9 @@ class Retrieval:
 
     Attributes:
         key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
-        paths: one per consecutive pair of key entities; unconnected pairs are there too.
+        paths: one per consecutive pair of key entities; unconnected pairs are there too. In lean mode the ways from
+            entities up to the summary entities that join them.
+        local: the nearest entities; in lean mode then the summary entities on the paths, the nearest first.
         context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
         timings_ms: embed, search, communities, bridge, sources, render, total.
         partial: levels that the deadline cut off.

@@ -284,13 +284,14 @@ PARTS = ("local", "communities", "key_entities", "sources")
         ("naive", {"sources"}),
         ("flat", {"local", "sources"}),
         ("graphrag-local", {"local", "communities", "sources"}),
+        ("lean", {"local", "sources"}),
     ],
 )
 async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[str]) -> None:
     found = await bench.ask("a?", mode)
     assert {part for part in PARTS if getattr(found, part)} == present
-    assert bool(found.paths) == ("key_entities" in present)
-    assert bool(found.triples) == ("key_entities" in present or mode == "graphrag-local")
+    assert bool(found.paths) == ("key_entities" in present or mode == "lean")
+    assert bool(found.triples) == ("key_entities" in present or mode in ("graphrag-local", "lean"))
     assert (found.mode, found.question, found.partial) == (mode, "a?", ())
     assert found.context
     relations = {"a-b", "a-b again", "b-c", "c-d", "a-S", "b-S"}
@@ -298,7 +299,7 @@ async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[
 
 
 def test_every_mode_is_tested_above() -> None:
-    assert len(MODES) == 8
+    assert len(MODES) == 9
 
 
 async def test_flat_looks_at_layer_0_alone(bench: Bench) -> None:
@@ -439,7 +440,7 @@ async def test_a_callers_own_vector_is_used_and_scaled(bench: Bench) -> None:
     assert bench.embedder.asked == []
 
 
-@pytest.mark.parametrize("mode", ["hirag", "local", "global", "bridge", "nobridge", "flat", "naive", "graphrag-local"])
+@pytest.mark.parametrize("mode", MODES)
 async def test_a_question_without_direction_finds_nothing_and_says_so(bench: Bench, mode: str) -> None:
     """All records are equally far from a zero vector; the first ones by row would be as good as any."""
     found = await bench.ask("a and 😀", mode, vector=np.zeros(5, np.float32))

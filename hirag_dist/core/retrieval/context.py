@@ -15,6 +15,7 @@ from hirag_dist.types import Citation, ClaimItem, Retrieval
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
 # GraphRAG's own for its local search: half for text units, 0.15 for reports, the rest for entities and their relations
 _GRAPHRAG = {"local": 0.15, "bridge": 0.15, "claims": 0.05, "global": 0.15, "sources": 0.5}
+_LEAN = {"local": 0.4, "bridge": 0.15, "sources": 0.45}
 _KINDS = {"E": "entity", "R": "relation", "K": "claim", "C": "community", "S": "chunk"}
 RECORD_LETTERS = "".join(_KINDS)
 LEVEL_OF_HEADING = {  # the headings of a rendered context
@@ -63,11 +64,10 @@ def render_context(
             text = make()
             return text, count_tokens(text)
 
-    graphrag = retrieval.mode == "graphrag-local"
-    shares = _GRAPHRAG if graphrag else _SHARES
+    shares = {"graphrag-local": _GRAPHRAG, "lean": _LEAN}.get(retrieval.mode, _SHARES)
     sections = [
         ("Entities", "local", _entity_records(retrieval)),
-        ("Relations" if graphrag else "Bridge", "bridge", _relation_records(retrieval)),
+        ("Bridge" if shares is _SHARES else "Relations", "bridge", _relation_records(retrieval)),
         ("Claims", "claims", _claim_records(retrieval)),
         ("Communities", "global", _community_records(retrieval)),
         ("Sources", "sources", _source_records(retrieval)),

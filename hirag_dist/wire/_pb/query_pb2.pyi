@@ -20,6 +20,7 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODE_GRAPHRAG_LOCAL: _ClassVar[Mode]
     MODE_GRAPHRAG_GLOBAL: _ClassVar[Mode]
     MODE_TEXT_MAP_REDUCE: _ClassVar[Mode]
+    MODE_LEAN: _ClassVar[Mode]
 
 class Level(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -48,6 +49,7 @@ MODE_FLAT: Mode
 MODE_GRAPHRAG_LOCAL: Mode
 MODE_GRAPHRAG_GLOBAL: Mode
 MODE_TEXT_MAP_REDUCE: Mode
+MODE_LEAN: Mode
 LEVEL_UNSPECIFIED: Level
 LEVEL_LOCAL: Level
 LEVEL_GLOBAL: Level
