@@ -1,7 +1,10 @@
-"""Tools around the product are imported by the commands that need them only."""
+"""Tools around the product are imported by the commands that need them only, and packages of builds by builds."""
 
+import re
 import subprocess
 import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,29 @@ PROGRAMS = {
     "service": "import hirag_dist.service.server",
     "commands": f"import {', '.join(f'hirag_dist.cli.{module}' for module in OTHERS)}",
 }
+SERVE = """
+import hirag_dist.cli.query, hirag_dist.cli.serve, hirag_dist.cli.token
+import hirag_dist.composition.catalogue, hirag_dist.composition.serving
+import hirag_dist.service.server, hirag_dist.service.tracing, hirag_dist.service.web.run
+"""
+
+
+def locked(name: str) -> set[str]:
+    """Return the names of the packages in a file of requirements/."""
+    text = (Path(__file__).parents[1] / "requirements" / name).read_text(encoding="utf-8")
+    return set(re.findall(r"^([a-z0-9._-]+)==", text, re.MULTILINE))
+
+
+@pytest.mark.integration
+def test_the_query_image_has_every_package_that_its_commands_import() -> None:
+    absent = locked("image.txt") - locked("image-query.txt")
+    assert absent > {"ray", "milvus-lite", "faiss-cpu", "lxml", "pypdfium2"}
+    owners = packages_distributions()
+    blocked = {
+        top for top, names in owners.items() if {re.sub(r"[-_.]+", "-", name).lower() for name in names} <= absent
+    }
+    code = f"import sys\nfor name in {sorted(blocked)}: sys.modules[name] = None\n{SERVE}"
+    subprocess.run([sys.executable, "-c", code], timeout=120, check=True)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

@@ -17,7 +17,6 @@ COPYLEFT = re.compile(
 )
 ALLOWED = {
     "certifi": "MPL-2.0: file-level copyleft, and it is used unchanged",
-    "orjson": "MPL-2.0 AND (Apache-2.0 OR MIT): file-level copyleft, and it is used unchanged",
     "pathspec": "MPL-2.0: file-level copyleft, and it is used unchanged, by hatchling, at installation only",
 }
 

@@ -17,7 +17,7 @@ from importlib import import_module
 import typer
 
 from hirag_dist import __version__
-from hirag_dist.cli._output import claim_stdout, emit_error
+from hirag_dist.cli._output import claim_stdout, emit_error, use_json
 from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, exit_at_once
 from hirag_dist.composition.logs import configure_logging
 from hirag_dist.errors import HiragError
@@ -59,13 +59,8 @@ def run(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
-    app = _new_app()
-    add_commands(app, arguments)
-    if signal.getsignal(signal.SIGINT) is exit_at_once:  # the imports are done
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if "--json" in arguments:  # before parsing, so that a usage error is reported in JSON too
-        claim_stdout()
-    code = _run_app(app, arguments)
+    use_json("--json" in arguments)
+    code = _run_app(_new_app(), arguments)
     if code == INTERRUPTED_CODE:
         emit_error(INTERRUPTED_MESSAGE)
     return code
@@ -117,6 +112,11 @@ def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
 def _run_app(app: typer.Typer, arguments: Sequence[str]) -> int:
     """Return the exit code of a command, after the message of an error."""
     try:
+        add_commands(app, arguments)
+        if signal.getsignal(signal.SIGINT) is exit_at_once:  # the imports are done
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if "--json" in arguments:  # before parsing, so that a usage error is reported in JSON too
+            claim_stdout()
         code = app(list(arguments), standalone_mode=False)
         return code if isinstance(code, int) else 0
     except HiragError as error:
@@ -136,6 +136,9 @@ def _run_app(app: typer.Typer, arguments: Sequence[str]) -> int:
             return INTERRUPTED_CODE
         if os.environ.get("HIRAG_DEBUG"):
             raise
+        if package := _missing_package(error):
+            emit_error(f"the package {package} is not installed, and this command needs it: pip install hirag-dist")
+            return 1
         emit_error(f"internal error: {type(error).__name__}: {error}; run with --debug and report what it prints")
         return 1
 
@@ -145,6 +148,12 @@ def _was_interrupted(error: BaseException | None) -> bool:
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _missing_package(error: Exception) -> str:
+    """Return the package of others that could not be imported; empty for another error."""
+    package = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    return "" if package.startswith("hirag_dist") else package.partition(".")[0]
 
 
 def _explain_usage(error: typer.TyperException) -> int:

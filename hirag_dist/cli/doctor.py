@@ -31,6 +31,7 @@ from hirag_dist.protocols import Closable
 from hirag_dist.readers.office_files import INSTALL as INSTALL_DOCUMENTS
 from hirag_dist.readers.office_files import PACKAGES as OFFICE_FORMATS
 from hirag_dist.readers.office_files import missing_package
+from hirag_dist.retrieval.vector_index.milvus.connection import INSTALL
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
 
@@ -79,8 +80,8 @@ def doctor(
 
 def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     """Return the findings, in the order of the flow."""
-    findings = [_version(name) for name in ("ray", "pymilvus", "milvus-lite", "grpcio", "numba")]
-    findings += [*_second_distribution(), _gpu(), *_mixtures_of_cuml()]
+    findings = [_version(name) for name in ("ray", "grpcio", "numba")]
+    findings += [_milvus_packages(config), *_second_distribution(), _gpu(), *_mixtures_of_cuml()]
     if has_gpu_workers(config):
         seen = f"up to {config.execution.gpu_workers} workers with a GPU say which, when a build first needs them"
         findings.append(DoctorFinding("kernels", "note", seen))
@@ -89,7 +90,7 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     findings.append(_documents())
     findings.append(_check("tokenizer", lambda: f"{config.tokenizer}, {counter(config.tokenizer)('one two')} tokens"))
     findings.append(_check("prompts", lambda: _prompts(config)))
-    if config.execution.chosen != "inline":
+    if config.execution.chosen != "inline" and find_spec("ray") is not None:
         findings.append(_check("Ray", lambda: _ray(config), "use --executor inline to do without it"))
     for name in sorted({name for role in CHAT_ROLES for name in role_endpoints(config, role)}):
         findings.append(_check(f"endpoint {name}", partial(_chat_once, name, config)))
@@ -120,6 +121,19 @@ def _version(name: str) -> DoctorFinding:
         return DoctorFinding(name, "ok", importlib.metadata.version(name))
     except importlib.metadata.PackageNotFoundError:
         return DoctorFinding(name, "fault", "not installed", "pip install hirag-dist")
+
+
+def _milvus_packages(config: Config) -> DoctorFinding:
+    """Return the versions of the extra `milvus`, a fault where the configuration needs what is missing."""
+    backend = config.vectors.backend
+    versions = {name: _version(name) for name in ("pymilvus", "milvus-lite")}
+    missing = [name for name, found in versions.items() if found.state == "fault"]
+    if not missing:
+        return DoctorFinding("Milvus packages", "ok", ", ".join(f"{name} {versions[name].seen}" for name in versions))
+    if backend == "milvus-lite" or (backend == "milvus" and "pymilvus" in missing):
+        return DoctorFinding("Milvus packages", "fault", f"vectors.backend is {backend}, without {missing[0]}", INSTALL)
+    seen = f"{' and '.join(missing)} not installed: vectors.backend auto is memory"
+    return DoctorFinding("Milvus packages", "note", seen, f"{INSTALL} for Milvus Lite and Milvus servers")
 
 
 def _second_distribution() -> list[DoctorFinding]:

@@ -26,7 +26,7 @@ from hirag_dist.compute.kernels import has_gpu_workers, known_kernels, make_kern
 from hirag_dist.compute.umap import require_umap
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding
-from hirag_dist.errors import ConfigError
+from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.execution.batch_api.driver import Batches, BatchSettings, BatchTarget
 from hirag_dist.execution.events import ExecutorStarting
 from hirag_dist.execution.inline import InlineExecutor
@@ -192,8 +192,13 @@ def make_executor(
 
     def ray() -> Executor:
         emit(ExecutorStarting("ray"))
-        from hirag_dist.execution.ray import GpuWorkers, RayExecutor
-
+        try:
+            from hirag_dist.execution.ray import GpuWorkers, RayExecutor
+        except ModuleNotFoundError as error:
+            raise BackendUnavailable(
+                f"executor ray needs the package {error.name}, which is not installed: pip install hirag-dist, or use "
+                "--executor inline"
+            ) from error
         return RayExecutor(
             services,
             make_quota,

@@ -241,7 +241,9 @@ class VectorsConfig(ConfigSection):
     """Search of the entity vectors."""
 
     backend: Literal["auto", "milvus-lite", "milvus", "memory"] = Field(
-        "auto", description="auto: Milvus Lite where this process can own its file, else memory"
+        "auto",
+        description="auto: Milvus Lite where it is installed (extra `milvus`) and this process can own its file, else "
+        "memory",
     )
     uri: Url | None = Field(None, description="of a Milvus server")
     token: SecretStr | None = Field(None, description="of a Milvus server, such as user:password")

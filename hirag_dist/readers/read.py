@@ -14,7 +14,6 @@ import pyarrow as pa
 from hirag_dist.readers.delimited import read_delimited
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.encoding import NotText, decode_text
-from hirag_dist.readers.html import read_html
 from hirag_dist.readers.json_records import read_json, read_json_lines
 from hirag_dist.readers.lines import text_lines
 from hirag_dist.readers.markdown import read_markdown
@@ -121,6 +120,12 @@ def _read_parquet(source: SourceFile, maker: DocumentBuilder) -> Found:
             yield from read_parquet(file, maker)
 
 
+def _read_page(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
+    from hirag_dist.readers.html import read_html  # not at the top: commands that read no input do without lxml
+
+    return [read_html(data, maker)]
+
+
 _BY_LINE: dict[str, Callable[[Iterator[str], DocumentBuilder], Found]] = {  # read in bounded memory
     "jsonl": read_json_lines,
     "csv": read_delimited,
@@ -129,7 +134,7 @@ _BY_LINE: dict[str, Callable[[Iterator[str], DocumentBuilder], Found]] = {  # re
 _WHOLE: dict[str, Callable[[bytes, DocumentBuilder], Iterable[Document | Unreadable]]] = {
     "txt": lambda data, maker: [maker.document(decode_text(data))],
     "md": lambda data, maker: [read_markdown(decode_text(data), maker)],
-    "html": lambda data, maker: [read_html(data, maker)],
+    "html": _read_page,
     "pdf": read_pdf,
     "json": lambda data, maker: read_json(decode_text(data), maker),
     **{form: partial(read_office, form) for form in ("docx", "pptx", "xlsx", "epub")},

@@ -67,6 +67,21 @@ def test_a_command_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> No
     assert "No such command 'serv'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("json_", [False, True])
+def test_a_package_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], json_: bool
+) -> None:
+    def add(app: typer.Typer, arguments: Sequence[str]) -> None:
+        import_module("no_such_package.part")
+
+    monkeypatch.setattr(_command_line, "add_commands", add)
+    assert _command_line.run(["work", *(["--json"] if json_ else [])]) == 1
+    out, err = capfd.readouterr()
+    message = "the package no_such_package is not installed, and this command needs it: pip install hirag-dist"
+    assert err == f"hirag-dist: {message}\n"
+    assert (json.loads(out) == {"error": message}) if json_ else not out
+
+
 def test_commands_do_not_pile_up_in_a_process_that_runs_many(monkeypatch: pytest.MonkeyPatch) -> None:
     added = []
 

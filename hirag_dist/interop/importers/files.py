@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from lxml import etree
 
 from hirag_dist.errors import InputError
+
+if TYPE_CHECKING:
+    from lxml import etree
 
 _NAMESPACE = "{http://graphml.graphdrawing.org/xmlns}"
 
@@ -97,6 +99,8 @@ def read_graphml(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     Raises:
         InputError: it is not well-formed, has a DTD, or is no GraphML.
     """
+    from lxml import etree  # not at the top: most commands read no GraphML
+
     names: dict[str, str] = {}
     try:
         with path.open("rb") as stream:

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.storage.store import Store
 
+INSTALL: Final = "pip install 'hirag-dist[milvus]'"
 _CHANNEL = {  # by default gRPC waits up to two minutes before it reconnects
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1000,
@@ -53,7 +54,7 @@ def connect(uri: str, token: str, timeout_s: float) -> Any:
     try:
         from pymilvus import MilvusClient, MilvusException
     except ImportError as error:
-        raise BackendUnavailable("a Milvus server needs `pip install pymilvus`") from error
+        raise BackendUnavailable(f"a Milvus server needs the extra `milvus`: {INSTALL}") from error
     _quiet()
     try:
         return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=_CHANNEL)
@@ -86,7 +87,7 @@ def open_lite(store: Store) -> Any:
         import milvus_lite  # noqa: F401
         from pymilvus import MilvusClient, MilvusException
     except ImportError as error:
-        raise BackendUnavailable("Milvus Lite needs `pip install milvus-lite`") from error
+        raise BackendUnavailable(f"Milvus Lite needs the extra `milvus`: {INSTALL}") from error
     _quiet()
     folder = Path(root) / "milvus"
     try:
