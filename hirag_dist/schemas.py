@@ -83,7 +83,7 @@ RELATION_MENTIONS = pa.schema(
 EXTRACTION_COSTS = pa.schema(
     [
         _column("chunk_id", _STRING),
-        _column("stage", _STRING),  # extract | claims
+        _column("stage", _STRING),  # extract | verify | extract_nlp | claims
         _column("tokens", pa.int64()),  # of the replies that the stage's rows of the chunk come from
     ]
 )

@@ -30,6 +30,7 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "pymilvus": ("retrieval/vector_index/milvus/",),
     "obstore": ("storage/conditional_put.py",),
     "milvus_lite": ("retrieval/vector_index/milvus/",),
+    "gliner": ("extraction/gliner.py",),
     "cuml": _GPU,
     "cugraph": _GPU,
     "cupy": _GPU,

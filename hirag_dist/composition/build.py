@@ -33,6 +33,7 @@ from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
 from hirag_dist.execution.sized_executor import SizedExecutor
 from hirag_dist.execution.stage import Services
+from hirag_dist.extraction import make_entity_finder
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import embedder_identity, with_context
@@ -159,7 +160,16 @@ def make_services(
         return chat.with_context(context), with_context(embedder, context)
 
     return Services(
-        chat, embedder, made_kernels, encoding(config.tokenizer), count, catch_up, close, bind, is_superseded
+        chat,
+        embedder,
+        made_kernels,
+        encoding(config.tokenizer),
+        count,
+        catch_up,
+        close,
+        bind,
+        is_superseded,
+        entity_finder=cache(make_entity_finder),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from hirag_dist.config.extraction import long_form
 from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.errors import ConfigError
 
@@ -57,6 +58,8 @@ def load_config(
             data = _substitute(_read_yaml(path), environ, path)
         except RecursionError:
             raise ConfigError(f"{path} has an anchor that holds itself") from None
+        if isinstance(data.get("extraction"), str):  # so that keys of the section can be overridden
+            data["extraction"] = long_form(data["extraction"])
         for key in _leaves(data):
             origins[key] = path
     for name in sorted(environ):

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from hirag_dist.config.base import ConfigSection, Url
 from hirag_dist.config.execution import ExecutionConfig
+from hirag_dist.config.extraction import ExtractionConfig, long_form
 from hirag_dist.config.metadata import MetadataConfig
 from hirag_dist.config.prices import LIST_PRICES, PriceConfig
 from hirag_dist.config.reading import ReadingConfig
@@ -295,9 +296,10 @@ class Config(ConfigSection):
     tokenizer: Literal["o200k_base", "cl100k_base"] = Field(
         "o200k_base", description="of chunks, contexts and estimates"
     )
-    extraction: Literal["joint", "two_step"] = Field(
-        "joint", description="joint: one call a chunk; two_step: the entity call and the relation call of the paper"
-    )
+    extraction: Annotated[
+        ExtractionConfig,
+        BeforeValidator(long_form, json_schema_input_type=ExtractionConfig | Literal["joint", "two_step"]),
+    ] = ExtractionConfig()
     gleaning_rounds: int = Field(0, ge=0, le=5, description="further extraction passes over each chunk")
     entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1, description="types that extraction uses")
     claims: bool = Field(False, description="extract claims about the entities too: one more call a chunk")

@@ -11,55 +11,26 @@ from hirag_dist.errors import StageFailed
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.entity_resolution import find_aliases, rename
+from hirag_dist.indexing.extraction import Extract, extract_mentions
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
-from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
 
 logger = logging.getLogger(__name__)
 _PROMPT_TOKENS = 6000  # descriptions in one describe call
 
 
-def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
-    """Return the graph that the extract model finds in chunks.
+def extract_base_layer(context: BuildContext, chunks: Dataset, extract: Extract = extract_mentions) -> BaseLayer:
+    """Return the graph that is extracted from chunks.
+
+    Args:
+        extract: chunks → mentions.
 
     Raises:
         StageFailed: there is no entity in any chunk.
     """
-    extracted = extract_mentions(context, chunks, "extract")
+    extracted = extract(context, chunks)
     return merge_base_layer(context, chunks, extracted.mentions, extracted.rejects)
-
-
-@dataclass(frozen=True)
-class ExtractedMentions:
-    """Mentions in chunks, and dead letters of the extraction."""
-
-    mentions: GraphMentions
-    rejects: Dataset
-
-
-def extract_mentions(
-    context: BuildContext, chunks: Dataset, label: str, any_letters: bool = False
-) -> ExtractedMentions:
-    """Return the mentions of entities and relations that the extract model finds in chunks.
-
-    Args:
-        any_letters: accept any number of dead letters.
-    """
-    config = context.config
-    extract = ExtractGraph(
-        method=config.extraction,
-        structured=context.models.structured["extract"],
-        gleaning_rounds=config.gleaning_rounds,
-        entity_types=config.entity_types,
-        split_homonyms=config.homonyms == "split",
-        same_language=context.same_language,
-        prompts=context.prompts.of("extract-graph", "extract-entities", "extract-relations"),
-        models=context.models.models["extract"],
-    )
-    run = context.runner.run_tolerant if any_letters else context.runner.run
-    found = run(extract, label, chunks=chunks)
-    return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions, found.costs), found.rejects)
 
 
 def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMentions, rejects: Dataset) -> BaseLayer:
@@ -90,6 +61,11 @@ def check_entities(n_entities: int, config: Config) -> None:
     """Raise StageFailed where there is no entity at all."""
     if n_entities:
         return
+    if config.extraction.method == "nlp":
+        raise StageFailed(
+            "no entity was found in any chunk by extraction.method: nlp, which goes by capitals and by what recurs in "
+            "a chunk; very short chunks may need extraction.method: llm"
+        )
     target = config.llm.roles.extract
     names = [target] if isinstance(target, str) else [share.endpoint for share in target]
     if all(config.llm.endpoints[name].kind == "extractive" for name in names):

@@ -15,13 +15,13 @@ from html import escape
 
 from tiktoken import Encoding
 
+from hirag_dist.config.extraction import METHODS, Method
 from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
 from hirag_dist.core.entities.claims import claims_request
 from hirag_dist.core.entities.resolution.candidate_pairs import LLM
 from hirag_dist.core.prompts.templates import (
     Prompts,
     describe_request,
-    extraction_request,
     meta_types_request,
     report_request,
     same_entity_request,
@@ -30,6 +30,7 @@ from hirag_dist.core.prompts.templates import (
 from hirag_dist.core.text.chunking import chunk_spans
 from hirag_dist.core.text.ids import chunk_id, document_id, text_key
 from hirag_dist.core.text.tokens import counter, encoding
+from hirag_dist.indexing.extraction_estimate import MIN_OUT, MethodEstimate, extraction_calls
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.batch_api import BATCH_PRICE
@@ -38,9 +39,8 @@ from hirag_dist.readers import Document, find_inputs, missing_packages, read_sou
 from hirag_dist.types.notebook import table_html
 
 logger = logging.getLogger(__name__)
+EXTRACT = "extract"  # stage of the calls that find entities and relations
 ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
-EXTRACT_OUT_PER_TOKEN = 2.5  # of the text; MIN_OUT at least in each call
-MIN_OUT = 150
 CLAIMS_OUT_PER_TOKEN = 0.8  # of the text: 0.55 and 1.01 in two recorded GraphRAG indexes
 CLAIM_NAMES_PER_TOKEN = 0.06  # names of entities shown, in the same two
 CHARS_PER_TOKEN = 4
@@ -93,6 +93,7 @@ class CostEstimate:
         stages: one for each stage and endpoint of its role. Replies that an index's ledger already holds are not
             known here: they cost nothing again.
         seconds: the stages' least times one after the other, the endpoints of one stage side by side.
+        methods: the same build by each method of extraction.
     """
 
     documents: int
@@ -102,6 +103,7 @@ class CostEstimate:
     unreadable: tuple[tuple[str, str], ...]
     stages: tuple[StageEstimate, ...]
     seconds: float
+    methods: tuple[MethodEstimate, ...] = ()
 
     @property
     def calls(self) -> int:
@@ -194,8 +196,30 @@ def estimate_planned(
     """Return the estimate of an index of INPUT that was read; see `estimate_build`."""
     n_chunks, n_tokens = planned.n_chunks, planned.n_tokens
     stages, seconds = stages_of(works_of_build(n_chunks, n_tokens, config, prompts), config, latency_s)
+    methods = tuple(_method(method, planned, config, prompts, latency_s) for method in METHODS)
     return CostEstimate(
-        len(planned.documents), planned.duplicates, n_chunks, n_tokens, planned.unreadable, stages, seconds
+        len(planned.documents), planned.duplicates, n_chunks, n_tokens, planned.unreadable, stages, seconds, methods
+    )
+
+
+def _method(
+    method: Method, planned: PlannedInput, config: Config, prompts: Prompts, latency_s: float | None
+) -> MethodEstimate:
+    """Return the estimate of a build by a method of extraction."""
+    changed = config.model_copy(update={"extraction": config.extraction.model_copy(update={"method": method})})
+    works = works_of_build(planned.n_chunks, planned.n_tokens, changed, prompts)
+    stages, seconds = stages_of(works, changed, latency_s)
+    extracting = [stage for stage in stages if stage.stage == EXTRACT]
+    return MethodEstimate(
+        method,
+        method == config.extraction.method,
+        sum(stage.calls for stage in extracting),
+        sum(stage.input_tokens + stage.output_tokens for stage in extracting),
+        sum(stage.calls for stage in stages),
+        sum(stage.input_tokens for stage in stages),
+        sum(stage.output_tokens for stage in stages),
+        total_cost(stage.cost_usd for stage in stages),
+        seconds,
     )
 
 
@@ -263,20 +287,15 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
     count = counter(config.tokenizer)
     meta_types = META_TYPES if config.meta_types == "generate" else config.meta_types
     fixed = {
-        "extract": count(
-            extraction_request("extract-graph", "", prompts, config.entity_types, None).messages[0].content
-        ),
         "describe": count(describe_request("", "", [], prompts, 1).messages[0].content),
         "meta types": count(meta_types_request([], prompts).messages[0].content),
         "summarise": count(summary_request([], prompts, meta_types, None).messages[0].content),
         "report": count(report_request([], [], [], prompts, None).messages[0].content),
     }
     entities = n_tokens * ENTITIES_PER_TOKEN
-    passes = (2 if config.extraction == "two_step" else 1) * (1 + config.gleaning_rounds)
-    calls = float(n_chunks * passes)
-    # Two steps, or several rounds, write the same records in parts.
-    written = max(n_tokens * EXTRACT_OUT_PER_TOKEN, calls * MIN_OUT)
-    yield Work("extract", roles.extract, calls, n_tokens * passes + calls * fixed["extract"], written)
+    extraction = extraction_calls(n_chunks, n_tokens, config, prompts, count)
+    if extraction is not None:
+        yield Work(EXTRACT, roles.extract, extraction.calls, extraction.input_tokens, extraction.output_tokens)
     if config.claims:
         system = count(claims_request("", [], prompts, None).messages[0].content)
         shown = n_tokens * (1 + CLAIM_NAMES_PER_TOKEN) + n_chunks * system

@@ -6,6 +6,7 @@ Those of `arrays` need numpy, which a client of a service does not: they are imp
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from hirag_dist.types.extraction import FinderOptions, FoundName
 from hirag_dist.types.lookups import (
     DEFAULT_CHARS,
     DEFAULT_MEMBERS,
@@ -89,8 +90,10 @@ __all__ = [
     "EntityItem",
     "Facet",
     "FieldType",
+    "FinderOptions",
     "FloatMatrix",
     "FloatVector",
+    "FoundName",
     "IndexEntry",
     "IndexInfo",
     "IntVector",

@@ -20,8 +20,8 @@ from hirag_dist.core.text.normalize import UNSPACED
 
 MAX_CHARS: Final = 64  # of a term: longer ones, such as encoded data, are cut
 _BIGRAMS = UNSPACED + "\u1100-\u11ff\uac00-\ud7a3"  # with Korean
-_MARKS = "\u0300-\u036f\u0483-\u0487\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0900-\u0963\u0966-\u0d7f\u200c\u200d"
-_LETTERS = rf"(?:[^\W_{_BIGRAMS}][{_MARKS}]*)+"
+MARKS: Final = "\u0300-\u036f\u0483-\u0487\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u0900-\u0963\u0966-\u0d7f\u200c\u200d"
+_LETTERS = rf"(?:[^\W_{_BIGRAMS}][{MARKS}]*)+"
 _RUN = re.compile(rf"[{_BIGRAMS}]+|{_LETTERS}(?:[-.,/:_&@+#]{_LETTERS})*[+#]*")
 _ASCII_RUN = re.compile(r"[a-z0-9]+(?:[-.,/:_&@+#][a-z0-9]+)*[+#]*")
 _WORD = re.compile(_LETTERS)

@@ -154,7 +154,8 @@ _NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts",
 def content_config(config: Config) -> dict[str, Any]:
     """Return the part of the configuration that decides the content of an index, as JSON."""
     unused = {name for name, used in (("resolution", config.resolution.enabled), ("claims", config.claims)) if not used}
-    return config.model_dump(mode="json", exclude=_NO_CONTENT | unused)
+    dumped = config.model_dump(mode="json", exclude=_NO_CONTENT | unused)
+    return dumped | {"extraction": config.extraction.content()}
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -18,20 +18,25 @@ from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.indexing.base_layer import (
-    ExtractedMentions,
     check_entities,
     describe_entities,
     extract_claims,
-    extract_mentions,
     merge_base_layer,
     merge_mentions,
 )
 from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.extraction import (
+    EXTRACTION_STAGES,
+    ExtractedMentions,
+    KeptChunks,
+    extract_mentions,
+    extract_refused,
+)
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.embed import vector_rows
-from hirag_dist.indexing.stages.extract import ExtractGraph
+from hirag_dist.indexing.stages.extract_nlp import ExtractNames
 from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.budget import CLAIMS_AGAIN, EXTRACT_AGAIN
@@ -120,13 +125,13 @@ def update_base_layer(context: BuildContext, base: UpdateBase, changed: ChangedD
     chunks = (changed.new_chunks, _refused_chunks(context, base, changed, letters))
     asked = datasets.read(chunks[0] + chunks[1], ["chunk_id"])["chunk_id"].combine_chunks()
     stale = pa.concat_arrays([changed.removed_chunks, asked])
-    found = _extracted(context, *chunks)
+    found = _extracted(context, *chunks, _kept_chunks(base, stale))
     mentions, keys = _merged_rows(context, base, "mentions", MENTIONS, stale, found.mentions.entities, _ENTITY_KEY)
     relation_mentions, pairs = _merged_rows(
         context, base, "relation_mentions", RELATION_MENTIONS, stale, found.mentions.relations, _PAIR_KEY
     )
     costs = _kept_costs(context, base, stale) + found.mentions.costs
-    rejects = found.rejects + datasets.put("kept_letters", _of_stage(letters, ExtractGraph.name, stale))
+    rejects = found.rejects + datasets.put("kept_letters", _of_stages(letters, EXTRACTION_STAGES, stale))
     if context.config.resolution.enabled:
         now = GraphMentions(
             datasets.put("mentions", mentions), datasets.put("relation_mentions", relation_mentions), costs
@@ -152,7 +157,9 @@ def update_base_layer(context: BuildContext, base: UpdateBase, changed: ChangedD
         rows_with(base.table("relations", ["relation_id"])["relation_id"], pair_ids),
         datasets.read(merged.relations),
     )
-    rejects += described.rejects + datasets.put("kept_letters", _of_stage(letters, DescribeEntities.name, entity_ids))
+    rejects += described.rejects + datasets.put(
+        "kept_letters", _of_stages(letters, (DescribeEntities.name,), entity_ids)
+    )
     entities = kept_vectors(context, base, 0, rows, gone, "embed layer 0")
     layer = UpdatedBaseLayer(
         entities,
@@ -241,31 +248,32 @@ def _letters(base: UpdateBase) -> pa.Table:
     )
 
 
-def _of_stage(letters: pa.Table, stage: str, without: pa.Array) -> pa.Table:
-    """Return the dead letters of a stage, except those of some units."""
-    own = letters.filter(pc.equal(letters["stage"], stage))
+def _of_stages(letters: pa.Table, stages: tuple[str, ...], without: pa.Array) -> pa.Table:
+    """Return the dead letters of stages, except those of some units."""
+    own = letters.filter(pc.is_in(letters["stage"], value_set=pa.array(stages)))
     return own.filter(pc.invert(pc.is_in(own["unit_id"], value_set=without)))
 
 
-def _extracted(context: BuildContext, new: Dataset, refused: Dataset) -> ExtractedMentions:
+def _extracted(context: BuildContext, new: Dataset, refused: Dataset, kept: KeptChunks) -> ExtractedMentions:
     """Return the mentions of new chunks, and of those that were refused before, any number of which may be again."""
-    found = extract_mentions(context, new, "extract")
-    if not refused.rows:
-        return found
-    again = extract_mentions(context, refused, EXTRACT_AGAIN, any_letters=True)
-    mentions = GraphMentions(
-        found.mentions.entities + again.mentions.entities,
-        found.mentions.relations + again.mentions.relations,
-        found.mentions.costs + again.mentions.costs,
-    )
-    return ExtractedMentions(mentions, found.rejects + again.rejects)
+    found = extract_mentions(context, new, "extract", kept)
+    return found + extract_refused(context, refused, EXTRACT_AGAIN) if refused.rows else found
+
+
+def _kept_chunks(base: UpdateBase, stale: pa.Array) -> KeptChunks:
+    """Return how many chunks of the base are not extracted again, by what has read them."""
+    costs = base.table(layout.EXTRACTION_COSTS)
+    costs = costs.filter(pc.invert(pc.is_in(costs["chunk_id"], value_set=stale)))
+    by_rules = pc.sum(pc.equal(costs["stage"], ExtractNames.name)).as_py() or 0
+    by_model = pc.sum(pc.is_in(costs["stage"], value_set=pa.array(EXTRACTION_STAGES))).as_py() or 0
+    return KeptChunks(by_rules + by_model, by_model)
 
 
 def _refused_chunks(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, letters: pa.Table) -> Dataset:
     """Return the chunks that are open dead letters of the base."""
     still_open = split_letters(letters, context.runner.drops)[0]
     refused = still_open.filter(
-        pc.is_in(still_open["stage"], value_set=pa.array([ExtractGraph.name, ExtractClaims.name]))
+        pc.is_in(still_open["stage"], value_set=pa.array([*EXTRACTION_STAGES, ExtractClaims.name]))
     )
     if not refused.num_rows:
         return Dataset(CHUNKS)
@@ -304,7 +312,7 @@ def _kept_costs(context: BuildContext, base: UpdateBase, stale: pa.Array) -> Dat
     """Return EXTRACTION_COSTS of the base's chunks that stay; not of claims where all are extracted again."""
     before = base.table(layout.EXTRACTION_COSTS).cast(EXTRACTION_COSTS)
     if context.config.resolution.enabled:
-        before = before.filter(pc.equal(before["stage"], ExtractGraph.name))
+        before = before.filter(pc.not_equal(before["stage"], ExtractClaims.name))
     return context.datasets.put("kept_costs", before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))))
 
 
@@ -338,7 +346,7 @@ def _with_claims(
         costs += again.costs
     before = base.table("claims").cast(CLAIMS)
     kept = before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale)))
-    rejects = own_letters + datasets.put("kept_letters", _of_stage(letters, ExtractClaims.name, stale))
+    rejects = own_letters + datasets.put("kept_letters", _of_stages(letters, (ExtractClaims.name,), stale))
     return replace(
         layer,
         claims=datasets.put("kept_claims", kept) + claims,

@@ -13,6 +13,7 @@ from hirag_dist.types import FloatVector, IntVector
 
 EXTRACT_AGAIN, CLAIMS_AGAIN = "extract: dead letters", "claims: dead letters"  # labels: chunks refused in the base
 _EXTRACTION = ("extract", EXTRACT_AGAIN, "claims", CLAIMS_AGAIN)  # stages whose cost the budget is a multiple of
+LLM_TOKENS_PER_TOKEN = 3.5  # what method llm costs, in and out, for each token of text
 _CHAT_ROLES = ("extract", "summarise", "report")
 
 
@@ -27,18 +28,20 @@ class UpdateBudget:
         max_ratio: of all that is spent to the extraction of the changed documents; None: no bound.
         removed_tokens: what the extraction of removed documents has cost.
         max_tokens: a limit in tokens, for a refresh; None: no limit.
+        least_extraction: tokens that the extraction counts at least, where the method costs less than method llm.
     """
 
     bill: UsageBill
     max_ratio: float | None
     removed_tokens: int = 0
     max_tokens: int | None = None
+    least_extraction: int = 0
 
     @property
     def extraction(self) -> int:
         """Tokens of the extraction of changed documents."""
         found = sum(chat_tokens(self.bill, label) for label in _EXTRACTION)
-        return max(found, 0) + self.removed_tokens
+        return max(max(found, 0) + self.removed_tokens, self.least_extraction)
 
     @property
     def total(self) -> float:
@@ -73,6 +76,21 @@ def is_unbounded(config: Config) -> bool:
     targets = (config.llm.roles.summarise, config.llm.roles.report)
     shares = [[target] if isinstance(target, str) else [share.endpoint for share in target] for target in targets]
     return all(config.llm.endpoints[name].kind == "extractive" for names in shares for name in names)
+
+
+def least_extraction(method: str, n_tokens: int) -> int:
+    """Return the tokens that the extraction of chunks counts at least, in the bound of an update.
+
+    The bound is the same for every method: one that costs less than `llm` would otherwise put off more, and `nlp` all.
+
+    Args:
+        method: of extraction.
+        n_tokens: of the text of chunks that were added, changed or removed.
+
+    >>> least_extraction("llm", 1000), least_extraction("nlp", 1000)
+    (0, 3500)
+    """
+    return 0 if method == "llm" else int(n_tokens * LLM_TOKENS_PER_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,7 @@ class ChangedDocuments:
         removed_keys: `text_key` of texts of removed documents that no chunk has any more. (n,) int64, ascending.
         replaced_keys: the same of changed documents, by their place, `uri#record`.
         removed_extraction: tokens that the extraction of removed documents has cost.
+        removed_tokens: of the text of removed documents.
     """
 
     documents: ChunkedDocuments
@@ -72,6 +73,7 @@ class ChangedDocuments:
     removed_keys: IntVector
     replaced_keys: Mapping[str, tuple[int, ...]]
     removed_extraction: int
+    removed_tokens: int
 
 
 def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.Table:
@@ -164,6 +166,7 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
         np.array(sorted(removed_keys), np.int64),
         {place: tuple(sorted(former[place])) for place in sorted(former)},
         extraction_tokens(base, removed_chunks.filter(pa.array(~is_replaced))),
+        int(removed_chunks["n_tokens"].to_numpy()[~is_replaced].sum()),
     )
 
 

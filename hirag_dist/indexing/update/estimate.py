@@ -40,7 +40,7 @@ from hirag_dist.indexing.cost_estimate import (
     works_of_build,
 )
 from hirag_dist.indexing.update.base import UpdateBase, open_configured
-from hirag_dist.indexing.update.budget import is_unbounded
+from hirag_dist.indexing.update.budget import is_unbounded, least_extraction
 from hirag_dist.indexing.update.documents import DocumentCounts, extraction_tokens
 from hirag_dist.indexing.update.former import WantedDocuments, former_snapshot
 from hirag_dist.llm.usage import total_cost
@@ -146,6 +146,9 @@ def estimate_update(
         )
     per_token = float(base.notes["extraction_per_token"])
     extraction = int(per_token * changed.document_tokens) + changed.removed_extraction
+    extraction = max(
+        extraction, least_extraction(config.extraction.method, changed.document_tokens + changed.removed_tokens)
+    )
     budget = None if is_unbounded(config) else int(config.update.max_ratio * extraction)
     kinds = _due_texts(base, changed, config)
     wanted = sum(text.tokens for text in kinds.values())
@@ -181,6 +184,7 @@ class _Changes:
         document_tokens: of all chunks of added and changed documents.
         removed_chunks: of removed documents and of former texts.
         removed_extraction: tokens that the extraction of removed documents has cost.
+        removed_tokens: of the text of removed documents.
         removed_keys: of texts of removed documents that no chunk has any more.
     """
 
@@ -190,6 +194,7 @@ class _Changes:
     document_tokens: int
     removed_chunks: int
     removed_extraction: int
+    removed_tokens: int
     removed_keys: IntVector
 
 
@@ -215,6 +220,7 @@ def _changed(base: UpdateBase, planned: PlannedInput) -> _Changes:
         sum(tokens for document in new.values() for _, tokens in document.chunks),
         int(left.sum()),
         extraction_tokens(base, chunks.filter(pa.array(removed))),
+        int(chunks["n_tokens"].to_numpy()[removed].sum()),
         np.setdiff1d(keys[removed], present),
     )
 

@@ -27,7 +27,7 @@ from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, Updat
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, update_base_layer
-from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded
+from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded, least_extraction
 from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
 from hirag_dist.indexing.update.former import same_places
 from hirag_dist.indexing.update.graph import update_graph
@@ -223,11 +223,13 @@ def _settings(
 
 
 def _budget(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest) -> UpdateBudget:
+    new_tokens = pc.sum(context.datasets.read(changed.new_chunks, ["n_tokens"])["n_tokens"]).as_py() or 0
     return UpdateBudget(
         context.runner.bill,
         None if request.refresh or is_unbounded(context.config) else context.config.update.max_ratio,
         changed.removed_extraction,
         request.max_tokens,
+        least_extraction(context.config.extraction.method, new_tokens + changed.removed_tokens),
     )
 
 

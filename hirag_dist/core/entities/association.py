@@ -1,0 +1,137 @@
+"""Association of names by co-occurrence in the sentences of one text.
+
+The strength of a pair is the cosine of its co-occurrences (Ochiai's coefficient), which is high where two names seldom
+occur without each other, as pointwise mutual information is, and bounded where counts are small. It depends on one text
+alone, so that a relation of a chunk stays the same whatever else is in the corpus; strengths of all chunks are added up
+when relations are merged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hirag_dist.types import FoundName
+
+WINDOW_WORDS = 30  # farther apart in a sentence, two names do not count as together
+_HALF_WORDS = 8  # distance at which a co-occurrence counts a half
+_NEXT_SENTENCE = 0.25  # weight of names in consecutive sentences
+_MAX_CROWD = 6  # names in a sentence, from which the next one is not looked at
+_MAX_DISTANCE = 5  # sentences to the nearest name, for a name that is alone in its sentences
+_ALONE = 0.1  # weight of that
+RELATIONS_PER_NAME = 1.5
+MIN_STRENGTH, MAX_STRENGTH = 1.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """Two names of a text that occur together.
+
+    Attributes:
+        first, second: their positions among the names, first < second.
+        strength: 1 to 10.
+        sentences: the sentence that has both closest together, twice, or the two consecutive ones.
+    """
+
+    first: int
+    second: int
+    strength: float
+    sentences: tuple[int, int]
+
+
+@dataclass(slots=True)
+class _Pair:
+    weight: float = 0.0
+    best: float = 0.0
+    sentences: tuple[int, int] = (0, 0)
+
+    def add(self, weight: float, sentences: tuple[int, int]) -> None:
+        self.weight += weight
+        if weight > self.best:
+            self.best, self.sentences = weight, sentences
+
+
+def associations(names: Sequence[FoundName]) -> list[Association]:
+    """Return the pairs of names that occur together, strongest first, and one at least for each name that has any.
+
+    At most `RELATIONS_PER_NAME` pairs a name are returned, unless more are needed so that no name is left out.
+    """
+    pairs = _co_occurrences(names)
+    for number in range(len(names)):
+        _link_lonely(pairs, number, names)
+    found = [
+        Association(one, other, _strength(pair, names[one], names[other]), pair.sentences)
+        for (one, other), pair in pairs.items()
+    ]
+    found.sort(key=lambda pair: (-pair.strength, pair.first, pair.second))
+    return _spread(found, len(names))
+
+
+def _co_occurrences(names: Sequence[FoundName]) -> dict[tuple[int, int], _Pair]:
+    at: dict[int, list[tuple[int, int]]] = {}  # sentence → (word, name), in order
+    for number, name in enumerate(names):
+        for sentence, word in name.places:
+            at.setdefault(sentence, []).append((word, number))
+    pairs: dict[tuple[int, int], _Pair] = {}
+    for sentence in sorted(at):
+        here = sorted(at[sentence])
+        closest: dict[tuple[int, int], int] = {}
+        for rank, (word, one) in enumerate(here):
+            for later, other in here[rank + 1 :]:
+                if later - word > WINDOW_WORDS:
+                    break
+                if one != other:
+                    key = (min(one, other), max(one, other))
+                    closest[key] = min(closest.get(key, WINDOW_WORDS), later - word)
+        for key, distance in closest.items():
+            pairs.setdefault(key, _Pair()).add(1.0 / (1.0 + distance / _HALF_WORDS), (sentence, sentence))
+        following = at.get(sentence + 1, [])
+        if len(here) <= _MAX_CROWD and len(following) <= _MAX_CROWD:
+            distinct = {(min(one, other), max(one, other)) for _, one in here for _, other in following if one != other}
+            for key in distinct:
+                pairs.setdefault(key, _Pair()).add(_NEXT_SENTENCE, (sentence, sentence + 1))
+    return pairs
+
+
+def _strength(pair: _Pair, one: FoundName, other: FoundName) -> float:
+    """Return 1 to 10: the cosine of co-occurrences, less where it rests on few of them."""
+    n_one, n_other = (len({sentence for sentence, _ in name.places}) for name in (one, other))
+    cosine = min(pair.weight / math.sqrt(n_one * n_other), 1.0)
+    certain = pair.weight / (pair.weight + 1.0)
+    return round(min(MIN_STRENGTH + 2.0 * (MAX_STRENGTH - MIN_STRENGTH) * cosine * certain, MAX_STRENGTH), 2)
+
+
+def _link_lonely(pairs: dict[tuple[int, int], _Pair], number: int, names: Sequence[FoundName]) -> None:
+    """Tie a name that occurs together with none to the one that is named nearest before or after."""
+    places = names[number].places
+    if not places or any(number in key for key in pairs):
+        return
+    here = places[0][0]
+    near = [
+        (abs(sentence - here), other, sentence)
+        for other, name in enumerate(names)
+        if other != number
+        for sentence, _ in name.places
+        if abs(sentence - here) <= _MAX_DISTANCE
+    ]
+    if near:
+        _, other, there = min(near)
+        key = (min(number, other), max(number, other))
+        pairs.setdefault(key, _Pair()).add(_ALONE, (min(here, there), max(here, there)))
+
+
+def _spread(pairs: Sequence[Association], n_names: int) -> list[Association]:
+    """Keep the strongest pairs, but first the strongest of each name."""
+    limit = int(n_names * RELATIONS_PER_NAME)
+    linked: set[int] = set()
+    first: list[Association] = []
+    rest: list[Association] = []
+    for pair in pairs:
+        if pair.first in linked and pair.second in linked:
+            rest.append(pair)
+        else:
+            linked.update((pair.first, pair.second))
+            first.append(pair)
+    kept = first + rest[: max(limit - len(first), 0)]
+    return sorted(kept, key=lambda pair: (-pair.strength, pair.first, pair.second))

@@ -1,0 +1,119 @@
+"""The central chunks of a corpus, by PageRank on a graph of chunks and keywords (KET-RAG, arXiv 2502.09304, §4.1).
+
+Chunks that share rare words are near each other: a step of the walk goes from a chunk to one of its keywords, and from
+there to a chunk that has it, each in proportion to the keyword's weight. A chunk is central if the walk is there often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from hirag_dist.core.text.terms import terms
+from hirag_dist.types import FloatVector, IntVector
+
+KEYWORDS: Final = 48  # of a chunk at most
+RESTART: Final = 0.15
+_TOLERANCE: Final = 1e-9  # change of the scores in a step, in sum
+_MAX_STEPS: Final = 100
+_DIGITS: Final = 12  # of a score that is compared: the last bits differ between machines
+_CANDIDATES: Final = 128  # terms of a chunk whose frequency in the corpus is counted
+_MIN_CHARS, _LONG = 3, 12  # of a term in ASCII; of one that counts no more for its length
+
+
+def keywords_of(text: str) -> list[tuple[str, int]]:
+    """Return the terms of a text that may be its keywords, and how often each occurs: the frequent and long ones first.
+
+    At most `_CANDIDATES` are returned. Those of them that are rare in the corpus become keywords (`central_chunks`).
+    """
+    counts = Counter(term for term in terms(text) if len(term) >= _MIN_CHARS or not term.isascii())
+    ranked = sorted(counts.items(), key=lambda item: (-item[1] * min(len(item[0]), _LONG), item[0]))
+    return ranked[:_CANDIDATES]
+
+
+def term_hash(term: str) -> int:
+    """Return a number of 63 bits that stands for a term."""
+    data = hashlib.blake2b(term.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(data, "little") >> 1
+
+
+def central_chunks(chunk_of: IntVector, term_of: IntVector, counts: IntVector, n_chunks: int) -> FloatVector:
+    """Return how central each chunk is: the stationary distribution of the walk.
+
+    Args:
+        chunk_of, term_of, counts: (n,) that a chunk (0 to n_chunks − 1) has a term so many times, each pair once.
+        n_chunks: number of chunks; one without a term that another has is reached by restarts alone.
+
+    Returns:
+        (n_chunks,) scores that add up to 1, rounded.
+    """
+    if not n_chunks:
+        return np.zeros(0)
+    weights = _weights(chunk_of, term_of, counts, n_chunks)
+    kept = weights > 0
+    n_terms = int(term_of.max()) + 1 if len(term_of) else 0
+    graph = sparse.csr_matrix((weights[kept], (chunk_of[kept], term_of[kept])), shape=(n_chunks, n_terms))
+    graph.sort_indices()
+    back = graph.T.tocsr()
+    from_chunk, from_term = _inverse(graph.sum(axis=1)), _inverse(back.sum(axis=1))
+    isolated = from_chunk == 0
+    score = np.full(n_chunks, 1.0 / n_chunks)
+    for _ in range(_MAX_STEPS):
+        walked = graph @ (from_term * (back @ (from_chunk * score)))
+        stuck = score[isolated].sum()
+        after = (1.0 - RESTART) * (walked + stuck / n_chunks) + RESTART / n_chunks
+        change = np.abs(after - score).sum()
+        score = after
+        if change <= _TOLERANCE:
+            break
+    return np.round(score, _DIGITS)
+
+
+def _weights(chunk_of: IntVector, term_of: IntVector, counts: IntVector, n_chunks: int) -> FloatVector:
+    """Return (n,) tf-idf of each pair; 0 for terms of one chunk alone, and beyond the `KEYWORDS` best of a chunk."""
+    found_in = np.bincount(term_of)[term_of] if len(term_of) else np.zeros(0, np.int64)
+    idf = np.log((n_chunks + 1.0) / (found_in + 0.5))
+    weights = np.where(found_in > 1, np.maximum(np.log1p(counts) * idf, 0.0), 0.0)
+    order = np.lexsort((term_of, -np.round(weights, _DIGITS), chunk_of))
+    first = np.r_[True, np.diff(chunk_of[order]) != 0] if len(order) else np.zeros(0, bool)
+    starts = np.flatnonzero(first)
+    rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
+    weights[order[rank >= KEYWORDS]] = 0.0
+    return weights
+
+
+def _inverse(sums: NDArray[np.float64]) -> FloatVector:
+    """Return 1 / sum, 0 where the sum is 0."""
+    flat = np.asarray(sums).ravel()
+    return np.divide(1.0, flat, out=np.zeros_like(flat), where=flat > 0)
+
+
+def chosen(scores: FloatVector, ids: list[str], count: int) -> NDArray[np.bool_]:
+    """Return (n,) which chunks are the `count` most central ones; ties go to the smaller id."""
+    order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))
+    found = np.zeros(len(ids), bool)
+    found[order[: max(count, 0)]] = True
+    return found
+
+
+def share_of(share: float, n_new: int, n_kept: int = 0, n_kept_central: int = 0) -> int:
+    """Return how many new chunks are read by the model, so that its share of all chunks comes nearest to `share`.
+
+    Chunks that stay keep what has read them, whatever their centrality is now.
+
+    Args:
+        n_new: chunks that are extracted now.
+        n_kept, n_kept_central: chunks of the base that stay, and those of them that the model has read.
+
+    >>> share_of(0.3, 10), share_of(0.3, 1, 99, 30), share_of(0.3, 1, 99, 29), share_of(0.3, 1)
+    (3, 0, 1, 1)
+    """
+    wanted = round(share * (n_new + n_kept)) - n_kept_central
+    if not n_kept:
+        wanted = max(wanted, 1)
+    return min(max(wanted, 0), n_new)

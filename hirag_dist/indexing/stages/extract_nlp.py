@@ -1,0 +1,70 @@
+"""Chunks → mentions of entities and relations, without a call."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import pyarrow as pa
+
+from hirag_dist.core.entities.merging import mentions_of
+from hirag_dist.core.prompts.reply_parsing import ExtractionReply
+from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables
+from hirag_dist.extraction import extracted, split_sentences
+from hirag_dist.protocols import CPU, EntityFinder
+from hirag_dist.schemas import CHUNKS, EXTRACTION_COSTS, MENTIONS, RELATION_MENTIONS
+from hirag_dist.types import FinderOptions
+
+
+@dataclass(frozen=True)
+class ExtractNames:
+    """Chunks → mentions: names and noun phrases, the sentences about them, and their co-occurrence.
+
+    A chunk's rows depend on its text alone.
+    """
+
+    name: ClassVar[str] = "extract_nlp"
+    version: ClassVar[int] = 1
+    split: ClassVar[Split] = ByRows(64)
+
+    class Inputs(TableSet):
+        chunks: Annotated[Dataset, CHUNKS]
+
+    class Outputs(TableSet):
+        mentions: Annotated[Dataset, MENTIONS]
+        relation_mentions: Annotated[Dataset, RELATION_MENTIONS]
+        costs: Annotated[Dataset, EXTRACTION_COSTS]
+
+    finder: FinderOptions
+    entity_types: tuple[str, ...]
+    split_homonyms: bool
+
+    @property
+    def kernels(self) -> str:
+        """Kind of worker: a finder on a GPU needs one that has it."""
+        return CPU if self.finder.device == CPU else "gpu"
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the mentions in chunk order; each chunk costs no token."""
+        chunks = tables["chunks"].select(["chunk_id", "text"]).to_pylist()
+        finder = services.entity_finder(self.finder)
+        replies = await asyncio.to_thread(self._extracted, [chunk["text"] for chunk in chunks], finder)
+        mentions: list[Any] = []
+        relations: list[Any] = []
+        for chunk, reply in zip(chunks, replies, strict=True):
+            rows, links = mentions_of(reply, chunk["chunk_id"], self.split_homonyms)
+            mentions.extend(rows)
+            relations.extend(links)
+        costs = [{"chunk_id": chunk["chunk_id"], "stage": self.name, "tokens": 0} for chunk in chunks]
+        return {
+            "mentions": pa.Table.from_pylist(mentions, MENTIONS),
+            "relation_mentions": pa.Table.from_pylist(relations, RELATION_MENTIONS),
+            "costs": pa.Table.from_pylist(costs, EXTRACTION_COSTS),
+        }
+
+    def _extracted(self, texts: list[str], finder: EntityFinder) -> list[ExtractionReply]:
+        lines = [split_sentences(text) for text in texts]
+        found = finder.find(lines, self.entity_types)
+        return [extracted(names, sentences) for names, sentences in zip(found, lines, strict=True)]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hirag_dist.config.extraction import METHODS, ExtractionConfig
+from hirag_dist.config.loader import load_config
+from hirag_dist.config.model import Config
+from hirag_dist.errors import ConfigError
+from hirag_dist.indexing.update.base import content_config, differences
+
+
+def test_the_short_form_names_the_calls(tmp_path: Any) -> None:
+    assert Config.model_validate({"extraction": "two_step"}).extraction == ExtractionConfig(calls="two_step")
+    (tmp_path / "hirag.yaml").write_text("extraction: two_step\n")
+    loaded = load_config(str(tmp_path / "hirag.yaml"), {"HIRAG__EXTRACTION__METHOD": "nlp"}).config
+    assert (loaded.extraction.method, loaded.extraction.calls) == ("nlp", "two_step")
+    with pytest.raises(ConfigError, match="extraction"):
+        load_config(None, {"HIRAG__EXTRACTION": "three_step"})
+
+
+def test_an_index_of_an_earlier_version_has_the_configuration_of_method_llm() -> None:
+    """That version recorded `extraction: joint`; settings of other methods do not matter."""
+    for extraction in ("joint", {}, {"skeleton": {"share": 0.5}}):
+        assert content_config(Config.model_validate({"extraction": extraction}))["extraction"] == "joint"
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "llm"])
+def test_another_method_is_another_index(method: str) -> None:
+    before = {"config": content_config(Config())}
+    now = {"config": content_config(Config.model_validate({"extraction": {"method": method}}))}
+    assert differences(before, now)
+
+
+def test_only_the_settings_in_use_decide_the_content() -> None:
+    def content(**keys: Any) -> Any:
+        return ExtractionConfig.model_validate(keys).content()
+
+    assert content(method="nlp") == content(method="nlp", calls="two_step", skeleton={"share": 0.5})
+    assert content(method="nlp") == content(method="nlp", nlp={"threshold": 0.9, "device": "gpu"})
+    assert content(method="skeleton") != content(method="skeleton", skeleton={"share": 0.5})
+    assert content(method="skeleton") != content(method="skeleton", calls="two_step")
+    gliner = {"finder": "gliner", "model": "folder"}
+    assert content(method="nlp", nlp=gliner) != content(method="nlp")
+    assert content(method="nlp", nlp=gliner) == content(method="nlp", nlp=gliner | {"device": "gpu"})
+    assert content(method="nlp", nlp=gliner) != content(method="nlp", nlp=gliner | {"threshold": 0.9})
+
+
+def test_a_gliner_finder_needs_a_model() -> None:
+    with pytest.raises(ValueError, match="needs model"):
+        ExtractionConfig.model_validate({"nlp": {"finder": "gliner"}})

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from hirag_dist.core.entities.association import MAX_STRENGTH, MIN_STRENGTH, associations
+from hirag_dist.types import FoundName
+
+
+def name(text: str, *places: tuple[int, int]) -> FoundName:
+    return FoundName(text, "concept", places, 1.0)
+
+
+def strengths(*names: FoundName) -> dict[tuple[str, str], float]:
+    return {(names[pair.first].name, names[pair.second].name): pair.strength for pair in associations(names)}
+
+
+def test_names_that_seldom_occur_apart_are_stronger_than_a_hub() -> None:
+    hub = name("hub", *((number, 0) for number in range(8)))
+    one, other = name("one", (0, 3), (1, 3)), name("other", (0, 5), (1, 5))
+    found = strengths(hub, one, other)
+    assert found["one", "other"] > found["hub", "one"]
+    assert all(MIN_STRENGTH <= strength <= MAX_STRENGTH for strength in found.values())
+
+
+def test_names_near_each_other_are_stronger_than_far_ones() -> None:
+    found = strengths(name("a", (0, 0)), name("near", (0, 2)), name("far", (0, 25)))
+    assert found["a", "near"] > found["a", "far"]
+
+
+def test_consecutive_sentences_relate_weakly_and_distant_ones_do_not() -> None:
+    pairs = associations([name("a", (0, 0)), name("b", (1, 0)), name("c", (9, 0))])
+    assert [(pair.first, pair.second, pair.sentences) for pair in pairs] == [(0, 1, (0, 1))]
+
+
+def test_every_name_that_has_a_neighbour_is_in_a_pair_and_pairs_are_bounded() -> None:
+    crowd = [name(f"n{number}", (0, number)) for number in range(20)]
+    pairs = associations([*crowd, name("alone", (3, 0))])
+    assert {end for pair in pairs for end in (pair.first, pair.second)} == set(range(21))
+    assert len(pairs) <= 1.5 * 21 + 1
+    assert pairs == sorted(pairs, key=lambda pair: (-pair.strength, pair.first, pair.second))
+
+
+def test_no_names_give_no_pairs() -> None:
+    assert associations([]) == []
+    assert associations([name("a", (0, 0))]) == []

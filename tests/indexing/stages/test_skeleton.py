@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pyarrow as pa
+
+from hirag_dist.indexing.stages.skeleton import CHUNK_IDS, ChooseChunks, DivideChunks, ListTerms
+from tests.bare_services import SERVICES
+from tests.indexing.stages.test_extract_nlp import chunks
+
+TEXTS = ["plague of Athens and siege of Troy", "plague plague Athens", "siege Troy", "nothing else"]
+
+
+async def chosen(texts: list[str], count: int) -> list[str]:
+    terms = await ListTerms().run({"chunks": chunks(texts).select(["chunk_id", "text"])}, SERVICES)
+    found = await ChooseChunks(count).run(terms, SERVICES)
+    ids: list[str] = found["chosen"]["chunk_id"].to_pylist()
+    return ids
+
+
+async def test_the_chunk_between_the_others_is_chosen_first() -> None:
+    assert await chosen(TEXTS, 1) == ["c0"]
+    assert await chosen(TEXTS, 4) == ["c0", "c1", "c2", "c3"]
+    assert await chosen(TEXTS, 0) == await chosen([], 1) == []
+
+
+async def test_every_chunk_is_on_one_side() -> None:
+    table = chunks(TEXTS)
+    ids = pa.table([pa.array(["c0", "c2"])], schema=CHUNK_IDS)
+    found = await DivideChunks().run({"chunks": table, "chosen": ids}, SERVICES)
+    assert found["central"]["chunk_id"].to_pylist() == ["c0", "c2"]
+    assert found["others"]["chunk_id"].to_pylist() == ["c1", "c3"]

@@ -1,0 +1,145 @@
+"""Builds and updates by each method of extraction: what is asked, what is kept, and what stays as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.core.text.ids import entity_id
+from hirag_dist.errors import StageFailed
+from hirag_dist.indexing.update.budget import LLM_TOKENS_PER_TOKEN
+from hirag_dist.storage.snapshot.reader import Snapshot
+from tests.indexing.update.test_run import LivingBench
+from tests.toy_builds import between
+
+PEOPLE = ("Ada Lovelace", "Alan Turing", "Grace Hopper", "Mary Somerville", "John Herschel", "Emmy Noether")
+PLACES = ("London", "Cambridge", "Göttingen", "Princeton")
+BY = {method: {"extraction": {"method": method}} for method in ("llm", "nlp", "skeleton")}
+TABLES = ("chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
+
+
+def prose(number: int) -> str:
+    one, other = PEOPLE[number % 6], PEOPLE[(number * 2 + 1) % 6]
+    place = PLACES[number % 4]
+    return f"The machine of {one} was built in {place}. It was in {place} that {other} met {one} in 18{number:02}."
+
+
+def documents(n: int) -> dict[str, str]:
+    return {f"{at:02}.txt": prose(at) for at in range(n)}
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> LivingBench:
+    return LivingBench(tmp_path)
+
+
+def asked(living: LivingBench) -> set[str]:
+    return {between(request, "text") for request in living.bench.asked("extract-graph")}
+
+
+def read_by(snapshot: Snapshot) -> dict[str, str]:
+    """Return text of a chunk → the stage that extracted it."""
+    texts = {row["chunk_id"]: row["text"] for row in snapshot.table("chunks").to_pylist()}
+    return {texts[row["chunk_id"]]: row["stage"] for row in snapshot.table("extraction_costs").to_pylist()}
+
+
+def layer_0(snapshot: Snapshot) -> dict[str, Any]:
+    found = {name: snapshot.table(name).to_pylist() for name in TABLES}
+    return found | {name: [row for row in found[name] if row["layer"] == 0] for name in ("entities", "relations")}
+
+
+def test_nlp_extracts_without_a_call_and_updates_to_what_a_fresh_build_gives(living: LivingBench) -> None:
+    first = living.index(documents(6), **BY["nlp"])
+    assert not asked(living)
+    assert set(read_by(first).values()) == {"extract_nlp"}
+    names = {row["entity_id"]: row for row in first.table("entities").to_pylist()}
+    ada = names[entity_id(0, "ada lovelace")]
+    assert (ada["name"], ada["type"], ada["described"]) == ("Ada Lovelace", "person", True)
+    assert "Ada Lovelace" in ada["description"]
+    changed = documents(8) | {"01.txt": prose(11)}
+    updated = living.index(changed, **BY["nlp"])
+    assert living.result.update is not None, "it was updated, not built from nothing"
+    assert not asked(living)
+    fresh = living.fresh(changed, **BY["nlp"])
+    kept = ("entity_id", "name", "description", "type", "n_mentions")
+    assert [{key: row[key] for key in kept} for row in layer_0(updated)["entities"]] == [
+        {key: row[key] for key in kept} for row in layer_0(fresh)["entities"]
+    ]
+    assert [row["relation_id"] for row in layer_0(updated)["relations"]] == [
+        row["relation_id"] for row in layer_0(fresh)["relations"]
+    ]
+
+
+def test_the_bound_of_an_update_is_that_of_method_llm(living: LivingBench) -> None:
+    """Extraction that costs nothing would otherwise put off every summary and report."""
+    living.index(documents(6), **BY["nlp"])
+    after = living.index(documents(7), **BY["nlp"])
+    assert living.result.update is not None
+    new = after.table("chunks").to_pylist()
+    tokens = sum(row["n_tokens"] for row in new if row["text"] == prose(6))
+    assert living.result.update.extraction_tokens == int(LLM_TOKENS_PER_TOKEN * tokens) > 0
+
+
+def test_another_method_extracts_again(living: LivingBench) -> None:
+    by_llm = living.index(documents(4), **BY["llm"])
+    assert len(asked(living)) == 4
+    by_nlp = living.index(documents(4), **BY["nlp"])
+    assert "extraction" in living.result.rebuilt_because
+    assert by_nlp.manifest.snapshot_id != by_llm.manifest.snapshot_id
+    again = living.index(documents(4), **BY["llm"])
+    assert again.manifest.snapshot_id == by_llm.manifest.snapshot_id
+    assert not asked(living), "stored replies are found again"
+
+
+def test_skeleton_asks_about_the_share_of_central_chunks(living: LivingBench) -> None:
+    snapshot = living.index(documents(10), **BY["skeleton"])
+    by = read_by(snapshot)
+    central = {text for text, stage in by.items() if stage == "extract"}
+    assert central == asked(living)
+    assert (len(by), len(central)) == (10, 3)
+    mentions = {row["chunk_id"] for row in snapshot.table("mentions").to_pylist()}
+    assert len(mentions) == 10, "each chunk is extracted in one way or the other"
+    assert snapshot.manifest.snapshot_id == living.fresh(documents(10), **BY["skeleton"]).manifest.snapshot_id
+
+
+def test_a_chunk_keeps_its_method_while_its_document_stays(living: LivingBench) -> None:
+    """However central it is now. New chunks fill the model's share up again."""
+    before = read_by(living.index(documents(10), **BY["skeleton"]))
+    texts = documents(20)
+    del texts["00.txt"]
+    after = read_by(living.index(texts, **BY["skeleton"]))
+    assert living.result.update is not None
+    stays = before.keys() & after.keys()
+    assert len(stays) == 9
+    assert {text: before[text] for text in stays} == {text: after[text] for text in stays}
+    assert asked(living) == {text for text in after.keys() - stays if after[text] == "extract"}
+    assert list(after.values()).count("extract") == round(0.3 * 19)
+
+
+def test_small_updates_keep_the_share(living: LivingBench) -> None:
+    living.index(documents(4), **BY["skeleton"])
+    for n in range(5, 9):
+        by = read_by(living.index(documents(n), **BY["skeleton"]))
+        assert list(by.values()).count("extract") == round(0.3 * n)
+
+
+def test_a_chunk_that_the_model_refused_is_asked_again_and_the_others_stay(living: LivingBench) -> None:
+    def refuses(request: Any) -> str | None:
+        return "I cannot." if request.messages[0].content.startswith("Task: extract") else None
+
+    snapshot = living.index(documents(10), script=refuses, **BY["skeleton"])
+    letters = snapshot.table("rejects").to_pylist()
+    assert {row["stage"] for row in letters} == {"extract"}
+    assert len(letters) == 3
+    before = read_by(snapshot)
+    snapshot = living.index(documents(10), retry=True, **BY["skeleton"])
+    assert asked(living) == {text for text, stage in before.items() if stage == "extract"}
+    assert read_by(snapshot) == before
+    assert not snapshot.table("rejects").num_rows
+
+
+def test_a_text_without_names_says_what_else_to_try(living: LivingBench) -> None:
+    with pytest.raises(StageFailed, match=r"extraction\.method: nlp"):
+        living.index({"a.txt": "1 2 3"}, **BY["nlp"])
