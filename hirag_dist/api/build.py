@@ -85,15 +85,21 @@ def plan_build(inputs: Inputs, *, config: ConfigLike = None, latency_s: float | 
 
 
 def plan_update(
-    inputs: Inputs, index: str | Path, *, config: ConfigLike = None, latency_s: float | None = None
+    inputs: Inputs,
+    index: str | Path,
+    *,
+    config: ConfigLike = None,
+    latency_s: float | None = None,
+    add: bool = False,
 ) -> UpdateEstimate:
-    """Estimate the update of an index that `build_index` would make; calls no model.
+    """Estimate the update of an index that `build_index` would make, or `add_documents`; calls no model.
 
     Args:
         inputs: as `build_index`; they are read and compared with the documents of the index by content.
         index: folder or object-store URI of the index.
         config: as `as_config`; its endpoints have the prices and limits.
         latency_s: seconds that a chat call takes; by default estimated from its output tokens.
+        add: estimate `add_documents`: the documents of the index stay.
 
     Raises:
         InputError: there is nothing to read.
@@ -102,4 +108,4 @@ def plan_update(
     """
     loaded = as_config(config)
     snapshot = open_current(Store(str(index)))
-    return estimate_update(input_names(inputs), snapshot, loaded, load_prompts(loaded.prompts), latency_s)
+    return estimate_update(input_names(inputs), snapshot, loaded, load_prompts(loaded.prompts), latency_s, add=add)

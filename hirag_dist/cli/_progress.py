@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -12,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from hirag_dist.cli._output import err, short
-from hirag_dist.cli._time_left import CallsLeft
 from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.execution.calls_left import CallRate, CallsLeft
 from hirag_dist.execution.events import (
     BatchesSubmitted,
     CallsExpected,
@@ -31,8 +30,6 @@ logger = logging.getLogger(__name__)
 
 LINE_INTERVAL_S = 30.0  # between two lines of a running stage where there is no terminal
 MIN_LINE_S = 1.0  # a stage without a call that took less gets no line
-_RATE_WINDOW_S = 60.0
-_MIN_RATE_S = 2.0
 
 
 class ProgressBars:
@@ -171,26 +168,22 @@ class _StageProgress:
 
     Attributes:
         done: units of tasks that are done.
-        answered: (time, replies) of the last minute.
+        per_minute: replies, over the last minute; 0 where not known.
     """
 
     line: TaskID
     n_rows: int
     done: int
-    answered: deque[tuple[float, int]] = field(default_factory=deque)
-    per_minute: float = 0.0  # replies, over the last minute; 0 where not known
+    rate: CallRate = field(default_factory=CallRate)
+    per_minute: float = 0.0
 
     def describe(self, now: float, calls: CallTotals) -> str:
         """Return calls, rate, tokens, cost, 429s and pause; empty if no call was sent."""
-        self.answered.append((now, calls.answered))
-        while self.answered[0][0] < now - _RATE_WINDOW_S:
-            self.answered.popleft()
+        self.per_minute = self.rate.on_calls(now, calls.answered)
         if not (calls.answered or calls.in_flight or calls.limited):
             return ""
-        begun, before = self.answered[0]
         parts = [f"{short(calls.answered)} {'call' if calls.answered == 1 else 'calls'}"]
-        if now - begun >= _MIN_RATE_S:
-            self.per_minute = (calls.answered - before) / (now - begun) * 60
+        if self.per_minute:
             parts.append(f"{short(self.per_minute)}/min")
         parts.append(f"{short(calls.tokens)} tok")
         if calls.usd:  # 0 where the model is free or its price is not known

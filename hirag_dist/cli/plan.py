@@ -15,6 +15,7 @@ from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOp
 from hirag_dist.cli._output import emit, err, out, table, use_json
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.errors import ConfigError
 from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
 from hirag_dist.indexing.extraction_estimate import MethodEstimate
 from hirag_dist.indexing.update.estimate import UpdateEstimate
@@ -41,6 +42,9 @@ def plan(
         str | None,
         typer.Option("--index", "-i", metavar="URI", help="Index that exists: estimate its update to INPUT."),
     ] = None,
+    add: Annotated[
+        bool, typer.Option("--add", help="With --index: estimate `add`; the documents of the index stay.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Estimate calls, tokens, cost and time of an index, or of the update of one with --index. Makes no call.
@@ -49,15 +53,17 @@ def plan(
     and reports are estimated from averages of the index.
     """
     use_json(json)
+    if add and index is None:
+        raise ConfigError("--add estimates an addition to an index: give --index URI with it")
     loaded = configuration(config, settings, {"reading.text_field": text_field, "llm.batch": batch or None}).config
     if notice := lexical_embedding_notice(loaded):
         err.print(f"[yellow]Note:[/yellow] {notice}.")
     if index is not None:
-        update = plan_update(inputs, index, config=loaded, latency_s=latency_s)
+        update = plan_update(inputs, index, config=loaded, latency_s=latency_s, add=add)
         if json:
             emit(asdict(update))
         else:
-            _show_update(update)
+            _show_update(update, add)
         return
     made = plan_build(inputs, config=loaded, latency_s=latency_s)
     if json:
@@ -112,16 +118,19 @@ def _unreadable(name: str, reason: str) -> str:
     return f"  [yellow]cannot read[/yellow] {escape(name)}: {escape(reason)}"
 
 
-def _show_update(update: UpdateEstimate) -> None:
+def _show_update(update: UpdateEstimate, add: bool) -> None:
     rebuild = update.rebuild
     for name, reason in rebuild.unreadable[:_SHOWN]:
         out.print(_unreadable(name, reason))
     if update.rebuilt_because:
-        out.print("[yellow]The index would be built from nothing, not updated:[/yellow]", end=" ")
+        built = "The index would be built from nothing, not updated"
+        refused = "The index cannot be updated, and `add` refuses" if add else built
+        out.print(f"[yellow]{refused}:[/yellow]", end=" ")
         out.print(f"{update.rebuilt_because}.", markup=False)
         rows = [_total_row("build", rebuild.stages, rebuild.seconds)]
     elif not update.documents:
-        out.print(f"Nothing to do: the documents of INPUT are those of snapshot {update.base}.")
+        are = "in" if add else "those of"
+        out.print(f"Nothing to do: the documents of INPUT are {are} snapshot {update.base}.")
         return
     elif update.returns_to:
         out.print(f"The documents of INPUT are those of snapshot {update.returns_to} again, which would be current.")

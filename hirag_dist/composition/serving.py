@@ -13,15 +13,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-import pyarrow.compute as pc
-
 from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.composition.logs import log_messages_only
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
+from hirag_dist.composition.uploads import upload_options
 from hirag_dist.config.model import Config
-from hirag_dist.config.service import ServiceConfig
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
@@ -42,7 +40,7 @@ from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
 from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.snapshot.fallback import open_current
-from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -74,7 +72,7 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
         BackendUnavailable: an address cannot be listened on.
         HiragError: a process could not start, or there is nothing to serve.
     """
-    page = page_options(config.service)
+    page = page_options(config, index)
     logging.getLogger("hirag_dist.service").setLevel(logging.INFO)
     raise_descriptor_limit()  # worker processes inherit it
     if verify and index:
@@ -148,11 +146,12 @@ def server_options(
 
 
 def page_options(
-    service: ServiceConfig, *, listen: str | None = None, shared: bool = False, n_processes: int = 1
+    config: Config, index: str = "", *, listen: str | None = None, shared: bool = False, n_processes: int = 1
 ) -> PageOptions | None:
     """Return the options of the HTTP server with the page and the APIs, None where the configuration asks for none.
 
     Args:
+        index: the index folder, for uploads.
         listen: replaces the configured address.
         shared: whether another process reserves the address for the page.
         n_processes: processes that answer queries.
@@ -160,6 +159,8 @@ def page_options(
     Raises:
         ConfigError: as `PageOptions`.
     """
+    service = config.service
+    uploads = upload_options(config, index)
     if service.http is None:
         return None
     return PageOptions(
@@ -167,6 +168,7 @@ def page_options(
         names=service.http_names,
         page=service.http_page,
         inspection=service.http_inspection or "",
+        uploads=uploads,
         api=service.http_api,
         origins=service.http_origins,
         max_connections=service.http_max_connections,
@@ -255,7 +257,7 @@ async def serve_index(
         nonlocal warn, opened
         snapshot = open_snapshot(store) if opened else open_current(store)  # later the served one stays in its place
         opened = True
-        if warn and _has_labels(snapshot):
+        if warn and snapshot.has_labels:
             warn = False
             logger.warning(
                 "documents carry labels, and there is no service.callers_file: callers see those without labels%s; "
@@ -269,12 +271,6 @@ async def serve_index(
 
     swapper = SnapshotSwapper(open_engine, lambda: current_id(store), config.service.poll_s, ThreadEngineRunner())
     await serve_grpc(SingleIndex(swapper), options, ready, stop, state, on_stop)
-
-
-def _has_labels(snapshot: Snapshot) -> bool:
-    """Return whether any document of a snapshot carries an access label."""
-    lengths = pc.list_value_length(snapshot.table("documents", ["labels"])["labels"])
-    return bool((pc.max(lengths).as_py() or 0) > 0)
 
 
 async def serve_index_and_page(
@@ -332,7 +328,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
     configured = server_options(config)
     with ExitStack() as stack:
         listen = _reserve(stack, configured.listen)
-        page = page_options(config.service, n_processes=n_processes)
+        page = page_options(config, index, n_processes=n_processes)
         if page is not None:
             page = replace(page, listen=_reserve(stack, page.listen), reuse_port=True)
         state = stack.enter_context(open_service_state(config.service.state_dir))

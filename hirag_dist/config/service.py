@@ -175,6 +175,13 @@ class ServiceConfig(ConfigSection):
         description="address at which the file of `inspect --html` is published, to which the browser page links; "
         "{index} in it is the name of the index",
     )
+    http_uploads: str | None = Field(
+        None,
+        description="local folder that keeps documents uploaded on the browser page, which switches uploads on; null: "
+        "no upload. Only callers with uploads: true in the callers_file may upload, or, without one, any process of "
+        "this machine",
+    )
+    http_upload_bytes: int = Field(256 << 20, ge=1, description="limit of the files of one upload together")
     http_api: bool = Field(True, description="serve the RPCs as JSON and the OpenAI-compatible API at that address")
     http_origins: tuple[str, ...] = Field(
         (),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from hirag_dist.indexing.cost_estimate import (
     SUMMARY_PACK_TOKENS,
     TOKENS_PER_ENTITY,
     CostEstimate,
+    PlannedDocument,
     PlannedInput,
     StageEstimate,
     Work,
@@ -116,20 +117,29 @@ class UpdateEstimate:
 
 
 def estimate_update(
-    inputs: Sequence[str], snapshot: Snapshot, config: Config, prompts: Prompts, latency_s: float | None = None
+    inputs: Sequence[str],
+    snapshot: Snapshot,
+    config: Config,
+    prompts: Prompts,
+    latency_s: float | None = None,
+    *,
+    add: bool = False,
 ) -> UpdateEstimate:
     """Read INPUT and estimate the update that makes the index equal to it.
 
     Args:
         snapshot: the current one.
         latency_s: see `estimate_build`.
+        add: estimate the addition of INPUT: documents of the index stay, except those of the same place.
 
     Raises:
         InputError: nothing to read.
     """
     planned = read_planned(inputs, config)
-    rebuild = estimate_planned(planned, config, prompts, latency_s)
     base, reason = open_configured(snapshot, config)
+    if add and base is not None:
+        planned = _added_to(base, planned)
+    rebuild = estimate_planned(planned, config, prompts, latency_s)
     if base is None:
         return UpdateEstimate(snapshot.manifest.snapshot_id, rebuild=rebuild, rebuilt_because=reason)
     changed = _changed(base, planned)
@@ -173,6 +183,22 @@ def estimate_update(
         seconds,
         rebuild=rebuild,
     )
+
+
+def _added_to(base: UpdateBase, planned: PlannedInput) -> PlannedInput:
+    """Return the documents of the base together with those of INPUT, which replace documents of the same place."""
+    chunks = base.table("chunks", ["chunk_id", "document_id", "n_tokens"])
+    of_document: dict[str, list[tuple[int, int]]] = {}
+    keys, tokens = text_keys(chunks["chunk_id"]).tolist(), chunks["n_tokens"].to_pylist()
+    for own, key, n_tokens in zip(chunks["document_id"].to_pylist(), keys, tokens, strict=True):
+        of_document.setdefault(own, []).append((key, n_tokens))
+    taken = {document.place for document in planned.documents.values()}
+    documents = dict(planned.documents)
+    for row in base.table("documents", ["document_id", "uri", "record"]).to_pylist():
+        own, place = row["document_id"], f"{row['uri']}#{row['record']}"
+        if own not in documents and place not in taken:
+            documents[own] = PlannedDocument(place, tuple(of_document.get(own, ())))
+    return replace(planned, documents=documents)
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from hirag_dist.service.web.json_lines import (
 )
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.request_checks import Handler, RequestChecks
+from hirag_dist.service.web.uploads.routes import UploadRoutes
 from hirag_dist.types import Answer, Retrieval
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class PageApp:
         clients: of the service.
         connections: counts the requests of each connection.
         api: has the routes of the APIs, if they are served too.
+        uploads: has the routes of uploads, if they are on.
     """
 
     def __init__(
@@ -60,12 +62,14 @@ class PageApp:
         clients: ClientPool[AsyncHiragClient],
         connections: ConnectionGuard,
         api: HttpApi | None = None,
+        uploads: UploadRoutes | None = None,
     ) -> None:
         self._options = options
         self._guard = guard
         self._clients = clients
         self._connections = connections
         self._api = api
+        self._uploads = uploads
         self._files = read_files()
         self._in_progress = 0
 
@@ -83,6 +87,8 @@ class PageApp:
             app.router.add_get("/static/{name}", self._file)
             app.router.add_post("/api/describe", self._describe)
             app.router.add_post("/api/ask", self._ask)
+            if self._uploads is not None:
+                self._uploads.add_to(app.router)
         return app
 
     @web.middleware
@@ -111,9 +117,8 @@ class PageApp:
         with self._admitted(), self._clients.lease() as client:
             call = self._call(request, self._options.timeout_s, wanted.index)
             info = await client.describe(**call)
-        return web.Response(
-            body=info_body(info, self._options.inspection), content_type="application/json", headers=_ids(call)
-        )
+        body = info_body(info, self._options.inspection, uploads=self._uploads is not None)
+        return web.Response(body=body, content_type="application/json", headers=_ids(call))
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:
         question = read_body(PageQuestion, await self._body(request))

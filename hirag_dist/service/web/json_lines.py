@@ -138,9 +138,9 @@ def http_status(error: HiragError) -> int:
     return _HTTP.get(status_of(error).name, 500)
 
 
-def info_body(info: IndexInfo, inspection: str) -> bytes:
-    """Return the description of the index, and the address of its inspection page, as JSON."""
-    return _line({"info": asdict(info), "inspection": inspection})
+def info_body(info: IndexInfo, inspection: str, *, uploads: bool) -> bytes:
+    """Return the description of the index, the address of its inspection page, and whether uploads are on, as JSON."""
+    return _line({"info": asdict(info), "inspection": inspection, "uploads": uploads})
 
 
 def _line(value: Any) -> bytes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.options import is_loopback, split_address
+from hirag_dist.service.web.uploads.options import UploadOptions
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -33,6 +34,7 @@ class PageOptions:
             `max_connections` are open.
         page: whether the page is served.
         inspection: address of the inspection page, to which the page links; "{index}" in it is the name of the index.
+        uploads: folder, limits and access of uploads; None for no upload.
         api: whether the RPCs are served as JSON, and the OpenAI-compatible API.
         origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
         max_body_bytes: of a request of the page.
@@ -66,6 +68,7 @@ class PageOptions:
     first_request_s: float = 20.0
     page: bool = True
     inspection: str = ""
+    uploads: UploadOptions | None = None
     api: bool = True
     origins: tuple[str, ...] = ()
     max_body_bytes: int = 64 * 1024
@@ -97,6 +100,11 @@ class PageOptions:
             raise ConfigError(
                 "http_origins: * lets every web page ask where no token is needed; name the origins, or give a "
                 "callers_file"
+            )
+        if self.uploads is not None and self.names and not self.callers:
+            raise ConfigError(
+                "service.http_names says that a proxy makes the page reachable for others, and any of them could "
+                "upload: uploads need a callers_file then"
             )
         if not is_loopback(host) and (self.tls_cert is None or not self.callers):
             raise ConfigError(

@@ -29,6 +29,7 @@ from hirag_dist.service.web.certificates import BrowserTls, expected_name, names
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.options import PageOptions, reached_at, url_of
 from hirag_dist.service.web.request_checks import RequestChecks
+from hirag_dist.service.web.uploads.routes import UploadRoutes
 
 logger = logging.getLogger(__name__)
 _MIN_CONNECTIONS = 4  # of the APIs to the service
@@ -62,6 +63,7 @@ class Page:
         self._runner: web.AppRunner | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._certificates: ReloadingValue[_Clients] | None = None
+        self._uploads = None if options.uploads is None else UploadRoutes(options.uploads)
 
     async def __aenter__(self) -> Page:
         options = self._options
@@ -81,7 +83,10 @@ class Page:
         if options.api:
             checks = AccessChecks(self._guard.serves, options.origins, callers=options.callers)
             api = HttpApi(ApiRequests(options, self._gateways), checks)
-        app = PageApp(options, self._guard, self._clients, connections, api).app()
+        uploads = self._uploads
+        if uploads is not None:
+            await uploads.__aenter__()
+        app = PageApp(options, self._guard, self._clients, connections, api, uploads).app()
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -97,6 +102,8 @@ class Page:
         except OSError as error:
             await runner.cleanup()
             await self._close_clients()
+            if uploads is not None:
+                await uploads.__aexit__()
             in_use = error.errno == errno.EADDRINUSE
             why = "the port is in use" if in_use else error.strerror or str(error)
             raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
@@ -114,6 +121,8 @@ class Page:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        if self._uploads is not None:
+            await self._uploads.__aexit__()
         await self._close_clients()
 
     def renew(self) -> bool:

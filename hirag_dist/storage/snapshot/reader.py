@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
@@ -199,6 +200,12 @@ class Snapshot:
     def chunk_vectors(self) -> FloatMatrix:
         """(n_chunks, dim)."""
         return self.array("vectors/chunks")
+
+    @cached_property
+    def has_labels(self) -> bool:
+        """True if any document carries an access label."""
+        lengths = pc.list_value_length(self.table("documents", ["labels"])["labels"])
+        return bool((pc.max(lengths).as_py() or 0) > 0)
 
     def members(self, communities: pa.Table, entities: pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return (indptr, rows) of the communities' members."""

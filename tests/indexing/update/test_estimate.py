@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.composition.indexing import run_build
+from hirag_dist.composition.indexing import run_add, run_build
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.indexing.update.documents import DocumentCounts
 from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -106,3 +107,21 @@ def test_another_configuration_would_build_from_nothing(folder: Path) -> None:
     made = plan(folder, chunk_tokens=500)
     assert made.rebuilt_because == "the configuration changed: config.chunk_tokens: 1200 → 500"
     assert not made.stages
+
+
+def test_an_addition_keeps_the_documents_of_the_index(folder: Path) -> None:
+    more = folder / "more"
+    more.mkdir()
+    shutil.copy(SAMPLES / "lincoln-1862-one-national-family.md", more)
+    text = (folder / "corpus" / FILES[1]).read_text("utf-8")
+    (more / FILES[1]).write_text(f"{text}\nOne more sentence about the Treasury of Lisbon.\n", "utf-8")
+    config, snapshot = Config.model_validate(SETTINGS), open_snapshot(Store(str(folder / "index")))
+    made = estimate_update([str(more)], snapshot, config, Prompts(), add=True)
+    before = texts(folder)
+    result = run_add([str(more)], str(folder / "index"), config)
+    assert result.update is not None
+    assert made.documents == result.update.documents == DocumentCounts(added=1, changed=1)
+    assert made.chunks == len(texts(folder) - before)
+    assert made.rebuild.documents == 4
+    after = open_snapshot(Store(str(folder / "index")))
+    assert not estimate_update([str(more)], after, config, Prompts(), add=True).documents

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.cli._time_left import CallsLeft
+from hirag_dist.execution.calls_left import CallsLeft
 from hirag_dist.execution.events import CallsExpected, CallsProgress, StageFinished, StageStarted
 from hirag_dist.llm.limits.protocol import CallTotals
 

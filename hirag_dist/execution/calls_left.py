@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 # beginning of a stage's label → stage of the estimate
@@ -17,6 +18,30 @@ _STAGES = {
     "embed": "embed",
 }
 _LAST = "reports"
+_RATE_WINDOW_S = 60.0
+_MIN_RATE_S = 2.0
+
+
+class CallRate:
+    """The replies per minute of a stage, over the last minute."""
+
+    def __init__(self) -> None:
+        self._answered: deque[tuple[float, int]] = deque()  # (time, replies)
+        self._per_minute = 0.0
+
+    def on_calls(self, now: float, answered: int) -> float:
+        """Note the replies so far, and return the rate; 0 where it is not known.
+
+        Args:
+            now: seconds.
+        """
+        self._answered.append((now, answered))
+        while self._answered[0][0] < now - _RATE_WINDOW_S:
+            self._answered.popleft()
+        begun, before = self._answered[0]
+        if now - begun >= _MIN_RATE_S:
+            self._per_minute = (answered - before) / (now - begun) * 60
+        return self._per_minute
 
 
 class CallsLeft:

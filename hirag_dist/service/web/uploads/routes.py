@@ -1,0 +1,144 @@
+"""HTTP requests of uploads: each is checked for its caller, and answered with the state of the upload."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from hirag_dist.client import DeadlinePassed
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.service.web.json_lines import error_body, read_body
+from hirag_dist.service.web.request_checks import Handler
+from hirag_dist.service.web.uploads.access import UploadAccess, UploadRefused
+from hirag_dist.service.web.uploads.job import UploadConflict, UploadJob
+from hirag_dist.service.web.uploads.names import readable
+from hirag_dist.service.web.uploads.options import UploadOptions
+
+logger = logging.getLogger(__name__)
+FILE_NAME = "X-File-Name"
+_NAME_CHARS = 3000  # percent-encoded
+
+
+class _Start(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    plan_id: str
+    max_usd: float | None = Field(None, ge=0, allow_inf_nan=False, strict=False)
+
+
+class UploadRoutes:
+    """The requests of uploads. An async context manager: while it is open, it owns the uploads folder.
+
+    Args:
+        options: folder, limits and access.
+
+    Raises:
+        ConfigError: on entering, when the folder or the callers file cannot be used.
+    """
+
+    def __init__(self, options: UploadOptions) -> None:
+        self._options = options
+        self._job: UploadJob | None = None
+        self._access: UploadAccess | None = None
+
+    async def __aenter__(self) -> UploadRoutes:
+        self._access = UploadAccess(self._options)
+        self._job = UploadJob(self._options)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._job is not None:
+            await self._job.close()
+            self._job = None
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the routes."""
+        handlers = {
+            "state": self._state,
+            "file": self._file,
+            "plan": self._plan,
+            "start": self._start,
+            "cancel": self._cancel,
+            "discard": self._discard,
+        }
+        for name, handler in handlers.items():
+            router.add_post(f"/api/upload/{name}", partial(self._answer, handler))
+
+    async def _answer(self, handler: Handler, request: web.Request) -> web.StreamResponse:
+        """Check the caller, do what was asked, and reply with the state."""
+        assert self._access is not None
+        try:
+            caller = await asyncio.to_thread(self._access.check, _token(request))
+            if handler != self._state:
+                logger.info("upload: %s by %s", request.path.rpartition("/")[2], caller)
+            return await handler(request)
+        except UploadRefused as error:
+            return web.json_response(error_body(error), status=403)
+        except UploadConflict as error:
+            return web.json_response(error_body(error), status=409)
+
+    @property
+    def _upload(self) -> UploadJob:
+        assert self._job is not None, "requests come while it is open"
+        return self._job
+
+    async def _state(self, request: web.Request) -> web.StreamResponse:
+        options = self._options
+        limits = {"bytes": options.max_bytes, "file_bytes": options.max_file_bytes, "files": options.max_files}
+        return _reply(self._upload.status() | {"limits": limits, "types": readable()})
+
+    async def _file(self, request: web.Request) -> web.StreamResponse:
+        given = request.headers.get(FILE_NAME, "")
+        if not given or len(given) > _NAME_CHARS:
+            raise InvalidQuery(f"{FILE_NAME} is the name of the file, percent-encoded")
+        await self._upload.receive(unquote(given, errors="replace"), self._chunks(request))
+        return _reply(self._upload.status())
+
+    async def _plan(self, request: web.Request) -> web.StreamResponse:
+        self._upload.plan()
+        return _reply(self._upload.status())
+
+    async def _start(self, request: web.Request) -> web.StreamResponse:
+        wanted = read_body(_Start, await request.read())
+        self._upload.start(wanted.plan_id, wanted.max_usd)
+        return _reply(self._upload.status())
+
+    async def _cancel(self, request: web.Request) -> web.StreamResponse:
+        self._upload.cancel()
+        return _reply(self._upload.status())
+
+    async def _discard(self, request: web.Request) -> web.StreamResponse:
+        self._upload.discard()
+        return _reply(self._upload.status())
+
+    async def _chunks(self, request: web.Request) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives.
+
+        Raises:
+            DeadlinePassed: nothing arrives any more.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(self._options.stall_s):
+                    chunk = await request.content.readany()
+            except TimeoutError as error:
+                raise DeadlinePassed(f"nothing of the file arrived for {self._options.stall_s:g} s") from error
+            if not chunk:
+                return
+            yield chunk
+
+
+def _token(request: web.Request) -> str | None:
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _reply(status: dict[str, Any]) -> web.Response:
+    return web.json_response(status)
