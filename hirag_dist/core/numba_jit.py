@@ -52,8 +52,18 @@ class _RecoveringCache(FunctionCache):
             return None
 
 
-def _compiled(function: F, *, nogil: bool) -> F:
-    dispatcher: Any = numba.njit(nogil=nogil)(function)
+def compiled_bare(function: F) -> F:
+    """Return the function compiled as `compiled` does, without counts of references to arrays.
+
+    A function that takes tuples of arrays counts a reference to each at every call, which costs more than a short
+    function: walks and searches of graphs take several times as long. Such a function can neither allocate arrays nor
+    return them.
+    """
+    return _compiled(function, nogil=False, _nrt=False)
+
+
+def _compiled(function: F, *, nogil: bool, **options: Any) -> F:
+    dispatcher: Any = numba.njit(nogil=nogil, **options)(function)
     make_cache: Any = _RecoveringCache
     with suppress(RuntimeError):  # numba found no folder for the cache
         dispatcher._cache = make_cache(function)  # as `cache=True` does, with numba's own class

@@ -102,7 +102,8 @@ class RetrievalRun:
         self._near_chunks: Scored = []
         self._word_chunks: Scored = []
         self._communities: list[RankedCommunity] = []
-        self._seeds = SeedSet(index.walk_graph, index.provenance, index.visible_chunks, index.access)
+        buffers = index.files.walk_buffers
+        self._seeds = SeedSet(index.walk_graph, index.provenance, index.visible_chunks, index.access, buffers)
         self._mode = query.mode or limits.mode
         self.levels = _LEVELS[self._mode]
         self.result = Retrieval(query.question, self._mode, index.snapshot_id)

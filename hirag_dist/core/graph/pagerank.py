@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import HIDDEN
 from hirag_dist.core.cooperative import Steps, all_at_once
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.numba_jit import compiled, compiled_bare
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 RESTART: Final = 0.2
 TOLERANCE: Final = 1e-4
 STEP_EDGES: Final = 20_000  # edges per step, which takes less than a millisecond
-_INITIAL_SLOTS = 1024
+_MAX_FREE = 8  # buffers that are kept
+_NO_NODES, _NO_SHARES = np.zeros(0, np.int64), np.zeros(0)
 
 
 class WalkGraph(NamedTuple):
@@ -53,28 +54,63 @@ class WalkGraph(NamedTuple):
 
 
 class _PushState(NamedTuple):
-    """State of the push algorithm. A slot is the number of a node in the order in which nodes were reached.
+    """State of the push algorithm. All zero between walks, except where an attribute says otherwise.
 
     Attributes:
-        slots: (2^s,) hash table of slots, −1 where empty; at most half full.
-        nodes: (capacity,) node of each slot.
-        settled, waiting: (capacity,) settled mass, and mass that is still to be pushed.
-        degrees: (capacity,) edges from it; −1: not computed yet.
-        queued: (capacity,) whether it is in the queue.
-        queue: (capacity,) ring buffer of slots.
-        others: (capacity,) neighbours of the node at hand.
-        counts: (4,) slots in use, head of the queue, length of the queue, edges walked.
+        mass: (n, 2) mass of each node that is still to be pushed, and the mass above which the node enters the queue:
+            0 for a node that was not reached yet, infinite while the node is in the queue.
+        settled: (n,) settled mass.
+        degrees: (n,) edges from each node that was reached, −1 where they are not counted yet; undefined elsewhere.
+        reached: (n,) nodes in the order in which they were reached.
+        queue: (n + 1,) ring buffer of nodes.
+        others: (n,) visible neighbours of the node at hand.
+        counts: (4,) nodes reached, head of the queue, length of the queue, edges walked.
     """
 
-    slots: NDArray[np.int32]
-    nodes: IntVector
+    mass: NDArray[np.float64]
     settled: FloatVector
-    waiting: FloatVector
-    degrees: IntVector
-    queued: NDArray[np.bool_]
+    degrees: NDArray[np.int32]
+    reached: NDArray[np.int32]
     queue: NDArray[np.int32]
-    others: IntVector
+    others: NDArray[np.int32]
     counts: IntVector
+
+
+class WalkBuffers:
+    """Buffers of walks over graphs of one size, which walks one after the other use again.
+
+    Memory: 40 bytes per node are reserved for each walk at a time; only pages that walks reach are touched.
+    """
+
+    def __init__(self, graph: WalkGraph) -> None:
+        """Reserve nothing yet.
+
+        Args:
+            graph: one of the graphs.
+        """
+        self._n_nodes = len(graph.layers) + len(graph.chunk_indptr) - 1
+        self._free: list[_PushState] = []
+
+    def take(self) -> _PushState:
+        """Return buffers that no other walk uses."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            n = self._n_nodes
+            return _PushState(
+                np.zeros((n, 2)),
+                np.zeros(n),
+                np.empty(n, np.int32),
+                np.empty(n, np.int32),
+                np.empty(n + 1, np.int32),
+                np.empty(n, np.int32),
+                np.zeros(4, np.int64),
+            )
+
+    def give_back(self, work: _PushState) -> None:
+        """Keep the buffers of a walk that has ended for others."""
+        if len(self._free) < _MAX_FREE:
+            self._free.append(work)
 
 
 def personalised_pagerank(
@@ -97,6 +133,7 @@ def pagerank_steps(
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
     step_edges: int = STEP_EDGES,
+    buffers: WalkBuffers | None = None,
 ) -> Steps[tuple[IntVector, FloatVector]]:
     """Return (chunk rows, ascending; share of the walk at each), step by step.
 
@@ -111,42 +148,23 @@ def pagerank_steps(
         seen: (n_chunks,) whether the caller may see a chunk; None: every one.
         tolerance: mass per edge of a node below which it is not pushed.
         step_edges: edges walked in a step; the last node is always finished.
+        buffers: of walks over graphs of this size; None: new ones.
     """
+    buffers = WalkBuffers(graph) if buffers is None else buffers
     mask = np.zeros(0, np.bool_) if seen is None else seen
-    work = _begin(max(_INITIAL_SLOTS, 2 * len(nodes)))
-    work = _start(graph, access, mask, work, nodes, shares, tolerance)
+    work = buffers.take()  # a walk that is not ended leaves mass in its buffers: they are dropped
+    _push(graph, access, mask, work, nodes, shares, tolerance, 0)
     while work.counts[2]:
-        work = _push(graph, access, mask, work, tolerance, step_edges)
+        _push(graph, access, mask, work, _NO_NODES, _NO_SHARES, tolerance, step_edges)
         yield
-    n_reached = int(work.counts[0])
-    reached = work.nodes[:n_reached]
-    mass = (
-        work.settled[:n_reached] + RESTART * work.waiting[:n_reached]
-    )  # the restart share of unpushed mass counts as settled
-    n_entities = len(graph.layers)
-    chunks = np.flatnonzero(reached >= n_entities)
-    chunks = chunks[np.argsort(reached[chunks])]
-    return reached[chunks] - n_entities, mass[chunks]
+    rows, mass = _end(work, len(graph.layers))
+    buffers.give_back(work)
+    order = np.argsort(rows)
+    return rows[order], mass[order]
 
 
-def _begin(capacity: int) -> _PushState:
-    capacity = 1 << (capacity - 1).bit_length()  # a power of two, so that the ring buffer wraps by a mask
-    size = 2 * capacity
-    return _PushState(
-        np.full(size, -1, np.int32),
-        np.empty(capacity, np.int64),
-        np.zeros(capacity),
-        np.zeros(capacity),
-        np.full(capacity, -1, np.int64),
-        np.zeros(capacity, np.bool_),
-        np.empty(capacity, np.int32),
-        np.empty(capacity, np.int64),
-        np.zeros(4, np.int64),
-    )
-
-
-@compiled
-def _start(
+@compiled_bare
+def _push(
     graph: WalkGraph,
     access: AccessFilter | None,
     seen: NDArray[np.bool_],
@@ -154,142 +172,145 @@ def _start(
     nodes: IntVector,
     shares: FloatVector,
     tolerance: float,
-) -> Any:
-    """Put mass on the seed nodes; the capacity must suffice for all of them."""
-    for at in range(len(nodes)):
-        _add_mass(graph, access, seen, work, nodes[at : at + 1], shares[at], tolerance)
-    return work
+    n_edges: int,
+) -> None:
+    """Put mass on the seed nodes; then push mass from queued nodes until the queue is empty or the step ends.
+
+    Args:
+        nodes, shares: seeds.
+        n_edges: edges after which the step ends; the last node is always finished.
+    """
+    mass, settled, degrees, reached, queue = work.mass, work.settled, work.degrees, work.reached, work.queue
+    n_reached, head, length, edges = work.counts[0], work.counts[1], work.counts[2], work.counts[3]
+    until = edges + n_edges
+    seed = 0
+    while True:
+        if seed < len(nodes):
+            work.others[0], count, share = nodes[seed], 1, shares[seed]
+            seed += 1
+        elif length == 0 or edges >= until:
+            break
+        else:
+            node = np.int64(queue[head])
+            head = head + 1 if head + 1 < len(queue) else 0
+            length -= 1
+            degree, waiting = degrees[node], mass[node, 0]
+            mass[node, 0], mass[node, 1] = 0.0, max(tolerance, tolerance * degree)
+            settled[node] += RESTART * waiting
+            if degree == 0:
+                continue
+            edges += degree
+            count, share = _neighbours(graph, access, seen, node, work.others), (1.0 - RESTART) * waiting / degree
+        for at in range(count):
+            node = np.int64(work.others[at])
+            waiting, bar = mass[node, 0] + share, mass[node, 1]
+            mass[node, 0] = waiting
+            if bar == 0.0:
+                reached[n_reached], degrees[node] = node, -1
+                n_reached += 1
+                bar = mass[node, 1] = tolerance
+            if waiting > bar and degrees[node] < 0:
+                degrees[node] = _degree(graph, access, seen, node)
+                bar = mass[node, 1] = max(tolerance, tolerance * degrees[node])
+            if waiting > bar:
+                queue[head + length if head + length < len(queue) else head + length - len(queue)] = node
+                length += 1
+                mass[node, 1] = np.inf
+    work.counts[0], work.counts[1], work.counts[2], work.counts[3] = n_reached, head, length, edges
 
 
-@compiled
-def _push(
-    graph: WalkGraph,
-    access: AccessFilter | None,
-    seen: NDArray[np.bool_],
-    work: _PushState,
-    tolerance: float,
-    n_ways: int,
-) -> Any:
-    """Push mass from queued slots until the queue is empty or the step limit is reached; return the state, grown."""
-    until = work.counts[3] + n_ways
-    while work.counts[2] and work.counts[3] < until:
-        place = work.queue[work.counts[1]]
-        degree = work.degrees[place]
-        if work.counts[0] + degree > len(work.nodes):
-            work = _grown(work, work.counts[0] + degree)
-            place = work.queue[work.counts[1]]
-        work.counts[1] = (work.counts[1] + 1) & (len(work.queue) - 1)
-        work.counts[2] -= 1
-        work.queued[place] = False
-        mass = work.waiting[place]
-        work.waiting[place] = 0.0
-        work.settled[place] += RESTART * mass
-        if degree == 0:
-            continue
-        work.counts[3] += degree
-        count = _neighbours(graph, access, seen, work.nodes[place], work.others)
-        _add_mass(graph, access, seen, work, work.others[:count], (1.0 - RESTART) * mass / degree, tolerance)
-    return work
-
-
-@compiled
+@compiled_bare
 def _neighbours(
-    graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: int, found: IntVector
+    graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: int, found: NDArray[np.int32]
 ) -> Any:
-    """Write the neighbours of a node to `others`; return their number."""
+    """Write the neighbours of a node to `found`; return their number."""
     n_entities = len(graph.layers)
     count = 0
-    if node < n_entities:
-        for entry in range(graph.indptr[node], _end_of_relations(graph, node)):
-            if _is_visible(graph, access, entry):
-                found[count] = graph.indices[entry]
-                count += 1
-        for entry in range(graph.entity_indptr[node], graph.entity_indptr[node + 1]):
-            chunk = graph.entity_chunks[entry]
-            if len(seen) == 0 or seen[chunk]:
-                found[count] = n_entities + chunk
-                count += 1
-    else:
+    if node >= n_entities:
         chunk = node - n_entities
         for entry in range(graph.chunk_indptr[chunk], graph.chunk_indptr[chunk + 1]):
             entity = graph.chunk_entities[entry]
             if _admits(access, entity):
                 found[count] = entity
                 count += 1
+        return count
+    for entry in range(graph.indptr[node], _end_of_relations(graph, node)):
+        if _is_visible(graph, access, entry):
+            found[count] = graph.indices[entry]
+            count += 1
+    for entry in range(graph.entity_indptr[node], graph.entity_indptr[node + 1]):
+        chunk = graph.entity_chunks[entry]
+        if len(seen) == 0 or seen[chunk]:
+            found[count] = n_entities + chunk
+            count += 1
     return count
 
 
-@compiled
+@compiled_bare
 def _add_mass(
     graph: WalkGraph,
     access: AccessFilter | None,
     seen: NDArray[np.bool_],
     work: _PushState,
-    nodes: IntVector,
+    nodes: NDArray[np.integer[Any]],
     share: float,
     tolerance: float,
 ) -> None:
-    """Add mass to nodes, and queue those whose mass exceeds the tolerance times their degree.
+    """Add mass to nodes, and queue those whose mass exceeds the tolerance times their degree, and the tolerance.
 
-    The capacity must suffice for all of them.
+    Args:
+        nodes: different ones.
+        share: mass for each.
     """
-    slots, places, waiting, degrees, queued = work.slots, work.nodes, work.waiting, work.degrees, work.queued
-    for node in nodes:
-        slot = _table_position(slots, places, node)
-        place = slots[slot]
-        if place < 0:
-            place = np.int32(work.counts[0])
-            work.counts[0] += 1
-            slots[slot] = place
-            places[place] = node
-        waiting[place] += share
-        if queued[place] or waiting[place] <= tolerance:
+    mass, degrees, queue, reached = work.mass, work.degrees, work.queue, work.reached
+    n_reached, head, length = work.counts[0], work.counts[1], work.counts[2]
+    for each in nodes:
+        node = np.int64(each)
+        waiting, bar = mass[node, 0] + share, mass[node, 1]
+        if bar == 0.0:
+            reached[n_reached] = node
+            n_reached += 1
+            bar = mass[node, 1] = tolerance
+            degrees[node] = -1
+        mass[node, 0] = waiting
+        if not waiting > bar:
             continue
-        if degrees[place] < 0:
-            degrees[place] = _degree(graph, access, seen, node)
-        if waiting[place] > tolerance * degrees[place]:
-            work.queue[(work.counts[1] + work.counts[2]) & (len(work.queue) - 1)] = place
-            work.counts[2] += 1
-            queued[place] = True
+        if degrees[node] < 0:
+            degrees[node] = _degree(graph, access, seen, node)
+            bar = mass[node, 1] = max(tolerance, tolerance * degrees[node])
+            if not waiting > bar:
+                continue
+        at = head + length
+        queue[at if at < len(queue) else at - len(queue)] = node
+        length += 1
+        mass[node, 1] = np.inf
+    work.counts[0], work.counts[2] = n_reached, length
 
 
 @compiled
-def _table_position(slots: NDArray[np.int32], nodes: IntVector, node: int) -> Any:
-    """Return the position of a node in the hash table, or the free position where it belongs."""
-    mask = len(slots) - 1
-    mixed = np.uint64(node) * np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing spreads consecutive rows
-    slot = np.int64(mixed >> np.uint64(32)) & mask
-    while slots[slot] >= 0 and nodes[slots[slot]] != node:
-        slot = (slot + 1) & mask
-    return slot
+def _end(work: _PushState, n_entities: int) -> Any:
+    """Return (rows, shares) of the chunks reached, in the order in which they were, and clear the buffers.
+
+    The restart share of mass that was not pushed counts as settled.
+    """
+    n_reached = work.counts[0]
+    n_chunks = 0
+    for at in range(n_reached):
+        n_chunks += work.reached[at] >= n_entities
+    rows, shares = np.empty(n_chunks, np.int64), np.empty(n_chunks)
+    n_chunks = 0
+    for at in range(n_reached):
+        node = work.reached[at]
+        if node >= n_entities:
+            rows[n_chunks] = node - n_entities
+            shares[n_chunks] = work.settled[node] + RESTART * work.mass[node, 0]
+            n_chunks += 1
+        work.mass[node, 0] = work.mass[node, 1] = work.settled[node] = 0.0
+    work.counts[:] = 0
+    return rows, shares
 
 
-@compiled
-def _grown(work: _PushState, needed: int) -> Any:
-    """Return the same state with capacity for at least `n` slots."""
-    count, capacity = work.counts[0], len(work.nodes)
-    while capacity < needed:
-        capacity *= 2
-    size = 2 * capacity
-    slots = np.full(size, -1, np.int32)
-    nodes = np.empty(capacity, np.int64)
-    settled, waiting = np.zeros(capacity), np.zeros(capacity)
-    degrees, queued = np.full(capacity, -1, np.int64), np.zeros(capacity, np.bool_)
-    queue = np.empty(capacity, np.int32)
-    nodes[:count] = work.nodes[:count]
-    settled[:count] = work.settled[:count]
-    waiting[:count] = work.waiting[:count]
-    degrees[:count] = work.degrees[:count]
-    queued[:count] = work.queued[:count]
-    for place in range(count):
-        slots[_table_position(slots, nodes, nodes[place])] = place
-    for at in range(work.counts[2]):
-        queue[at] = work.queue[(work.counts[1] + at) & (len(work.queue) - 1)]
-    work.counts[1] = 0
-    return _PushState(slots, nodes, settled, waiting, degrees, queued, queue, np.empty(capacity, np.int64), work.counts)
-
-
-@compiled
+@compiled_bare
 def _degree(graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: int) -> Any:
     """Return the degree of a node. Without a filter it follows from the CSR offsets."""
     n_entities = len(graph.layers)
@@ -314,14 +335,21 @@ def _degree(graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool
     return count
 
 
-@compiled
+@compiled_bare
 def _end_of_relations(graph: WalkGraph, node: int) -> Any:
     """Return the end of the relations of an entity to its own layer or below; neighbours are sorted by layer."""
     first, last = graph.indptr[node], graph.indptr[node + 1]
-    return first + np.searchsorted(graph.indices[first:last], graph.layer_ends[graph.layers[node]])
+    end = graph.layer_ends[graph.layers[node]]
+    while first < last:
+        middle = (first + last) >> 1
+        if graph.indices[middle] < end:
+            first = middle + 1
+        else:
+            last = middle
+    return first
 
 
-@compiled
+@compiled_bare
 def _is_visible(graph: WalkGraph, access: AccessFilter | None, entry: int) -> Any:
     """Return whether the caller may see the relation of an entry of the graph, and the entity that it leads to."""
     if access is None:
@@ -331,6 +359,6 @@ def _is_visible(graph: WalkGraph, access: AccessFilter | None, entry: int) -> An
     return _admits(access, graph.indices[entry])
 
 
-@compiled
+@compiled_bare
 def _admits(access: AccessFilter | None, entity: int) -> Any:
     return access is None or access.entity_states[access.entity_patterns[entity]] != HIDDEN

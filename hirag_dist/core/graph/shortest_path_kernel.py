@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL
 from hirag_dist.core.graph.bitset import clear_bit, has_bit, set_bit
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.numba_jit import compiled, compiled_bare
 from hirag_dist.types import AccessFilter
 
 _SOURCE, _TARGET, _GOOD = 0, 1, 2
@@ -43,6 +43,8 @@ class PathBuffers(NamedTuple):
         starts: (3, n + 2) where each depth begins in its queue.
         path: (n,) the path found last.
         read: (1,) entries of the graph that were read in this step.
+        frontiers: (4, 2) of each search: its radius, the edges of its frontier, the end of its queue, and the entries
+            to read for the edges between the frontiers.
     """
 
     seen: NDArray[np.uint64]
@@ -53,6 +55,7 @@ class PathBuffers(NamedTuple):
     starts: NDArray[np.int64]
     path: NDArray[np.int32]
     read: NDArray[np.int64]
+    frontiers: NDArray[np.int64]
 
 
 @compiled
@@ -90,15 +93,14 @@ def chain(
     return bounds[: n_pairs + 1], nodes[: bounds[n_pairs]]
 
 
-@compiled
+@compiled_bare
 def _search(graph: KernelGraph, access: AccessFilter | None, source: int, target: int, work: PathBuffers) -> Any:
     """Write the best path to `work.path` and return how many nodes it has, 0 where there is none."""
     if source == target:
         work.path[0] = source
         return 1
-    radius = np.zeros(2, np.int64)
-    cost = np.zeros(2, np.int64)  # edges of each frontier
-    end = np.zeros(2, np.int64)
+    radius, cost, end = work.frontiers[0], work.frontiers[1], work.frontiers[2]
+    radius[:] = 0
     for side, node in ((_SOURCE, source), (_TARGET, target)):
         work.starts[side, 0] = 0
         work.width[side, node] = np.inf
@@ -123,7 +125,7 @@ def _search(graph: KernelGraph, access: AccessFilter | None, source: int, target
     return length
 
 
-@compiled
+@compiled_bare
 def _meet(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -139,7 +141,8 @@ def _meet(
     """
     begin = (work.starts[0, radius[0]], work.starts[1, radius[1]])
     sizes = (end[0] - begin[0], end[1] - begin[1])
-    reads = np.zeros(2, np.int64)
+    reads = work.frontiers[3]
+    reads[:] = 0
     for one in range(2):
         for at in range(begin[one], end[one]):
             reads[one] += min(work.degrees[one, at], _HALVINGS * sizes[1 - one])
@@ -158,13 +161,13 @@ def _meet(
                     best, n_good = _join(graph, access, work, side, node, entry, best, n_good)
         else:  # a hub: binary search of each frontier node among its neighbours
             for place in range(begin[other], end[other]):
-                entry = _entry(graph, node, work.queue[other, place])
+                entry = entry_of(graph.indices, graph.indptr[node], graph.indptr[node + 1], work.queue[other, place])
                 if entry >= 0:
                     best, n_good = _join(graph, access, work, side, node, entry, best, n_good)
     return best, n_good
 
 
-@compiled
+@compiled_bare
 def _join(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -195,7 +198,7 @@ def _join(
     return width, n_good
 
 
-@compiled
+@compiled_bare
 def _expand(
     graph: KernelGraph, access: AccessFilter | None, work: PathBuffers, side: int, radius: int, end: int
 ) -> Any:
@@ -224,7 +227,7 @@ def _expand(
     return last, cost
 
 
-@compiled
+@compiled_bare
 def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: int, at: int) -> Any:
     """Mark a node as reached and queue it; return its degree."""
     degree = graph.indptr[node + 1] - graph.indptr[node]
@@ -235,7 +238,7 @@ def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: i
     return degree
 
 
-@compiled
+@compiled_bare
 def _trace(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -270,7 +273,7 @@ def _trace(
     return last
 
 
-@compiled
+@compiled_bare
 def _walk(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -298,7 +301,7 @@ def _walk(
     work.path[at] = target
 
 
-@compiled
+@compiled_bare
 def _lowest(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -332,13 +335,13 @@ def _lowest(
     for at in range(first, last):
         neighbour = work.queue[marked, at]
         if lowest < 0 or neighbour < lowest:
-            entry = _entry(graph, node, neighbour)
+            entry = entry_of(graph.indices, graph.indptr[node], graph.indptr[node + 1], neighbour)
             if entry >= 0 and _allows(graph, access, work, side, entry, best):
                 lowest = neighbour
     return lowest
 
 
-@compiled
+@compiled_bare
 def _allows(
     graph: KernelGraph, access: AccessFilter | None, work: PathBuffers, side: int, entry: int, best: float
 ) -> Any:
@@ -351,21 +354,20 @@ def _allows(
     )
 
 
-@compiled
-def _entry(graph: KernelGraph, node: int, neighbour: int) -> Any:
-    """Return where a node's edge to a neighbour is, −1 where there is none."""
-    low, high = graph.indptr[node], graph.indptr[node + 1]
-    end = high
+@compiled_bare
+def entry_of(indices: NDArray[np.int32], first: int, last: int, neighbour: int) -> Any:
+    """Return where a neighbour is among the entries [first, last), which ascend; −1 where it is not."""
+    low, high = first, last
     while low < high:
         middle = (low + high) >> 1
-        if graph.indices[middle] < neighbour:
+        if indices[middle] < neighbour:
             low = middle + 1
         else:
             high = middle
-    return low if low < end and graph.indices[low] == neighbour else -1
+    return low if low < last and indices[low] == neighbour else -1
 
 
-@compiled
+@compiled_bare
 def _admits(access: AccessFilter | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
     """Return whether a relation and the entity at its end are visible. Compiles to nothing without a filter."""
     if access is None:
@@ -375,7 +377,7 @@ def _admits(access: AccessFilter | None, relation_rows: NDArray[np.int32], entry
     return access.relation_states[access.relation_patterns[relation_rows[entry]]] != HIDDEN
 
 
-@compiled
+@compiled_bare
 def _weight(
     access: AccessFilter | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
 ) -> Any:

@@ -51,6 +51,7 @@ class PathFinder:
             starts=np.empty((3, n + 2), np.int64),
             path=np.empty(n, np.int32),
             read=np.zeros(1, np.int64),
+            frontiers=np.zeros((4, 2), np.int64),
         )
         self.chain([])  # compile now, not during the first question
 

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.cooperative import Steps, all_at_once
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.graph.shortest_path_kernel import entry_of
+from hirag_dist.core.numba_jit import compiled_bare
 from hirag_dist.core.retrieval.levels import CommunityIndex
 from hirag_dist.core.retrieval.vector_scoring import filtered_product, keep_best
 from hirag_dist.types import AccessFilter, CsrGraph, FloatMatrix, IntVector
 
 _BLOCK = 4096  # members scored in a step
+_JOINED = 8  # relations a node that there is room for at first
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,48 +66,70 @@ def key_entity_steps(
     """
     found: dict[int, float] = {}
     exact = query.astype(np.float64)
-    best, scores = np.empty(limit, np.int64), np.empty(limit, np.float32)
-    left = _BLOCK  # members until the next step
-    for community in communities:
-        at, last = int(index.indptr[community]), int(index.indptr[community + 1])
-        count = 0
-        while at < last:
-            end = min(at + left, last)
-            count = _keep_best_members(index.members, at, end, vectors, exact, access, best, scores, count)
-            left -= end - at
-            at = end
-            if not left:
-                yield
-                left = _BLOCK
-        for row, score in zip(best[:count].tolist(), scores[:count].tolist(), strict=True):
+    chosen = np.asarray(communities, np.int64)
+    counts = np.zeros(len(chosen), np.int64)
+    best, scores = np.empty((len(chosen), limit), np.int64), np.empty((len(chosen), limit), np.float32)
+    position = np.array([0, -1], np.int64)
+    while _keep_best_members(
+        index.indptr, index.members, chosen, vectors, exact, access, best, scores, counts, position
+    ):
+        yield
+    for count, rows, own in zip(counts.tolist(), best.tolist(), scores.tolist(), strict=True):
+        for row, score in zip(rows[:count], own, strict=False):
             found.setdefault(row, score)
     return list(found.items())
 
 
-@compiled
+@compiled_bare
 def _keep_best_members(
+    indptr: IntVector,
     members: NDArray[np.int32],
-    first: int,
-    last: int,
+    communities: IntVector,
     vectors: FloatMatrix,
     query: NDArray[np.float64],
     access: AccessFilter | None,
     best: NDArray[np.int64],
     scores: NDArray[np.float32],
-    count: int,
+    counts: IntVector,
+    position: IntVector,
 ) -> Any:
-    """Score some members of a community, and keep those that are among its best; return how many these are."""
-    for at in range(first, last):
-        visible, score = filtered_product(access, vectors, members[at], query)
-        if visible:
-            count = keep_best(members[at], score, best, scores, count)
-    return count
+    """Score a block of members of communities, and keep those that are among the best of theirs.
+
+    Args:
+        best, scores: (n_communities, limit) of each, in order.
+        counts: (n_communities,) of these.
+        position: (2,) community and member that come next, −1 for its first.
+
+    Returns:
+        Whether members are left.
+    """
+    left = _BLOCK
+    while position[0] < len(communities):
+        at = position[0]
+        first, last = indptr[communities[at]], indptr[communities[at] + 1]
+        if position[1] >= 0:
+            first = position[1]
+        for member in range(first, last):
+            if left == 0:
+                position[1] = member
+                return True
+            left -= 1
+            visible, score = filtered_product(access, vectors, members[member], query)
+            if visible:
+                counts[at] = keep_best(members[member], score, best[at], scores[at], counts[at])
+        position[0], position[1] = at + 1, -1
+    return False
 
 
 def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: Sequence[int]) -> list[int]:
     """Return the rows of all relations with both endpoints among the path nodes (Eq. 16), ascending."""
     inside = np.unique(np.asarray(nodes, np.int64))
-    joined = _joined(graph.indptr, graph.indices, graph.relation_rows, inside)
+    joined = np.empty(_JOINED * len(inside), np.int32)
+    count = _fill_joined(graph.indptr, graph.indices, graph.relation_rows, inside, joined)
+    if count > len(joined):
+        joined = np.empty(count, np.int32)
+        _fill_joined(graph.indptr, graph.indices, graph.relation_rows, inside, joined)
+    joined = joined[:count]
     return sorted([*joined.tolist(), *further_relations(parallel, joined).tolist()])
 
 
@@ -123,32 +147,41 @@ def further_relations(parallel: Parallel, heads: NDArray[np.integer[Any]]) -> ND
     return found
 
 
-@compiled
-def _joined(
-    indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], inside: NDArray[np.int64]
+@compiled_bare
+def _fill_joined(
+    indptr: NDArray[np.int64],
+    indices: NDArray[np.int32],
+    relation_rows: NDArray[np.int32],
+    inside: NDArray[np.int64],
+    found: NDArray[np.int32],
 ) -> Any:
-    """Return the relation row of every edge among `inside`, which ascends."""
-    found = []
+    """Write the relation row of every edge among `inside`, which ascends, as far as there is room.
+
+    Returns:
+        How many there are.
+    """
+    count = 0
     for position in range(len(inside)):
-        node = inside[position]
-        first, last = indptr[node], indptr[node + 1]
-        others = inside[position + 1 :]
-        if last - first <= 4 * len(others):  # both lists ascend: walk along them
-            at = 0
+        first, last = indptr[inside[position]], indptr[inside[position] + 1]
+        if last - first <= 4 * (len(inside) - position - 1):  # both lists ascend: walk along them
+            at = position + 1
             for entry in range(first, last):
-                while at < len(others) and others[at] < indices[entry]:
+                while at < len(inside) and inside[at] < indices[entry]:
                     at += 1
-                if at == len(others):
+                if at == len(inside):
                     break
-                if others[at] == indices[entry]:
-                    found.append(relation_rows[entry])
+                if inside[at] == indices[entry]:
+                    count = _put(found, count, relation_rows[entry])
         else:  # a hub: look each of the few up among its many
-            neighbours = indices[first:last]
-            for other in others:
-                entry = np.searchsorted(neighbours, other)
-                if entry < len(neighbours) and neighbours[entry] == other:
-                    found.append(relation_rows[first + entry])
-    joined = np.empty(len(found), np.int32)
-    for at in range(len(found)):
-        joined[at] = found[at]
-    return joined
+            for at in range(position + 1, len(inside)):
+                entry = entry_of(indices, first, last, inside[at])
+                if entry >= 0:
+                    count = _put(found, count, relation_rows[entry])
+    return count
+
+
+@compiled_bare
+def _put(found: NDArray[np.int32], count: int, row: int) -> Any:
+    if count < len(found):
+        found[count] = row
+    return count + 1

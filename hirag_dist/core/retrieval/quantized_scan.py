@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.access.labels import PARTIAL, VISIBLE
-from hirag_dist.core.numba_jit import compiled, compiled_apart
+from hirag_dist.core.numba_jit import compiled, compiled_apart, compiled_bare
 from hirag_dist.core.retrieval.vector_scoring import nearest
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
@@ -143,9 +143,36 @@ def _candidates(
     """
     lower = np.full(limit, -np.inf)  # a heap: the smallest of the largest lower bounds is first
     upper = np.empty(end, np.float64)
+    span = _fill_bounds(codes, query, step, length, missed, access, dense, lower, upper)
+    bar = lower[0] - span * _FLOAT32  # scores that are equal in float32 are ties
+    count = 0
+    for row in range(end):
+        count += upper[row] >= bar and upper[row] > -np.inf
+    rows = np.empty(count, np.int64)
+    count = 0
+    for row in range(end):
+        if upper[row] >= bar and upper[row] > -np.inf:
+            rows[count] = row
+            count += 1
+    return rows
+
+
+@compiled_bare
+def _fill_bounds(
+    codes: QuantizedVectors,
+    query: NDArray[np.int16],
+    step: float,
+    length: float,
+    missed: float,
+    access: AccessFilter | None,
+    dense: bool,
+    lower: NDArray[np.float64],
+    upper: NDArray[np.float64],
+) -> Any:
+    """Fill the upper bounds of the first rows and the heap of the largest lower ones; return the largest score."""
     span = 0.0
     longest = _LEVELS * np.sqrt(len(query))  # of a row's codes
-    for row in range(end):
+    for row in range(len(upper)):
         state = VISIBLE
         if access is not None:
             state = access.entity_states[access.entity_patterns[row]]
@@ -167,20 +194,10 @@ def _candidates(
             span = max(span, abs(score) + error)
         if score - error > lower[0]:
             replace_first(lower, score - error)
-    bar = lower[0] - span * _FLOAT32  # scores that are equal in float32 are ties
-    count = 0
-    for row in range(end):
-        count += upper[row] >= bar and upper[row] > -np.inf
-    rows = np.empty(count, np.int64)
-    count = 0
-    for row in range(end):
-        if upper[row] >= bar and upper[row] > -np.inf:
-            rows[count] = row
-            count += 1
-    return rows
+    return span
 
 
-@compiled
+@compiled_bare
 def replace_first(heap: NDArray[np.float64], value: float) -> None:
     """Put a value in the place of a heap's smallest."""
     at = 0

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.cooperative import Steps
-from hirag_dist.core.graph.pagerank import TOLERANCE, WalkGraph, pagerank_steps
+from hirag_dist.core.graph.pagerank import TOLERANCE, WalkBuffers, WalkGraph, pagerank_steps
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 NEAREST: Final = 10  # seeds of each kind but words
@@ -58,6 +58,7 @@ class SeedSet:
         provenance: RelationProvenance,
         visible_chunks: NDArray[np.bool_] | None = None,
         access: AccessFilter | None = None,
+        buffers: WalkBuffers | None = None,
     ) -> None:
         """Begin without seeds.
 
@@ -66,7 +67,9 @@ class SeedSet:
             provenance: of relations.
             visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
             access: which entities and relations the caller may see; None: every one.
+            buffers: of walks over the graph; None: new ones.
         """
+        self._buffers = buffers
         self._walk_graph = walk_graph
         self._provenance = provenance
         self._visible_chunks = visible_chunks
@@ -112,7 +115,13 @@ class SeedSet:
         groups = [self._named, self._retrieved, self._near, self._words]
         nodes, shares = shared(list(map(shared, groups)), list(SHARES.values()))
         rows, mass = yield from pagerank_steps(
-            self._walk_graph, nodes, shares, self._access, self._visible_chunks, tolerance_of(limit)
+            self._walk_graph,
+            nodes,
+            shares,
+            self._access,
+            self._visible_chunks,
+            tolerance_of(limit),
+            buffers=self._buffers,
         )
         best = np.lexsort((rows, -mass))[:limit]
         return list(zip(rows[best].tolist(), mass[best].tolist(), strict=True))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.numba_jit import compiled_bare
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.core.retrieval.vector_scoring import product
 from hirag_dist.types import FloatMatrix, IntVector
@@ -34,22 +34,21 @@ def nearest_chunks(
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
     """
     mask = np.zeros(0, np.bool_) if visible_chunks is None else visible_chunks
-    best: NDArray[np.float32] = _nearest_chunks(
-        provenance.relation_indptr, provenance.relation_chunks, chunk_vectors, rows, query.astype(np.float64), mask
-    )
+    best = np.zeros(len(rows), np.float32)
+    _fill_nearest(provenance, chunk_vectors, rows, query.astype(np.float64), mask, best)
     return best
 
 
-@compiled
-def _nearest_chunks(
-    indptr: IntVector,
-    chunks: NDArray[np.int32],
+@compiled_bare
+def _fill_nearest(
+    provenance: RelationProvenance,
     vectors: FloatMatrix,
     rows: IntVector,
     query: NDArray[np.float64],
     visible_chunks: NDArray[np.bool_],
-) -> Any:
-    best = np.zeros(len(rows), np.float32)
+    best: NDArray[np.float32],
+) -> None:
+    indptr, chunks = provenance.relation_indptr, provenance.relation_chunks
     for at in range(len(rows)):
         stated = False
         for entry in range(indptr[rows[at]], indptr[rows[at] + 1]):
@@ -57,7 +56,6 @@ def _nearest_chunks(
                 score = np.float32(product(vectors[chunks[entry]], query))
                 best[at] = max(best[at], score) if stated else score
                 stated = True
-    return best
 
 
 def question_scores(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import visible_scores
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.numba_jit import compiled_bare
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
 SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-ties at the end are decided there
@@ -21,7 +21,8 @@ SLACK = 16  # candidates beyond the limit that are scored exactly, so that near-
 
 def exact_scores(vectors: FloatMatrix, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the similarity of some rows to the question, each by itself: (len(rows),)."""
-    scores: NDArray[np.float32] = _scores(vectors, rows, query.astype(np.float64))
+    scores = np.empty(len(rows), np.float32)
+    _fill_scores(vectors, rows, query.astype(np.float64), scores)
     return scores
 
 
@@ -49,7 +50,7 @@ def nearest(
     return candidates[order], scores[order]
 
 
-@compiled
+@compiled_bare
 def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
     """Return the product of a row with the question, summed in eight lanes that one instruction can add to."""
     dim = len(query)
@@ -70,7 +71,7 @@ def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
     return np.float32(total)
 
 
-@compiled
+@compiled_bare
 def filtered_product(access: AccessFilter | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
     """Return (visible, product with the question) of a row; the product of a partial row is that of its best part."""
     if access is None:
@@ -87,7 +88,7 @@ def filtered_product(access: AccessFilter | None, vectors: FloatMatrix, row: int
     return True, best
 
 
-@compiled
+@compiled_bare
 def keep_best(row: int, score: Any, rows: NDArray[np.int64], scores: NDArray[np.float32], count: int) -> Any:
     """Put a row among the best so far if it is one of them; rows come in ascending order, so ties keep it.
 
@@ -110,9 +111,9 @@ def keep_best(row: int, score: Any, rows: NDArray[np.int64], scores: NDArray[np.
     return count
 
 
-@compiled
-def _scores(vectors: FloatMatrix, rows: NDArray[np.int64], query: NDArray[np.float64]) -> Any:
-    scores = np.empty(len(rows), np.float32)
+@compiled_bare
+def _fill_scores(
+    vectors: FloatMatrix, rows: NDArray[np.int64], query: NDArray[np.float64], scores: NDArray[np.float32]
+) -> None:
     for at in range(len(rows)):
         scores[at] = product(vectors[rows[at]], query)
-    return scores

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.graph.pagerank import WalkGraph
+from hirag_dist.core.graph.pagerank import WalkBuffers, WalkGraph
 from hirag_dist.core.retrieval.bridge import Parallel
 from hirag_dist.core.retrieval.entity_linking import NameIndex
 from hirag_dist.core.retrieval.levels import CommunityIndex
@@ -50,6 +50,7 @@ class MappedFiles:
     weights: NDArray[np.float64]
     chunk_documents: NDArray[np.int32]
     walk_graph: WalkGraph
+    walk_buffers: WalkBuffers
     provenance: RelationProvenance
     parallel: Parallel
     communities: CommunityIndex
@@ -77,6 +78,17 @@ def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
     files, graph = snapshot.serving, snapshot.graph
     layers = files.array("entity_layers")
     kinds = {"local": "entity", "bridge": "relation", "global": "community", "sources": "chunk"}
+    walk_graph = WalkGraph(
+        layers=layers,
+        layer_ends=np.cumsum(np.bincount(layers), dtype=np.int64),
+        indptr=graph.indptr,
+        indices=graph.indices,
+        relation_rows=graph.relation_rows,
+        entity_indptr=files.array("entity_chunks_indptr"),
+        entity_chunks=files.array("entity_chunks"),
+        chunk_indptr=files.array("chunk_entities_indptr"),
+        chunk_entities=files.array("chunk_entities"),
+    )
     return MappedFiles(
         snapshot_id=snapshot.manifest.snapshot_id,
         serving=files,
@@ -87,17 +99,8 @@ def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
         ends=files.array("relation_ends"),
         weights=files.array("relation_weights"),
         chunk_documents=files.array("chunk_documents"),
-        walk_graph=WalkGraph(
-            layers=layers,
-            layer_ends=np.cumsum(np.bincount(layers), dtype=np.int64),
-            indptr=graph.indptr,
-            indices=graph.indices,
-            relation_rows=graph.relation_rows,
-            entity_indptr=files.array("entity_chunks_indptr"),
-            entity_chunks=files.array("entity_chunks"),
-            chunk_indptr=files.array("chunk_entities_indptr"),
-            chunk_entities=files.array("chunk_entities"),
-        ),
+        walk_graph=walk_graph,
+        walk_buffers=WalkBuffers(walk_graph),
         provenance=RelationProvenance(
             relation_indptr=files.array("relation_chunks_indptr"),
             relation_chunks=files.array("relation_chunks"),
