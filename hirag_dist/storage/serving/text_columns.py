@@ -14,9 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from hirag_dist.core.numba_jit import compiled_bare
 from hirag_dist.errors import SnapshotCorrupt
+from hirag_dist.types import IntVector
 
 BATCH_ROWS = 16_384
+_MIN_JOINED = 8  # values that are read together
+_GUESSED_BYTES = 64  # of a value, to begin with
 MAX_READ_BYTES = 64 << 10  # of a file that is read, not mapped: a map takes a descriptor, and a process has few
 
 
@@ -40,6 +44,14 @@ class TextColumns:
         self._columns: dict[str, list[tuple[memoryview, memoryview]]] = {
             name: [_buffers(batch.column(at)) for batch in batches] for at, name in enumerate(reader.schema.names)
         }
+        self._map.seek(0)
+        whole = self._map.read_buffer()
+        self._bytes = np.frombuffer(whole, np.uint8)
+        self._places = {  # of short texts: long ones take longer to copy than to decode one by one
+            name: np.array([_places(batch.column(at), whole.address) for batch in batches], np.int64).reshape(-1, 2)
+            for at, (name, kind) in enumerate(zip(reader.schema.names, reader.schema.types, strict=True))
+            if pa.types.is_string(kind)
+        }
 
     def buffers(self) -> list[memoryview]:
         """Return the mapped bytes of all columns."""
@@ -53,16 +65,25 @@ class TextColumns:
 
     def values(self, name: str, rows: Iterable[int]) -> list[str]:
         """Return the values of some rows, in their order."""
+        rows = list(rows)
+        if len(rows) >= _MIN_JOINED and name in self._places:
+            found = self._joined(self._places[name], np.array(rows, np.int64))
+            if len(found) == len(rows):
+                return found
         parts = self._columns[name]
         if len(parts) == 1:  # as in most indexes
             offsets, data = parts[0]
             return [str(data[offsets[row] : offsets[row + 1]], "utf-8", "replace") for row in rows]
-        found = []
-        for row in rows:
-            offsets, data = parts[row // BATCH_ROWS]
-            at = row % BATCH_ROWS
-            found.append(str(data[offsets[at] : offsets[at + 1]], "utf-8", "replace"))
-        return found
+        return [self.value(name, row) for row in rows]
+
+    def _joined(self, places: IntVector, rows: IntVector) -> list[str]:
+        """Return the values of some rows, decoded together and split; values with zero bytes make more of them."""
+        taken = np.empty(_GUESSED_BYTES * len(rows), np.uint8)
+        needed = _join(self._bytes, places, rows, taken)
+        if needed > len(taken):
+            taken = np.empty(needed, np.uint8)
+            _join(self._bytes, places, rows, taken)
+        return str(taken[: needed - 1].data, "utf-8", "replace").split("\0")
 
     def batches(self, name: str) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
         """Yield (offsets, bytes) of a column, a batch at a time: (n + 1,) for the n values of the batch, mapped."""
@@ -89,6 +110,43 @@ def _buffers(array: pa.Array) -> tuple[memoryview, memoryview]:
     _, offsets, data = array.buffers()
     wide = pa.types.is_large_string(array.type)
     return memoryview(offsets).cast("q" if wide else "i"), memoryview(data if data is not None else b"")
+
+
+def _places(array: pa.Array, address: int) -> tuple[int, int]:
+    """Return where the offsets and the bytes of a column begin, from an address on."""
+    _, offsets, data = array.buffers()
+    return offsets.address - address, 0 if data is None else data.address - address
+
+
+@compiled_bare
+def _join(data: NDArray[np.uint8], places: IntVector, rows: IntVector, found: NDArray[np.uint8]) -> Any:
+    """Write the values of some rows, a zero byte behind each, as far as there is room.
+
+    Args:
+        data: bytes of the file.
+        places: (n_batches, 2) of `_places`, offsets of 32 bits.
+        rows: (n,).
+        found: where they are written.
+
+    Returns:
+        The bytes of all of them.
+    """
+    count = 0
+    for row in rows:
+        batch, offset = row // BATCH_ROWS, places[row // BATCH_ROWS, 0] + 4 * (row % BATCH_ROWS)
+        first, last = places[batch, 1], places[batch, 1]
+        for byte in range(4):
+            first += np.int64(data[offset + byte]) << (8 * byte)
+            last += np.int64(data[offset + 4 + byte]) << (8 * byte)
+        if count + last - first < len(found):
+            for byte in range(first, last):
+                found[count] = data[byte]
+                count += 1
+            found[count] = 0
+            count += 1
+        else:
+            count += last - first + 1
+    return count
 
 
 def write_texts(file: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
