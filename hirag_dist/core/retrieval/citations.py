@@ -127,7 +127,7 @@ def defused(text: str) -> str:
     kinds = [each for each in _PAIRS if each in text]
     while (at := _next_bracket(text, at, kinds)) >= 0:
         end = text.find(_PAIRS[text[at]], at + 1, at + 1 + _LONGEST)
-        if end > 0 and references(text[at + 1 : end]) is not None:
+        if end > 0 and _DIGIT.search(text, at + 1, end) and references(text[at + 1 : end]) is not None:
             parts.append(f"{text[start:at]}‹{text[at + 1 : end]}›")
             start = at = end + 1
         elif end < 0 and len(text) - at <= _LONGEST and _may_become(text[at + 1 :]):
@@ -153,6 +153,7 @@ def unmarked(text: str) -> str:
     return _SPECIAL.sub(lambda mark: f"{mark[0]} " if mark[0] in "<[" else f" {mark[0]}", text)
 
 
+_DIGIT: Final = re.compile(r"\d")  # every reference has one
 _BRACKET: Final = re.compile("[" + re.escape("".join(_PAIRS)) + "]")
 
 

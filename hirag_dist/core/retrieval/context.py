@@ -198,8 +198,11 @@ def _safe(text: str) -> str:
 
 def _body(text: str) -> str:
     """Return text of several lines in which none begins as a record or a section does."""
-    lines = filter(None, map(one_line, text.splitlines()))
-    safe = defused("\n".join(lines))
+    if "  " not in text and text.replace("\n", "").isprintable():  # no white space but these two, as in most texts
+        lines = [line.strip(" ") for line in text.split("\n")]
+    else:
+        lines = [one_line(line) for line in text.splitlines()]
+    safe = defused("\n".join([line for line in lines if line]))
     return _BEGINNING.sub("\n ", f"\n{safe}")[1:]
 
 

@@ -11,12 +11,13 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import Flags
+from hirag_dist.core.numba_jit import compiled_bare
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.types import IntVector
 
@@ -29,6 +30,7 @@ _ALL_BITS = (1 << 64) - 1
 _MAX_CHANGED_WORDS = 4  # of a name whose misspellings are looked up
 _MAX_CHANGED_LETTERS = 24  # of a word
 _OF_LENGTH = [n * pow(_FACTOR, n, 1 << 64) & _ALL_BITS for n in range(MAX_WORDS + 1)]  # added to a key of n words
+_OF_LENGTHS = np.array(_OF_LENGTH, np.uint64)
 
 Key = NDArray[np.uint64]
 
@@ -96,22 +98,50 @@ def found_names(
         read: the words of the question; those after the first 512 are ignored.
         admits: entity rows → which of them count, before the first 16 of a name are taken; None: all.
     """
-    numbers = [_number(word) for word in read[:_MAX_READ]]
-    spans, keys = [], []
-    for start in range(len(numbers)):
-        key = 0
-        for length, number in enumerate(numbers[start : start + MAX_WORDS], 1):
-            key = (key * _FACTOR + number) & _ALL_BITS
-            keys.append((key + _OF_LENGTH[length]) & _ALL_BITS)
-            spans.append((start, start + length))
-    wanted = np.array(keys, np.uint64)
-    first, last = (np.searchsorted(names.keys, wanted, side) for side in ("left", "right"))
+    numbers = np.fromiter(map(_number, read[:_MAX_READ]), np.uint64)
+    spans = np.empty((len(numbers) * MAX_WORDS, 4), np.int64)
+    count = _fill_spans(names.keys, numbers, _OF_LENGTHS, spans)
     phrases: list[NamePhrase] = []
-    for at in np.flatnonzero(last > first).tolist():
-        rows = names.rows[first[at] : last[at]]
+    for start, end, first, last in spans[:count].tolist():
+        rows = names.rows[first:last]
         rows = rows if admits is None else rows[admits(rows)]
-        phrases += [NamePhrase(*spans[at], row) for row in rows[:_MAX_ROWS].tolist()]
+        phrases += [NamePhrase(start, end, row) for row in rows[:_MAX_ROWS].tolist()]
     return phrases
+
+
+@compiled_bare
+def _fill_spans(
+    keys: Key, numbers: NDArray[np.uint64], of_lengths: NDArray[np.uint64], spans: NDArray[np.int64]
+) -> Any:
+    """Write (start, end, first, last) of every phrase that has keys: its words, and the positions of these keys.
+
+    Args:
+        keys: of names, ascending.
+        numbers: of the words of the question.
+        of_lengths: added to a key, by its number of words.
+
+    Returns:
+        Their number.
+    """
+    count = 0
+    for start in range(len(numbers)):
+        phrase = np.uint64(0)
+        for end in range(start + 1, min(start + MAX_WORDS, len(numbers)) + 1):
+            phrase = phrase * np.uint64(_FACTOR) + numbers[end - 1]
+            wanted = phrase + of_lengths[end - start]
+            first, last = 0, len(keys)
+            while first < last:
+                middle = (first + last) >> 1
+                if keys[middle] < wanted:
+                    first = middle + 1
+                else:
+                    last = middle
+            while last < len(keys) and keys[last] == wanted:
+                last += 1
+            if last > first:
+                spans[count, 0], spans[count, 1], spans[count, 2], spans[count, 3] = start, end, first, last
+                count += 1
+    return count
 
 
 def similar_names(
