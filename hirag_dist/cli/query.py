@@ -178,7 +178,7 @@ _NOT_THERE = "the service has a configuration and a snapshot of its own"
 def _for_one_question(config: Config) -> Config:
     """Return the configuration with vectors in memory where `auto` leaves the choice.
 
-    The search is exact, and Milvus Lite takes longer to import and open than a scan of the vectors does.
+    A client of Milvus takes longer to import and to connect than a scan of the vectors does.
     """
     if config.vectors.backend != "auto":
         return config

@@ -192,7 +192,7 @@ def process_count(config: Config) -> int:
 
 
 def multi_process_config(config: Config) -> Config:
-    """Return the configuration of one process among several. Milvus Lite has one owner, so `auto` never chooses it.
+    """Return the configuration of one process among several. Milvus Lite has one owner.
 
     Raises:
         ConfigError: the configuration names Milvus Lite.
@@ -203,17 +203,14 @@ def multi_process_config(config: Config) -> Config:
             "vectors.backend milvus-lite belongs to one process: set service.processes to 1, or vectors.backend to "
             "memory or milvus"
         )
-    if vectors.backend != "auto":
-        return config
-    chosen = vectors.model_copy(update={"backend": "milvus" if vectors.uri else "memory"})
-    return config.model_copy(update={"vectors": chosen})
+    return config.model_copy(update={"vectors": vectors.model_copy(update={"backend": vectors.chosen})})
 
 
 def _default_concurrency(config: Config) -> int:
     """Return the number of concurrent retrievals of a process: small if they compute, larger if they wait for I/O."""
     if config.llm.endpoints[config.llm.roles.embed].kind == "openai":
         return 32  # the question's embedding is a remote call
-    return 2 if config.vectors.backend == "memory" else 8
+    return 2 if config.vectors.chosen == "memory" else 8
 
 
 async def serve_index(

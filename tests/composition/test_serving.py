@@ -43,6 +43,8 @@ def test_how_many_retrievals_at_a_time_goes_by_what_they_wait_for() -> None:
     endpoint = {"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "model": "m", "dim": 8}
     remote = {"endpoints": {"far": endpoint}, "roles": {"embed": "far"}}
     assert server_options(config(vectors={"backend": "memory"})).max_concurrent_retrievals == 2
+    assert server_options(config()).max_concurrent_retrievals == 2
+    assert server_options(config(vectors={"uri": "http://milvus:19530"})).max_concurrent_retrievals == 8
     assert (
         server_options(config(vectors={"backend": "milvus", "uri": "http://milvus:19530"})).max_concurrent_retrievals
         == 8

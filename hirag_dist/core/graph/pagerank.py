@@ -221,7 +221,7 @@ def _push(
 
 @compiled_bare
 def _neighbours(
-    graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: int, found: NDArray[np.int32]
+    graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: Any, found: NDArray[np.int32]
 ) -> Any:
     """Write the neighbours of a node to `found`; return their number."""
     n_entities = len(graph.layers)
@@ -244,47 +244,6 @@ def _neighbours(
             found[count] = n_entities + chunk
             count += 1
     return count
-
-
-@compiled_bare
-def _add_mass(
-    graph: WalkGraph,
-    access: AccessFilter | None,
-    seen: NDArray[np.bool_],
-    work: _PushState,
-    nodes: NDArray[np.integer[Any]],
-    share: float,
-    tolerance: float,
-) -> None:
-    """Add mass to nodes, and queue those whose mass exceeds the tolerance times their degree, and the tolerance.
-
-    Args:
-        nodes: different ones.
-        share: mass for each.
-    """
-    mass, degrees, queue, reached = work.mass, work.degrees, work.queue, work.reached
-    n_reached, head, length = work.counts[0], work.counts[1], work.counts[2]
-    for each in nodes:
-        node = np.int64(each)
-        waiting, bar = mass[node, 0] + share, mass[node, 1]
-        if bar == 0.0:
-            reached[n_reached] = node
-            n_reached += 1
-            bar = mass[node, 1] = tolerance
-            degrees[node] = -1
-        mass[node, 0] = waiting
-        if not waiting > bar:
-            continue
-        if degrees[node] < 0:
-            degrees[node] = _degree(graph, access, seen, node)
-            bar = mass[node, 1] = max(tolerance, tolerance * degrees[node])
-            if not waiting > bar:
-                continue
-        at = head + length
-        queue[at if at < len(queue) else at - len(queue)] = node
-        length += 1
-        mass[node, 1] = np.inf
-    work.counts[0], work.counts[2] = n_reached, length
 
 
 @compiled
@@ -311,7 +270,7 @@ def _end(work: _PushState, n_entities: int) -> Any:
 
 
 @compiled_bare
-def _degree(graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: int) -> Any:
+def _degree(graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: Any) -> Any:
     """Return the degree of a node. Without a filter it follows from the CSR offsets."""
     n_entities = len(graph.layers)
     if node >= n_entities:

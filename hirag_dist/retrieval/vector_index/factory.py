@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
 from hirag_dist.config.model import Config
-from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.errors import ConfigError
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id
-
-logger = logging.getLogger(__name__)
 
 
 def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
@@ -21,21 +17,15 @@ def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
         ConfigError: it does not have the configured index, or its address is missing.
     """
     vectors = config.vectors
-    if vectors.backend == "memory":
+    if vectors.chosen == "memory":
         return MemoryVectors(snapshot)
     from hirag_dist.retrieval.vector_index.milvus import open_milvus, open_milvus_lite
 
-    if vectors.backend == "milvus":
+    if vectors.chosen == "milvus":
         if not vectors.uri:
             raise ConfigError("vectors.backend milvus needs vectors.uri")
         opened = open_milvus(snapshot, vectors)
         if vectors.alias and current_id(snapshot.store) == snapshot.manifest.snapshot_id:
             opened.point_alias(vectors.alias)
         return opened
-    try:
-        return open_milvus_lite(snapshot, vectors)
-    except BackendUnavailable as error:
-        if vectors.backend == "milvus-lite":
-            raise
-        logger.info("vectors are searched in memory: %s", error)
-        return MemoryVectors(snapshot)
+    return open_milvus_lite(snapshot, vectors)

@@ -31,6 +31,8 @@ from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
 _GROUP_BYTES: Final = 64 << 20  # of the content of a row group, about
+_DOCUMENT_BYTES: Final = 1 << 20  # the same of documents, whose texts are read one at a time
+_MAX_GROUPS: Final = 1024  # about; their descriptions are read with each document
 _MAX_GROUP_ROWS: Final = 1 << 18
 _WHOLE: Final = frozenset((*CONTENT_TABLES, *OPTIONAL_CONTENT))  # tables whose digest covers every column
 
@@ -63,7 +65,7 @@ class SnapshotFiles:
         file_name = f"{name}.parquet"
         if name not in _WHOLE or not self.copied(file_name, (name,)):
             with self.create(file_name) as file:
-                write_parquet(table, file)
+                write_parquet(table, file, _DOCUMENT_BYTES if name == "documents" else _GROUP_BYTES)
 
     def array(self, name: str, array: NDArray[Any]) -> None:
         """Write an array."""
@@ -137,10 +139,14 @@ class SnapshotFiles:
         return whole
 
 
-def write_parquet(table: pa.Table, file: Any) -> None:
-    """Write a table in row groups of a size that follows from its content."""
+def write_parquet(table: pa.Table, file: Any, group_bytes: int = _GROUP_BYTES) -> None:
+    """Write a table in row groups of a size that follows from its content.
+
+    Args:
+        group_bytes: of the content of a row group, about; more where there would be too many groups.
+    """
     n_bytes = sum(map(_content_bytes, table.columns))
-    n_rows = max(_GROUP_BYTES * table.num_rows // max(n_bytes, 1), 1)
+    n_rows = max(max(group_bytes, n_bytes // _MAX_GROUPS) * table.num_rows // max(n_bytes, 1), 1)
     n_rows = min(1 << (n_rows.bit_length() - 1), _MAX_GROUP_ROWS)
     with pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
         for first in range(0, max(table.num_rows, 1), n_rows):

@@ -11,6 +11,7 @@ from hirag_dist.core.graph.pagerank import (
     RESTART,
     STEP_EDGES,
     TOLERANCE,
+    WalkBuffers,
     WalkGraph,
     pagerank_steps,
     personalised_pagerank,
@@ -193,3 +194,21 @@ def test_many_places_are_reached_though_there_was_room_for_few() -> None:
     assert rows.tolist() == list(range(n_chunks))
     assert (np.diff(mass[: n - 1]) < 0).all()
     assert len(set(mass[n - 1 :].tolist())) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_walks_use_buffers_again(seed: int) -> None:
+    ways, steps = random_ways(seed)
+    rng = np.random.default_rng(seed)
+    buffers = WalkBuffers(ways)
+    for turn in range(6):
+        nodes, shares = random_start(rng, len(steps))
+        wanted = personalised_pagerank(ways, nodes, shares)
+        going = pagerank_steps(ways, nodes, shares, step_edges=1, buffers=buffers)
+        if turn % 2:  # another walk at the same time, and one that is given up
+            next(pagerank_steps(ways, nodes, shares, step_edges=1, buffers=buffers), None)
+            next(going, None)
+            between = all_at_once(pagerank_steps(ways, nodes, shares, buffers=buffers))
+            assert [part.tobytes() for part in between] == [part.tobytes() for part in wanted]
+        found = all_at_once(going)
+        assert [part.tobytes() for part in found] == [part.tobytes() for part in wanted]
