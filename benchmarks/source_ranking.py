@@ -90,10 +90,10 @@ class Case:
             yield f"{self.name} (single)" if single else self.name, single, chosen
 
 
-def options(description: str | None) -> argparse.ArgumentParser:
+def options(description: str | None, folders: str = "+") -> argparse.ArgumentParser:
     """Return a parser of what says which sets are looked at, with which embedder."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("folders", nargs=folders, type=Path, metavar="FOLDER")
     parser.add_argument("--index", type=Path, help="keep the indexes here")
     parser.add_argument("--embedder", choices=("hashing", "minilm"), default="hashing")
     return parser

@@ -39,6 +39,11 @@ class RetrievalConfig(ConfigSection):
     top_n: int = Field(20, ge=1, le=1000, description="local entities (Eq. 12)")
     top_m: int = Field(10, ge=1, le=100, description="key entities of each community (Eq. 14)")
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
+    selection: Literal["rank", "coverage"] = Field(
+        "rank",
+        description="records of hirag and global; rank: the nearest entities and the first communities; coverage: of "
+        "more candidates those that add most to the ones before them",
+    )
     top_sources: int = Field(10, ge=0, le=100, description="chunks returned with a result")
     source_fusion: bool = Field(
         True, description="whether chunks near the question are among the starting points of ranking sources"

@@ -149,7 +149,7 @@ class QueryEngine:
         if view is None:  # no document is visible
             yield "done", Retrieval(query.question, mode, resources.index.snapshot_id, timings_ms={"total": 0.0})
             return
-        make_run = run_class(mode)
+        make_run = run_class(mode, limits)
         texts = resources.texts_of(view)
         run = make_run(view, query, limits, resources.paths, resources.count_marks, texts, deadline, resources.reranker)
         if not await run.begin(resources.embedder, resources.vectors):

@@ -179,7 +179,7 @@ class RetrievalRun:
             max_layer = 0 if self._mode in _LAYER_0_MODES else None
             index = self._index
             rows, scores = await vectors.search(
-                self._vector, self._limits.top_n, max_layer, index.access, index.is_by_row
+                self._vector, self._n_entities, max_layer, index.access, index.is_by_row
             )
             self._local_entities = list(zip(rows.tolist(), scores.tolist(), strict=True))
         if "global" in self.levels or "bridge" in self.levels:
@@ -272,6 +272,11 @@ class RetrievalRun:
         self._seeds.of_chunks(self._near_chunks)
         self._seeds.of_words(self._word_chunks)
         return await self._deadline.run_to_end(self._seeds.ranked_steps(limit))
+
+    @property
+    def _n_entities(self) -> int:
+        """Number of entities to search for."""
+        return self._limits.top_n
 
     @property
     def _n_sources(self) -> int:
