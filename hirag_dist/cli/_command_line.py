@@ -24,6 +24,7 @@ from hirag_dist.errors import HiragError
 
 COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
     "init": ("init", "Write a commented hirag.yaml."),
+    "tune": ("tune", "Propose types and examples for a domain from a sample, as files to edit."),
     "plan": ("plan", "Estimate calls, tokens, cost and time of an index. Makes no call."),
     "index": ("index", "Build or update an index of documents and publish it, or continue an interrupted build."),
     "add": ("add", "Add documents to an index and publish it."),

@@ -79,7 +79,7 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     )
     for name, reason in made.unreadable[:_SHOWN]:
         out.print(_unreadable(name, reason))
-    rows = [_stage_row(stage) for stage in made.stages]
+    rows = [stage_row(stage) for stage in made.stages]
     rows.append(_total_row("total", made.stages, made.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
     out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
@@ -148,7 +148,7 @@ def _show_update(update: UpdateEstimate, add: bool) -> None:
         out.print(
             f"Bound: {bound}; the extraction of the changed documents is about {update.extraction_tokens:,} tokens."
         )
-        rows = [_stage_row(stage) for stage in update.stages]
+        rows = [stage_row(stage) for stage in update.stages]
         rows.append(_total_row("update", update.stages, update.seconds))
         rows.append(_total_row("rebuild", rebuild.stages, rebuild.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
@@ -156,7 +156,8 @@ def _show_update(update: UpdateEstimate, add: bool) -> None:
     out.print("[dim]Replies that the ledger of the index holds are not known here and cost nothing again.[/dim]")
 
 
-def _stage_row(stage: StageEstimate) -> tuple[Any, ...]:
+def stage_row(stage: StageEstimate) -> tuple[Any, ...]:
+    """Return a stage as a row of the table of an estimate."""
     return (
         stage.stage,
         stage.endpoint,

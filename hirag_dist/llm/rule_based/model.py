@@ -10,7 +10,7 @@ from hirag_dist.llm.rule_based.descriptions import describe
 from hirag_dist.llm.rule_based.extraction import extract
 from hirag_dist.llm.rule_based.map_reduce import map_answer, reduce_answer
 from hirag_dist.llm.rule_based.matching import same_entity
-from hirag_dist.llm.rule_based.meta_types import meta_types
+from hirag_dist.llm.rule_based.meta_types import entity_types, meta_types
 from hirag_dist.llm.rule_based.packs import each_unit
 from hirag_dist.llm.rule_based.reports import report
 from hirag_dist.llm.rule_based.requests import ParsedRequest, asked
@@ -24,6 +24,7 @@ _TASKS: Mapping[str, Callable[[ParsedRequest], str]] = {
     "extract-relations": extract,
     "describe": describe,
     "meta-types": meta_types,
+    "entity-types": entity_types,
     "short-answer": short_answer,
     "summarise": summarise,
     "summarise-pack": each_unit(summarise),
