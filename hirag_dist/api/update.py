@@ -70,11 +70,12 @@ async def remove_documents_async(
     return await asyncio.to_thread(remove_documents, ids, index, sources=sources, **options)
 
 
-def refresh_index(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
+def refresh_index(index: str | Path, *, all_reports: bool = False, **options: Unpack[BuildKeywords]) -> IndexResult:
     """Write the summaries and reports that updates have put off, and publish a snapshot with them.
 
     Args:
         index: folder or object-store URI of the index.
+        all_reports: write reports too that `communities.reports` leaves to questions.
         options: as `build_index`, except that `max_tokens` and `max_usd` choose what is written: the oldest and most
             stale texts that fit, about; the rest stays due.
 
@@ -83,9 +84,13 @@ def refresh_index(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexR
         ConfigError: `max_usd` is given, and no price of the replies is known.
         HiragError: see `build_index`.
     """
-    return run_with(options, lambda config, build, listeners: refresh_within(str(index), config, build, listeners))
+    return run_with(
+        options, lambda config, build, listeners: refresh_within(str(index), config, build, listeners, all_reports)
+    )
 
 
-async def refresh_index_async(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
+async def refresh_index_async(
+    index: str | Path, *, all_reports: bool = False, **options: Unpack[BuildKeywords]
+) -> IndexResult:
     """Refresh an index in a thread of the running event loop; arguments and errors as `refresh_index`."""
-    return await asyncio.to_thread(refresh_index, index, **options)
+    return await asyncio.to_thread(refresh_index, index, all_reports=all_reports, **options)

@@ -8,6 +8,7 @@ import typer
 
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line, update_lines
 from hirag_dist.cli._output import emit, out, table
+from hirag_dist.cli._update_state import missing_line
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.indexing.content_remarks import remark_lines
@@ -64,6 +65,8 @@ def show(report: dict[str, Any], headline: str = "") -> None:
         out.print(layer_table(report["layers"]))
         levels = ", ".join(f"{n:,} at level {level}" for level, n in report["communities_by_level"].items())
         out.print(f"Communities: {levels}.")
+        if report["missing_reports"]:
+            out.print(missing_line(report["missing_reports"], report["report_policy"]))
         out.print(bill_table(report["usage"], "" if report["update"] is None else "Bill of the update"))
         if report["tokens_per_corpus_token"] is not None and report["update"] is None:
             out.print(ratio_line(report["tokens_per_corpus_token"]))

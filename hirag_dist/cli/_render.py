@@ -40,6 +40,9 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         ]
         title = f"Global: reports of the communities that hold them ({len(retrieval.communities)} found)"
         out.print(table(title, ["community", "level", "hits", "report"], shown_c, right=(1, 2)))
+        if retrieval.missing_reports:
+            bare = count_noun(len(retrieval.missing_reports), "report is", "reports are")
+            out.print(f"[dim]{bare} not written: main members take the place.[/dim]")
     if retrieval.paths:
         joined = [path for path in retrieval.paths if path.connected]
         pairs = count_noun(len(retrieval.paths), "pair")
@@ -79,7 +82,8 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
         f"[dim]ms: {times} · context of {count_noun(retrieval.context_tokens, 'token')}{_called(retrieval)}[/dim]"
     )
     if retrieval.note:
-        out.print(f"[yellow]Nothing was retrieved: {retrieval.note}.[/yellow]")
+        said = "Note" if retrieval.context_refs else "Nothing was retrieved"
+        out.print(f"[yellow]{said}: {retrieval.note}.[/yellow]")
     if retrieval.partial:
         out.print(f"[yellow]Cut off by the deadline: {', '.join(retrieval.partial)}[/yellow]")
 

@@ -27,6 +27,19 @@ def update_line(number: int, documents: Mapping[str, int]) -> str:
     return f"Update {number} since the index was built from nothing: {said}."
 
 
+def missing_line(missing: int, policy: str) -> str:
+    """Return the number of reports that are left to questions, as a sentence.
+
+    >>> missing_line(1, "top")
+    'Reports: 1 is left to questions (communities.reports.policy: top); `hirag-dist refresh --all-reports` writes it.'
+    """
+    verb, them = ("is", "it") if missing == 1 else ("are", "them")
+    return (
+        f"Reports: {missing:,} {verb} left to questions (communities.reports.policy: {policy}); "
+        f"`hirag-dist refresh --all-reports` writes {them}."
+    )
+
+
 def debt_line(note: Mapping[str, Any]) -> str:
     """Return the debt of a snapshot as a sentence.
 

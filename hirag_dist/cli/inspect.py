@@ -16,7 +16,7 @@ from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
-from hirag_dist.cli._update_state import debt_line, update_line
+from hirag_dist.cli._update_state import debt_line, missing_line, update_line
 from hirag_dist.cli.drift import show_drift
 from hirag_dist.composition.drift import measure_drift, update_state
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
@@ -149,6 +149,8 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     out.print(
         table("Communities", ["level", "communities", "median size", "largest", "reports"], levels, (0, 1, 2, 3, 4))
     )
+    if inspection.reports.missing:
+        out.print(missing_line(inspection.reports.missing, snapshot.manifest.report_policy))
     if inspection.drift is not None:
         show_drift(inspection.drift)
     elif inspection.update is not None:

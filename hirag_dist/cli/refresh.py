@@ -39,6 +39,9 @@ def refresh(
     workers: WorkersOption = None,
     max_usd: Annotated[float | None, typer.Option(min=0, help="Write what this many dollars pay, about.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=0, help="Write what this many tokens pay, about.")] = None,
+    all_reports: Annotated[
+        bool, typer.Option("--all-reports", help="Write reports too that communities.reports leaves to questions.")
+    ] = False,
     batch: BatchOption = False,
     require_complete: RequireCompleteOption = False,
     wait: WaitOption = 0.0,
@@ -55,6 +58,7 @@ def refresh(
     with ProgressBars(not json) as bars:
         result = refresh_index(
             index,
+            all_reports=all_reports,
             config=loaded,
             max_usd=max_usd,
             max_tokens=max_tokens,

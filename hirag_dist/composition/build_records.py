@@ -50,6 +50,7 @@ class BuildArguments:
         communities: new, or keep where an import took those of its folder over.
         removed, sources: ids and glob patterns of documents to remove.
         rebuild: whether an index that existed was built from nothing.
+        all_reports: of a refresh: write reports too that the policy of reports leaves to questions.
     """
 
     command: str
@@ -61,6 +62,7 @@ class BuildArguments:
     removed: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     rebuild: bool = False
+    all_reports: bool = False
 
     @classmethod
     def index(cls, inputs: Sequence[str], config: Config) -> BuildArguments:

@@ -154,24 +154,26 @@ def run_refresh(
     options: BuildOptions | None = None,
     listeners: Sequence[EventListener] = (),
     budget_tokens: int | None = None,
+    all_reports: bool = False,
 ) -> IndexResult:
     """Write the summaries and reports of an index that updates have put off. See `run_build`.
 
     Args:
         budget_tokens: to spend at most, about; None for all that are due.
+        all_reports: write reports too that `communities.reports` leaves to questions.
 
     Raises:
         SnapshotError: there is no index, or none that can be updated.
         HiragError: see `run_build`.
     """
-    arguments = replace(BuildArguments.index((), config), command="refresh")
+    arguments = replace(BuildArguments.index((), config), command="refresh", all_reports=all_reports)
     return execute_build(
         config,
         _existing(index_uri),
         "refresh",
         arguments,
         options or BuildOptions(),
-        lambda build: build.refresh(budget_tokens),
+        lambda build: build.refresh(budget_tokens, all_reports),
         listeners,
     )
 

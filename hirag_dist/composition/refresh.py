@@ -19,9 +19,16 @@ _CHAT_ROLES = (*_WRITING_ROLES, "extract")
 
 
 def refresh_within(
-    index_uri: str, config: Config, options: BuildOptions, listeners: Sequence[EventListener] = ()
+    index_uri: str,
+    config: Config,
+    options: BuildOptions,
+    listeners: Sequence[EventListener] = (),
+    all_reports: bool = False,
 ) -> IndexResult:
     """Write the texts that are due and fit the limits of `options`, about: the oldest and most stale first.
+
+    Args:
+        all_reports: write reports too that `communities.reports` leaves to questions.
 
     Raises:
         ConfigError: a limit in dollars is given, and no price of the replies is known.
@@ -31,7 +38,7 @@ def refresh_within(
     if options.max_usd is not None:
         limits.append(tokens_for(index_uri, options.max_usd))
     without = replace(options, max_usd=None, max_tokens=None)
-    return run_refresh(index_uri, config, without, listeners, min(limits, default=None))
+    return run_refresh(index_uri, config, without, listeners, min(limits, default=None), all_reports)
 
 
 def tokens_for(index_uri: str, usd: float) -> int:

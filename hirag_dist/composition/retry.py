@@ -52,7 +52,7 @@ def run_retry(
             case "remove":
                 return build.remove(DocumentSelection(arguments.removed, arguments.sources))
             case "refresh":
-                return build.refresh()
+                return build.refresh(all_reports=arguments.all_reports)
         return build.index_graph(read_import(arguments.folder, config, arguments.communities == "keep"))
 
     def check(build: Build) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from hirag_dist.config.base import ConfigSection
+from hirag_dist.config.reports import ReportsOnDemandConfig
 
 
 class MapReduceConfig(ConfigSection):
@@ -83,3 +84,4 @@ class RetrievalConfig(ConfigSection):
     )
     lean: LeanConfig = LeanConfig()
     map_reduce: MapReduceConfig = MapReduceConfig()
+    reports_on_demand: ReportsOnDemandConfig = ReportsOnDemandConfig()

@@ -22,20 +22,22 @@ from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.calls_ahead import announce_calls
-from hirag_dist.indexing.communities import CommunityReports, build_communities
+from hirag_dist.indexing.communities import build_communities, report_choice
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunked, read_input, unique_documents
 from hirag_dist.indexing.hierarchy import build_hierarchy
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
-from hirag_dist.indexing.layers import BaseLayer, Hierarchy, layer_table
+from hirag_dist.indexing.layers import BaseLayer
 from hirag_dist.indexing.metadata import kept_metadata
 from hirag_dist.indexing.places import added_places, places_within
-from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, publish
+from hirag_dist.indexing.publish import SnapshotContents, publish
+from hirag_dist.indexing.snapshot_contents import combine
 from hirag_dist.indexing.stages.embed import EmbedChunks
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
 from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
 from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, added_to, selected_documents
 from hirag_dist.indexing.update.former import former_snapshot, returning_summary, same_places, wanted_documents
+from hirag_dist.indexing.update.late_reports import ON_DEMAND, late_usage
 from hirag_dist.indexing.update.run import (
     UpdateRequest,
     find_changes,
@@ -162,18 +164,19 @@ class Build:
         kept = documents.filter(pc.invert(pc.is_in(documents["document_id"], value_set=gone)))
         return self._update(base, UpdateRequest(self._kept(base, kept)))
 
-    def refresh(self, max_tokens: int | None = None) -> BuildResult:
+    def refresh(self, max_tokens: int | None = None, all_reports: bool = False) -> BuildResult:
         """Write the summaries and reports that are due, without a change of documents.
 
         Args:
             max_tokens: to spend at most, about; None for all that are due.
+            all_reports: write reports too that `communities.reports` leaves to questions.
 
         Raises:
             SnapshotError: the index cannot be updated.
         """
         base = self._required_base()
         found = self._kept(base, base.table("documents").cast(DOCUMENTS))
-        return self._update(base, UpdateRequest(found, refresh=True, max_tokens=max_tokens))
+        return self._update(base, UpdateRequest(found, True, max_tokens, all_reports))
 
     def index_graph(self, graph: ImportedGraph) -> BuildResult:
         """Build the hierarchy on a graph that another tool extracted, and publish the snapshot.
@@ -259,6 +262,7 @@ class Build:
             return replace(result, update=summary, fallback=base.snapshot.fallback)
         context = _resolve_kernels(self.context)
         outcome = update_contents(context, base, changed, request, self.decisive())
+        context.runner.record_usage(ON_DEMAND, late_usage(base.snapshot))
         result = self._complete(context, outcome.contents)
         return replace(result, update=outcome.summary, fallback=base.snapshot.fallback)
 
@@ -322,7 +326,9 @@ class Build:
         build = _provenance(context)
         embedder = models.embedder_name or models.embedder
         runner.sync()
-        return self._go_live(publish(runner, contents, embedder=embedder, dim=models.dim, build=build))
+        choice = None if contents.state is None else report_choice(context.config)
+        manifest = publish(runner, contents, embedder=embedder, dim=models.dim, build=build, choice=choice)
+        return self._go_live(manifest)
 
     def _go_live(self, manifest: Manifest) -> BuildResult:
         runner = self.context.runner
@@ -336,36 +342,6 @@ class Build:
         counts = manifest.counts
         n_dropped = counts.get(DROPPED, 0)
         return BuildResult(manifest, changed, runner.stages_run, counts["rejects"], n_dropped, kept_current_id)
-
-
-def combine(
-    documents: ChunkedDocuments,
-    chunk_vectors: Dataset,
-    hierarchy: Hierarchy,
-    communities: CommunityReports,
-    provenance: LabelProvenance | None,
-) -> SnapshotContents:
-    """Return the content of a snapshot."""
-    base = hierarchy.base
-    return SnapshotContents(
-        documents=documents.documents,
-        chunks=documents.chunks,
-        entities=hierarchy.entities,
-        relations=hierarchy.relations,
-        clusters=hierarchy.clusters,
-        layers=layer_table(hierarchy.records),
-        communities=communities.communities,
-        reports=communities.reports,
-        rejects=documents.rejects + base.rejects + hierarchy.rejects + communities.rejects,
-        entity_vectors=hierarchy.vectors,
-        chunk_vectors=chunk_vectors,
-        aliases=base.aliases,
-        claims=base.claims,
-        places=documents.places,
-        labelled=provenance,
-        metadata=documents.metadata,
-        cut_ids=base.cut_ids,
-    )
 
 
 def _resolve_kernels(context: BuildContext) -> BuildContext:

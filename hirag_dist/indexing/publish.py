@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist import schemas
 from hirag_dist.core.graph.communities import lineage as communities_continued
 from hirag_dist.core.graph.csr import build_graph, rows_of
+from hirag_dist.core.reports.choice import ReportChoice, missing_reports
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
 from hirag_dist.execution.dead_letters import Drops, split_letters
@@ -22,6 +24,8 @@ from hirag_dist.indexing.content_remarks import NOTE, content_notes
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_matrix
+from hirag_dist.indexing.stages.report import WriteReports
+from hirag_dist.indexing.update.late_reports import ON_DEMAND, late_usage
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES, USAGE
 from hirag_dist.storage import layout
@@ -41,7 +45,8 @@ from hirag_dist.storage.layout import (
     UPDATE_TABLES,
 )
 from hirag_dist.storage.snapshot.fallback import open_current
-from hirag_dist.storage.snapshot.manifest import Manifest
+from hirag_dist.storage.snapshot.late_reports import all_reports
+from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS, Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.spill import SpillFile, spill_file
@@ -158,6 +163,7 @@ def publish(
     dim: int,
     build: Mapping[str, Any],
     base: Snapshot | None = None,
+    choice: ReportChoice | None = None,
 ) -> Manifest:
     """Write the snapshot of a build; going live is left to the caller.
 
@@ -167,6 +173,7 @@ def publish(
     Args:
         base: a snapshot of the same index with mostly the same content, which saves work; the files written are the
             same without it. None: the current one.
+        choice: the rule by which reports were written; None where they came with an imported graph.
 
     Raises:
         StoreError: the temporary folder or the index has no room; nothing that was done is lost.
@@ -202,6 +209,7 @@ def publish(
                     tables["documents"], parts.cut_ids, (arrays["vectors/entities"], arrays["vectors/chunks"])
                 ),
             }
+            | _report_notes(tables, choice)
             | ({} if parts.state is None else {"update": parts.state.notes}),
             base=base or _current(runner.store),
         )
@@ -223,7 +231,11 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
         for name in (*CONTENT_TABLES, "usage", *optional):
             # Parquet names the items of lists otherwise, and the id is a hash of types too.
             schema = getattr(schemas, name.upper())
-            tables[name] = folder.table([before.table(name).cast(schema)], schema)
+            table = all_reports(before) if name == "reports" else before.table(name)
+            tables[name] = folder.table([table.cast(schema)], schema)
+        late = usage_table({ON_DEMAND: late_usage(before)})
+        if late.num_rows:
+            tables["usage"] = pa.concat_tables([tables["usage"].cast(USAGE), late])
         letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
         tables |= _letter_tables(letters, drops)
         return write_snapshot(
@@ -233,7 +245,7 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
             embedder=before.manifest.embedder,
             complete=tables["rejects"].num_rows == 0,
             build=before.manifest.build,
-            notes=before.manifest.notes,
+            notes=dict(before.manifest.notes) | _report_notes_after(before, tables["reports"].num_rows),
             base=before,
         )
 
@@ -289,6 +301,27 @@ def _letter_tables(letters: pa.Table, drops: Drops) -> dict[str, pa.Table]:
     """Return `rejects`, and `dropped` where there are any."""
     rejects, dropped = split_letters(letters.sort_by([("stage", "ascending"), ("unit_id", "ascending")]), drops)
     return {"rejects": rejects} | ({DROPPED: dropped} if dropped.num_rows else {})
+
+
+def _report_notes(tables: Mapping[str, pa.Table], choice: ReportChoice | None) -> dict[str, Any]:
+    """Return the note about missing reports; empty where every community has one, as a policy says."""
+    if choice is None:
+        return {}
+    letters = [tables[name] for name in ("rejects", DROPPED) if name in tables]
+    known = [letter.filter(pc.equal(letter["stage"], WriteReports.name))["unit_id"] for letter in letters]
+    ids = pa.chunked_array([part for column in (tables["reports"]["community_id"], *known) for part in column.chunks])
+    n_missing = int(missing_reports(tables["communities"], ids, choice.min_entities).sum())
+    if choice.policy == "all" and not n_missing:
+        return {}
+    share = {"share": choice.share} if choice.policy == "top" else {}
+    return {MISSING_REPORTS: {"policy": choice.policy, **share, "missing": n_missing}}
+
+
+def _report_notes_after(before: Snapshot, n_reports: int) -> dict[str, Any]:
+    """Return the note about missing reports of a snapshot with the late reports of another."""
+    note = before.manifest.notes.get(MISSING_REPORTS)
+    n_late = n_reports - before.manifest.counts["reports"]
+    return {} if note is None else {MISSING_REPORTS: note | {"missing": note["missing"] - n_late}}
 
 
 def usage_table(usage: Mapping[str, UsageMeter]) -> pa.Table:

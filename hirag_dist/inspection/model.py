@@ -119,13 +119,19 @@ class LevelSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReportCover:
-    """Coverage of the reports, over all levels. `from_model` counts reports that a model wrote."""
+    """Coverage of the reports, over all levels.
+
+    Attributes:
+        from_model: reports that a model wrote.
+        missing: communities that take a call and whose reports are left to questions.
+    """
 
     communities: int
     reports: int
     from_model: int
     communities_share: float
     entities_share: float
+    missing: int = 0
 
 
 @dataclass(frozen=True, slots=True)

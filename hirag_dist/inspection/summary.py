@@ -31,6 +31,7 @@ from hirag_dist.inspection.model import (
     TypeCount,
 )
 from hirag_dist.llm.usage import total_cost, usage_rows
+from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS
 from hirag_dist.types import IntVector
 
 TABLES = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports", "usage")
@@ -45,7 +46,7 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
 
     Args:
         tables: those named in `TABLES`, with the columns of `schemas`; `aliases` and `claims` too where there are any.
-        manifest: `snapshot_id`, `created_at` and `complete` are used, where they are there.
+        manifest: `snapshot_id`, `created_at`, `complete` and `notes` are used, where they are there.
         bfs: what counts hops, as of `ports.Kernels`.
 
     Raises:
@@ -71,7 +72,7 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
         graph=_graph_summary(graph),
         paths=path_lengths(entities, relations, bfs),
         levels=_levels(tables),
-        reports=_cover(tables),
+        reports=_cover(tables, manifest),
         resolved=_resolved(tables["aliases"]) if "aliases" in tables else (),
         bill=bill,
         total=added_lines("total", bill),
@@ -233,9 +234,10 @@ def _n_members(communities: pa.Table, rows: IntVector) -> int:
     return int(pc.count_distinct(members).as_py())
 
 
-def _cover(tables: Mapping[str, pa.Table]) -> ReportCover:
+def _cover(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) -> ReportCover:
     communities, reports = tables["communities"], tables["reports"]
     rows = np.flatnonzero(rows_of(communities["community_id"], reports["community_id"]) >= 0)
+    note = (manifest.get("notes") or {}).get(MISSING_REPORTS) or {}
     from_model = pc.sum(pc.equal(reports["origin"], "model")).as_py() or 0
     return ReportCover(
         communities=communities.num_rows,
@@ -243,6 +245,7 @@ def _cover(tables: Mapping[str, pa.Table]) -> ReportCover:
         from_model=int(from_model),
         communities_share=len(rows) / max(communities.num_rows, 1),
         entities_share=_n_members(communities, rows) / max(tables["entities"].num_rows, 1),
+        missing=int(note.get("missing", 0)),
     )
 
 

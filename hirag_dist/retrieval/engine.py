@@ -151,7 +151,17 @@ class QueryEngine:
             return
         make_run = run_class(mode, limits)
         texts = resources.texts_of(view)
-        run = make_run(view, query, limits, resources.paths, resources.count_marks, texts, deadline, resources.reranker)
+        run = make_run(
+            view,
+            query,
+            limits,
+            resources.paths,
+            resources.count_marks,
+            texts,
+            deadline,
+            resources.reranker,
+            resources.late,
+        )
         if not await run.begin(resources.embedder, resources.vectors):
             yield "done", run.result
             return
@@ -281,11 +291,13 @@ class QueryEngine:
     ) -> CommunityDetails:
         """Return a community with its report and members; arguments and errors as `get_entity`."""
         _check_bounds("max_members", max_members, 1, _MAX_ITEMS)
-        view, tables = await self._view(scope), self._resources.lookups
+        view, tables, late = await self._view(scope), self._resources.lookups, self._resources.late
+        if late is not None:
+            await late.load([community_id])
 
         def work() -> CommunityDetails:
             seen, row = find_community(view, tables, community_id)
-            return community_details(seen, row, max_members)
+            return community_details(seen, row, max_members, late)
 
         return await _lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
 

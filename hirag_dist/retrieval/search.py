@@ -31,9 +31,10 @@ from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
 from hirag_dist.retrieval.hierarchy_paths import chain_over_steps
+from hirag_dist.retrieval.late_reports import LateReports
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.serving.mapped_index import MappedIndex
-from hirag_dist.types import IntVector, Query, Retrieval
+from hirag_dist.types import CommunityItem, IntVector, Query, Retrieval
 
 logger = logging.getLogger(__name__)
 GRAPHRAG_LOCAL = "graphrag-local"
@@ -55,6 +56,7 @@ _LAYER_0_MODES = ("flat", GRAPHRAG_LOCAL, LEAN)  # modes that search extracted e
 NO_DIRECTION = "the question holds nothing that the embedder knows (its vector is zero), so nothing is near it"
 
 Scored = list[tuple[int, float]]
+_Communities = list[tuple[int, CommunityItem | None]]
 
 
 class RetrievalRun:
@@ -77,6 +79,7 @@ class RetrievalRun:
         texts: RecordTextCache,
         deadline: CooperativeDeadline,
         reranker: Reranker | None = None,
+        late: LateReports | None = None,
     ) -> None:
         """Prepare to answer one question.
 
@@ -85,6 +88,7 @@ class RetrievalRun:
             count: tokens of a text.
             texts: of records, as the caller may see them.
             reranker: orders the sources; None leaves them in the order of their ranking.
+            late: reports written after the snapshot was published; None where it misses none.
         """
         self._index = index
         self._query = query
@@ -94,6 +98,7 @@ class RetrievalRun:
         self._texts = texts
         self._deadline = deadline
         self._reranker = reranker
+        self._late = late
         self._started = time.perf_counter()
         self._times: dict[str, float] = {}
         self._vector: NDArray[np.float32] = np.zeros(0, np.float32)
@@ -102,6 +107,7 @@ class RetrievalRun:
         self._near_chunks: Scored = []
         self._word_chunks: Scored = []
         self._communities: list[RankedCommunity] = []
+        self._uncached: set[int] = set()  # communities without a published report
         buffers = index.files.walk_buffers
         self._seeds = SeedSet(index.walk_graph, index.provenance, index.visible_chunks, index.access, buffers)
         self._mode = query.mode or limits.mode
@@ -137,7 +143,7 @@ class RetrievalRun:
             if level == "local":
                 self._local_level()
             elif level == "global":
-                self._global_level()
+                await self._global_level()
             else:
                 await self._bridge_level()
         except DeadlineExceeded:
@@ -207,14 +213,29 @@ class RetrievalRun:
         self._rows["local"] = [row for row, _ in self._local_entities]
         self.result = replace(self.result, local=self._index.entities(self._local_entities))
 
-    def _global_level(self) -> None:
+    async def _global_level(self) -> None:
         with self._timed("communities"):
             items = [(ranked.community, self._index.community(ranked)) for ranked in self._communities]
+            if self._late is not None:
+                items = await self._with_missing(items, self._late)
             visible = {community: item for community, item in items if item is not None}
             if "local" not in self.levels:  # the local level has added these seeds otherwise
                 self._seeds.of_entities(self._local_entities)
             self.result = replace(self.result, communities=tuple(visible.values()))
             self._rows["global"] = list(visible)
+
+    async def _with_missing(self, items: _Communities, late: LateReports) -> _Communities:
+        """Return the communities with late reports, and with members where the report is missing."""
+        index = self._index
+        missing = {row: index.community_id(row) for row, item in items if item is None and index.is_fully_visible(row)}
+        await late.load(missing.values())
+        found: _Communities = []
+        for ranked, (row, item) in zip(self._communities, items, strict=True):
+            if row in missing:
+                self._uncached.add(row)
+                item = late.item(index, ranked, missing[row]) or index.community_members(ranked, self._vector)
+            found.append((row, item))
+        return found
 
     async def _bridge_level(self) -> None:
         """Key entities of each community in order, the paths that join them, and the triples on those paths."""
@@ -310,6 +331,8 @@ class RetrievalRun:
         if level == "claims":
             return self._texts.uncached(make)
         row = self._rows[level][position]
+        if level == "global" and row in self._uncached:
+            return self._texts.uncached(make)
         if self._index.is_rebuilt(level, row):
             return self._texts.uncached(make)
         return self._texts.get(level, row, self._index.tokens(level, row), make)

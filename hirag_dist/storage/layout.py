@@ -4,6 +4,7 @@ URI/
   current                     the id of the snapshot being served: writing it is going live
   snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, serving-1/ derived from them,
                               manifest.json written last
+  reports/<id>/               reports written after the snapshot was published, part of the next one; a file each
   work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete: they are written again
   ledger/                     every paid reply: *.log being written, *.seg sealed; never delete it
   build.json                  inputs, results and costs of the last build; builds/ has the earlier ones
@@ -34,6 +35,7 @@ BUILDS: Final = "builds"
 BATCHES: Final = "batches"
 DROPS: Final = "drops.json"
 FORGET: Final = "forget.json"
+LATE_REPORTS: Final = "reports"
 
 CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports")
 TABLES: Final = (*CONTENT_TABLES, "usage", "rejects")

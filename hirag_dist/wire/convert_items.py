@@ -33,6 +33,7 @@ def fill_community(message: pb.Community, community: CommunityItem) -> None:
     message.rating = community.rating
     message.hits = community.hits
     message.score = community.score
+    message.report_missing = community.report_missing
 
 
 def fill_path(message: pb.Path, path: PathItem) -> None:
@@ -93,7 +94,16 @@ def communities_from_proto(messages: Iterable[pb.Community]) -> tuple[CommunityI
     """Return the communities of messages."""
     return tuple(
         [
-            CommunityItem(one.community_id, one.level, one.title, one.report, one.rating, one.hits, one.score)
+            CommunityItem(
+                one.community_id,
+                one.level,
+                one.title,
+                one.report,
+                one.rating,
+                one.hits,
+                one.score,
+                one.report_missing,
+            )
             for one in messages
         ]
     )

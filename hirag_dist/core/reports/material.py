@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -232,6 +232,29 @@ def members_report(community_id: str, level: int, members: Sequence[ReportMember
         "origin": "members",
         "n_dropped_references": 0,
     }
+
+
+def main_members(members: Iterable[tuple[str, str, str]], max_chars: int, member_chars: int) -> str:
+    """Return members as text in the place of a report, a line each, as many as have room.
+
+    Args:
+        members: (name, type, description), most prominent first.
+        max_chars: of all together; the first one is always in.
+        member_chars: of each.
+
+    >>> main_members([("Ada", "person", "wrote notes"), ("Engine", "work", "")], 40, 30).splitlines()
+    ['Ada (person): wrote notes', 'Engine (work)']
+    """
+    lines: list[str] = []
+    room = max_chars
+    for name, kind, description in members:
+        said = f"{one_line(name)} ({one_line(kind)})"
+        line = shorten(f"{said}: {one_line(description)}" if description.strip() else said, member_chars)
+        room -= len(line) + 1
+        if lines and room < 0:
+            break
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def report_text(report: dict[str, Any]) -> str:

@@ -154,7 +154,13 @@ def _claim_line(item: ClaimItem) -> str:
 
 def _community_records(retrieval: Retrieval) -> Iterator[_Record]:
     return (
-        _Record(f"C{at}", item.community_id, partial(community_text, item.title, item.level, item.rating, item.report))
+        _Record(
+            f"C{at}",
+            item.community_id,
+            partial(members_text, item.title, item.level, item.report)
+            if item.report_missing
+            else partial(community_text, item.title, item.level, item.rating, item.report),
+        )
         for at, item in enumerate(retrieval.communities, 1)
     )
 
@@ -185,6 +191,11 @@ def relation_parts(source: str, target: str, description: str) -> tuple[str, str
 def community_text(title: str, level: int, rating: float, report: str) -> str:
     """Return a community as it stands behind its reference."""
     return f" {_safe(title)} (level {level}, rating {rating:g})\n{_body(report)}"
+
+
+def members_text(title: str, level: int, members: str) -> str:
+    """Return a community without a report as it stands behind its reference."""
+    return f" {_safe(title)} (level {level}, main members; its report is not written)\n{_body(members)}"
 
 
 def source_text(title: str, start: int, end: int, text: str) -> str:

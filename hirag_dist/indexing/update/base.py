@@ -152,9 +152,13 @@ _NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts",
 
 
 def content_config(config: Config) -> dict[str, Any]:
-    """Return the part of the configuration that decides the content of an index, as JSON."""
+    """Return the part of the configuration that decides the content of an index, as JSON.
+
+    `communities.reports` is not part of it: an update follows another policy without a build from nothing.
+    """
     unused = {name for name, used in (("resolution", config.resolution.enabled), ("claims", config.claims)) if not used}
-    dumped = config.model_dump(mode="json", exclude=_NO_CONTENT | unused)
+    excluded: dict[str, Any] = dict.fromkeys(_NO_CONTENT | unused, True)
+    dumped = config.model_dump(mode="json", exclude=excluded | {"communities": {"reports"}})
     return dumped | {"extraction": config.extraction.content()}
 
 

@@ -15,6 +15,7 @@ class TextCounts:
         deferred: due, and put off.
         stand_ins: of the deferred ones, those by rules.
         deferred_tokens: what writing the deferred ones would cost, about.
+        missing: reports that the policy of reports leaves to questions.
     """
 
     written: int = 0
@@ -22,6 +23,7 @@ class TextCounts:
     deferred: int = 0
     stand_ins: int = 0
     deferred_tokens: int = 0
+    missing: int = 0
 
     def __add__(self, other: TextCounts) -> TextCounts:
         pairs = zip(asdict(self).values(), asdict(other).values(), strict=True)

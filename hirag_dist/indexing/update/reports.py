@@ -13,7 +13,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
 from hirag_dist.core.reports.selection import ReportOutlines
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.indexing.communities import ReportTexts, write_reports
+from hirag_dist.indexing.communities import ReportTexts, past_hits, report_choice, write_reports
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.communities import OutlineReports
 from hirag_dist.indexing.stages.report import CHILD_REPORTS
@@ -24,6 +24,7 @@ from hirag_dist.indexing.update.report_material import CommunityMaterial
 from hirag_dist.indexing.update.summaries import UpdateSettings, is_stale
 from hirag_dist.indexing.update.written import STAND_IN, changed_share, input_lists
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
+from hirag_dist.storage.snapshot.late_reports import all_reports
 from hirag_dist.types import FloatVector, IntVector
 
 _REQUEST_TOKENS = 100  # of a report's share of the instructions, about
@@ -65,14 +66,100 @@ def update_reports(
 ) -> UpdatedReports:
     """Return the reports of now: kept, written again within the budget, or stand-ins for what may not stay.
 
+    A report that the policy of reports leaves to questions is kept while it is not due, and is missing then.
+
     Args:
         outlines: of all communities.
         lost: ids that findings can no longer refer to.
     """
+    found = _find_due(context, base, material, settings)
+    n_rows, state, former, at = material.rows.num_rows, found.state, found.former, found.at
+    due, urgent, optional = found.due, found.urgent, found.optional
+    missing = np.zeros(n_rows, bool) if settings.all_reports else optional & (due | (at < 0))
+    due &= ~missing
+    wanted = np.flatnonzero(due)
+    tokens = np.zeros(n_rows)
+    tokens[wanted] = _tokens(context, material, wanted) + settings.reply_tokens[1]
+    tokens[found.is_small] = 0.0
+    weight = found.share * material.rows["n_entities"].to_numpy()
+    chosen = affordable(DueTexts(urgent[wanted], found.since[wanted], weight[wanted], tokens[wanted]), budget.left)
+    chosen |= found.is_small[wanted]
+    writer = _Writer(context, material, outlines)
+    is_kept = ~missing & (~due | (~urgent & (at >= 0)))
+    stays = np.flatnonzero(is_kept)
+    writer.keep(stays, without_lost(former.take(pa.array(found.report_at[stays])), lost))
+    unpaid = due & ~is_kept & ~_mask(n_rows, wanted[chosen])
+    missing |= unpaid & optional
+    put_off = np.flatnonzero(unpaid & ~optional)
+    writer.write(put_off, ": stand-ins", stand_in=True)
+    done = writer.write(wanted[chosen])
+    fresh = _mask(n_rows, done)
+    refused = due & ~is_kept & ~unpaid & ~fresh
+    missing |= refused & optional
+    writer.write(np.flatnonzero(refused & ~optional), ": refused", stand_in=True)
+    due &= ~missing
+    replaced = writer.replaced
+    new = np.flatnonzero(replaced | missing)  # the inputs of a missing report are those of now
+    sources = _written_sources(material, writer.there | missing, state, at, new)
+    share = np.where(fresh | missing, 0.0, np.where(replaced, 1.0, found.share))
+    since = np.where(due & ~fresh, found.since, 0)
+    left = due & ~fresh & ~found.is_small
+    counts = TextCounts(
+        int((fresh & ~found.is_small).sum()),
+        int((~due & ~found.is_small & ~missing).sum()),
+        int(left.sum()),
+        int((left & (replaced | found.unwritten)).sum()),
+        int(tokens[left].sum()),
+        int(missing.sum()),
+    )
+    kept = np.flatnonzero(writer.there & ~replaced)
+    written = _state(material, new, sources, share, since)
+    return UpdatedReports(
+        writer.reports(),
+        _with_kept(written, state.take(pa.array(at[kept])), share[kept], since[kept]),
+        writer.rejects,
+        counts,
+    )
+
+
+@dataclass(frozen=True)
+class _DueReports:
+    """Reports of the base, and which reports are due now, by row of the outlines.
+
+    Attributes:
+        state: REPORT_INPUTS of the base.
+        former: REPORTS of the base, with those that were written after it was published.
+        at: (n,) row of each community in `state`; −1 without a report.
+        report_at: (n,) row in `former`.
+        share: (n,) of the inputs that changed.
+        since: (n,) update in which each became due.
+        urgent: (n,) bool, that may not stay.
+        unwritten: (n,) bool, without a text of a model.
+        is_small: (n,) bool, whose report lists its members.
+        due: (n,) bool.
+        optional: (n,) bool, that the policy of reports leaves to questions.
+    """
+
+    state: pa.Table
+    former: pa.Table
+    at: IntVector
+    report_at: IntVector
+    share: FloatVector
+    since: IntVector
+    urgent: NDArray[np.bool_]
+    unwritten: NDArray[np.bool_]
+    is_small: NDArray[np.bool_]
+    due: NDArray[np.bool_]
+    optional: NDArray[np.bool_]
+
+
+def _find_due(
+    context: BuildContext, base: UpdateBase, material: CommunityMaterial, settings: UpdateSettings
+) -> _DueReports:
     rows = material.rows
     n_rows = rows.num_rows
     state = base.table("report_inputs").cast(REPORT_INPUTS)
-    former = base.table("reports").cast(REPORTS)
+    former = all_reports(base.snapshot).cast(REPORTS).combine_chunks()
     at = rows_of(rows["community_id"], state["community_id"])
     report_at = rows_of(rows["community_id"], former["community_id"])
     at = np.where(report_at >= 0, at, -1)
@@ -93,43 +180,8 @@ def update_reports(
         was_due = state["stale_since"].to_numpy()[before]
         since[known] = np.where(was_due > 0, was_due, settings.number)
     due = urgent | unwritten | np.where(is_small, share > 0, is_stale(share, settings.staleness))
-    wanted = np.flatnonzero(due)
-    tokens = np.zeros(n_rows)
-    tokens[wanted] = _tokens(context, material, wanted) + settings.reply_tokens[1]
-    tokens[is_small] = 0.0
-    weight = share * rows["n_entities"].to_numpy()
-    chosen = affordable(DueTexts(urgent[wanted], since[wanted], weight[wanted], tokens[wanted]), budget.left)
-    chosen |= is_small[wanted]
-    writer = _Writer(context, material, outlines)
-    stays = np.flatnonzero(~due | (~urgent & (at >= 0)))
-    writer.keep(stays, without_lost(former.take(pa.array(report_at[stays])), lost))
-    put_off = np.setdiff1d(np.flatnonzero(due & (urgent | (at < 0))), wanted[chosen])
-    writer.write(put_off, ": stand-ins", stand_in=True)
-    done = writer.write(wanted[chosen])
-    refused = np.flatnonzero(due & (urgent | (at < 0)) & ~_mask(n_rows, done) & ~_mask(n_rows, put_off))
-    writer.write(refused, ": refused", stand_in=True)
-    fresh = _mask(n_rows, done)
-    replaced = writer.replaced
-    new = np.flatnonzero(replaced)
-    sources = _written_sources(material, writer, state, at, new)
-    share = np.where(fresh, 0.0, np.where(replaced, 1.0, share))
-    since = np.where(due & ~fresh, since, 0)
-    left = due & ~fresh & ~is_small
-    counts = TextCounts(
-        int((fresh & ~is_small).sum()),
-        int((~due & ~is_small).sum()),
-        int(left.sum()),
-        int((left & (replaced | unwritten)).sum()),
-        int(tokens[left].sum()),
-    )
-    kept = np.flatnonzero(writer.there & ~replaced)
-    written = _state(material, new, sources, share, since)
-    return UpdatedReports(
-        writer.reports(),
-        _with_kept(written, state.take(pa.array(at[kept])), share[kept], since[kept]),
-        writer.rejects,
-        counts,
-    )
+    optional = ~report_choice(context.config).chosen(rows, past_hits(context.config))
+    return _DueReports(state, former, at, report_at, share, since, urgent, unwritten, is_small, due, optional)
 
 
 @dataclass(frozen=True)
@@ -262,13 +314,14 @@ class _Writer:
 
 
 def _written_sources(
-    material: CommunityMaterial, writer: _Writer, state: pa.Table, at: IntVector, rows: IntVector
+    material: CommunityMaterial, there: NDArray[np.bool_], state: pa.Table, at: IntVector, rows: IntVector
 ) -> KeySets:
     """Return the texts that each new report derives from: its members', and those of the reports below it.
 
     Args:
+        there: which communities have a report, or inputs of a missing one.
         at: row of `state` of each community.
-        rows: of the new reports.
+        rows: of the new reports, and of missing ones.
     """
     found, n_new = material.sources(rows), len(rows)
     place = np.full(len(at), -1, np.int64)
@@ -277,7 +330,7 @@ def _written_sources(
     parents = rows_of(pc.fill_null(material.rows["parent_id"], ""), material.rows["community_id"])
     levels = material.rows["level"].to_numpy()
     for level in range(int(levels.max(initial=0)), 0, -1):  # children first
-        here = np.flatnonzero((levels == level) & (parents >= 0) & writer.there)
+        here = np.flatnonzero((levels == level) & (parents >= 0) & there)
         here = here[place[parents[here]] >= 0]
         owners, own = place[parents[here]], place[here]
         new = own >= 0

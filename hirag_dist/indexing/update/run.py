@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,7 @@ from hirag_dist.errors import InputError
 from hirag_dist.execution.task import one_thread
 from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
-from hirag_dist.indexing.communities import (
-    CommunityReports,
-    read_outlines,
-)
+from hirag_dist.indexing.communities import CommunityReports, read_outlines
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput
 from hirag_dist.indexing.layers import Hierarchy, layer_table
@@ -58,11 +55,13 @@ class UpdateRequest:
         found: the documents of now, and dead letters of reading.
         refresh: pay debt even if no document changed.
         max_tokens: budget of a refresh; None for no limit.
+        all_reports: write reports too that the policy of reports leaves to questions.
     """
 
     found: ReadInput
     refresh: bool = False
     max_tokens: int | None = None
+    all_reports: bool = False
 
 
 def find_changes(context: BuildContext, base: UpdateBase, found: ReadInput) -> ChangedDocuments:
@@ -106,7 +105,8 @@ def update_contents(
     one_thread()  # the bits of products must not depend on whether a task ran here before
     notes = base.notes
     replaced = _replaced_texts(base, changed)
-    settings, budget = _settings(context, base, changed, replaced), _budget(context, base, changed, request)
+    settings = replace(_settings(context, base, changed, replaced), all_reports=request.all_reports)
+    budget = _budget(context, base, changed, request)
     layer = update_base_layer(context, base, changed)
     hierarchy = update_hierarchy(context, base, layer, tuple(notes["meta_types"]), budget, settings)
     graph = update_graph(context, base, layer, hierarchy, int(notes["changed_since_detection"]))

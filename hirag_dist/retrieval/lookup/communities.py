@@ -10,6 +10,7 @@ import numpy as np
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.errors import NotFound
+from hirag_dist.retrieval.late_reports import LateReports
 from hirag_dist.retrieval.lookup.names import short, visible
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.storage.serving.mapped_index import MappedIndex
@@ -38,13 +39,16 @@ def find_community(view: MappedIndex | None, tables: LookupTables, wanted: str) 
     return view, row
 
 
-def community_details(view: MappedIndex, row: int, max_members: int) -> CommunityDetails:
+def community_details(
+    view: MappedIndex, row: int, max_members: int, late: LateReports | None = None
+) -> CommunityDetails:
     """Return a community with its members, its parent and its children.
 
     Args:
         view: the index as the caller may see it.
         row: of the community, which is visible.
         max_members: limit.
+        late: reports written after the snapshot was published; None where it misses none.
     """
     index = view.communities
     members = index.members[index.indptr[row] : index.indptr[row + 1]].astype(np.int64)
@@ -55,7 +59,7 @@ def community_details(view: MappedIndex, row: int, max_members: int) -> Communit
     parents = related[index.levels[related] == level - 1].tolist()
     children = related[index.levels[related] == level + 1][:_MAX_CHILDREN].tolist()
     return CommunityDetails(
-        community=_item(view, row),
+        community=_item(view, row, late),
         members=view.entities([(member, None) for member in most_mentioned(view, members)[:max_members].tolist()]),
         parent=next((replace(item, report="") for item in community_items(view, parents[:1])), None),
         children=tuple(replace(item, report="") for item in community_items(view, children)),
@@ -81,10 +85,11 @@ def most_mentioned(view: MappedIndex, rows: IntVector) -> IntVector:
     return ordered
 
 
-def _item(view: MappedIndex, row: int) -> CommunityItem:
-    """Return a visible community, without title and report where its report is a dead letter."""
-    item = view.community(RankedCommunity(row, 0, 0.0))
+def _item(view: MappedIndex, row: int, late: LateReports | None = None) -> CommunityItem:
+    """Return a visible community, without title and report where its report is a dead letter or missing."""
+    ranked, own = RankedCommunity(row, 0, 0.0), view.community_id(row)
+    item = view.community(ranked) or (None if late is None else late.item(view, ranked, own))
     if item is not None:
         return item
-    own = view.files.community_texts.value("community_id", row)
-    return CommunityItem(own, int(view.communities.levels[row]), "", "", 0.0, 0, 0.0)
+    level = int(view.communities.levels[row])
+    return CommunityItem(own, level, "", "", 0.0, 0, 0.0, report_missing=late is not None)

@@ -31,6 +31,7 @@ from hirag_dist.storage.access.visible_text import FilteredTextColumns
 from hirag_dist.storage.metadata.filter_visibility import FilteredRows
 from hirag_dist.storage.metadata.metadata_files import MetadataFiles
 from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, CommunityItem, Facet, IndexInfo, IntVector
 
@@ -98,6 +99,10 @@ class FilteredIndex(MappedIndex):
         """Return a community with its report, None where not all its sources are visible."""
         return super().community(ranked) if self._reported[ranked.community] else None
 
+    def is_fully_visible(self, row: int) -> bool:
+        """Return whether all sources of a community are visible."""
+        return bool(self._reported[row])
+
     def reported(self) -> Flags:
         """Return, for each community, whether it has a visible report."""
         reported: Flags = super().reported() & self._reported
@@ -115,6 +120,8 @@ class FilteredIndex(MappedIndex):
             whole: the statistics of the unfiltered index.
         """
         counts, layers, levels = self._counts
+        if MISSING_REPORTS_COUNT in whole.counts:
+            counts = counts | {MISSING_REPORTS_COUNT: counts["communities"] - counts["reports"]}
         metadata = self.files.metadata
         return replace(
             whole,

@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.entities.claim_text import ClaimItem
+from hirag_dist.core.reports.material import main_members
 from hirag_dist.core.retrieval.entity_linking import found_names, longest_names, words
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.lexical import VisibleChunks, best_chunks, visible_chunks
 from hirag_dist.core.retrieval.quantized_scan import nearest_of_all
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
+from hirag_dist.core.text.normalize import shorten
 from hirag_dist.core.text.terms import terms
 from hirag_dist.storage.serving.mapped_files import MappedFiles, map_files
 from hirag_dist.storage.serving.mmap_files import as_bytes
@@ -36,6 +38,10 @@ from hirag_dist.types import (
     TripleItem,
 )
 
+_MAIN_MEMBERS = 20  # of a community without a report
+_MAX_COMPARED = 4096  # members of such a community that are compared with the question
+_TITLE_MEMBERS, _TITLE_CHARS = 6, 120
+_MEMBERS_CHARS, _MEMBER_CHARS = 2000, 240  # of the members together, about as long as a report; of each
 _CHUNK_TEXTS = ("chunk_id", "document_id", "text")
 Scored = Sequence[tuple[int, float]]
 Named = tuple[Mapping[int, str], Mapping[int, str]]  # ids and names of entities, by row
@@ -139,6 +145,39 @@ class MappedIndex:
             ranked.hits,
             ranked.score,
         )
+
+    def community_members(self, ranked: RankedCommunity, query: NDArray[np.float32]) -> CommunityItem | None:
+        """Return a community whose report is missing, with the members nearest to a question in its place.
+
+        None where not all its sources are visible, as for a report.
+        """
+        row, index = ranked.community, self.communities
+        if not self.is_fully_visible(row):
+            return None
+        members = index.members[index.indptr[row] : index.indptr[row + 1]][:_MAX_COMPARED].astype(np.int64)
+        if self.access is not None:  # under a filter that not all sources have to pass
+            members = members[visible_rows(self.access, members)]
+        order = np.lexsort((members, -self.similarities(members, query)))
+        shown = members[order[:_MAIN_MEMBERS]].tolist()
+        names, *others = (self._entities.values(name, shown) for name in ("name", "type", "description"))
+        return CommunityItem(
+            self.files.community_texts.value("community_id", row),
+            int(index.levels[row]),
+            shorten(", ".join(names[:_TITLE_MEMBERS]), _TITLE_CHARS),
+            main_members(zip(names, *others, strict=True), _MEMBERS_CHARS, _MEMBER_CHARS),
+            0.0,
+            ranked.hits,
+            ranked.score,
+            report_missing=True,
+        )
+
+    def community_id(self, row: int) -> str:
+        """Return the id of a community."""
+        return self.files.community_texts.value("community_id", row)
+
+    def is_fully_visible(self, row: int) -> bool:
+        """Return whether all sources of a community are visible."""
+        return True
 
     def reported(self) -> NDArray[np.bool_]:
         """Return, for each community, whether it has a visible report."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hirag_dist.errors import IndexBusy, SnapshotNotFound, StoreError
-from hirag_dist.storage.layout import BUILD, CACHE, MANIFEST, snapshot_path
+from hirag_dist.storage.layout import BUILD, CACHE, LATE_REPORTS, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.history import record_current, remove_from_history, retired_at
+from hirag_dist.storage.snapshot.late_reports import late_reports_path
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -63,7 +64,7 @@ class ExpiredSnapshot:
 
     Attributes:
         retired_at: seconds since the epoch; None for an incomplete folder.
-        size_bytes: of its files, and of the files derived from them in the index's cache.
+        size_bytes: of its files, its late reports, and the files derived from it in the index's cache.
     """
 
     snapshot_id: str
@@ -78,7 +79,7 @@ class GcPlan:
     Attributes:
         snapshots: by the time at which they stopped being current.
         kept: ids of the snapshots that stay.
-        orphans: names of folders of derived files whose snapshots are gone.
+        orphans: names of folders of derived files and late reports whose snapshots are gone.
     """
 
     snapshots: tuple[ExpiredSnapshot, ...]
@@ -129,7 +130,8 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
     old = [ExpiredSnapshot(name, at, _size(store, name)) for at, name in candidates if now - at >= rule.older_than_s]
     expired = [*old, *(ExpiredSnapshot(name, None, _size(store, name)) for name in unfinished if name not in needed)]
     removed = {snapshot.snapshot_id for snapshot in expired}
-    orphans = tuple(name for name in store.names(CACHE) if not name.startswith(".") and name not in names)
+    derived = sorted({*store.names(CACHE), *store.names(LATE_REPORTS)})
+    orphans = tuple(name for name in derived if not name.startswith(".") and name not in names)
     return GcPlan(tuple(expired), tuple(name for name in names if name not in removed), orphans)
 
 
@@ -193,10 +195,12 @@ def _of_last_build(store: Store) -> Iterator[str]:
 def _remove_derived(store: Store, snapshot_id: str) -> None:
     store.delete(f"{CACHE}/{snapshot_id}")
     store.delete(f"{CACHE}/.{snapshot_id}.lock")
+    store.delete(late_reports_path(snapshot_id))
 
 
 def _size(store: Store, snapshot_id: str) -> int:
-    return sum(_folder_size(store, folder) for folder in (snapshot_path(snapshot_id), f"{CACHE}/{snapshot_id}"))
+    folders = (snapshot_path(snapshot_id), f"{CACHE}/{snapshot_id}", late_reports_path(snapshot_id))
+    return sum(_folder_size(store, folder) for folder in folders)
 
 
 def _folder_size(store: Store, folder: str) -> int:

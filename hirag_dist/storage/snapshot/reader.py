@@ -40,7 +40,7 @@ from hirag_dist.storage.layout import (
 )
 from hirag_dist.storage.serving.mmap_files import ServingFiles, map_array
 from hirag_dist.storage.snapshot.cache import HASHED_BYTES, SnapshotCache
-from hirag_dist.storage.snapshot.manifest import Manifest, parse_manifest
+from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT, Manifest, parse_manifest
 from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, FloatMatrix, IndexInfo
 
@@ -214,11 +214,12 @@ class Snapshot:
     def info(self) -> IndexInfo:
         """Return the statistics that need none of the large tables."""
         levels = self.table("communities", ["level"])["level"].to_pylist()
+        missing = {MISSING_REPORTS_COUNT: n} if (n := self.manifest.missing_reports) else {}
         return IndexInfo(
             snapshot_id=self.manifest.snapshot_id,
             created_at=self.manifest.created_at,
             complete=self.manifest.complete,
-            counts=dict(self.manifest.counts),
+            counts=dict(self.manifest.counts) | missing,
             layers=tuple(self.table("layers").to_pylist()),
             communities_by_level={level: levels.count(level) for level in sorted(set(levels))},
             embedder=self.manifest.embedder,

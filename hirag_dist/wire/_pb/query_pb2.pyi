@@ -63,7 +63,7 @@ FIELD_TYPE_DATE: FieldType
 FIELD_TYPE_BOOL: FieldType
 
 class Query(_message.Message):
-    __slots__ = ("question", "mode", "top_n", "top_m", "top_c", "community_level", "context_tokens", "vector", "labels", "filter", "as_of")
+    __slots__ = ("question", "mode", "top_n", "top_m", "top_c", "community_level", "context_tokens", "vector", "labels", "filter", "as_of", "write_reports")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     TOP_N_FIELD_NUMBER: _ClassVar[int]
@@ -75,6 +75,7 @@ class Query(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
+    WRITE_REPORTS_FIELD_NUMBER: _ClassVar[int]
     question: str
     mode: Mode
     top_n: int
@@ -86,7 +87,8 @@ class Query(_message.Message):
     labels: _containers.RepeatedScalarFieldContainer[str]
     filter: str
     as_of: str
-    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ..., labels: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
+    write_reports: bool
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ..., labels: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ..., write_reports: _Optional[bool] = ...) -> None: ...
 
 class RetrieveRequest(_message.Message):
     __slots__ = ("query", "omit_context", "omit_source_text", "index")
@@ -350,7 +352,7 @@ class Entity(_message.Message):
     def __init__(self, entity_id: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., description: _Optional[str] = ..., layer: _Optional[int] = ..., score: _Optional[float] = ...) -> None: ...
 
 class Community(_message.Message):
-    __slots__ = ("community_id", "level", "title", "report", "rating", "hits", "score")
+    __slots__ = ("community_id", "level", "title", "report", "rating", "hits", "score", "report_missing")
     COMMUNITY_ID_FIELD_NUMBER: _ClassVar[int]
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     TITLE_FIELD_NUMBER: _ClassVar[int]
@@ -358,6 +360,7 @@ class Community(_message.Message):
     RATING_FIELD_NUMBER: _ClassVar[int]
     HITS_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
+    REPORT_MISSING_FIELD_NUMBER: _ClassVar[int]
     community_id: str
     level: int
     title: str
@@ -365,7 +368,8 @@ class Community(_message.Message):
     rating: float
     hits: int
     score: float
-    def __init__(self, community_id: _Optional[str] = ..., level: _Optional[int] = ..., title: _Optional[str] = ..., report: _Optional[str] = ..., rating: _Optional[float] = ..., hits: _Optional[int] = ..., score: _Optional[float] = ...) -> None: ...
+    report_missing: bool
+    def __init__(self, community_id: _Optional[str] = ..., level: _Optional[int] = ..., title: _Optional[str] = ..., report: _Optional[str] = ..., rating: _Optional[float] = ..., hits: _Optional[int] = ..., score: _Optional[float] = ..., report_missing: _Optional[bool] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("source_id", "target_id", "entity_ids", "entity_names", "connected")
@@ -473,7 +477,7 @@ class Box(_message.Message):
     def __init__(self, left: _Optional[float] = ..., top: _Optional[float] = ..., right: _Optional[float] = ..., bottom: _Optional[float] = ...) -> None: ...
 
 class Retrieval(_message.Message):
-    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims", "note")
+    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims", "note", "written_reports")
     class ContextRefsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -505,6 +509,7 @@ class Retrieval(_message.Message):
     MAP_WORK_FIELD_NUMBER: _ClassVar[int]
     CLAIMS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
+    WRITTEN_REPORTS_FIELD_NUMBER: _ClassVar[int]
     question: str
     mode: Mode
     snapshot_id: str
@@ -522,7 +527,8 @@ class Retrieval(_message.Message):
     map_work: MapWork
     claims: _containers.RepeatedCompositeFieldContainer[Claim]
     note: str
-    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ..., map_work: _Optional[_Union[MapWork, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., note: _Optional[str] = ...) -> None: ...
+    written_reports: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ..., map_work: _Optional[_Union[MapWork, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., note: _Optional[str] = ..., written_reports: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("claim_id", "subject", "object", "subject_id", "object_id", "type", "status", "start_date", "end_date", "description", "source_text", "chunk_id")
