@@ -6,11 +6,13 @@ import uuid
 from dataclasses import replace
 
 from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator, make_pool, retry_policy
+from hirag_dist.composition.report_writer import OnDemandReports, report_budget
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
+from hirag_dist.llm.limits.call_budget import CallBudget
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
@@ -91,6 +93,8 @@ class SharedModels:
         n_engines: int = 1,
     ) -> None:
         self.n_engines = n_engines
+        self.coordinator, self.spending = coordinator, spending
+        self.reports = report_budget(config.retrieval.reports_on_demand)
         worker = uuid.uuid4().hex
         context = None if meter is None else CallContext(meter)
         retried = RetriedCalls(RateLimiter(coordinator, worker, spending), question_policy(config))
@@ -133,26 +137,35 @@ def make_engine(
     spending: bool = False,
     meter: UsageMeter | None = None,
     models: SharedModels | None = None,
+    reports: CallBudget | None = None,
 ) -> QueryEngine:
     """Return a query engine over a snapshot. Replies to questions are not stored in the index's ledger.
+
+    Missing reports are, which questions have written where `retrieval.reports_on_demand` allows it.
 
     Args:
         coordinator: the endpoints' limits, shared with other engines of this process; None for separate limits.
         spending: whether the coordinator has a spending limit.
         meter: counts the calls; None counts nothing.
         models: of several engines, in place of the three arguments before; None for models of this engine alone.
+        reports: budget of reports, shared with other engines of this process; None for the one of `models`.
 
     Raises:
         BackendUnavailable: vectors or embedder are missing.
         InvalidQuery: the configured embedder is not the index's.
     """
     count = counter(config.tokenizer)
-    if models is None:
+    shared = models
+    if shared is None:
         coordinator = make_coordinator(config) if coordinator is None else coordinator
-        models = SharedModels(config, coordinator, spending=spending, meter=meter)
-        model, embedder, reranker = models.owned()
-    else:
-        model, embedder, reranker = models.borrowed()
+        shared = SharedModels(config, coordinator, spending=spending, meter=meter)
+    model, embedder, reranker = shared.owned() if models is None else shared.borrowed()
+    writer = None
+    if config.retrieval.reports_on_demand.enabled and snapshot.manifest.missing_reports:
+        budget = shared.reports if reports is None else reports
+        writer = OnDemandReports(
+            config, snapshot, prompts, shared.coordinator, embedder, budget, spending=shared.spending
+        )
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.access_rule
@@ -167,5 +180,6 @@ def make_engine(
         rule,
         config.tokenizer,
         reranker=reranker,
-        n_engines=models.n_engines,
+        n_engines=shared.n_engines,
+        writer=writer,
     )

@@ -17,6 +17,7 @@ from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, ma
 from hirag_dist.composition.logs import log_messages_only
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
+from hirag_dist.composition.report_writer import report_budget
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
 from hirag_dist.composition.uploads import upload_options
 from hirag_dist.config.model import Config
@@ -244,11 +245,10 @@ async def serve_index(
     prompts = load_prompts(config.prompts)
     # One coordinator for all snapshots of this process: a new one would start with full rate limits.
     coordinator = make_coordinator(config, sharers=process_count(config))
-
+    reports = report_budget(config.retrieval.reports_on_demand)
     anonymous = options.callers_file is None and options.anonymous_labels is not None
-    first_process = state is None or state.process == 0
     opened = False
-    warn = anonymous and first_process  # of several processes the first one logs it
+    warn = anonymous and (state is None or state.process == 0)  # of several processes the first one logs it
 
     def make() -> QueryEngine:
         nonlocal warn, opened
@@ -261,7 +261,7 @@ async def serve_index(
                 "service.anonymous_labels says what they may see",
                 "".join(f", {label}" for label in sorted(options.anonymous_labels or ())),
             )
-        return make_engine(config, snapshot, prompts, coordinator)
+        return make_engine(config, snapshot, prompts, coordinator, reports=reports)
 
     async def open_engine() -> QueryEngine:
         return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from hirag_dist.core.cooperative import Steps
+from hirag_dist.types import Retrieval
 
 _TURN_S = 0.002  # of uninterrupted work on one question
 
@@ -77,3 +79,42 @@ class CooperativeDeadline:
         if self._clock() - self._turn_began > _TURN_S:
             await asyncio.sleep(0)
             self._turn_began = self._clock()
+
+
+async def lookup_in_time(work: Awaitable[T]) -> T:
+    """Return the result of a look-up.
+
+    Raises:
+        TimeoutError: the deadline passed before it was there.
+    """
+    try:
+        return await work
+    except DeadlineExceeded:
+        raise TimeoutError("the deadline passed before the look-up was done; allow more time") from None
+
+
+@asynccontextmanager
+async def in_time(left_s: float | None) -> AsyncIterator[None]:
+    """Cancel the block when the time is up.
+
+    Raises:
+        TimeoutError: the time was up.
+    """
+    try:
+        async with asyncio.timeout(left_s) as limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise TimeoutError("the deadline passed before every part was read; allow more time") from error
+        raise
+
+
+def nothing_in_time(retrieval: Retrieval) -> str:
+    """Return the reason why nothing was retrieved before the deadline."""
+    if "search" not in retrieval.timings_ms:
+        waited_s = retrieval.timings_ms.get("embed", 0.0) / 1e3
+        return (
+            f"the deadline passed while the question was embedded ({waited_s:.3g} s): the endpoint of llm.roles.embed "
+            "did not answer; see whether it is up, or allow more time"
+        )
+    return f"the deadline passed before anything was found (cut off: {', '.join(retrieval.partial)}); allow more time"

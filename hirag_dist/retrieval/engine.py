@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,8 +18,9 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_stream import answer_pieces
-from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
+from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_in_time, nothing_in_time
 from hirag_dist.retrieval.engine_resources import EngineResources
+from hirag_dist.retrieval.late_reports import ReportWriter
 from hirag_dist.retrieval.lookup.communities import community_details, find_community
 from hirag_dist.retrieval.lookup.documents import document_part, find_document
 from hirag_dist.retrieval.lookup.entities import entity_details
@@ -26,6 +28,7 @@ from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
 from hirag_dist.retrieval.mode_runs import run_class
+from hirag_dist.retrieval.report_writing import check_allowed, write_missing
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.access.filtered_index import FilteredIndex, empty_index_info
 from hirag_dist.storage.serving.mapped_index import MappedIndex
@@ -65,6 +68,7 @@ def open_engine(
     clock: Callable[[], float] = time.monotonic,
     reranker: Reranker | None = None,
     n_engines: int = 1,
+    writer: ReportWriter | None = None,
 ) -> QueryEngine:
     """Load a snapshot and return an engine over it.
 
@@ -74,6 +78,7 @@ def open_engine(
         clock: seconds, for deadlines.
         reranker: judges the relevance of chunks; None for none.
         n_engines: that may be open in this process; they share the memory of the cache of texts.
+        writer: writes missing reports; None for none.
 
     Raises:
         InvalidQuery: the embedder is not the one that the index was built with.
@@ -81,6 +86,7 @@ def open_engine(
     resources = EngineResources(
         snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker, n_engines
     )
+    resources.writer = writer
     resources.index.files.places.source_url = config.source_url or ""
     return QueryEngine(resources, config)
 
@@ -139,6 +145,8 @@ class QueryEngine:
         """Yield (level, the result so far) as each level is ready, and ("done", the whole result) at the end."""
         resources, limits = self._resources, self._limits(query)
         deadline = self._deadline(deadline_s)
+        if query.write_reports:
+            raise InvalidQuery("write_reports: a retrieval calls no model; ask for an answer")
         if query.mode in MAP_REDUCE:
             raise InvalidQuery(
                 f"mode: {query.mode} reads all there is and answers, it retrieves nothing; ask for an answer, or "
@@ -176,7 +184,8 @@ class QueryEngine:
     ) -> AsyncGenerator[Retrieval | str | Answer]:
         """Yield the retrieval, the answer's text in pieces, and at last the answer with checked citations.
 
-        In a map-reduce mode, a retrieval with only `map_work` comes first: the calls that are going to be made.
+        In a map-reduce mode, a retrieval with only `map_work` comes first: the calls that are going to be made. Where
+        missing reports are written, the retrieval without them comes first.
 
         Raises:
             TimeoutError: the deadline passed before anything was found, or before the answer was complete.
@@ -184,15 +193,19 @@ class QueryEngine:
         resources = self._resources
         deadline = self._deadline(deadline_s)
         if query.mode in MAP_REDUCE:
-            async with _in_time(deadline.left_s):
+            async with in_time(deadline.left_s):
                 material = await self.material(query)
             yield material.planned
-            async with _in_time(deadline.left_s):
+            async with in_time(deadline.left_s):
                 retrieval = await map_parts(material, resources.model, resources.prompts, resources.count_tokens)
         else:
-            retrieval = await self.retrieve(query, deadline_s=deadline_s)
+            check_allowed(query, self._config.reports_on_demand)
+            retrieval = await self.retrieve(replace(query, write_reports=False), deadline_s=deadline_s)
             if retrieval.partial and not retrieval.context_refs:
-                raise TimeoutError(_nothing_in_time(retrieval))
+                raise TimeoutError(nothing_in_time(retrieval))
+            if query.write_reports and retrieval.missing_reports:
+                yield retrieval
+                retrieval = await write_missing(retrieval, query, resources, self._limits(query), deadline.left_s)
         yield retrieval
         answering = answer_pieces(
             retrieval,
@@ -265,7 +278,7 @@ class QueryEngine:
             seen, row = find_entity(view, tables, entity)
             return entity_details(seen, tables, row, max_relations, max_sources)
 
-        return await _lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
+        return await lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
 
     async def find_path(
         self, source: str, target: str, *, scope: AccessScope = EVERYTHING, deadline_s: float | None = None
@@ -279,7 +292,7 @@ class QueryEngine:
             target,
             self._deadline(deadline_s),
         )
-        return await _lookup_in_time(steps)
+        return await lookup_in_time(steps)
 
     async def get_community(
         self,
@@ -299,7 +312,7 @@ class QueryEngine:
             seen, row = find_community(view, tables, community_id)
             return community_details(seen, row, max_members, late)
 
-        return await _lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
+        return await lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
 
     async def get_document(
         self,
@@ -333,7 +346,7 @@ class QueryEngine:
             seen, row = find_document(view, tables, document_id)
             return document_part(seen, tables, row, start, max_chars)
 
-        return await _lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
+        return await lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
 
     async def close(self) -> None:
         """Release files and connections."""
@@ -367,46 +380,7 @@ class QueryEngine:
             raise InvalidQuery("; ".join(f"{fault['loc'][-1]}: {fault['msg']}" for fault in faults)) from None
 
 
-async def _lookup_in_time(work: Awaitable[T]) -> T:
-    """Return the result of a look-up.
-
-    Raises:
-        TimeoutError: the deadline passed before it was there.
-    """
-    try:
-        return await work
-    except DeadlineExceeded:
-        raise TimeoutError("the deadline passed before the look-up was done; allow more time") from None
-
-
 def _check_bounds(name: str, value: int, low: int, high: int | None) -> None:
     if value < low or (high is not None and value > high):
         limit = f"at least {low}" if high is None else f"between {low} and {high}"
         raise InvalidQuery(f"{name} must be {limit}, got {value}")
-
-
-def _nothing_in_time(retrieval: Retrieval) -> str:
-    """Return the reason why nothing was retrieved before the deadline."""
-    if "search" not in retrieval.timings_ms:
-        waited_s = retrieval.timings_ms.get("embed", 0.0) / 1e3
-        return (
-            f"the deadline passed while the question was embedded ({waited_s:.3g} s): the endpoint of llm.roles.embed "
-            "did not answer; see whether it is up, or allow more time"
-        )
-    return f"the deadline passed before anything was found (cut off: {', '.join(retrieval.partial)}); allow more time"
-
-
-@asynccontextmanager
-async def _in_time(left_s: float | None) -> AsyncIterator[None]:
-    """Cancel the block when the time is up.
-
-    Raises:
-        TimeoutError: the time was up.
-    """
-    try:
-        async with asyncio.timeout(left_s) as limit:
-            yield
-    except TimeoutError as error:
-        if limit.expired():
-            raise TimeoutError("the deadline passed before every part was read; allow more time") from error
-        raise

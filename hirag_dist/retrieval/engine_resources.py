@@ -22,7 +22,7 @@ from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
-from hirag_dist.retrieval.late_reports import LateReports
+from hirag_dist.retrieval.late_reports import LateReports, ReportWriter
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.access.filtered_index import AccessControlledIndex
@@ -48,6 +48,7 @@ class EngineResources:
         lookups: tables for look-ups by id.
         paths: finder of shortest paths.
         late: reports written after the snapshot was published; None where it misses none.
+        writer: writes missing reports; None where the configuration allows none, or none is missing.
         count_marks: tokens of short texts that recur, cached.
     """
 
@@ -79,6 +80,7 @@ class EngineResources:
         threadpool_limits(1)  # matrix products of one question are too small for several threads
         self.index = MappedIndex.open(snapshot, tokenizer)
         missing = snapshot.manifest.missing_reports
+        self.writer: ReportWriter | None = None
         self.late = LateReports(LateReportFiles(snapshot.store, self.index.snapshot_id)) if missing else None
         self.views = AccessControlledIndex(self.index, snapshot, access_rule)
         self.lookups = LookupTables(self.index.files, snapshot)
@@ -157,6 +159,8 @@ class EngineResources:
         self.vectors.close()
         if self.late is not None:
             await self.late.close()
+        if self.writer is not None:
+            await self.writer.close()
         await self.model.close()
         for each in (self.embedder, self.reranker):
             if isinstance(each, Closable):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.levels import RankedCommunity
@@ -17,6 +18,26 @@ from hirag_dist.types import CommunityItem
 logger = logging.getLogger(__name__)
 _LISTED_S = 10.0  # how old the list of reports that other processes have written may be
 _MAX_CACHED = 4096  # reports
+
+
+class ReportWriter(Protocol):
+    """Writes missing reports of one snapshot, each once."""
+
+    async def write(self, index: MappedIndex, row: int, caller: str) -> LateReport | str:
+        """Return the report of a community, or why it is not written.
+
+        A report in progress is finished and stored even if the wait for it is cancelled.
+
+        Args:
+            index: unfiltered.
+            row: of the community.
+            caller: whose budget pays.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish the reports in progress, and release what is open."""
+        ...
 
 
 class LateReports:
