@@ -29,7 +29,7 @@ from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
 from hirag_dist.cli._streamed_text import StreamedText
 from hirag_dist.errors import ConfigError, HiragError
-from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval
+from hirag_dist.types import MAP_REDUCE, Answer, Query, QueryOptions, Retrieval
 
 if TYPE_CHECKING:
     from hirag_dist.api.index import Index
@@ -60,6 +60,10 @@ _FilterOption = Annotated[
 _AsOfOption = Annotated[
     str,
     typer.Option("--as-of", metavar="DATE", help="Search only documents that are not later, by metadata.as_of_field."),
+]
+_WriteReportsOption = Annotated[
+    bool,
+    typer.Option("--write-reports", help="Have missing reports written, where retrieval.reports_on_demand allows it."),
 ]
 _DeadlineOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
@@ -93,6 +97,7 @@ def query(
     as_labels: _AsLabelOption = None,
     filter_: _FilterOption = "",
     as_of: _AsOfOption = "",
+    write_reports: _WriteReportsOption = False,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
@@ -112,16 +117,16 @@ def query(
     _check(index, server, as_labels, deadline)
     connection: dict[str, Any] = {"token_file": token_file, "root_certificates": ca, "certificate": cert, "key": key}
     connection |= {"server_name": server_name, "tls": tls}
+    scope: QueryOptions = {"labels": tuple(labels or ()), "filter": filter_, "as_of": as_of}
     asked = Query(
         question,
         mode,
         top_n=top_n,
         top_m=top_m,
         community_level=community_level,
-        labels=tuple(labels or ()),
-        filter=filter_,
-        as_of=as_of,
+        **scope,
         reach=None if as_labels is None else frozenset(filter(None, as_labels)),
+        write_reports=write_reports,
     )
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
     sent, fallback = None, ""  # not known of a service

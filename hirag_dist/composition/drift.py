@@ -118,16 +118,18 @@ def update_state(snapshot: Snapshot) -> UpdateStaleness | None:
     if note is None or not snapshot.manifest.files.keys() & {f"{SUMMARIES}.parquet", f"{REPORT_INPUTS}.parquet"}:
         return None
     staleness = ["stale_share", "stale_since"]
+    inputs = snapshot.table(REPORT_INPUTS, ["community_id", *staleness])
+    reports = snapshot.table("reports", ["community_id", "title", "summary", "rating_explanation", "findings"])
+    if snapshot.manifest.missing_reports:  # they have inputs, and no text that could be stale
+        there = pc.is_in(inputs["community_id"], value_set=reports["community_id"].combine_chunks())
+        inputs = inputs.filter(there)
     return UpdateStaleness(
         number=int(note.get("number", 0)),
         base=note.get("base"),
         documents=dict(note.get("documents", {})),
         debt={kind: dict(part) for kind, part in note.get("debt", {}).items()},
         summaries=stale_summaries(snapshot.table(SUMMARIES, ["entities", "covers", *staleness])),
-        reports=stale_reports(
-            snapshot.table(REPORT_INPUTS, ["community_id", *staleness]),
-            snapshot.table("reports", ["community_id", "title", "summary", "rating_explanation", "findings"]),
-        ),
+        reports=stale_reports(inputs, reports),
     )
 
 

@@ -1,4 +1,4 @@
-"""Reports that questions have written: one call each, stored in the ledger and beside the snapshot."""
+"""Reports that questions have written: one call each, stored in the ledger and in a side table of the snapshot."""
 
 from __future__ import annotations
 

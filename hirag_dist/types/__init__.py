@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hirag_dist.types.extraction import FinderOptions, FoundName
+from hirag_dist.types.index_info import Facet, IndexEntry, IndexInfo
 from hirag_dist.types.lookups import (
     DEFAULT_CHARS,
     DEFAULT_MEMBERS,
@@ -37,9 +38,6 @@ from hirag_dist.types.results import (
     ClaimItem,
     CommunityItem,
     EntityItem,
-    Facet,
-    IndexEntry,
-    IndexInfo,
     MapWork,
     PathItem,
     Query,

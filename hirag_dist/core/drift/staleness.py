@@ -54,13 +54,13 @@ def stale_reports(report_inputs: pa.Table, reports: pa.Table) -> StaleTexts:
 
     Args:
         report_inputs: `community_id`, `stale_share` and `stale_since` are read.
-        reports: REPORTS, with their texts; a report that is missing does not count.
+        reports: REPORTS, with their texts; a report that is missing counts no token.
     """
     chars = _chars_of_items(reports["findings"], ("summary", "explanation"))
     for name in ("title", "summary", "rating_explanation"):
         chars += _lengths(reports[name].combine_chunks())
     rows = rows_of(report_inputs["community_id"], reports["community_id"])
-    return _stale(chars[rows[rows >= 0]], report_inputs.filter(pa.array(rows >= 0)))
+    return _stale(np.where(rows >= 0, np.append(chars, 0)[rows], 0), report_inputs)
 
 
 def _stale(chars: IntVector, written: pa.Table) -> StaleTexts:

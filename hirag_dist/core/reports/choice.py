@@ -36,7 +36,7 @@ class ReportChoice:
     min_entities: int = 1
 
     def chosen(self, outlines: pa.Table, hits: Mapping[str, int]) -> NDArray[np.bool_]:
-        """Return which reports are written. (n_communities,) bool, in the order of the rows.
+        """Choose the reports that are written: (n_communities,) bool, in the order of the rows.
 
         Communities without sub-communities come first, since a question reaches the deepest community of each entity
         that it finds, and larger ones before smaller ones, since they hold more of these entities. Communities with
@@ -71,7 +71,7 @@ def _hits_of(ids: pa.Array, hits: Mapping[str, int]) -> IntVector:
 
 
 def missing_reports(communities: pa.Table, reported: pa.ChunkedArray, min_entities: int) -> NDArray[np.bool_]:
-    """Return which communities that take a call have neither a report nor a dead letter. (n_communities,) bool.
+    """Find the communities that take a call and have neither a report nor a dead letter: (n_communities,) bool.
 
     Args:
         communities: community_id and n_entities.

@@ -1,7 +1,7 @@
 """Reports that were written after their snapshot was published: a side table, one file a report.
 
 A snapshot is immutable, so a report that a question had written lies in `URI/reports/<snapshot>/`. It is part of the
-next snapshot that is made of this one, and is removed with it.
+next snapshot that is built from this one, and is removed with it.
 """
 
 from __future__ import annotations
