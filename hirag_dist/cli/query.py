@@ -78,6 +78,10 @@ def register(app: typer.Typer) -> None:
     app.command("query")(query)
 
 
+def _reach(as_labels: list[str] | None) -> frozenset[str] | None:
+    return None if as_labels is None else frozenset(filter(None, as_labels))
+
+
 def query(
     question: Annotated[str, typer.Argument(help="The question.")],
     index: Annotated[
@@ -117,7 +121,7 @@ def query(
     _check(index, server, as_labels, deadline)
     connection: dict[str, Any] = {"token_file": token_file, "root_certificates": ca, "certificate": cert, "key": key}
     connection |= {"server_name": server_name, "tls": tls}
-    scope: QueryOptions = {"labels": tuple(labels or ()), "filter": filter_, "as_of": as_of}
+    scope: QueryOptions = {"labels": tuple(labels or ()), "filter": filter_, "as_of": as_of, "reach": _reach(as_labels)}
     asked = Query(
         question,
         mode,
@@ -125,7 +129,6 @@ def query(
         top_m=top_m,
         community_level=community_level,
         **scope,
-        reach=None if as_labels is None else frozenset(filter(None, as_labels)),
         write_reports=write_reports,
     )
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
