@@ -29,7 +29,7 @@ from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
 from hirag_dist.cli._streamed_text import StreamedText
 from hirag_dist.errors import ConfigError, HiragError
-from hirag_dist.types import MAP_REDUCE, Answer, Query, QueryOptions, Retrieval
+from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval, ScopeOptions
 
 if TYPE_CHECKING:
     from hirag_dist.api.index import Index
@@ -121,7 +121,7 @@ def query(
     _check(index, server, as_labels, deadline)
     connection: dict[str, Any] = {"token_file": token_file, "root_certificates": ca, "certificate": cert, "key": key}
     connection |= {"server_name": server_name, "tls": tls}
-    scope: QueryOptions = {"labels": tuple(labels or ()), "filter": filter_, "as_of": as_of, "reach": _reach(as_labels)}
+    scope: ScopeOptions = {"labels": tuple(labels or ()), "filter": filter_, "as_of": as_of, "reach": _reach(as_labels)}
     asked = Query(
         question,
         mode,

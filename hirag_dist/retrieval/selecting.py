@@ -19,6 +19,7 @@ from hirag_dist.retrieval.search import RetrievalRun, Scored
 from hirag_dist.types import FloatMatrix, IntVector
 
 _ENTITIES = 1.5  # candidates for each entity of the result
+_MEMBERS_TOKENS = 500  # of the members in the place of a missing report, about
 _REPORTS = 3  # candidates for each report of the result
 
 
@@ -61,22 +62,26 @@ class SelectingRun(RetrievalRun):
         self._rows["local"] = [row for row, _ in chosen]
         self.result = replace(self.result, local=self._index.entities(chosen))
 
-    def _global_level(self) -> None:
+    async def _global_level(self) -> None:
         communities = self._communities
         with self._timed("selection"):
             self._communities = self._chosen_communities()
-        super()._global_level()
+        await super()._global_level()
         self._communities = communities
 
     def _chosen_communities(self) -> list[RankedCommunity]:
-        """Return the communities by what their reports add, of those with a visible report."""
+        """Return the communities by what their reports add, of those with a visible report, or with a missing one."""
         index, membership = self._index, self._index.communities
-        reported = index.reported()
+        reported = index.reported() if self._late is None else index.fully_visible()
         pool = [ranked for ranked in self._pool if reported[ranked.community]]
         rows = [row for row, _ in self._local_entities]
         own = [membership.of[membership.of_indptr[row] : membership.of_indptr[row + 1]].tolist() for row in rows]
         held = [[at for at, of in enumerate(own) if ranked.community in of] for ranked in pool]
-        costs = [index.tokens("global", ranked.community) for ranked in pool]
+        is_missing = index.files.report_rows < 0
+        costs = [
+            _MEMBERS_TOKENS if is_missing[ranked.community] else index.tokens("global", ranked.community)
+            for ranked in pool
+        ]
         scores = np.array([score for _, score in self._local_entities], np.float32)
         among = self._among[: len(rows), : len(rows)]
         return [pool[at] for at in covering_order(scores, among, held, costs, self._limits.top_c)]
