@@ -8,12 +8,12 @@ from pydantic import Field, model_validator
 
 from hirag_dist.config.base import ConfigSection
 
-Method = Literal["llm", "nlp", "skeleton"]
-METHODS: tuple[Method, ...] = ("llm", "skeleton", "nlp")  # by cost, the dearest first
+Method = Literal["llm", "nlp", "verify", "skeleton"]
+METHODS: tuple[Method, ...] = ("llm", "verify", "skeleton", "nlp")  # by cost, the dearest first
 
 
 class NlpConfig(ConfigSection):
-    """Extraction without a language model, used by the methods nlp and skeleton."""
+    """Extraction without a language model, used by the methods nlp, verify and skeleton."""
 
     finder: Literal["builtin", "gliner"] = Field(
         "builtin",
@@ -37,6 +37,12 @@ class NlpConfig(ConfigSection):
         return self
 
 
+class VerifyConfig(ConfigSection):
+    """Method verify: what one call checks."""
+
+    pack_tokens: int = Field(6000, ge=0, description="of chunks that share one call, about; 0: one chunk a call")
+
+
 class SkeletonConfig(ConfigSection):
     """Method skeleton: what the extract model reads."""
 
@@ -48,8 +54,8 @@ class ExtractionConfig(ConfigSection):
 
     method: Method = Field(
         "llm",
-        description="llm: the extract model reads every chunk; nlp: no call; skeleton: the extract model reads the "
-        "central chunks, nlp the others",
+        description="llm: the extract model reads every chunk; nlp: no call; verify: one short call checks what "
+        "nlp proposes; skeleton: the extract model reads the central chunks, nlp the others",
     )
     calls: Literal["joint", "two_step"] = Field(
         "joint",
@@ -57,6 +63,7 @@ class ExtractionConfig(ConfigSection):
         "the paper",
     )
     nlp: NlpConfig = NlpConfig()
+    verify: VerifyConfig = VerifyConfig()
     skeleton: SkeletonConfig = SkeletonConfig()
 
     def content(self) -> str | dict[str, Any]:
@@ -67,6 +74,8 @@ class ExtractionConfig(ConfigSection):
         if self.method == "llm":
             return self.calls
         found: dict[str, Any] = {"method": self.method, "nlp": _used(self.nlp)}
+        if self.method == "verify":
+            return found | {"verify": self.verify.model_dump(mode="json")}
         if self.method == "skeleton":
             return found | {"calls": self.calls, "skeleton": self.skeleton.model_dump(mode="json")}
         return found

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hirag_dist.core.entities.skeleton import share_of
+import pyarrow.compute as pc
+
+from hirag_dist.core.entities.skeleton import allowance
+from hirag_dist.core.entities.verification import VERIFY_TASK
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import GraphMentions
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.extract_nlp import ExtractNames
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.skeleton import ChooseChunks, DivideChunks, ListTerms
+from hirag_dist.indexing.stages.verify import VerifyMentions
 from hirag_dist.schemas import REJECTS
 from hirag_dist.types import FinderOptions
 
-EXTRACTION_STAGES = (ExtractGraph.name,)  # those whose dead letters are chunks
+EXTRACTION_STAGES = (ExtractGraph.name, VerifyMentions.name)  # those whose dead letters are chunks
 
 
 @dataclass(frozen=True)
@@ -38,7 +43,7 @@ class ExtractedMentions:
 
 @dataclass(frozen=True)
 class KeptChunks:
-    """Chunks of the base of an update that stay, and those of them that the extract model has read."""
+    """Tokens of the chunks of an update's base that stay, and of those of them that the extract model has read."""
 
     total: int = 0
     by_model: int = 0
@@ -65,12 +70,15 @@ def extract_mentions(
         return _by_model(context, chunks, label)
     if config.method == "nlp":
         return _by_rules(context, chunks, label)
+    if config.method == "verify":
+        return _verified(context, chunks, label)
     return _skeleton(context, chunks, label, kept)
 
 
 def extract_refused(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMentions:
     """Return the mentions in chunks that were dead letters; any number of them may be again."""
-    return _by_model(context, chunks, label, any_letters=True)
+    by = _verified if context.config.extraction.method == "verify" else _by_model
+    return by(context, chunks, label, any_letters=True)
 
 
 def extract_stored(context: BuildContext, chunks: Dataset) -> ExtractedMentions:
@@ -119,12 +127,31 @@ def _by_rules(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMe
     return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions, found.costs), Dataset(REJECTS))
 
 
+def _verified(context: BuildContext, chunks: Dataset, label: str, any_letters: bool = False) -> ExtractedMentions:
+    """Return the mentions that rules find and the extract model keeps."""
+    config = context.config
+    proposed = _by_rules(context, chunks, f"{label} proposals").mentions
+    verify = VerifyMentions(
+        structured=context.models.structured["extract"],
+        entity_types=config.entity_types,
+        split_homonyms=config.homonyms == "split",
+        same_language=context.same_language,
+        packing=PackingOptions(config.extraction.verify.pack_tokens, config.pack_units),
+        prompts=context.prompts.of(VERIFY_TASK),
+        models=context.models.models["extract"],
+    )
+    run = context.runner.run_tolerant if any_letters else context.runner.run
+    found = run(verify, label, chunks=chunks, mentions=proposed.entities, relation_mentions=proposed.relations)
+    return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions, found.costs), found.rejects)
+
+
 def _skeleton(context: BuildContext, chunks: Dataset, label: str, kept: KeptChunks) -> ExtractedMentions:
     """Return the mentions that the model finds in the central chunks, and those that rules find in the others."""
     run = context.runner.run
-    count = share_of(context.config.extraction.skeleton.share, chunks.rows, kept.total, kept.by_model)
+    n_tokens = pc.sum(context.datasets.read(chunks, ["n_tokens"])["n_tokens"]).as_py() or 0
+    max_tokens = allowance(context.config.extraction.skeleton.share, n_tokens, kept.total, kept.by_model)
     terms = run(ListTerms(), "list terms", chunks=chunks).terms
-    chosen = run(ChooseChunks(count), "choose chunks", terms=terms).chosen
+    chosen = run(ChooseChunks(max_tokens, at_least_one=not kept.total), "choose chunks", terms=terms).chosen
     divided = run(DivideChunks(), "divide chunks", chunks=chunks, chosen=chosen)
     others = _by_rules(context, divided.others, f"{label} others")
     return _by_model(context, divided.central, label) + others

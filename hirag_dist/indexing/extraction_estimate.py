@@ -5,15 +5,18 @@ The ratios were measured with the built-in model on Mix (644,008 tokens, 576 chu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from hirag_dist.config.model import Config
-from hirag_dist.core.entities.skeleton import share_of
-from hirag_dist.core.prompts.templates import Prompts, extraction_request
+from hirag_dist.core.entities.verification import VERIFY_TASK
+from hirag_dist.core.prompts.templates import PACKED, Prompts, extraction_request
 
 OUT_PER_TOKEN = 2.5  # of the text; MIN_OUT at least in each call
 MIN_OUT = 150
+PROPOSED_PER_TOKEN = 0.3  # tokens of the candidates and pairs that a chunk's check shows, by tokens of its text
+CHECKED_PER_TOKEN = 0.46  # tokens of the reply
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,26 @@ def extraction_calls(
     method = config.extraction.method
     if method == "nlp":
         return None
+    if method == "verify":
+        return _verification(n_chunks, n_tokens, config, prompts, count)
     if method == "skeleton":
-        central = share_of(config.extraction.skeleton.share, n_chunks)
-        n_chunks, n_tokens = central, round(n_tokens * central / max(n_chunks, 1))
+        share = config.extraction.skeleton.share
+        n_chunks, n_tokens = max(round(share * n_chunks), 1), round(share * n_tokens)
     fixed = count(extraction_request("extract-graph", "", prompts, config.entity_types, None).messages[0].content)
     passes = (2 if config.extraction.calls == "two_step" else 1) * (1 + config.gleaning_rounds)
     calls = float(n_chunks * passes)
     # Two steps, or several rounds, write the same records in parts.
     written = max(n_tokens * OUT_PER_TOKEN, calls * MIN_OUT)
     return ExtractionCalls(calls, n_tokens * passes + calls * fixed, written)
+
+
+def _verification(
+    n_chunks: int, n_tokens: int, config: Config, prompts: Prompts, count: Callable[[str], int]
+) -> ExtractionCalls:
+    """Return the calls that check what was found in chunks, which share calls."""
+    shown = n_tokens * (1.0 + PROPOSED_PER_TOKEN)
+    per_call = config.extraction.verify.pack_tokens * n_chunks / max(shown, 1.0)
+    calls = n_chunks / min(max(math.floor(per_call), 1), config.pack_units)
+    task = VERIFY_TASK if per_call < 2 else PACKED[VERIFY_TASK]
+    fixed = count(prompts.system(task, None, entity_types=", ".join(config.entity_types)).content)
+    return ExtractionCalls(calls, shown + calls * fixed, n_tokens * CHECKED_PER_TOKEN)

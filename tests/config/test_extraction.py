@@ -22,7 +22,7 @@ def test_the_short_form_names_the_calls(tmp_path: Any) -> None:
 
 def test_an_index_of_an_earlier_version_has_the_configuration_of_method_llm() -> None:
     """That version recorded `extraction: joint`; settings of other methods do not matter."""
-    for extraction in ("joint", {}, {"skeleton": {"share": 0.5}}):
+    for extraction in ("joint", {}, {"skeleton": {"share": 0.5}, "verify": {"pack_tokens": 1}}):
         assert content_config(Config.model_validate({"extraction": extraction}))["extraction"] == "joint"
 
 

@@ -45,9 +45,19 @@ def read_by(snapshot: Snapshot) -> dict[str, str]:
     return {texts[row["chunk_id"]]: row["stage"] for row in snapshot.table("extraction_costs").to_pylist()}
 
 
+def has_share(snapshot: Snapshot) -> bool:
+    """Return whether the model has read 0.3 of the tokens, but for one chunk that would not fit."""
+    by = read_by(snapshot)
+    sizes = {row["text"]: row["n_tokens"] for row in snapshot.table("chunks").to_pylist()}
+    read = [sizes[text] for text, stage in by.items() if stage == "extract"]
+    return 0 <= 0.3 * sum(sizes.values()) - sum(read) < max(sizes.values()) or len(read) == 1
+
+
 def layer_0(snapshot: Snapshot) -> dict[str, Any]:
     found = {name: snapshot.table(name).to_pylist() for name in TABLES}
-    return found | {name: [row for row in found[name] if row["layer"] == 0] for name in ("entities", "relations")}
+    found["entities"] = [row for row in found["entities"] if row["layer"] == 0]
+    found["relations"] = [row for row in found["relations"] if row["kind"] == "extracted"]
+    return found
 
 
 def test_nlp_extracts_without_a_call_and_updates_to_what_a_fresh_build_gives(living: LivingBench) -> None:
@@ -98,7 +108,8 @@ def test_skeleton_asks_about_the_share_of_central_chunks(living: LivingBench) ->
     by = read_by(snapshot)
     central = {text for text, stage in by.items() if stage == "extract"}
     assert central == asked(living)
-    assert (len(by), len(central)) == (10, 3)
+    assert len(by) == 10
+    assert has_share(snapshot)
     mentions = {row["chunk_id"] for row in snapshot.table("mentions").to_pylist()}
     assert len(mentions) == 10, "each chunk is extracted in one way or the other"
     assert snapshot.manifest.snapshot_id == living.fresh(documents(10), **BY["skeleton"]).manifest.snapshot_id
@@ -109,30 +120,31 @@ def test_a_chunk_keeps_its_method_while_its_document_stays(living: LivingBench) 
     before = read_by(living.index(documents(10), **BY["skeleton"]))
     texts = documents(20)
     del texts["00.txt"]
-    after = read_by(living.index(texts, **BY["skeleton"]))
+    updated = living.index(texts, **BY["skeleton"])
+    after = read_by(updated)
     assert living.result.update is not None
     stays = before.keys() & after.keys()
     assert len(stays) == 9
     assert {text: before[text] for text in stays} == {text: after[text] for text in stays}
     assert asked(living) == {text for text in after.keys() - stays if after[text] == "extract"}
-    assert list(after.values()).count("extract") == round(0.3 * 19)
+    assert has_share(updated)
 
 
 def test_small_updates_keep_the_share(living: LivingBench) -> None:
     living.index(documents(4), **BY["skeleton"])
     for n in range(5, 9):
-        by = read_by(living.index(documents(n), **BY["skeleton"]))
-        assert list(by.values()).count("extract") == round(0.3 * n)
+        assert has_share(living.index(documents(n), **BY["skeleton"]))
 
 
 def test_a_chunk_that_the_model_refused_is_asked_again_and_the_others_stay(living: LivingBench) -> None:
     def refuses(request: Any) -> str | None:
-        return "I cannot." if request.messages[0].content.startswith("Task: extract") else None
+        return "No lists today." if request.messages[0].content.startswith("Task: extract") else None
 
+    living.bench.base_id = None  # as `hirag-dist retry` builds
     snapshot = living.index(documents(10), script=refuses, **BY["skeleton"])
     letters = snapshot.table("rejects").to_pylist()
     assert {row["stage"] for row in letters} == {"extract"}
-    assert len(letters) == 3
+    assert letters
     before = read_by(snapshot)
     snapshot = living.index(documents(10), retry=True, **BY["skeleton"])
     assert asked(living) == {text for text, stage in before.items() if stage == "extract"}

@@ -19,6 +19,13 @@ def test_each_method_takes_its_share_of_the_calls() -> None:
     assert skeleton.input_tokens == llm.input_tokens / 4
     assert skeleton.output_tokens == llm.output_tokens / 4
     assert calls(method="nlp") is None
+    verify = calls(method="verify", verify={"pack_tokens": 4 * 1300})
+    assert verify is not None
+    assert verify.calls == 25
+    assert verify.input_tokens + verify.output_tokens < (llm.input_tokens + llm.output_tokens) / 2
+    alone = calls(method="verify", verify={"pack_tokens": 0})
+    assert alone is not None
+    assert alone.calls == 100
     twice = calls(calls="two_step")
     assert twice is not None
     assert twice.calls == 200

@@ -93,27 +93,32 @@ def _inverse(sums: NDArray[np.float64]) -> FloatVector:
     return np.divide(1.0, flat, out=np.zeros_like(flat), where=flat > 0)
 
 
-def chosen(scores: FloatVector, ids: list[str], count: int) -> NDArray[np.bool_]:
-    """Return (n,) which chunks are the `count` most central ones; ties go to the smaller id."""
+def chosen(scores: FloatVector, ids: list[str], sizes: IntVector, max_tokens: int) -> NDArray[np.bool_]:
+    """Return (n,) which chunks are the most central ones that together have at most `max_tokens` tokens.
+
+    They are taken one after another, ties by the smaller id, up to the first that does not fit.
+
+    Args:
+        sizes: (n,) tokens of each chunk.
+    """
     order = sorted(range(len(ids)), key=lambda row: (-scores[row], ids[row]))
     found = np.zeros(len(ids), bool)
-    found[order[: max(count, 0)]] = True
+    fits = np.cumsum(sizes[order]) <= max_tokens if order else np.zeros(0, bool)
+    found[np.array(order, np.int64)[fits]] = True
     return found
 
 
-def share_of(share: float, n_new: int, n_kept: int = 0, n_kept_central: int = 0) -> int:
-    """Return how many new chunks are read by the model, so that its share of all chunks comes nearest to `share`.
+def allowance(share: float, new_tokens: int, kept_tokens: int = 0, kept_by_model: int = 0) -> int:
+    """Return the tokens of new chunks that the model reads, so that it has read the share of all.
 
     Chunks that stay keep what has read them, whatever their centrality is now.
 
     Args:
-        n_new: chunks that are extracted now.
-        n_kept, n_kept_central: chunks of the base that stay, and those of them that the model has read.
+        share: of the tokens of all chunks.
+        new_tokens: of chunks that are extracted now.
+        kept_tokens, kept_by_model: of chunks of the base that stay, and of those of them that the model has read.
 
-    >>> share_of(0.3, 10), share_of(0.3, 1, 99, 30), share_of(0.3, 1, 99, 29), share_of(0.3, 1)
-    (3, 0, 1, 1)
+    >>> allowance(0.3, 1000), allowance(0.3, 100, 9900, 3000), allowance(0.3, 100, 9900, 2950)
+    (300, 0, 50)
     """
-    wanted = round(share * (n_new + n_kept)) - n_kept_central
-    if not n_kept:
-        wanted = max(wanted, 1)
-    return min(max(wanted, 0), n_new)
+    return max(round(share * (new_tokens + kept_tokens)) - kept_by_model, 0)

@@ -36,6 +36,7 @@ _CLAIM_SCHEMA = object_schema(
     description=TEXT,
     source_text=TEXT,
 )
+_CHECKED_SCHEMA = object_schema(id={"type": "integer"}, type=TEXT, text=TEXT)
 _COVER_SCHEMA = object_schema(member={"type": "integer"}, entity=TEXT, description=TEXT, strength=NUMBER)
 _POINT_SCHEMA = object_schema(text=TEXT, helpfulness={"type": "integer"})
 _FINDING_SCHEMA = object_schema(summary=TEXT, explanation=TEXT, references=array_schema(TEXT))
@@ -44,6 +45,7 @@ PROPERTIES: Mapping[str, dict[str, Any]] = {  # task → properties of the reply
     "extract-graph": dict(entities=array_schema(_ENTITY_SCHEMA), relations=array_schema(_RELATION_SCHEMA)),
     "extract-entities": dict(entities=array_schema(_ENTITY_SCHEMA)),
     "extract-relations": dict(relations=array_schema(_RELATION_SCHEMA)),
+    "verify-graph": dict(entities=array_schema(_CHECKED_SCHEMA), unrelated=TEXT),
     "extract-claims": dict(claims=array_schema(_CLAIM_SCHEMA)),
     "summarise": dict(entities=array_schema(_ENTITY_SCHEMA), relations=array_schema(_COVER_SCHEMA)),
     "same-entity": dict(same={"type": "boolean"}, reason=TEXT),

@@ -14,10 +14,11 @@ from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole
 from hirag_dist.schemas import CHUNKS
 
-CHUNK_TEXTS = pa.schema([CHUNKS.field(name) for name in ("chunk_id", "text")])
+CHUNK_TEXTS = pa.schema([CHUNKS.field(name) for name in ("chunk_id", "text", "n_tokens")])
 CHUNK_TERMS = pa.schema(
     [
         pa.field("chunk_id", pa.string(), nullable=False),
+        CHUNKS.field("n_tokens"),
         pa.field("terms", pa.list_(pa.int64()), nullable=False),  # hashes
         pa.field("counts", pa.list_(pa.int32()), nullable=False),
     ]
@@ -44,13 +45,19 @@ class ListTerms:
         rows: list[dict[str, Any]] = []
         for chunk in tables["chunks"].to_pylist():
             found = {term_hash(term): count for term, count in keywords_of(chunk["text"])}
-            rows.append({"chunk_id": chunk["chunk_id"], "terms": list(found), "counts": list(found.values())})
+            own = {"chunk_id": chunk["chunk_id"], "n_tokens": chunk["n_tokens"]}
+            rows.append(own | {"terms": list(found), "counts": list(found.values())})
         return {"terms": pa.Table.from_pylist(rows, CHUNK_TERMS)}
 
 
 @dataclass(frozen=True)
 class ChooseChunks:
-    """Terms of chunks → the most central chunks, by PageRank."""
+    """Terms of chunks → the most central chunks, by PageRank.
+
+    Attributes:
+        max_tokens: of the chosen chunks together.
+        at_least_one: choose one even if it has more.
+    """
 
     name: ClassVar[str] = "choose_chunks"
     version: ClassVar[int] = 1
@@ -62,7 +69,8 @@ class ChooseChunks:
     class Outputs(TableSet):
         chosen: Annotated[Dataset, CHUNK_IDS]
 
-    count: int
+    max_tokens: int
+    at_least_one: bool
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the ids of the chosen chunks, sorted."""
@@ -71,7 +79,10 @@ class ChooseChunks:
         numbers = np.unique(lists.flatten().to_numpy(), return_inverse=True)[1]
         counts = found["counts"].combine_chunks().flatten().to_numpy()
         scores = central_chunks(pc.list_parent_indices(lists).to_numpy(), numbers, counts, len(ids))
-        best = chosen(scores, ids, self.count)
+        sizes = found["n_tokens"].to_numpy()
+        best = chosen(scores, ids, sizes, self.max_tokens)
+        if self.at_least_one and len(ids) and not best.any():
+            best[min(range(len(ids)), key=lambda row: (-scores[row], ids[row]))] = True
         return {"chosen": pa.table([found["chunk_id"].filter(pa.array(best))], schema=CHUNK_IDS)}
 
 

@@ -261,12 +261,14 @@ def _extracted(context: BuildContext, new: Dataset, refused: Dataset, kept: Kept
 
 
 def _kept_chunks(base: UpdateBase, stale: pa.Array) -> KeptChunks:
-    """Return how many chunks of the base are not extracted again, by what has read them."""
+    """Return the tokens of the base's chunks that are not extracted again, and of those that the model has read."""
+    chunks = base.table("chunks", ["chunk_id", "n_tokens"])
+    chunks = chunks.filter(pc.invert(pc.is_in(chunks["chunk_id"], value_set=stale)))
     costs = base.table(layout.EXTRACTION_COSTS)
-    costs = costs.filter(pc.invert(pc.is_in(costs["chunk_id"], value_set=stale)))
-    by_rules = pc.sum(pc.equal(costs["stage"], ExtractNames.name)).as_py() or 0
-    by_model = pc.sum(pc.is_in(costs["stage"], value_set=pa.array(EXTRACTION_STAGES))).as_py() or 0
-    return KeptChunks(by_rules + by_model, by_model)
+    by_rules = costs.filter(pc.equal(costs["stage"], ExtractNames.name))["chunk_id"].combine_chunks()
+    total = pc.sum(chunks["n_tokens"]).as_py() or 0
+    others = pc.sum(chunks.filter(pc.is_in(chunks["chunk_id"], value_set=by_rules))["n_tokens"]).as_py() or 0
+    return KeptChunks(total, total - others)
 
 
 def _refused_chunks(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, letters: pa.Table) -> Dataset:

@@ -36,4 +36,4 @@ def _part(number: int, reply: str) -> str:
     """Return one unit's part of a reply without a schema: a JSON object with its number, or records under it."""
     if reply.startswith("{"):
         return json.dumps({"unit": number, **json.loads(reply)}, ensure_ascii=False)
-    return f"unit{FIELD}{number}\n{reply.removesuffix(DONE).rstrip()}"
+    return f"unit{FIELD}{number}\n{reply.removesuffix(DONE).rstrip() or 'none'}"

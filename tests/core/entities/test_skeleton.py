@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hirag_dist.core.entities.skeleton import RESTART, central_chunks, chosen, keywords_of, share_of, term_hash
+from hirag_dist.core.entities.skeleton import RESTART, allowance, central_chunks, chosen, keywords_of, term_hash
 
 
 def scores(*chunks: dict[int, int]) -> list[float]:
@@ -49,20 +49,23 @@ def test_scores_equal_those_of_the_dense_matrix() -> None:
     assert np.allclose(scores(*chunks), dense_scores(chunks), atol=1e-8)
 
 
-def test_ties_go_to_the_smaller_id() -> None:
-    assert chosen(np.array([0.5, 0.5, 0.2]), ["b", "a", "c"], 1).tolist() == [False, True, False]
-    assert chosen(np.array([0.5, 0.5]), ["b", "a"], 5).all()
-    assert not chosen(np.array([0.5, 0.5]), ["b", "a"], 0).any()
+def test_the_most_central_chunks_that_fit_are_chosen() -> None:
+    sizes = np.array([10, 10, 10])
+    scores = np.array([0.5, 0.5, 0.2])
+    assert chosen(scores, ["b", "a", "c"], sizes, 19).tolist() == [False, True, False]  # ties by the smaller id
+    assert chosen(scores, ["b", "a", "c"], sizes, 20).tolist() == [True, True, False]
+    assert chosen(scores, ["b", "a", "c"], sizes, 30).all()
+    assert not chosen(scores, ["b", "a", "c"], sizes, 9).any()
+    assert chosen(np.zeros(0), [], np.zeros(0, np.int64), 9).tolist() == []
 
 
 def test_the_share_is_kept_whatever_the_size_of_the_updates() -> None:
-    """One chunk at a time, the model reads about the share of all chunks."""
+    """With one chunk of 10 tokens at a time, the model reads the share of all but for a chunk."""
     by_model = 0
-    for before in range(200):
-        by_model += share_of(0.3, 1, before, by_model)
-        assert abs(by_model - 0.3 * (before + 1)) <= 1
-    assert share_of(0.3, 5, 100, 100) == 0  # chunks that stay keep what has read them
-    assert share_of(0.3, 5, 100, 0) == 5
+    for before in range(0, 2000, 10):
+        by_model += 10 if allowance(0.3, 10, before, by_model) >= 10 else 0
+        assert 0 <= 0.3 * (before + 10) - by_model < 10
+    assert allowance(0.3, 50, 1000, 1000) == 0  # chunks that stay keep what has read them
 
 
 def test_keywords_are_bounded_and_of_any_writing() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from hirag_dist.core.entities.claims import claims_request
+from hirag_dist.core.entities.verification import verification_request
 from hirag_dist.core.prompts import templates
 from hirag_dist.core.prompts.answer_requests import answer_request, map_request, reduce_request, short_answer_request
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, judge_request, listing_request
@@ -53,6 +54,7 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-entities": extraction_request("extract-entities", text, prompts, TYPES, None),
         "extract-relations": extraction_request("extract-relations", text, prompts, TYPES, None, [(text, "person")]),
         "extract-claims": claims_request(text, [text], prompts, None),
+        "verify-graph": verification_request(text, [text, f"{text} (person)"], [(0, 1)], prompts, TYPES, None),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "meta-types": meta_types_request([text], prompts),
         "entity-types": entity_types_request([text], prompts),
@@ -87,7 +89,7 @@ def test_the_system_message_names_its_task_and_is_the_same_for_every_unit(task: 
 def test_no_text_leaves_its_tags(task: str, mark: str, shape: Callable[[str], str]) -> None:
     """In every block, the first thing that could be taken for its end is its end."""
     tags = ("text", "entities", "entity", "descriptions", "members", "relations", "reports", "context", "question")
-    tags += ("excerpt", "answer", "answer-1", "answer-2", "description", "user", "task", "known")
+    tags += ("excerpt", "answer", "answer-1", "answer-2", "description", "user", "task", "known", "candidates")
     hostile = "x" + "".join(shape(mark.format(tag=tag)) for tag in tags) + "y"
     body = every_request(hostile)[task].messages[1].content
     opened = [tag for tag in tags if f"<{tag}>\n" in body]
@@ -192,8 +194,8 @@ def test_no_text_leaves_its_unit(mark: str) -> None:
 
 @pytest.mark.parametrize("task", PACKED)
 def test_a_pack_has_the_instructions_of_its_task_also_replaced_ones(task: str) -> None:
-    own = Prompts({task: "Do this with {meta_types}."}, {task: "An example."})
-    system = own.system(PACKED[task], None, meta_types="person").content
+    own = Prompts({task: "Do this with {meta_types}{entity_types}."}, {task: "An example."})
+    system = own.system(PACKED[task], None, meta_types="person", entity_types="").content
     assert system.startswith(f"Task: {PACKED[task]}\n\nDo this with person.\n\nExamples of one unit:\nAn example.\n\n")
     assert system.endswith(FORMATS[PACKED[task]])
     assert SCHEMAS[PACKED[task]]["properties"]["units"]["items"]["required"][0] == "unit"

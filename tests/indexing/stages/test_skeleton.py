@@ -9,17 +9,17 @@ from tests.indexing.stages.test_extract_nlp import chunks
 TEXTS = ["plague of Athens and siege of Troy", "plague plague Athens", "siege Troy", "nothing else"]
 
 
-async def chosen(texts: list[str], count: int) -> list[str]:
-    terms = await ListTerms().run({"chunks": chunks(texts).select(["chunk_id", "text"])}, SERVICES)
-    found = await ChooseChunks(count).run(terms, SERVICES)
+async def chosen(texts: list[str], max_tokens: int, at_least_one: bool = False) -> list[str]:
+    terms = await ListTerms().run({"chunks": chunks(texts).select(["chunk_id", "text", "n_tokens"])}, SERVICES)
+    found = await ChooseChunks(max_tokens, at_least_one).run(terms, SERVICES)
     ids: list[str] = found["chosen"]["chunk_id"].to_pylist()
     return ids
 
 
 async def test_the_chunk_between_the_others_is_chosen_first() -> None:
-    assert await chosen(TEXTS, 1) == ["c0"]
-    assert await chosen(TEXTS, 4) == ["c0", "c1", "c2", "c3"]
-    assert await chosen(TEXTS, 0) == await chosen([], 1) == []
+    assert await chosen(TEXTS, 9) == await chosen(TEXTS, 8, at_least_one=True) == ["c0"]
+    assert await chosen(TEXTS, 4 * 9) == ["c0", "c1", "c2", "c3"]
+    assert await chosen(TEXTS, 8) == await chosen([], 9, at_least_one=True) == []
 
 
 async def test_every_chunk_is_on_one_side() -> None:
