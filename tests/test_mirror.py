@@ -27,6 +27,7 @@ SEVERAL = (
     "interop/importers/test_round_trip.py",
     "llm/endpoints/test_embedders.py",
     "llm/endpoints/test_openai.py",
+    "llm/endpoints/test_providers.py",  # the guide to providers
     "llm/rule_based/*",
     "llm/test_pool.py",
     "readers/test_limits.py",  # of every format

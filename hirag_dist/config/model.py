@@ -35,6 +35,11 @@ class EndpointConfig(ConfigSection):
     base_url: Url | None = Field(None, description="address of the API, such as https://api.example.com/v1")
     api_key: SecretStr | None = Field(None, description="better as ${NAME} from the environment")
     api_key_file: str | None = Field(None, description="file that holds the key, in place of api_key")
+    key_header: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$",
+        description="header that carries the key, such as api-key; null: Authorization, as a bearer token",
+    )
     model: str | None = Field(None, description="name of the model at the endpoint")
     rpm: float | None = Field(None, gt=0, description="requests a minute")
     tpm: float | None = Field(None, gt=0, description="tokens a minute, input and output")
@@ -55,6 +60,9 @@ class EndpointConfig(ConfigSection):
         "auto", description="form of extracted records; auto asks the endpoint once whether it has structured outputs"
     )
     extra_body: dict[str, Any] = Field(default_factory=dict, description="sent with every request as it is")
+    extra_query: dict[str, str] = Field(
+        default_factory=dict, description="parameters of the query of every request, such as api-version"
+    )
     dim: int | None = Field(None, ge=1, description="size of the vectors of an embedding endpoint")
     batch_size: int = Field(128, ge=1, description="texts in one embedding request")
     path: str | None = Field(None, description="recorded: a JSONL file, or a folder of them")

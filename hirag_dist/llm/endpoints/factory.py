@@ -109,6 +109,8 @@ def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spend
         temperature=endpoint.temperature,
         max_tokens_field=endpoint.max_tokens_field,
         structured="none" if endpoint.output == "delimited" else endpoint.output,
+        key_header=endpoint.key_header or "",
+        extra_query=endpoint.extra_query,
         extra_body=endpoint.extra_body,
         batch_size=endpoint.batch_size,
         max_reply_tokens=endpoint.max_reply_tokens or (MAX_REPLY_TOKENS if spending else None),

@@ -32,11 +32,13 @@ class HttpGuards:
         who: the endpoint, for messages.
         base_url: as configured; requests go to its scheme, host and port, or from http to https on the usual ports.
         max_reply_bytes: of a reply that is no stream and no file, decompressed.
+        key_header: carries the key in place of `Authorization: Bearer`; empty for that.
     """
 
     who: str
     base_url: str
     max_reply_bytes: int = MAX_REPLY_BYTES
+    key_header: str = ""
 
     def client_options(self) -> dict[str, Any]:
         """Return the arguments of an `httpx2.AsyncClient` with these guards."""
@@ -47,11 +49,13 @@ class HttpGuards:
         return {"event_hooks": hooks, "max_redirects": _MAX_REDIRECTS}
 
     async def check_request(self, request: httpx2.Request) -> None:
-        """Refuse a request to another host, which only a redirect can cause.
+        """Put the key where the endpoint wants it; refuse a request to another host, which only a redirect can cause.
 
         Raises:
             RequestRejected: it would go to another host, port or scheme.
         """
+        if self.key_header and (bearer := request.headers.pop("Authorization", "")):
+            request.headers[self.key_header] = bearer.removeprefix("Bearer ")
         home, there = httpx2.URL(self.base_url), request.url
         if there.origin == home.origin or _is_upgrade(home, there):
             return

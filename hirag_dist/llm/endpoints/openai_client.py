@@ -75,6 +75,8 @@ class EndpointSettings:
         max_reply_tokens: limit of a reply whose request names none.
         max_tokens_field: the name of the reply limit in the request.
         structured: whether `json_schema` is asked for; auto: `OpenAiChat.supports_forms` finds out.
+        key_header: the header that carries api_key; empty for `Authorization: Bearer`.
+        extra_query: parameters of the query of every request.
         extra_body: sent with every request as it is; wins over our fields.
         encoding: of the model's tokens, for the counting function.
         batch_size: texts in one embedding request.
@@ -94,6 +96,8 @@ class EndpointSettings:
     max_reply_tokens: int | None = None
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     structured: Literal["auto", "json_schema", "none"] = "auto"
+    key_header: str = ""
+    extra_query: Mapping[str, str] = field(default_factory=dict)
     extra_body: Mapping[str, Any] = field(default_factory=dict)
     encoding: str = "o200k_base"
     batch_size: int = 128
@@ -240,9 +244,10 @@ class EndpointClient:
             settings = self.settings
             timeout = httpx2.Timeout(settings.timeout_s, connect=min(_CONNECT_S, settings.timeout_s))
             limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=5.0)
-            guards = HttpGuards(self.who, settings.base_url, self._max_reply_bytes)
+            guards = HttpGuards(self.who, settings.base_url, self._max_reply_bytes, settings.key_header)
             self._loop = loop
             self._client = openai.AsyncOpenAI(
+                default_query=settings.extra_query or None,
                 api_key=settings.api_key or "none",
                 base_url=settings.base_url,
                 max_retries=0,
