@@ -33,6 +33,7 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     "watch": ("watch", "Follow a folder or an object-store prefix, and update the index as it changes."),
     "import": ("import_graph", "Import a graph that another tool extracted, build its hierarchy and publish an index."),
     "status": ("status", "Show the contents of an index, its last build, its dead letters and its cost."),
+    "bill": ("bill", "Show what an index has cost by document or source, and what was saved."),
     "docs": ("docs", "List, show and remove the documents of an index."),
     "retry": ("retry", "Repeat the failed model calls (dead letters) of the last build and publish a new snapshot."),
     "query": ("query", "Ask a question of an index or of a running service."),

@@ -33,6 +33,7 @@ from hirag_dist.indexing.update.report_material import GraphTables, report_mater
 from hirag_dist.indexing.update.reports import fresh_report_state, update_reports
 from hirag_dist.indexing.update.summaries import UpdateSettings
 from hirag_dist.indexing.update.summary import UpdateSummary
+from hirag_dist.indexing.update.written_bill import EARLIER_BILL, bill_rows
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
@@ -128,7 +129,9 @@ def update_contents(
         layer.costs,
         hierarchy.state,
         reports.state,
-        _notes(summary, notes, stats, decisive) | {"replaced": _still_used(replaced, hierarchy.state, reports.state)},
+        _notes(summary, notes, stats, decisive)
+        | {"replaced": _still_used(replaced, hierarchy.state, reports.state)}
+        | _earlier_bill(base),
     )
     return UpdateOutcome(
         SnapshotContents(
@@ -276,6 +279,12 @@ def _notes(
         "extraction_per_token": before["extraction_per_token"],
         "reply_tokens": before["reply_tokens"],
     }
+
+
+def _earlier_bill(base: UpdateBase) -> dict[str, Any]:
+    """Return the note of what was paid before this update; empty where that is not known."""
+    rows = bill_rows(base.snapshot)
+    return {} if rows is None else {EARLIER_BILL: rows}
 
 
 def _reply_tokens(bill: UsageBill, prefix: str, n_units: int, default: float) -> float:

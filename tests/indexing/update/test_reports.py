@@ -79,6 +79,7 @@ def test_an_update_writes_no_report_that_is_left_to_questions(living: LivingBenc
     assert (counts.written, counts.deferred, counts.missing) == (0, 0, n_missing(updated))
 
 
+@pytest.mark.integration
 def test_a_late_report_is_taken_over_with_its_cost_and_dropped_when_its_text_is_removed(living: LivingBench) -> None:
     keys = communities("on_demand")
     first = living.index(corpus(6), **keys)

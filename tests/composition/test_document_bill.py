@@ -1,0 +1,94 @@
+"""The bill by document: the sum is the bill to the last token, through updates and reports for questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hirag_dist.composition.bill_savings import bill_savings
+from hirag_dist.composition.document_bill import REMOVED, DocumentBill, document_bill, folders, grouped, metadata_values
+from hirag_dist.errors import SnapshotError
+from hirag_dist.storage.snapshot.reader import Snapshot
+from tests.indexing.update.test_reports import add_late, communities
+from tests.indexing.update.test_run import LivingBench, corpus, living, text
+
+__all__ = ["living"]
+
+
+def paid(snapshot: Snapshot) -> int:
+    """Return the tokens of USAGE."""
+    return sum(row["input_tokens"] + row["output_tokens"] for row in snapshot.table("usage").to_pylist())
+
+
+def extraction_by_document(snapshot: Snapshot) -> dict[str, int]:
+    home = {row["chunk_id"]: row["document_id"] for row in snapshot.table("chunks").to_pylist()}
+    found: dict[str, int] = {}
+    for row in snapshot.table("extraction_costs").to_pylist():
+        found[home[row["chunk_id"]]] = found.get(home[row["chunk_id"]], 0) + row["tokens"]
+    return found
+
+
+def total(bill: DocumentBill) -> int:
+    assert bill.tokens == sum(share.tokens for share in bill.shares)
+    return bill.tokens
+
+
+@pytest.mark.integration
+def test_shares_add_up_to_the_bill_through_updates(living: LivingBench) -> None:
+    first = living.index(corpus(6))
+    bill = document_bill(first)
+    assert total(bill) == paid(first) > 0
+    assert {share.document_id: share.extraction for share in bill.shares} == extraction_by_document(first)
+    assert all(share.summaries and share.reports for share in bill.shares)
+    assert bill.calls == sum(row["calls"] for row in first.table("usage").to_pylist())
+
+    second = living.index(corpus(6) | {"00.txt": text("sun", 99)})
+    after = document_bill(second)
+    assert total(after) == paid(first) + paid(second)
+    removed = next(share for share in after.shares if share.name == REMOVED)
+    gone = set(extraction_by_document(first)) - set(extraction_by_document(second))
+    assert removed.extraction == sum(extraction_by_document(first)[own] for own in gone)
+    third = living.remove(next(iter(extraction_by_document(second))))
+    assert total(document_bill(third)) == total(after) + paid(third)
+
+
+@pytest.mark.integration
+def test_a_report_for_a_question_is_paid_by_its_members_and_what_is_missing_is_saved(living: LivingBench) -> None:
+    keys = communities("on_demand")
+    first = living.index(corpus(6), **keys)
+    before = document_bill(first)
+    saved = bill_savings(first)
+    assert saved.missing_reports == first.manifest.missing_reports > 0
+    assert saved.missing_tokens > 0
+    own = add_late(first, living)
+    bill = document_bill(first)
+    assert total(bill) == total(before) + 100
+    row = next(row for row in first.table("communities").to_pylist() if row["community_id"] == own)
+    chunks = {row["chunk_id"]: row["document_id"] for row in first.table("chunks").to_pylist()}
+    members = [one for one in first.table("entities").to_pylist() if one["entity_id"] in row["entity_ids"]]
+    homes = {chunks[chunk] for one in members for chunk in one["chunk_ids"]}
+    assert {share.document_id for share in bill.shares if share.reports} <= homes
+    taken = living.refresh(**keys)
+    assert total(document_bill(taken)) == total(bill)
+
+
+def test_groups_add_up_and_unknown_ones_are_refused(living: LivingBench) -> None:
+    first = living.index(corpus(4))
+    bill = document_bill(first)
+    names = {share.document_id: share.name for share in bill.shares}
+    groups = {own: "even" if int(name[:2]) % 2 == 0 else "odd" for own, name in names.items()}
+    rows = grouped(bill, groups)
+    assert {row.name: row.documents for row in rows} == {"even": 2, "odd": 2}
+    assert sum(row.tokens for row in rows) == bill.tokens
+    assert set(folders(first, 1).values()) == {"."}
+    with pytest.raises(SnapshotError, match="no metadata field 'team'"):
+        metadata_values(first, "team")
+
+
+def test_what_was_paid_before_an_update_of_an_earlier_version_is_not_made_up(living: LivingBench) -> None:
+    first = living.index(corpus(4))
+    note: dict[str, Any] = dict(first.manifest.notes["update"]) | {"number": 2}
+    old = Snapshot(first.store, first.manifest.model_copy(update={"notes": {"update": note}}))
+    with pytest.raises(SnapshotError, match="did not record what was paid"):
+        document_bill(old)
