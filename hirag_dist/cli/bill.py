@@ -108,7 +108,7 @@ def _show(rows: Sequence[BillShare], bill: DocumentBill, savings: BillSavings) -
 
 
 def savings_lines(savings: BillSavings) -> list[str]:
-    """Return what was saved, a sentence each; nothing about what saved nothing."""
+    """Return the savings, a sentence each; none about what saved nothing."""
     lines = []
     if savings.found_calls:
         tokens = "" if savings.found_tokens is None else f", {short(savings.found_tokens)} tokens"

@@ -73,7 +73,7 @@ def _found_tokens(snapshot: Snapshot, usage: Sequence[Mapping[str, Any]], found_
     record = last_build(snapshot.store)
     if record is None or record.get("snapshot") != snapshot.manifest.snapshot_id or not record.get("sent"):
         return None
-    paid = sum(row["input_tokens"] + row["output_tokens"] for row in usage)
+    paid: int = sum(row["input_tokens"] + row["output_tokens"] for row in usage)
     return max(paid - int(record["sent"]["tokens"]), 0)
 
 

@@ -103,7 +103,7 @@ def document_bill(snapshot: Snapshot) -> DocumentBill:
     sizes = _summed(home, chunks["n_tokens"].to_numpy(), n_documents)
     mentions = _Mentions.read(snapshot, chunks["chunk_id"], home, n_documents)
     extracted = _extracted(snapshot, chunks["chunk_id"], home, n_documents)
-    weights = {
+    weights: dict[str, FloatVector | IntVector] = {
         "extraction": extracted,
         "summaries": mentions.by_document(),
         "reports": _report_weights(snapshot, mentions),
@@ -128,11 +128,11 @@ def document_bill(snapshot: Snapshot) -> DocumentBill:
     is_known = total_cost(row["cost_usd"] for row in rows) is not None
     names = [_place(row) for row in documents.to_pylist()]
     shares = [
-        BillShare(
+        _share(
             names[at],
             documents["document_id"][at].as_py(),
             1,
-            *(int(tokens[kind][at]) for kind in KINDS),
+            [int(tokens[kind][at]) for kind in KINDS],
             float(usd[at]) if is_known else None,
         )
         for at in range(n_documents)
@@ -142,6 +142,12 @@ def document_bill(snapshot: Snapshot) -> DocumentBill:
     total = sum(n_tokens for n_tokens, _ in totals.values())
     n_calls = sum(row["calls"] for row in rows)
     return DocumentBill(tuple(shares), total, n_calls, total_cost(row["cost_usd"] for row in rows))
+
+
+def _share(name: str, document_id: str, documents: int, tokens: Sequence[int], usd: float | None) -> BillShare:
+    """Return a share with tokens in the order of `KINDS`."""
+    extraction, summaries, reports, embeddings = tokens
+    return BillShare(name, document_id, documents, extraction, summaries, reports, embeddings, usd)
 
 
 def grouped(bill: DocumentBill, groups: Mapping[str, str]) -> tuple[BillShare, ...]:
@@ -155,11 +161,11 @@ def grouped(bill: DocumentBill, groups: Mapping[str, str]) -> tuple[BillShare, .
         name = groups.get(share.document_id, NO_VALUE) if share.document_id else share.name
         found.setdefault(name, []).append(share)
     rows = [
-        BillShare(
+        _share(
             name,
             "",
             sum(share.documents for share in shares),
-            *(sum(getattr(share, kind) for share in shares) for kind in KINDS),
+            [sum(getattr(share, kind) for share in shares) for kind in KINDS],
             total_cost(share.usd for share in shares),
         )
         for name, shares in found.items()
@@ -215,7 +221,8 @@ class _Mentions:
 
     def by_document(self) -> FloatVector:
         """Return (n_documents,) the entities that are each document's, in shares."""
-        return np.bincount(self.documents, self.shares, self.n_documents)
+        found: FloatVector = np.bincount(self.documents, self.shares, self.n_documents).astype(np.float64)
+        return found
 
     def of(self, indptr: IntVector, members: IntVector, weights: FloatVector) -> FloatVector:
         """Return (n_documents,) the weights of groups of entities, shared by the mentions of their members.
@@ -230,7 +237,8 @@ class _Mentions:
         whole = np.bincount(group, mass[members], len(weights))
         each = np.where(whole > 0, weights / np.where(whole > 0, whole, 1.0), 0.0)
         by_entity = np.bincount(members, each[group], len(self.entity_ids))
-        found: FloatVector = np.bincount(self.documents, self.shares * by_entity[self.entities], self.n_documents)
+        own = self.shares * by_entity[self.entities]
+        found: FloatVector = np.bincount(self.documents, own, self.n_documents).astype(np.float64)
         return found
 
 

@@ -20,12 +20,12 @@ def apportion(total: int, weights: FloatVector | IntVector) -> IntVector:
     >>> apportion(10, np.array([1, 1, 1])).tolist(), apportion(7, np.array([0.0, 0.0])).tolist()
     ([4, 3, 3], [4, 3])
     """
-    weights = np.asarray(weights, np.float64)
-    if not len(weights):
+    wanted: FloatVector = np.asarray(weights, np.float64)
+    if not len(wanted):
         return np.zeros(0, np.int64)
-    whole = weights.sum()
-    exact = total * (weights / whole if whole > 0 else np.full(len(weights), 1 / len(weights)))
-    shares = np.floor(exact).astype(np.int64)
+    whole = float(wanted.sum())
+    exact = total * (wanted / whole if whole > 0 else np.full(len(wanted), 1 / len(wanted)))
+    shares: IntVector = np.floor(exact).astype(np.int64)
     left = total - int(shares.sum())
     order = np.argsort(-(exact - shares), kind="stable")
     if left >= 0:
