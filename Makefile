@@ -13,7 +13,7 @@ IMAGE := --extra cluster --extra otel
 # keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-rest coverage check audit bench proto chart docs docs-check lock clean run-env dev-env
+.PHONY: help demo test test-all test-rest test-image coverage check audit bench proto chart docs docs-check lock clean run-env dev-env
 .PHONY: lint types imports prose licences wire charts
 
 help: ## this list
@@ -23,12 +23,16 @@ demo: run-env ## index the sample corpus, serve it, ask two questions: no key, n
 	@$(BIN)/hirag-dist demo
 
 test: dev-env ## unit tests and one smoke test of each real part; ARGS="tests/core -x -n 0" runs others
-	@$(PYTEST) -m "smoke or not (integration or deploy or browser or research or slow or gpu)" $(ARGS)
+	@$(PYTEST) -m "smoke or not (integration or deploy or browser or research or image or cluster or slow or gpu)" $(ARGS)
 
 test-all: test test-rest ## every test but those marked slow (ARGS="-m slow") and gpu
 
 test-rest: dev-env
 	@$(PYTEST) -m "(integration or deploy or browser or research) and not (smoke or slow or gpu)" $(ARGS)
+
+test-image: dev-env ## the images, built by buildah, and the chart's pods as containers of podman: needs root on Linux
+	@tools/helm.sh && $(BIN)/pytest -n 0 -v --no-header -m image tests/image $(ARGS)
+	@cat build/test-image.jsonl
 
 coverage: dev-env ## share of lines and branches that the unit tests of core, llm and storage reach, with floors
 	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report= $(ARGS) \

@@ -2,7 +2,8 @@
 
 A test without a marker is a unit test: it starts no process. A folder or a fixture decides the marker of all tests that
 are in it or take it; any other test that starts a process is marked where it is written. `make test` runs the unit
-tests and those marked `smoke`, one of each real part; `make test-all` runs everything but `slow` and `gpu`.
+tests and those marked `smoke`, one of each real part; `make test-all` runs everything but `slow`, `gpu`, `image` and
+`cluster`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,15 @@ from typing import Any
 
 import pytest
 
-MARKERS = ("integration", "deploy", "browser", "research", "slow", "gpu")
-FOLDERS = {"deploy": "deploy", "e2e": "integration", "examples": "integration", "benchmarks": "research"}
+MARKERS = ("integration", "deploy", "browser", "research", "image", "cluster", "slow", "gpu")
+FOLDERS = {
+    "deploy": "deploy",
+    "image": "image",
+    "cluster": "cluster",
+    "e2e": "integration",
+    "examples": "integration",
+    "benchmarks": "research",
+}
 FIXTURES = {
     "milvus_uri": "integration",
     "ray_cluster": "integration",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parent
 PACKAGE = TESTS.parent / "hirag_dist"
-ACROSS = ("contracts", "e2e", "deploy", "examples", "benchmarks", "tools")
+ACROSS = ("contracts", "e2e", "deploy", "image", "cluster", "examples", "benchmarks", "tools")
 SEVERAL = (
     "api/*",  # names and calls of the whole public interface
     "client/*",  # the synchronous and the asynchronous client together

@@ -2,8 +2,9 @@
 
     NUMBA_CACHE_DIR=… NUMBA_CPU_NAME=… python warm.py FOLDER
 
-The sample corpus, and four documents with labels, since what a caller may not see is left out by code of its own. Ends
-with exit code 1 where a compiled function was not met: then something here has to call it.
+The sample corpus, and four documents with labels and a field of metadata, since what a caller may not see, or a filter
+leaves out, is left out by code of its own. Ends with exit code 1 where a compiled function was not met: then something
+here has to call it.
 """
 
 from __future__ import annotations
@@ -19,14 +20,21 @@ from pathlib import Path
 from hirag_dist.evaluation.metrics.rouge import rouge_l
 
 LABELLED = [
-    {"id": name, "title": name, "text": text, "labels": labels}
-    for name, text, labels in (
-        ("a", "Ada Lovelace met Charles Babbage in London. Charles Babbage built the Difference Engine.", ["left"]),
-        ("b", "Charles Babbage wrote to the Royal Society. The Royal Society is in London.", ["right"]),
-        ("c", "Mary Somerville taught Ada Lovelace. Mary Somerville knew the Royal Society.", ["left"]),
-        ("d", "The Difference Engine stands in the Science Museum. The Science Museum is in London.", []),
+    {"id": name, "title": name, "text": text, "labels": labels, "year": year}
+    for name, text, labels, year in (
+        (
+            "a",
+            "Ada Lovelace met Charles Babbage in London. He built the Difference Engine.",
+            ["left"],
+            1833,
+        ),
+        ("b", "Charles Babbage wrote to the Royal Society. The Royal Society is in London.", ["right"], 1843),
+        ("c", "Mary Somerville taught Ada Lovelace. Mary Somerville knew the Royal Society.", ["left"], 1853),
+        ("d", "The Difference Engine stands in the Science Museum. The Science Museum is in London.", [], 1863),
     )
 ]
+CONFIG = "metadata: {fields: {year: number}}\n"
+FILTER = ("--filter", "year < 1850")
 INLINED = {"_root"}  # always inlined into another
 
 
@@ -38,12 +46,15 @@ def main() -> None:
     question = (samples / "questions.txt").read_text(encoding="utf-8").splitlines()[0]
     labelled = folder / "labelled.jsonl"
     labelled.write_text("".join(json.dumps(each) + "\n" for each in LABELLED), encoding="utf-8")
-    memory = ("--set", "vectors.backend=memory")
+    config = folder / "hirag.yaml"
+    config.write_text(CONFIG, encoding="utf-8")
+    memory = ("--config", str(config), "--set", "vectors.backend=memory")
     for name, given, reading in (("plain", samples / "corpus", ()), ("labels", labelled, ("--label-field", "labels"))):
         index = ("--index", str(folder / name))
         _run("index", str(given), *index, "--executor", "inline", *memory, *reading)
         _run("inspect", *index)
-        for asked in ((), ("--as-label", "left"), ("--set", "retrieval.community_level=all")):
+        asks = [(), ("--as-label", "left"), ("--set", "retrieval.community_level=all")]
+        for asked in (*asks, *([FILTER, ("--as-label", "left", *FILTER)] if reading else ())):
             _run("query", *index, *memory, "--context-only", *asked, question)
     rouge_l("claims are measured", "by evaluation alone")
     missing = compiled_functions() - found(Path(os.environ["NUMBA_CACHE_DIR"])) - INLINED

@@ -1,24 +1,16 @@
-"""The images' Dockerfile: what it says, and (slow) what comes of it in a bare environment, without Docker."""
+"""What the images' Dockerfile says. `tests/image` builds and runs them."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
-import time
-import urllib.request
-from pathlib import Path
 
 import pytest
 
-from tests.deploy.charts import ROOT, Chart, merged, only
-from tests.deploy.dockerfiles import DOCKERFILE, Bare, read, variables
+from tests.deploy.charts import ROOT, Chart, only
+from tests.deploy.dockerfiles import DOCKERFILE, read, variables
 
 BEFORE, STAGES = read(DOCKERFILE.read_text(encoding="utf-8"))
 
@@ -27,34 +19,69 @@ def environment(*names: str) -> dict[str, str]:
     return {key: value for name in names for each in STAGES[name].of("ENV") for key, value in variables(each).items()}
 
 
+TARGETS = ("cpu", "query", "gpu")
+SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in DOCKERFILE.parent.glob("*.sh")}
+
+
 def test_the_stages() -> None:
-    assert list(STAGES) == ["wheel", "dependencies", "application", "base", "cpu", "gpu"]
-    assert {STAGES[name].base for name in ("wheel", "dependencies", "base")} == {"${PYTHON_IMAGE}"}
-    assert STAGES["application"].base == "dependencies"
+    parts = ("packages", "application")
+    assert {"wheel", "packages", "base", *TARGETS} | {f"{part}-{name}" for part in parts for name in TARGETS} == set(
+        STAGES
+    )
+    assert {STAGES[name].base for name in ("wheel", "packages", "base")} == {"${PYTHON_IMAGE}"}
+    assert {STAGES[name].base for name in TARGETS} == {"base"}
     assert BEFORE["PYTHON_IMAGE"].startswith("python:3.11-slim")
+
+
+def test_each_target_has_the_packages_of_its_lock() -> None:
+    locks = {"cpu": "image.txt", "query": "image-query.txt", "gpu": "image-gpu.txt"}
+    for name, lock in locks.items():
+        assert STAGES[f"packages-{name}"].of("COPY") == [f"requirements/{lock} /tmp/"]
+        assert STAGES[f"packages-{name}"].of("RUN") == [f"sh /tmp/packages.sh /tmp/{lock}"]
 
 
 def test_what_runs_is_not_root_and_holds_no_build_tools() -> None:
     (user,) = STAGES["base"].of("USER")
     assert user == "10001:10001"
-    assert not STAGES["cpu"].of("USER") + STAGES["gpu"].of("USER")
-    assert "--without-pip" in " ".join(STAGES["dependencies"].of("RUN"))
+    assert not [user for name in TARGETS for user in STAGES[name].of("USER")]
+    assert "--without-pip" in SCRIPTS["packages.sh"]
 
 
-def test_a_release_that_changes_no_package_adds_small_layers() -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_release_that_changes_no_package_adds_small_layers(target: str) -> None:
     """The packages' layer comes first and depends on nothing of a release: not its time, not its wheel."""
-    first, *others = STAGES["base"].of("COPY")
-    assert first == "--from=dependencies /opt/hirag /opt/hirag"
+    first, *others = STAGES[target].of("COPY")
+    assert first == f"--from=packages-{target} /opt/hirag /opt/hirag"
     assert all(each.startswith("--from=application") for each in others)
-    steps = " ".join(arguments for _, arguments in STAGES["dependencies"].steps)
+    steps = " ".join(arguments for _, arguments in STAGES[f"packages-{target}"].steps) + SCRIPTS["packages.sh"]
     assert "SOURCE_DATE_EPOCH" not in steps
-    assert "wheel" not in steps
-    assert not [each for each in STAGES["base"].of("RUN") if "/opt/hirag/" in each and "ln -s" not in each]
+    assert "wheels" not in steps
+    assert not STAGES[target].of("RUN")
+    assert not [name for name in STAGES["base"].of("ARG") if "VERSION" in name]
+
+
+def test_the_architecture_is_that_of_the_builder() -> None:
+    """A default would take precedence over what the builder sets, and arm64 would get code for amd64."""
+    for target in TARGETS:
+        assert "TARGETARCH" in STAGES[f"application-{target}"].of("ARG")
+        assert '"${TARGETARCH}"' in " ".join(STAGES[f"application-{target}"].of("RUN"))
+    assert re.findall(r"^(\w+)\) processor=(\S+) ;;", SCRIPTS["application.sh"], re.MULTILINE) == [
+        ("amd64", "x86-64-v3"),
+        ("arm64", "generic"),
+    ]
+
+
+@pytest.mark.parametrize("lock", ["image.txt", "image-query.txt"])
+def test_the_locks_hold_the_hashes_of_several_architectures(lock: str) -> None:
+    found = entries(lock)
+    assert found.keys() == locked(lock).keys()
+    assert min(found[name].count("--hash=") for name in ("numba", "llvmlite", "numpy", "pyarrow", "grpcio")) >= 4
 
 
 def test_a_step_that_fails_fails_the_image() -> None:
     steps = [step for stage in STAGES.values() for step in stage.of("RUN")]
-    assert not [step for step in steps if "||" in step or "set +e" in step]
+    assert not [step for step in (*steps, *SCRIPTS.values()) if "||" in step or "set +e" in step]
+    assert all("\nset -eu\n" in script for script in SCRIPTS.values())
 
 
 def test_no_card_is_taken_that_was_not_given() -> None:
@@ -68,14 +95,14 @@ def test_the_user_is_the_charts(chart: Chart) -> None:
     assert STAGES["base"].of("USER") == [f"{context['runAsUser']}:{context['runAsGroup']}"]
 
 
-def test_compiled_code_is_for_the_processor_that_it_is_looked_up_by() -> None:
-    built = " ".join(STAGES["application"].of("RUN"))
-    (found,) = re.findall(r"amd64\) cpu=(\S+)", built)
-    for target in ("cpu", "gpu"):
-        environ = environment("base", target)
-        assert environ["NUMBA_CPU_NAME"] == found
-        assert environ["NUMBA_CPU_FEATURES"] == environment("application")["NUMBA_CPU_FEATURES"]
-        assert environ["NUMBA_CACHE_DIR"] == environment("application")["NUMBA_CACHE_DIR"]
+def test_compiled_code_is_looked_up_as_it_was_compiled() -> None:
+    environ = environment("base")
+    for name in ("NUMBA_CACHE_DIR", "NUMBA_CPU_FEATURES"):
+        assert f"{name}={environ[name] or chr(34) * 2} " in SCRIPTS["compile.sh"]
+    assert "NUMBA_CPU_NAME" not in environ
+    assert "os.environ.setdefault('NUMBA_CPU_NAME', '$processor')" in SCRIPTS["application.sh"]
+    numba = {name: (locked(name)["numba"], locked(name)["llvmlite"]) for name in ("image.txt", "image-query.txt")}
+    assert len(set(numba.values())) == 1, "the service would compile everything at each start"
 
 
 def test_the_chart_copies_compiled_code_from_where_it_is(chart: Chart) -> None:
@@ -88,18 +115,19 @@ def test_the_chart_copies_compiled_code_from_where_it_is(chart: Chart) -> None:
 
 
 def test_every_package_is_pinned_by_its_hash() -> None:
-    for name in ("wheel", "dependencies", "application"):
-        for command in STAGES[name].of("RUN"):
-            for part in command.split("&&"):
-                if "install" in part and "/wheels/" not in part:
-                    assert {"--require-hashes", "--no-deps"} <= set(part.split())
-    cpu, gpu = locked("image.txt"), locked("image-gpu.txt")
-    assert {
-        "ray",
-        "opencensus",
-    } <= cpu.keys() & gpu.keys()  # opencensus: of ray[default], without which no job is taken
+    installs = [
+        line for name in ("packages.sh", "application.sh") for line in SCRIPTS[name].splitlines() if " install " in line
+    ]
+    installs += [step for step in STAGES["wheel"].of("RUN") if " install " in step]
+    assert len(installs) == 3
+    for line in installs:
+        assert {"--require-hashes", "--no-deps"} <= set(line.split()) or "/wheels/" in line
+    cpu, query, gpu = (locked(name) for name in ("image.txt", "image-query.txt", "image-gpu.txt"))
+    assert {"ray", "opencensus"} <= cpu.keys() & gpu.keys()  # opencensus: of ray[default], which takes jobs
     assert not [name for name in cpu if name.startswith(("nvidia-", "cupy"))]
     assert {"cupy-cuda12x", "cugraph-cu12"} <= gpu.keys()
+    assert not {"ray", "milvus-lite", "faiss-cpu", "lxml"} & query.keys()
+    assert {name: version for name, version in query.items() if cpu.get(name) != version} == {}
 
 
 def test_the_pods_of_a_cluster_speak_one_language() -> None:
@@ -107,6 +135,12 @@ def test_the_pods_of_a_cluster_speak_one_language() -> None:
     cpu, gpu = locked("image.txt"), locked("image-gpu.txt")
     for name in ("ray", "pydantic", "grpcio", "protobuf"):
         assert cpu[name] == gpu[name], name
+
+
+def entries(name: str) -> dict[str, str]:
+    """Return the packages of a lock in requirements/: name → version, markers and hashes."""
+    text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+    return dict(re.findall(r"^([a-z0-9._-]+)==(.*\n(?:    --hash.*\n)+)", text, re.MULTILINE))
 
 
 def locked(name: str) -> dict[str, str]:
@@ -127,14 +161,14 @@ def test_labels() -> None:
     (labels,) = map(variables, STAGES["base"].of("LABEL"))
     assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
     assert labels["hirag-dist.sbom"] == "/opt/hirag/sbom.cdx.json"
-    assert "> /opt/hirag/sbom.cdx.json" in " ".join(STAGES["application"].of("RUN"))
+    assert ">/opt/hirag/sbom.cdx.json" in SCRIPTS["application.sh"]
 
 
 def test_all_that_is_copied_is_sent_to_the_builder() -> None:
     ignore = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     sent = [line.removeprefix("!") for line in ignore if line.startswith("!")]
-    for name in ("wheel", "dependencies", "application"):
-        for arguments in STAGES[name].of("COPY"):
+    for stage in STAGES.values():
+        for arguments in stage.of("COPY"):
             *sources, _ = arguments.split()
             for source in () if arguments.startswith("--from=") else sources:
                 assert any(source == each or source.startswith(f"{each}/") for each in sent), source
@@ -150,133 +184,3 @@ def test_the_bill_of_materials() -> None:
     assert len(by_name) == len(bill["components"])
     assert by_name["numpy"]["purl"] == f"pkg:pypi/numpy@{by_name['numpy']['version']}"
     assert by_name["hirag-dist"]["licenses"] == [{"license": {"name": "Apache-2.0"}}]
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
-    """Result of the first two stages, kept in HIRAG_IMAGE_ROOT, since it takes minutes."""
-    kept = os.environ.get("HIRAG_IMAGE_ROOT")
-    if kept is not None and (Path(kept) / "done").exists():
-        found = Bare.__new__(Bare)
-        found.root = Path(kept)
-        return found
-    root = Path(kept) if kept is not None else tmp_path_factory.mktemp("image")
-    made = Bare(root, sys.executable)
-    made.run(STAGES["wheel"], own_packages=True)
-    made.run(STAGES["dependencies"])
-    made.run(STAGES["application"])
-    (root / "done").touch()
-    return made
-
-
-def container(bare: Bare, tmp_path: Path) -> dict[str, str]:
-    """Return the environment that a container of the image has."""
-    environ = {name: bare.placed(value) for name, value in environment("base", "cpu").items()}
-    return environ | {"PATH": f"{bare.root}/opt/hirag/bin:/usr/bin:/bin", "HOME": str(tmp_path)}
-
-
-def inside(bare: Bare, tmp_path: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a container of the image would, with its environment alone."""
-    environ = container(bare, tmp_path)
-    return subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
-
-
-def await_answer(url: str, process: subprocess.Popen[bytes]) -> None:
-    """Return once a URL is answered. Fails where the process ends before."""
-    give_up_at = time.monotonic() + 300
-    while time.monotonic() < give_up_at:
-        assert process.poll() is None, f"it ended with {process.returncode}"
-        with contextlib.suppress(OSError):
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        time.sleep(0.5)
-    raise AssertionError(f"no answer from {url}")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_entry_points(bare: Bare, tmp_path: Path) -> None:
-    (entry,) = STAGES["base"].of("ENTRYPOINT")
-    said = inside(bare, tmp_path, *json.loads(entry), "--help")
-    assert said.returncode == 0, said.stderr
-    assert "serve" in said.stdout
-    assert inside(bare, tmp_path, "ray", "--version").stdout.startswith("ray, version")
-    where = inside(bare, tmp_path, "python", "-c", "import hirag_dist; print(hirag_dist.__file__)").stdout
-    assert where.startswith(f"{bare.root}/opt/hirag/lib")
-    assert inside(bare, tmp_path, "python", "-m", "pip", "--version").returncode != 0
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_nothing_is_compiled_at_the_first_start(bare: Bare, tmp_path: Path) -> None:
-    """A question to an index, with the compiled code where nothing has been written since."""
-    cache = Path(bare.placed("/opt/hirag/numba"))
-    before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
-    assert before
-    corpus = tmp_path / "corpus.jsonl"
-    texts = ("Ada Lovelace met Charles Babbage in London.", "Charles Babbage built the Difference Engine in London.")
-    corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="utf-8")
-    index = ("--index", str(tmp_path / "index"), "--set", "vectors.backend=memory")
-    built = inside(bare, tmp_path, "hirag-dist", "index", str(corpus), *index, "--executor", "inline", "--json")
-    assert built.returncode == 0, built.stderr
-    asked = inside(bare, tmp_path, "hirag-dist", "query", *index, "Who met Charles Babbage?", "--json")
-    assert asked.returncode == 0, asked.stderr
-    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")} == before
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_a_job_on_ray_as_kuberay_submits_it(bare: Bare, chart: Chart, tmp_path: Path) -> None:
-    """The head, a worker and the job of a RayJob, by the commands that KubeRay makes of them, on loopback."""
-    values = merged(
-        {"build": {"once": True, "inputs": [str(tmp_path / "corpus.jsonl")]}}, {"index": {"uri": "s3://b/i"}}
-    )
-    objects = chart.render(values)
-    mounted = only(objects, "ConfigMap", "-build")["data"]
-    folder = tmp_path / "config"
-    folder.mkdir()
-    for name, text in mounted.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    order = json.loads(mounted["order.json"])
-    swap = {"s3://b/i": str(tmp_path / "index")}
-    order["build"] = [swap.get(each, each) for each in order["build"]] + ["--set", "execution.workers=1"]
-    order["config"] = str(folder / "hirag.yaml")
-    (folder / "order.json").write_text(json.dumps(order), encoding="utf-8")
-    (tmp_path / "corpus.jsonl").write_text(
-        '{"text": "Ada Lovelace met Charles Babbage in London."}\n', encoding="utf-8"
-    )
-    spec = only(objects, "RayJob")["spec"]
-    short = tempfile.mkdtemp(prefix="ray-")  # its sockets' paths may have 107 characters
-    given = spec["rayClusterSpec"]["headGroupSpec"]["rayStartParams"] | {
-        "dashboard-host": "127.0.0.1",
-        "dashboard-port": str(free_port()),
-        "port": str(free_port()),
-        "node-ip-address": "127.0.0.1",
-        "temp-dir": short,
-    }
-    environ = container(bare, tmp_path)
-    start = ["ray", "start", "--head", "--block", *(f"--{key}={value}" for key, value in given.items())]
-    nodes = [subprocess.Popen(start, env=environ, cwd=tmp_path, stdout=subprocess.DEVNULL)]
-    try:
-        address = f"http://127.0.0.1:{given['dashboard-port']}"
-        await_answer(f"{address}/api/version", nodes[0])
-        (group,) = spec["rayClusterSpec"]["workerGroupSpecs"]
-        joined = group["rayStartParams"] | {"address": f"127.0.0.1:{given['port']}", "node-ip-address": "127.0.0.1"}
-        join = ["ray", "start", "--block", *(f"--{key}={value}" for key, value in joined.items())]
-        nodes.append(subprocess.Popen(join, env=environ, cwd=tmp_path, stdout=subprocess.DEVNULL))
-        entrypoint = spec["entrypoint"].replace("/etc/hirag/config", str(folder))
-        job = ["ray", "job", "submit", "--address", address, "--", *entrypoint.split()]
-        done = subprocess.run(job, env=environ, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        assert (tmp_path / "index/current").exists()
-    finally:
-        for node in reversed(nodes):  # --block: it ends what it started; `ray stop` would end every Ray of this machine
-            node.terminate()
-            node.wait(timeout=60)
-        shutil.rmtree(short, ignore_errors=True)

@@ -53,6 +53,11 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- end -}}
 {{- end -}}
 
+{{/* The image of the service. */}}
+{{- define "hirag.queryImage" -}}
+{{- include "hirag.image" (dict "root" . "image" (ternary .Values.query.image .Values.image (ne .Values.query.image.repository ""))) -}}
+{{- end -}}
+
 {{- define "hirag.pullSecrets" -}}
 {{- with concat .Values.global.imagePullSecrets .Values.image.pullSecrets | uniq }}
 imagePullSecrets:

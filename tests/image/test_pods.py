@@ -1,0 +1,207 @@
+"""The chart's pods as containers: builds, the service, a roll with clients, and Ray as KubeRay starts it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import pytest
+
+from hirag_dist.client import HiragClient
+from tests.deploy.charts import Chart, Object, Values, merged, only
+from tests.image import engine, probes
+from tests.image.conftest import TOKEN, Record, new_cluster
+from tests.image.kuberay import RayCluster
+from tests.image.pods import Cluster, Pod
+
+pytestmark = pytest.mark.timeout(engine.TEST_S)
+QUESTION = "Who met Charles Babbage?"
+INLINE: Values = {"config": {"execution": {"executor": "inline"}}}
+ASKING: Values = {"test": {"question": QUESTION, "tokenSecret": {"name": "token"}}}
+BUILD_S = 600.0
+
+
+@dataclass
+class Served:
+    """A release whose build has ended and whose first query pod is ready."""
+
+    cluster: Cluster
+    objects: list[Object]
+    build: Pod
+    query: Pod
+
+    @property
+    def template(self) -> Object:
+        """The pod template of the Deployment."""
+        found: Object = only(self.objects, "Deployment", "-query")["spec"]["template"]
+        return found
+
+
+@pytest.fixture(scope="module")
+def served(chart: Chart, values: Values, record: Record, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """An inline build, while a query pod waits for its snapshot, to the first answer."""
+    objects = chart.render(merged(merged(values, INLINE), ASKING))
+    with closing(new_cluster(tmp_path_factory.mktemp("cluster"))) as cluster:
+        cluster.apply(objects)
+        build = Pod(cluster, only(objects, "Job")["spec"]["template"], "build")
+        query = Pod(cluster, only(objects, "Deployment", "-query")["spec"]["template"], "query")
+        began_at = time.monotonic()
+        waiting = threading.Thread(target=query.start)
+        waiting.start()
+        build.start()
+        assert build.end(BUILD_S) == 0, build.logs()
+        built_at = time.monotonic()
+        waiting.join(BUILD_S)
+        probes.await_ready(query)
+        ready_at = time.monotonic()
+        with HiragClient(f"{query.address}:50051", token=TOKEN) as client:
+            assert client.retrieve(QUESTION).snapshot_id
+        record(
+            what="first answer",
+            build_s=round(built_at - began_at, 1),
+            ready_after_s=round(ready_at - began_at, 1),
+            answer_after_s=round(time.monotonic() - began_at, 1),
+        )
+        yield Served(cluster, objects, build, query)
+
+
+def test_the_liveness_probe_and_helm_test(served: Served) -> None:
+    assert probes.succeeds(served.query, served.query.container["livenessProbe"])
+    test = only(served.objects, "Pod", "-test")
+    service = only(served.objects, "Service", "-query")["metadata"]["name"]
+    address = served.query.address
+    served.cluster.hosts = {service: address, service.replace("-query", "-metrics"): address}
+    for container in test["spec"]["containers"]:
+        pod = Pod(served.cluster, {"spec": test["spec"] | {"containers": [container]}}, f"test-{container['name']}")
+        pod.start()
+        assert pod.end(120) == 0, pod.logs()
+
+
+def test_what_a_container_may_do(served: Served) -> None:
+    """Not root, no capability, nothing gained by a setuid program, a filter of system calls, no place to write."""
+    query = served.query
+    assert query.run("id", "-u").strip() == "10001"
+    status = dict(line.split(":\t", 1) for line in query.run("cat", "/proc/1/status").splitlines() if ":\t" in line)
+    assert (int(status["CapEff"], 16), int(status["CapBnd"], 16)) == (0, 0)
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    for place in ("/", "/opt/hirag", "/home/hirag", "/usr/local/bin", "/etc/hirag/config", "/etc/hirag/callers"):
+        assert not query.succeeds("touch", f"{place}/new"), place
+    for mount in ("/tmp", "/var/cache/hirag", "/var/cache/numba", "/var/lib/hirag"):
+        assert query.succeeds("touch", f"{mount}/new"), mount
+
+
+def test_nothing_is_compiled_at_a_start(served: Served, images: dict[str, str]) -> None:
+    """The volume of compiled code holds what the image had, after a build and after an answer."""
+    for pod, target in ((served.build, "cpu"), (served.query, "query")):
+        folder = served.cluster.root / "pods" / pod.name / "compiled"
+        held = {str(path.relative_to(folder)) for path in folder.rglob("*.nb?")}
+        assert held == engine.files(images[target], "/opt/hirag/numba", "*.nb?"), pod.name
+
+
+class Clients:
+    """Clients in threads that ask until they are stopped, each at all addresses that were known when it began."""
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.failed: list[Exception] = []
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def add(self, addresses: list[str]) -> None:
+        """Start one more client."""
+        target = "ipv4:" + ",".join(f"{address}:50051" for address in addresses)
+        self._threads.append(threading.Thread(target=self._ask, args=(target,)))
+        self._threads[-1].start()
+
+    def await_answers(self, number: int) -> None:
+        """Wait for so many more answers."""
+        enough = self.answered + number
+        give_up_at = time.monotonic() + 120
+        while self.answered < enough:
+            assert time.monotonic() < give_up_at, f"no {number} answers more: {self.failed[-3:]}"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop all clients."""
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _ask(self, target: str) -> None:
+        with HiragClient(target, token=TOKEN) as client:
+            while not self._stop.is_set():
+                try:
+                    client.retrieve(QUESTION)
+                    self.answered += 1
+                except Exception as error:
+                    self.failed.append(error)
+
+
+def test_a_roll_fails_no_call(served: Served, record: Record) -> None:
+    """Two pods are replaced one by one, each when another is ready, while clients ask."""
+    old, new = ([Pod(served.cluster, served.template, f"{name}-{at}") for at in range(2)] for name in ("old", "new"))
+    for pod in old:
+        pod.start()
+        probes.await_ready(pod)
+    addresses = [pod.address for pod in old]
+    clients = Clients()
+    clients.add(addresses)
+    try:
+        clients.await_answers(20)
+        for before, after in zip(old, new, strict=True):
+            after.start()
+            probes.await_ready(after)
+            addresses.append(after.address)
+            clients.add(addresses)
+            addresses.remove(before.address)
+            assert before.stop() == 0
+        clients.await_answers(50)
+    finally:
+        clients.stop()
+    record(what="roll", calls=clients.answered, failed=len(clients.failed))
+    assert clients.failed == []
+
+
+@pytest.mark.parametrize(
+    ("more", "final"),
+    [({"build": {"maxTokens": 1}}, True), ({"build": {"inputs": ["/data/missing"]}}, True)],
+    ids=["a spent budget", "no input"],
+)
+def test_a_build_that_fails(chart: Chart, values: Values, cluster: Cluster, more: Values, final: bool) -> None:
+    """The exit code is one at which the Job's podFailurePolicy gives up, or not; nothing is published."""
+    objects = chart.render(merged(merged(values, INLINE), more))
+    cluster.apply(objects)
+    job = only(objects, "Job")["spec"]
+    pod = Pod(cluster, job["template"], "failing")
+    pod.start()
+    code = pod.end(BUILD_S)
+    assert code != 0
+    assert not (cluster.claim("indexes") / "index/current").exists()
+    rules = [rule["onExitCodes"]["values"] for rule in job["podFailurePolicy"]["rules"] if "onExitCodes" in rule]
+    assert any(code in values for values in rules) == final, f"{code}: {pod.logs()}"
+
+
+def test_a_build_on_ray(chart: Chart, values: Values, cluster: Cluster, record: Record) -> None:
+    """Head, two workers and the submitter; Ray's API refuses a request without the token."""
+    group = {"minReplicas": 2, "maxReplicas": 2, "cpus": 1, "sharedMemory": "512Mi"}
+    ray: Values = {"build": {"ray": {"autoscaling": {"enabled": False}, "cpu": group}}}
+    objects = chart.render(merged(values, ray))
+    cluster.apply(objects)
+    operated = RayCluster(cluster, only(objects, "RayJob"))
+    began_at = time.monotonic()
+    head = operated.start_head()
+    workers = operated.start_workers(head)
+    assert {pod.run("id", "-u").strip() for pod in (head, *workers)} == {"10001"}
+    asked = ("ray", "job", "list", "--address=http://127.0.0.1:8265")
+    assert head.succeeds(*asked)
+    assert not head.succeeds("env", "-u", "RAY_AUTH_TOKEN", *asked)
+    submitter = operated.start_submitter(head)
+    assert submitter.end(BUILD_S) == 0, submitter.logs()
+    assert "succeeded" in operated.status(head).lower(), submitter.logs()
+    assert (cluster.claim("indexes") / "index/current").exists()
+    record(what="build on Ray", workers=len(workers), seconds=round(time.monotonic() - began_at, 1))
+    for pod in (*workers, head):
+        pod.stop()
