@@ -13,7 +13,7 @@ IMAGE := --extra cluster --extra otel
 # keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-rest test-image coverage check audit bench proto chart docs docs-check lock clean run-env dev-env
+.PHONY: help demo test test-all test-rest test-image test-cluster coverage check audit bench proto chart docs docs-check lock clean run-env dev-env
 .PHONY: lint types imports prose licences wire charts
 
 help: ## this list
@@ -33,6 +33,11 @@ test-rest: dev-env
 test-image: dev-env ## the images, built by buildah, and the chart's pods as containers of podman: needs root on Linux
 	@tools/helm.sh && $(BIN)/pytest -n 0 -v --no-header -m image tests/image $(ARGS)
 	@cat build/test-image.jsonl
+
+test-cluster: dev-env ## drills on a cluster: KUBECONFIG=FILE; without a cluster DRY_RUN=1 checks their releases
+	@tools/helm.sh && if [ -n "$(DRY_RUN)" ]; then $(BIN)/pytest -n 0 -v --no-header tests/deploy/test_drills.py; \
+	elif [ -z "$(KUBECONFIG)" ]; then echo "give KUBECONFIG=FILE of a cluster, or DRY_RUN=1" >&2; exit 2; \
+	else KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v --no-header -m cluster tests/cluster $(ARGS); fi
 
 coverage: dev-env ## share of lines and branches that the unit tests of core, llm and storage reach, with floors
 	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report= $(ARGS) \

@@ -24,6 +24,18 @@ ROOT = Path(__file__).parents[1]
 OWN = ROOT / "deploy/helm/values.schema.yaml"
 CHART = ROOT / "deploy/helm/hirag-dist"
 
+OWN_KEYS = {
+    "Config": ("prompts",),
+    "ExecutionConfig": ("ray_address",),
+    "ServiceConfig": (
+        *("listen", "metrics_listen", "metrics_public", "tls_cert", "tls_key", "tls_client_ca", "callers_file"),
+        *("cache_dir", "cache_bytes", "state_dir", "http", "http_names", "http_client_cert", "http_client_key"),
+    ),
+}
+"""Keys of the configuration that the templates set from other values, so that `config` must leave them out."""
+NUMBERS = ("drain_s", "drain_delay_s")
+"""Keys of the service that the templates calculate with, so that they cannot be variables."""
+
 _VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
 _SCALARS = {"integer", "number", "boolean"}
 
@@ -36,8 +48,16 @@ def values_schema() -> dict[str, Any]:
     for section in (own, *own["definitions"].values()):
         _require_sections(section, own["definitions"])
     own["properties"]["config"] = {"$ref": "#/definitions/Config"}
-    own["definitions"] |= {"Config": _as_file(config)}
-    own["definitions"] |= {f"Config.{name}": _as_file(section) for name, section in sections.items()}
+    made = {"Config": _as_file(config)} | {f"Config.{name}": _as_file(section) for name, section in sections.items()}
+    for name, keys in OWN_KEYS.items():
+        properties = made[name if name == "Config" else f"Config.{name}"]["properties"]
+        for key in keys:
+            del properties[key]
+    service = made["Config.ServiceConfig"]["properties"]
+    for key in NUMBERS:
+        service[key] = service[key].pop("anyOf")[0] | service[key]
+    service["processes"]["anyOf"][0]["minimum"] = 1  # 0 counts the cores of the node, not those of the pod
+    own["definitions"] |= made
     return own
 
 

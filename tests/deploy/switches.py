@@ -303,6 +303,12 @@ SWITCHES: dict[str, dict[str, Values]] = {
     "image": {
         "tag": {},
         "digest": {"image": {"digest": f"sha256:{'0' * 64}", "pullSecrets": ["registry"], "repository": "team/h"}},
+        "of the service": {"query": {"image": {"repository": "hirag-dist-query", "tag": "1"}}},
+    },
+    "indexes": {
+        "one": {},
+        "catalogue": {"config": {"service": {"catalogue": "s3://bucket/indexes", "max_open_indexes": 20}}},
+        "named": {"config": {"service": {"indexes": {"acme": {"uri": "s3://bucket/acme", "title": "Acme"}}}}},
     },
     "names": {
         "plain": {},

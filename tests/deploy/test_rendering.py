@@ -16,7 +16,7 @@ from tests.deploy.policies import release_faults
 from tests.deploy.schemas import VERSIONS, faults
 from tests.deploy.switches import GROUPS, Choice, everything, flips, pairwise, together, values_of
 
-ENVIRON = {"LLM_KEY": "k", "MILVUS": "t"}
+ENVIRON = {"LLM_KEY": "k", "MILVUS": "t", "MILVUS_PASSWORD": "p"}
 
 
 def said(choice: Choice) -> str:
@@ -33,21 +33,46 @@ def configurations(objects: list[Object]) -> dict[str, str]:
 
 
 def check(chart: Chart, choices: list[Choice], tmp_path: Path, versions: tuple[str, ...] = VERSIONS[-1:]) -> None:
-    """Fail where a release has a fault, by schemas, rules, or the reading of its configuration."""
+    """Fail where one of the releases has a fault."""
     read: set[str] = set()
     for choice, objects in zip(choices, chart.render_many([values_of(each) for each in choices]), strict=True):
-        wrong = [fault for found in objects for at in versions for fault in faults(found, at)]
-        assert wrong + release_faults(objects) == [], said(choice)
-        for text in set(configurations(objects).values()) - read:
-            read.add(text)
-            (tmp_path / "hirag.yaml").write_text(text, encoding="utf-8")
-            config = load_config(str(tmp_path / "hirag.yaml"), ENVIRON).config
-            if "listen:" in text:
-                server_options(config)
+        check_release(objects, said(choice), tmp_path, versions, read)
+
+
+def check_release(
+    objects: list[Object],
+    name: str,
+    tmp_path: Path,
+    versions: tuple[str, ...] = VERSIONS[-1:],
+    read: set[str] | None = None,
+) -> None:
+    """Fail where a release has a fault, by schemas, rules, or the reading of its configuration, unless it was read."""
+    read = set() if read is None else read
+    wrong = [fault for found in objects for at in versions for fault in faults(found, at)]
+    assert wrong + release_faults(objects) == [], name
+    for text in set(configurations(objects).values()) - read:
+        read.add(text)
+        (tmp_path / "hirag.yaml").write_text(text, encoding="utf-8")
+        config = load_config(str(tmp_path / "hirag.yaml"), ENVIRON).config
+        if "listen:" in text:
+            server_options(config)
 
 
 def test_each_switch_by_itself(chart: Chart, tmp_path: Path) -> None:
     check(chart, list(flips()), tmp_path, (VERSIONS[0], VERSIONS[-1]))
+
+
+def test_the_values_to_start_from(chart: Chart, tmp_path: Path) -> None:
+    """Each file of `ci/` gives whole releases of its own values, and each has its kind of build."""
+    files = sorted((SOURCE / "ci").glob("*-values.yaml"))
+    given = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in files]
+    builds = {}
+    for path, objects in zip(files, chart.render_many(given), strict=True):
+        check_release(objects, path.name, tmp_path)
+        builds[path.name.removesuffix("-values.yaml")] = {"RayJob", "CronJob", "Job"} & {
+            each["kind"] for each in objects
+        }
+    assert builds == {"laptop": {"Job"}, "team": {"CronJob"}, "large": {"Job", "RayJob"}}
 
 
 @pytest.mark.slow

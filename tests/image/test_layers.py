@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def test_a_release_that_changes_only_our_code_pulls_little(
     images: dict[str, str], source: Path, record: Record, target: str, tmp_path: Path
 ) -> None:
     """A comment more in one file: the layers of the base and of the packages stay, by their digests."""
-    changed = engine.context(tmp_path / "changed")
+    changed = shutil.copytree(source, tmp_path / "changed")
     with (changed / "hirag_dist/__init__.py").open("a", encoding="utf-8") as file:
         file.write("\n# The next release.\n")
     engine.build(changed, target, f"localhost/hirag-dist-{target}:next")
