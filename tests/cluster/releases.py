@@ -65,7 +65,7 @@ SLOW_MODELS: Values = {
 }
 """Models that take a second a call, so that a build lasts for as long as something is done to it."""
 SCHEDULED: Values = merged(INLINE, {"build": {"once": False, "schedule": {"enabled": True, "cron": "0 0 1 1 *"}}})
-FAILING: Values = merged(INLINE, {"build": {"maxTokens": 1}})
+FAILING: Values = merged(INLINE, {"build": {"inputs": ["/missing"]}})
 SCALED: Values = merged(
     INLINE, {"query": {"autoscaling": {"enabled": True, "minReplicas": 1, "maxReplicas": 3, "targetCpuPercent": 20}}}
 )

@@ -146,13 +146,13 @@ def test_a_scheduled_build_is_swapped_in(kube: Kube) -> None:
 
 
 def test_a_build_that_fails_is_not_repeated(kube: Kube) -> None:
-    """A spent budget has exit code 4, at which the Job gives up; the service continues."""
+    """Missing input has exit code 2, at which the Job gives up; the service continues."""
     another_text(kube, "5.txt")
     kube.install(releases.FAILING)
     job = build_job(kube)
     assert not kube.succeeded(job)
     pods = kube.list("pods", f"batch.kubernetes.io/job-name={job}")
-    assert [exit_code(pod) for pod in pods] == [4]
+    assert [exit_code(pod) for pod in pods] == [2]
     assert len(kube.ready_pods(QUERY)) == 2
 
 

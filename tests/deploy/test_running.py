@@ -1,4 +1,4 @@
-"""The query pod as the chart starts it, in processes on loopback: command, configuration, probes, and a roll."""
+"""The query pod with TLS as the chart starts it, in a process on loopback; tests/image runs pods as containers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -19,7 +18,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hirag_dist.client import HiragClient
 from tests.deploy.charts import Chart, Object, Values, merged, only
 from tests.service.fakes import certificates
 
@@ -180,43 +178,3 @@ def test_a_pod_with_tls_and_the_question_of_helm_test(
     assert any((tmp_path / "var/lib/hirag").iterdir()), "quotas are not kept where the volume is"
     pod.terminate()
     assert pod.end() == 0
-
-
-def test_a_roll_fails_no_call(chart: Chart, index: Path, tmp_path: Path, pods: list[Pod]) -> None:
-    """A client that knows both pods asks on while one comes and the other goes."""
-    objects = chart.render(VALUES)
-    for name in ("old", "new"):
-        (tmp_path / name).mkdir()
-        pods.append(Pod(objects, tmp_path / name, index))
-    old, new = pods
-    old.start()
-    old.await_ready()
-    stop = threading.Event()
-    answered: list[str] = []
-    failed: list[Exception] = []
-
-    def ask(client: HiragClient) -> None:
-        while not stop.is_set():
-            try:
-                answered.append(client.retrieve("Who met Babbage?").snapshot_id)
-            except Exception as error:
-                failed.append(error)
-
-    with HiragClient(f"ipv4:{old.address},{new.address}", token=TOKEN) as client:
-        asking = threading.Thread(target=ask, args=(client,))
-        asking.start()
-        try:
-            new.start()
-            new.await_ready()
-            old.terminate()
-            assert old.end() == 0
-            before = len(answered)
-            while len(answered) < before + 20 and asking.is_alive():
-                time.sleep(0.01)
-        finally:
-            stop.set()
-            asking.join()
-    assert failed == []
-    assert before > 0
-    assert not old.ready()
-    assert new.ready()

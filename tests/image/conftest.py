@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -58,8 +59,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def images(source: Path, record: Record) -> dict[str, str]:
-    """The images of the targets `cpu` and `query`: target → tag."""
+    """The images of the targets `cpu` and `query`: target → tag. HIRAG_IMAGES=kept takes those of the run before."""
     tags = {"cpu": CPU, "query": QUERY}
+    if os.environ.get("HIRAG_IMAGES") == "kept":
+        return tags
     for target, tag in tags.items():
         began_at = time.monotonic()
         engine.build(source, target, tag)

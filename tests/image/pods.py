@@ -35,7 +35,8 @@ class Cluster:
         self.hosts: dict[str, str] = {}
         self.maps: dict[str, dict[str, str]] = {}
         self.pods: list[Pod] = []
-        podman("network", "create", "--ignore", NETWORK)
+        if podman("network", "exists", NETWORK, check=False).returncode:
+            podman("network", "create", NETWORK)
 
     def apply(self, objects: list[Object]) -> None:
         """Take over the ConfigMaps of a release."""
@@ -105,7 +106,7 @@ class Pod:
 
     def running(self) -> bool:
         """Return whether the container runs."""
-        return bool(self._state()["State"]["Running"])
+        return self.name in self._created and bool(self._state()["State"]["Running"])
 
     def end(self, timeout_s: float) -> int:
         """Wait for the end of the container and return its exit code."""
