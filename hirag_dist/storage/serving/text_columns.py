@@ -74,7 +74,12 @@ class TextColumns:
         if len(parts) == 1:  # as in most indexes
             offsets, data = parts[0]
             return [str(data[offsets[row] : offsets[row + 1]], "utf-8", "replace") for row in rows]
-        return [self.value(name, row) for row in rows]
+        found = []
+        for row in rows:
+            offsets, data = parts[row // BATCH_ROWS]
+            at = row % BATCH_ROWS
+            found.append(str(data[offsets[at] : offsets[at + 1]], "utf-8", "replace"))
+        return found
 
     def _joined(self, places: IntVector, rows: IntVector) -> list[str]:
         """Return the values of some rows, decoded together and split; values with zero bytes make more of them."""
