@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 from collections.abc import Callable
@@ -293,6 +294,8 @@ async def serve(
             if options.reuse_port or await finished_before(stop, asyncio.create_task(indexes.start())):
                 await server.set_serving()
                 logger.info("listening on %s", address)
+                gc.collect()
+                gc.freeze()  # a full collection, over all that stays until the end, stops all answers for 0.1 s
                 if ready is not None:
                     ready(address)
                 await stop.wait()
