@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -248,15 +248,15 @@ class RetrievalRun:
             keys = await self._deadline.run(members)
             rows = [row for row, _ in keys]
             paths = await self._paths_between(rows)
-            nodes = sorted({node for path in paths for node in path} | set(rows))
+            nodes = np.unique(np.array([*rows, *chain.from_iterable(paths)], np.int64))
             joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
             relations = index.visible_relations(joined)
-            ranked = self._ranked_triples(relations, np.array(nodes, np.int64), paths)[: self._limits.max_triples]
+            ranked = self._ranked_triples(relations, nodes, paths)[: self._limits.max_triples]
             self._rows["bridge"] = [row for row, _ in ranked]
             self._seeds.of_relations(ranked)
             if "local" not in self.levels:  # the local level's seeds are the nearest entities of all otherwise
                 self._seeds.of_entities(keys)
-            named = index.named(nodes)
+            named = index.named(nodes.tolist())
             self.result = replace(
                 self.result,
                 key_entities=index.entities(keys, named),

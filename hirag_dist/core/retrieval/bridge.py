@@ -121,7 +121,7 @@ def _keep_best_members(
     return False
 
 
-def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: Sequence[int]) -> list[int]:
+def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: Sequence[int] | IntVector) -> list[int]:
     """Return the rows of all relations with both endpoints among the path nodes (Eq. 16), ascending."""
     inside = np.unique(np.asarray(nodes, np.int64))
     joined = np.empty(_JOINED * len(inside), np.int32)

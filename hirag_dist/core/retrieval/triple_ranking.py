@@ -72,8 +72,31 @@ def question_scores(
         closeness: (n_nodes,) similarity of each to the question.
         chunk_scores: (n,) of `nearest_chunks`.
     """
-    nearer: NDArray[np.float32] = closeness[np.searchsorted(nodes, ends)].max(axis=1)
-    return (nearer + chunk_scores) / np.float32(2)
+    scores = np.empty(len(ends), np.float32)
+    _fill_question_scores(ends, nodes, closeness, chunk_scores, scores)
+    return scores
+
+
+@compiled_bare
+def _fill_question_scores(
+    ends: NDArray[Any],
+    nodes: IntVector,
+    closeness: NDArray[np.float32],
+    chunk_scores: NDArray[np.float32],
+    scores: NDArray[np.float32],
+) -> None:
+    for at in range(len(ends)):
+        nearer = np.float32(-np.inf)
+        for end in range(2):
+            first, last = 0, len(nodes)
+            while first < last:
+                middle = (first + last) >> 1
+                if nodes[middle] < ends[at, end]:
+                    first = middle + 1
+                else:
+                    last = middle
+            nearer = max(nearer, closeness[first])
+        scores[at] = (nearer + chunk_scores[at]) / np.float32(2)
 
 
 def question_order(rows: IntVector, scores: NDArray[np.float32], weights: NDArray[Any]) -> Ranked:
