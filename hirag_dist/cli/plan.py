@@ -80,7 +80,7 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     for name, reason in made.unreadable[:_SHOWN]:
         out.print(_unreadable(name, reason))
     rows = [stage_row(stage) for stage in made.stages]
-    rows.append(_total_row("total", made.stages, made.seconds))
+    rows.append(total_row("total", made.stages, made.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
     out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
     out.print(_methods_table(made.methods))
@@ -127,14 +127,14 @@ def _show_update(update: UpdateEstimate, add: bool) -> None:
         refused = "The index cannot be updated, and `add` refuses" if add else built
         out.print(f"[yellow]{refused}:[/yellow]", end=" ")
         out.print(f"{update.rebuilt_because}.", markup=False)
-        rows = [_total_row("build", rebuild.stages, rebuild.seconds)]
+        rows = [total_row("build", rebuild.stages, rebuild.seconds)]
     elif not update.documents:
         are = "in" if add else "those of"
         out.print(f"Nothing to do: the documents of INPUT are {are} snapshot {update.base}.")
         return
     elif update.returns_to:
         out.print(f"The documents of INPUT are those of snapshot {update.returns_to} again, which would be current.")
-        rows = [_total_row("rebuild", rebuild.stages, rebuild.seconds)]
+        rows = [total_row("rebuild", rebuild.stages, rebuild.seconds)]
     else:
         said = update.documents
         out.print(
@@ -149,8 +149,8 @@ def _show_update(update: UpdateEstimate, add: bool) -> None:
             f"Bound: {bound}; the extraction of the changed documents is about {update.extraction_tokens:,} tokens."
         )
         rows = [stage_row(stage) for stage in update.stages]
-        rows.append(_total_row("update", update.stages, update.seconds))
-        rows.append(_total_row("rebuild", rebuild.stages, rebuild.seconds))
+        rows.append(total_row("update", update.stages, update.seconds))
+        rows.append(total_row("rebuild", rebuild.stages, rebuild.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
     out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
     out.print("[dim]Replies that the ledger of the index holds are not known here and cost nothing again.[/dim]")
@@ -170,9 +170,11 @@ def stage_row(stage: StageEstimate) -> tuple[Any, ...]:
     )
 
 
-def _total_row(name: str, stages: Sequence[StageEstimate], seconds: float) -> tuple[Any, ...]:
+def total_row(name: str, stages: Sequence[StageEstimate], seconds: float | None) -> tuple[Any, ...]:
+    """Return the sums of stages as a row of the table of an estimate."""
     total = [sum(getattr(stage, column) for stage in stages) for column in ("calls", "input_tokens", "output_tokens")]
-    return (name, "", *total, dollars(total_cost(stage.cost_usd for stage in stages)), _minutes(seconds), "")
+    cost = dollars(total_cost(stage.cost_usd for stage in stages))
+    return (name, "", *total, cost, None if seconds is None else _minutes(seconds), "")
 
 
 def _minutes(seconds: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -22,11 +23,13 @@ from hirag_dist.cli._options import (
     configuration,
     running,
 )
-from hirag_dist.cli._output import emit, err, out, use_json
+from hirag_dist.cli._output import emit, err, out, table, use_json
 from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.cli.plan import stage_row, total_row
 from hirag_dist.composition.drop import LetterSelection, run_drop
 from hirag_dist.composition.indexing import BuildOptions
 from hirag_dist.composition.retry import run_retry
+from hirag_dist.composition.retry_estimate import RetryEstimate, estimate_retry
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.storage.store import Store
@@ -53,6 +56,9 @@ def retry(
     reason: Annotated[str, typer.Option(metavar="TEXT", help="With --drop: why, for the record.")] = "",
     wait: WaitOption = 0.0,
     make_current: MakeCurrentOption = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show what it would call and cost, at least and at most; make no call.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Ask again about the dead letters of the last build, go on with it, and publish a new snapshot.
@@ -61,12 +67,17 @@ def retry(
     good are not paid again. With --drop the loss is accepted: such letters count no longer, and are not asked again.
     """
     use_json(json)
+    if drop and plan:
+        raise ConfigError("--drop asks no model: there is nothing to plan")
     if not drop and (stage or unit or reason):
         raise ConfigError("--stage, --unit and --reason say what is dropped: give --drop with them")
     if drop:
         _drop(index, LetterSelection(stage, tuple(unit or ()), reason), wait, json)
         return
     loaded = configuration(config, settings, running(executor, workers, batch)).config
+    if plan:
+        _plan(estimate_retry(index, loaded), json)
+        return
     options = BuildOptions(
         max_usd=max_usd,
         max_tokens=max_tokens,
@@ -77,6 +88,31 @@ def retry(
     with ProgressBars(not json) as bars:
         result = run_retry(index, loaded, options, (bars,))
     conclude(result, json)
+
+
+def _plan(made: RetryEstimate, json: bool) -> None:
+    if json:
+        emit(asdict(made))
+        return
+    if not made.letters:
+        out.print("There are no dead letters to ask again.")
+    for name, count in made.letters.items():
+        asked = "" if any(stage.stage == name for stage in made.stages) else ": read again, no model is asked"
+        out.print(f"{name}: {count_noun(count, 'dead letter')}{asked}")
+    if made.dropped:
+        out.print(f"{count_noun(made.dropped, 'letter was', 'letters were')} dropped, and would not be asked again.")
+    if made.stages:
+        rows = [stage_row(stage) for stage in made.stages]
+        rows.append(total_row("letters", made.stages, None))
+        rows.append(total_row("about at most", (*made.stages, *made.later), made.seconds))
+        columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
+        out.print(table("Estimate of the retry", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
+        out.print(
+            "[dim]About at most: every call of the later stages again, as the last build made them. What new replies "
+            "do not reach is found in the ledger and costs nothing again.[/dim]"
+        )
+    if not made.finished:
+        out.print("The last build did not finish: a retry also makes the calls that were left, which are not in this.")
 
 
 def _drop(index: str, selection: LetterSelection, wait_s: float, json: bool) -> None:
