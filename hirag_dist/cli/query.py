@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from hirag_dist.config.model import Config
 
 _MODES = (
-    "hirag, local, global, bridge, nobridge, naive, flat, graphrag-local or lean; graphrag-global and text-map-reduce "
-    "read the whole corpus, with a model call for each part of it."
+    "hirag, local, global, bridge, nobridge, naive, flat, graphrag-local, lean, or auto: chosen by the question; "
+    "graphrag-global and text-map-reduce read the whole corpus, with a model call for each part of it."
 )
 
 _LabelOption = Annotated[

@@ -34,9 +34,9 @@ class LeanConfig(ConfigSection):
 class RetrievalConfig(ConfigSection):
     """Defaults of a question (§4.2 of the paper)."""
 
-    mode: Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local", "lean"] = Field(
-        "hirag", description="levels that are searched"
-    )
+    mode: Literal[
+        "hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local", "lean", "auto"
+    ] = Field("hirag", description="levels that are searched; auto: chosen by the question")
     top_n: int = Field(20, ge=1, le=1000, description="local entities (Eq. 12)")
     top_m: int = Field(10, ge=1, le=100, description="key entities of each community (Eq. 14)")
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")

@@ -15,7 +15,7 @@ from hirag_dist.types import (
     Query,
 )
 
-Mode = Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local", "lean"]
+Mode = Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local", "lean", "auto"]
 
 
 class IndexArguments(BaseModel):
@@ -67,7 +67,7 @@ class QuestionArguments(ScopeArguments):
         None,
         description="hirag: entities, reports and the paths between them (the default) · local: entities · global: "
         "reports · bridge: paths · lean: entities and the summaries that join them, half the text · naive: passages "
-        "only, the fastest",
+        "only, the fastest · auto: chosen by the question",
     )
     top_n: int | None = Field(None, ge=1, description="Local entities at most")
     context_tokens: int | None = Field(None, ge=1, description="Length of the returned text at most, in tokens")

@@ -27,7 +27,7 @@ from hirag_dist.retrieval.lookup.entities import entity_details
 from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
-from hirag_dist.retrieval.mode_runs import run_class
+from hirag_dist.retrieval.mode_runs import make_run
 from hirag_dist.retrieval.report_writing import check_allowed, write_missing
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.access.filtered_index import FilteredIndex, empty_index_info
@@ -157,7 +157,6 @@ class QueryEngine:
         if view is None:  # no document is visible
             yield "done", Retrieval(query.question, mode, resources.index.snapshot_id, timings_ms={"total": 0.0})
             return
-        make_run = run_class(mode, limits)
         texts = resources.texts_of(view)
         run = make_run(
             view,

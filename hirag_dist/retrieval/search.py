@@ -34,7 +34,7 @@ from hirag_dist.retrieval.hierarchy_paths import chain_over_steps
 from hirag_dist.retrieval.late_reports import LateReports
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.serving.mapped_index import MappedIndex
-from hirag_dist.types import CommunityItem, IntVector, Query, Retrieval
+from hirag_dist.types import AUTO, CommunityItem, IntVector, ModeChoice, Query, Retrieval
 
 logger = logging.getLogger(__name__)
 GRAPHRAG_LOCAL = "graphrag-local"
@@ -50,7 +50,7 @@ _LEVELS = {
     GRAPHRAG_LOCAL: ("local", "global", "bridge"),
     LEAN: ("local", "bridge"),
 }
-MODES = tuple(_LEVELS)
+MODES = (*_LEVELS, AUTO)
 _LAYER_0_MODES = ("flat", GRAPHRAG_LOCAL, LEAN)  # modes that search extracted entities only
 
 NO_DIRECTION = "the question holds nothing that the embedder knows (its vector is zero), so nothing is near it"
@@ -113,6 +113,20 @@ class RetrievalRun:
         self._mode = query.mode or limits.mode
         self.levels = _LEVELS[self._mode]
         self.result = Retrieval(query.question, self._mode, index.snapshot_id)
+        self._named: list[int] | None = None  # rows of the entities that the question names
+
+    def was_chosen(self, choice: ModeChoice, named: list[int], duration_ms: float) -> None:
+        """Note that the mode was chosen by the question.
+
+        Args:
+            choice: of the mode.
+            named: rows of the entities that the question names.
+            duration_ms: of the choice.
+        """
+        self._named = named
+        self._times["choice"] = duration_ms
+        self._started -= duration_ms / 1e3
+        self.result = replace(self.result, choice=choice)
 
     async def begin(self, embedder: Embedder, vectors: VectorIndex) -> bool:
         """Embed the question and find the entities that every level starts from (Eq. 12).
@@ -289,7 +303,8 @@ class RetrievalRun:
             return self._near_chunks
         if set(self.levels) <= set(self.result.partial):
             return []  # sources follow from the levels, and there was time for none
-        self._seeds.of_names(self._index.named_entities(self._query.question))
+        named = self._index.named_entities(self._query.question) if self._named is None else self._named
+        self._seeds.of_names(named)
         self._seeds.of_chunks(self._near_chunks)
         self._seeds.of_words(self._word_chunks)
         return await self._deadline.run_to_end(self._seeds.ranked_steps(limit))

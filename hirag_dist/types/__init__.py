@@ -30,6 +30,7 @@ from hirag_dist.types.messages import (
     StoredReply,
 )
 from hirag_dist.types.metadata import FieldType, MetadataField, MetadataValue
+from hirag_dist.types.mode_choice import AUTO, ModeChoice
 from hirag_dist.types.places import Box, Place
 from hirag_dist.types.results import (
     MAP_REDUCE,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AUTO",
     "DEFAULT_CHARS",
     "DEFAULT_MEMBERS",
     "DEFAULT_RELATIONS",
@@ -101,6 +103,7 @@ __all__ = [
     "MetadataValue",
     "Mixture",
     "MixtureStatistics",
+    "ModeChoice",
     "Moments",
     "PathDetails",
     "PathItem",

@@ -17,7 +17,8 @@ _MAX_CHARS = 160
 
 def retrieval_html(retrieval: Retrieval) -> str:
     """Return one table per retrieval level, the first rows of each."""
-    parts = [f"<p><b>{escape(retrieval.question)}</b> <small>mode {escape(retrieval.mode)}</small></p>"]
+    why = "" if retrieval.choice is None else f": {escape(retrieval.choice.reason)}"
+    parts = [f"<p><b>{escape(retrieval.question)}</b> <small>mode {escape(retrieval.mode)}{why}</small></p>"]
     if retrieval.local:
         rows = [(item.name, item.type, item.layer, _score(item.score), item.description) for item in retrieval.local]
         parts.append(table_html("Local: entities", ("entity", "type", "layer", "similarity", "description"), rows))

@@ -9,6 +9,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from hirag_dist.types.metadata import MetadataValue
+from hirag_dist.types.mode_choice import ModeChoice
 from hirag_dist.types.notebook import answer_html, retrieval_html
 from hirag_dist.types.places import Place
 
@@ -136,8 +137,9 @@ class Query:
     """A question and how to look for its answer. None takes the configured default.
 
     Attributes:
-        mode: hirag, local, global, bridge, nobridge, naive, flat, graphrag-local or lean; None the configured one. For
-            an answer also graphrag-global or text-map-reduce, which ask a model about every part of the corpus.
+        mode: hirag, local, global, bridge, nobridge, naive, flat, graphrag-local, lean, or auto (chosen by the
+            question); None the configured one. For an answer also graphrag-global or text-map-reduce, which ask a model
+            about every part of the corpus.
         top_n: local entities (Eq. 12).
         top_m: key entities of each community (Eq. 14).
         top_c: communities at most.
@@ -254,6 +256,7 @@ class Retrieval:
             community's `hits` is how many they are.
         claims: about the local entities, in graphrag-local mode.
         written_reports: communities whose reports were written for this answer.
+        choice: in mode auto, why `mode` was chosen.
     """
 
     question: str
@@ -274,6 +277,7 @@ class Retrieval:
     claims: tuple[ClaimItem, ...] = ()
     note: str = ""
     written_reports: tuple[str, ...] = ()
+    choice: ModeChoice | None = None
 
     @property
     def missing_reports(self) -> tuple[str, ...]:

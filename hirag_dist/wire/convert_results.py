@@ -16,6 +16,7 @@ from hirag_dist.types import (
     IndexEntry,
     IndexInfo,
     MapWork,
+    ModeChoice,
     Retrieval,
 )
 from hirag_dist.wire._pb import query_pb2 as pb
@@ -118,13 +119,15 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
         message.claims.add(**asdict(claim))
     if retrieval.map_work is not None:
         message.map_work.CopyFrom(pb.MapWork(**asdict(retrieval.map_work)))
+    if retrieval.choice is not None:
+        message.choice.CopyFrom(pb.ModeChoice(**asdict(retrieval.choice) | {"mode": MODES[retrieval.choice.mode]}))
 
 
 def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
     """Return the retrieval of a message; texts that were left out are empty."""
     return Retrieval(
         question=message.question,
-        mode=MODE_NAMES.get(message.mode, f"mode {message.mode}"),
+        mode=_mode_name(message.mode),
         snapshot_id=message.snapshot_id,
         local=entities_from_proto(message.local),
         communities=communities_from_proto(message.communities),
@@ -143,7 +146,23 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
             [ClaimItem(**{each.name: getattr(one, each.name) for each in fields(ClaimItem)}) for one in message.claims]
         ),
         map_work=_map_work(message.map_work) if message.HasField("map_work") else None,
+        choice=_choice(message.choice) if message.HasField("choice") else None,
     )
+
+
+def _choice(message: pb.ModeChoice) -> ModeChoice:
+    return ModeChoice(
+        mode=_mode_name(message.mode),
+        question_class=message.question_class,
+        probability=message.probability,
+        reason=message.reason,
+        words=tuple(message.words),
+        features=dict(message.features),
+    )
+
+
+def _mode_name(mode: int) -> str:
+    return MODE_NAMES.get(mode, f"mode {mode}")
 
 
 def _map_work(message: pb.MapWork) -> MapWork:

@@ -299,7 +299,7 @@ async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[
 
 
 def test_every_mode_is_tested_above() -> None:
-    assert len(MODES) == 9
+    assert len(MODES) == 10, "auto in test_mode_runs.py"
 
 
 async def test_flat_looks_at_layer_0_alone(bench: Bench) -> None:
