@@ -11,7 +11,8 @@ context tokens of `auto` against those of each mode, with a paired bootstrap int
 what was measured, and uses it where it is there.
 
 The mode of a class is the one with the fewest context tokens whose evidence is not below that of `hirag` by more than
-`MAX_LOSS`, among those with the level that the class asks about: paths for `path`, summaries for `corpus-wide`.
+`MAX_LOSS`, among those with the level that the class asks about: paths for `path`, summaries for `corpus-wide`. Of
+modes with about as few tokens (`SAME_TOKENS`) it is the one with the most evidence.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ CANDIDATES: Final = {
     "path": ("lean", "bridge", "hirag"),
     "corpus-wide": ("lean", "global", "nobridge", "hirag"),
 }
+SAME_TOKENS: Final = 1.05
 _NEVER: Final = -99.0  # intercept of a class without questions
 STRENGTH: Final = 0.1  # of the regularisation: inverse, as scikit-learn has it
 
@@ -80,14 +82,14 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the coefficients")
     arguments = parser.parse_args()
     rows = _measured(arguments)
-    train, test = ([row for row in rows if row.half == half] for half in ("train", "test"))
+    train = [row for row in rows if row.half == "train"]
     trained = fit(train)
     if arguments.write:
         TARGET.write_text(written(trained, sorted({row.set for row in train})), encoding="utf-8")
     _tell({"modes of the classes": trained.class_modes})
     report_accuracy(trained, rows)
-    report_worth(trained, train, "train")
-    report_worth(trained, test, "test")
+    report_left_out(rows)
+    report_worth(trained, [row for row in rows if row.half == "test"])
 
 
 def _measured(arguments: argparse.Namespace) -> list[Measured]:
@@ -151,9 +153,12 @@ def _fit(
 def cheapest(rows: Sequence[Measured], kind: str) -> str:
     """Return the mode of a class."""
     own = [row for row in rows if row.kind == kind and row.figures[FALLBACK]["evidence"] is not None]
+    if not own:
+        return FALLBACK
     means = {mode: [_mean(own, mode, figure) for figure in ("evidence", "tokens")] for mode in CANDIDATES[kind]}
     usable = [mode for mode, (evidence, _) in means.items() if evidence >= means[FALLBACK][0] - MAX_LOSS]
-    return min(usable, key=lambda mode: means[mode][1])
+    fewest = min(means[mode][1] for mode in usable)
+    return max((mode for mode in usable if means[mode][1] <= SAME_TOKENS * fewest), key=lambda mode: means[mode][0])
 
 
 def _mean(rows: Sequence[Measured], mode: str, figure: str) -> float:
@@ -187,15 +192,28 @@ def report_accuracy(trained: Trained, rows: Sequence[Measured]) -> None:
                 line["right"] = (
                     round(float(np.mean([trained.mode(row)[0] == kind for row in held])), 3) if held else None
                 )
-                left = [others.mode(row) for row in whole]
+                left = [others.mode(row)[0] for row in whole]
                 line |= {"left out, questions": len(whole)}
-                line |= {"left out, right": round(float(np.mean([own == kind for own, _ in left])), 3)}
-                wanted = trained.class_modes[kind]
-                line |= {"left out, mode right": round(float(np.mean([mode == wanted for _, mode in left])), 3)}
+                line |= {"left out, right": round(float(np.mean([own == kind for own in left])), 3)}
                 _tell(line)
 
 
-def report_worth(trained: Trained, rows: Sequence[Measured], half: str) -> None:
+def report_left_out(rows: Sequence[Measured]) -> None:
+    """Print, for each set, the difference of `auto` to `hirag` with models and modes of the other sets."""
+    for name in sorted({row.set for row in rows if row.figures[FALLBACK]["evidence"] is not None}):
+        others = fit([row for row in rows if row.half == "train" and row.set != name])
+        for embedder in sorted({row.embedder for row in rows}):
+            own = [row for row in rows if (row.set, row.embedder) == (name, embedder)]
+            own = [row for row in own if row.figures[FALLBACK]["evidence"] is not None]
+            if own:
+                line: dict[str, Any] = {"left out": name, "embedder": embedder, "questions": len(own)}
+                for figure in FIGURES:
+                    pairs = [(row.figures[others.mode(row)[1]][figure], row.figures[FALLBACK][figure]) for row in own]
+                    line[f"{figure}, auto - {FALLBACK}"] = interval(-np.diff(np.array(pairs, np.float64))[:, 0])
+                _tell(line | {"modes": others.class_modes})
+
+
+def report_worth(trained: Trained, rows: Sequence[Measured]) -> None:
     """Print what `auto` finds next to each mode, by class and for all questions with evidence."""
     asked = [row for row in rows if row.figures[FALLBACK]["evidence"] is not None]
     for embedder in sorted({row.embedder for row in asked}):
@@ -206,7 +224,7 @@ def report_worth(trained: Trained, rows: Sequence[Measured], half: str) -> None:
             auto = [row.figures[trained.mode(row)[1]] for row in own]
             for figure in FIGURES:
                 ours = np.array([one[figure] for one in auto], np.float64)
-                line: dict[str, Any] = {"half": half, "embedder": embedder, "class": kind, "figure": figure}
+                line: dict[str, Any] = {"embedder": embedder, "class": kind, "figure": figure}
                 line |= {"questions": len(own), "auto": round(float(ours.mean()), 3)}
                 for mode in MODES:
                     theirs = np.array([row.figures[mode][figure] for row in own], np.float64)
@@ -219,7 +237,7 @@ def written(trained: Trained, sets: Sequence[str]) -> str:
     lines = [
         '"""Coefficients of the choice of a mode (`mode_choice`).',
         "",
-        "Written by `python -m benchmarks.mode_choice --write`; not edited by hand. Trained on half of the questions of",
+        "Written by `python -m benchmarks.mode_choice --write`, not edited by hand. Trained on half the questions of",
         f"{', '.join(sets)}.",
         '"""',
         "",

@@ -2,9 +2,9 @@
 
 A small linear model (multinomial logistic regression) over six features, which are 0 or 1: whether the question holds
 one name, and whether it holds several names, of entities that the caller may see; and whether it holds words of each
-class (`question_words`). Where it holds no listed word, a second model over the names alone decides. Features of the
-search (similarities, lexical scores, layers, communities) are not among them: on sets of questions that had no part in
-the training they make the choice worse (docs/research/mode-choice.md).
+class (`question_words`). Where it holds no listed word at all, as in a language without a list, a second model over
+the names alone decides. Features of the search (similarities, lexical scores, layers, communities) are not among them:
+on sets of questions that had no part in the training they make the choice worse (docs/research/mode-choice.md).
 
 Each class has a mode. A mode's probability is the sum of its classes'; where none is probable enough the mode is
 `hirag`, which has every level.
@@ -25,12 +25,12 @@ CLASSES: Final = ("fact", "comparison", "path", "corpus-wide")
 NAME_FEATURES: Final = ("one name", "several names")
 WORD_FEATURES: Final = tuple(f"words of {name}" for name in CLASSES)
 FALLBACK: Final = "hirag"
-MIN_PROBABILITY: Final = 0.6  # of a mode, to be chosen
+MIN_PROBABILITY: Final = 0.5  # of a mode, to be chosen
 _MEANING: Final = {
     "fact": "a fact",
     "comparison": "a comparison",
-    "path": "how things are connected",
-    "corpus-wide": "the corpus as a whole, or a large part of it",
+    "path": "a connection",
+    "corpus-wide": "a broad account, of a subject or of the corpus",
 }
 _MAX_SHOWN = 3  # names or words in the reason
 
@@ -104,8 +104,6 @@ def decided(
     chosen = mode if sure else FALLBACK
     why = [_names_in_words(names), _words_in_words(found)]
     verdict = f"it asks for {_MEANING[likely]} (probability {probabilities[likely]:.2f})"
-    if likely == "corpus-wide":
-        verdict = f"it asks about {_MEANING[likely]} (probability {probabilities[likely]:.2f})"
     if not sure:
         verdict = f"no class is probable enough (the likeliest is {likely}, {probabilities[likely]:.2f})"
     return ModeChoice(
@@ -113,7 +111,7 @@ def decided(
         question_class=likely,
         probability=round(probabilities[likely], 4),
         reason=f"{'; '.join(why)}: {verdict}, so the mode is {chosen}",
-        words=tuple(word for each in found.values() for word in each),
+        words=tuple(word for name, each in found.items() if name != "other" for word in each),
         features=dict(features),
     )
 
@@ -126,7 +124,5 @@ def _names_in_words(names: Sequence[str]) -> str:
 
 
 def _words_in_words(found: Mapping[str, Sequence[str]]) -> str:
-    if not found:
-        return "it has no word that shows its type"
-    each = [f"{', '.join(phrases[:_MAX_SHOWN])} ({name})" for name, phrases in found.items()]
-    return f"its words are {', '.join(each)}"
+    each = [f"{', '.join(phrases[:_MAX_SHOWN])} ({name})" for name, phrases in found.items() if name != "other"]
+    return f"its words are {', '.join(each)}" if each else "it has no word that shows its type"

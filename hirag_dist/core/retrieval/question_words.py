@@ -49,6 +49,14 @@ thèmes|résumé|résume|résumer|aperçu|importance|impact|influence|principaux
 décris|explique|contribution
 主题|概述|总结|概括|意义|影响|主要|作用|角色|总体|整体|挑战|描述|贡献
 """
+# Words of questions of every class: they show that the language is one of these.
+_OTHER = """
+what|why|how|is|are|was|were|did|does|do|has|have|can
+wie|warum|ist|sind|hat|haben|wurde|wurden
+qué|cómo|por qué|es|son|fue|fueron
+que|quoi|comment|pourquoi|est|sont|ont
+什么|怎么|为什么|如何|是|吗
+"""
 
 
 def _phrases(text: str) -> frozenset[str]:
@@ -65,6 +73,7 @@ WORDS_OF_CLASS: Final = {
     "comparison": _phrases(_COMPARISON),
     "path": _phrases(_PATH),
     "corpus-wide": _phrases(_CORPUS),
+    "other": _phrases(_OTHER),
 }
 _ALL: Final = {phrase: name for name, phrases in WORDS_OF_CLASS.items() for phrase in sorted(phrases)}
 _MAX_LENGTH: Final = max(phrase.count(" ") + 1 for phrase in _ALL)
@@ -72,13 +81,13 @@ MAX_READ: Final = 128  # words of a question
 
 
 def question_words(read: Sequence[str]) -> dict[str, list[str]]:
-    """Return the listed phrases of a question by class, in its order; only classes with one.
+    """Return the listed phrases of a question by class, in its order; only classes with one, "other" among them.
 
     Args:
         read: its normalised words (`entity_linking.words`).
 
     >>> question_words(["how", "are", "a", "and", "b", "connected"])
-    {'path': ['connected']}
+    {'other': ['how', 'are'], 'path': ['connected']}
     """
     found: dict[str, list[str]] = {}
     words = list(read[:MAX_READ])

@@ -77,8 +77,8 @@ def test_equal_names_count_once_and_their_order_does_not_matter() -> None:
 
 
 def test_an_improbable_class_leaves_every_level() -> None:
-    even = dict.fromkeys(CLASSES, 0.25)
-    choice = decided(even | {"path": 0.3, "corpus-wide": 0.2}, LOCAL_OR_BRIDGE, {})
+    even = {"fact": 0.2, "comparison": 0.2, "path": 0.35, "corpus-wide": 0.25}
+    choice = decided(even, LOCAL_OR_BRIDGE, {})
     assert (choice.question_class, choice.mode) == ("path", FALLBACK)
     assert "no class is probable enough" in choice.reason
     halves = {"fact": MIN_PROBABILITY / 2, "comparison": MIN_PROBABILITY / 2, "path": 0.3, "corpus-wide": 0.1}
