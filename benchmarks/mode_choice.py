@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def _measured(arguments: argparse.Namespace) -> list[Measured]:
-    """Return what was measured before, and measure the sets that are missing."""
+    """Return the measures of all sets; those that are not kept are measured."""
     kept: Path | None = arguments.measured
     rows = []
     if kept is not None and kept.exists():
@@ -126,8 +126,8 @@ def _weights(rows: Sequence[Measured]) -> NDArray[np.float64]:
     for at, row in enumerate(rows):
         cells[row.kind, row.set].append(at)
     weights = np.zeros(len(rows))
-    for at in cells.values():
-        weights[at] = 1.0 / np.sqrt(len(at))
+    for cell in cells.values():
+        weights[cell] = 1.0 / np.sqrt(len(cell))
     for kind in CLASSES:
         own = np.array([row.kind == kind for row in rows])
         if own.any():
@@ -138,7 +138,7 @@ def _weights(rows: Sequence[Measured]) -> NDArray[np.float64]:
 def _fit(
     rows: Sequence[Measured], read: Sequence[Mapping[str, float]], weights: NDArray[np.float64], names: Sequence[str]
 ) -> Coefficients:
-    chosen = np.flatnonzero(weights > 0)
+    chosen = np.flatnonzero(weights > 0).tolist()
     values = np.array([[read[at].get(name, 0.0) for name in names] for at in chosen])
     classes = np.array([CLASSES.index(rows[at].kind) for at in chosen])
     model = LogisticRegression(C=STRENGTH, max_iter=5000, tol=1e-8)

@@ -1,9 +1,10 @@
-"""What each mode finds for questions by class: evidence, context tokens, and the names in each question."""
+"""Measures of each mode for questions by class: evidence, context tokens, and the names in each question."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -11,6 +12,9 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.bridge_ranking import configured
 from benchmarks.jsonl import rows_of
@@ -30,6 +34,8 @@ from hirag_dist.types import Query, Retrieval
 
 MODES: Final = ("hirag", "nobridge", "local", "global", "bridge", "lean", "flat", "naive")
 FIGURES: Final = ("recall@5", "evidence", "tokens")
+_NEAREST: Final = 10  # chunks of a profile
+_FIRST: Final = 5  # entities of a profile
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,7 @@ class Measured:
         n_names: different names of entities of the index that it holds.
         figures: mode → figure → number. `recall@5`: share of the evidence among the first five sources; `evidence`:
             share of it in the rendered context; None where none is known.
+        profile: features of the search that were tried for the choice (`search_profile`).
     """
 
     set: str
@@ -50,6 +57,7 @@ class Measured:
     question: str
     n_names: int
     figures: Mapping[str, Mapping[str, float | None]]
+    profile: Mapping[str, float]
 
 
 def measured(
@@ -77,7 +85,8 @@ def measured(
 def _folder(arguments: argparse.Namespace, name: str) -> Path:
     if name == "ordinary":
         return Path(str(resources.files("hirag_dist.samples"))) / "samples"
-    return next(base / INDEXES[name] for base in (arguments.data, arguments.sets) if (base / INDEXES[name]).exists())
+    data, sets = Path(arguments.data), Path(arguments.sets)
+    return next(base / INDEXES[name] for base in (data, sets) if (base / INDEXES[name]).exists())
 
 
 def _configured(folder: Path, name: str, embedder: str) -> Config:
@@ -121,19 +130,60 @@ async def _measured(
     found = []
     for question, vector in zip(asked, vectors, strict=True):
         names = index.named(index.named_entities(question.text))[1].values()
-        figures = {}
+        figures, profile = {}, {}
         for mode in MODES:
             result = await engine.retrieve(Query(question.text, mode, vector=vector))
+            if mode == MODES[0]:
+                profile = search_profile(index, question.text, vector, result)
             first, all_of = evidence(question, result, passage, points)
             figures[mode] = {"recall@5": first, "evidence": all_of, "tokens": float(result.context_tokens)}
         n_names = len({tuple(words(name)) for name in names})
         found.append(
             Measured(
-                question.set, question.index, embedder, question.kind, question.half, question.text, n_names, figures
+                question.set,
+                question.index,
+                embedder,
+                question.kind,
+                question.half,
+                question.text,
+                n_names,
+                figures,
+                profile,
             )
         )
     await engine.close()
     return found
+
+
+def search_profile(
+    index: MappedIndex, question: str, vector: NDArray[np.float32], result: Retrieval
+) -> dict[str, float]:
+    """Return features of the search of a question, none of which depends on the scale of an embedder.
+
+    Args:
+        index: that was searched.
+        question, vector: of it.
+        result: in mode hirag.
+    """
+    near, near_scores = index.nearest_chunks(vector, _NEAREST)
+    found, scores = index.chunks_with_words(question, _NEAREST)
+    extracted = [item.score or 0.0 for item in result.local if item.layer == 0][:_FIRST]
+    hits = sum(item.hits for item in result.communities)
+    return {
+        "peak of chunks": _drop(near_scores.tolist()),
+        "peak of words": _drop(scores.tolist()),
+        "peak of entities": _drop(extracted),
+        "rarity of words": float(scores[0]) / math.log1p(len(index.chunk_vectors)) if len(scores) else 0.0,
+        "agreement of chunks and words": len({*near.tolist()} & {*found.tolist()}) / _NEAREST,
+        "share of summaries": sum(item.layer > 0 for item in result.local) / max(len(result.local), 1),
+        "spread over communities": len(result.communities) / max(hits, 1),
+        "length": math.log1p(len(words(question))),
+    }
+
+
+def _drop(scores: Sequence[float]) -> float:
+    """Return the difference of the first and the last score, as a share of the first."""
+    return (scores[0] - scores[-1]) / scores[0] if scores and scores[0] > 0 else 0.0
 
 
 def evidence(

@@ -133,7 +133,7 @@ async def test_relations_and_texts_of_local_search_are_those_of_an_index_without
 
 async def test_a_choice_of_mode_is_that_of_an_index_without_the_hidden_documents(made: Indexes) -> None:
     documents = corpus(1)
-    engine, other = made(documents), made(public(documents))
+    engine, other = made(documents, max_layers=0), made(public(documents), max_layers=0)
     differs = False
     for question in [*QUESTIONS, f"How are {HIDDEN}aa and {HIDDEN}ab connected?", f"wordaa {HIDDEN}aa {HIDDEN}bb"]:
         found = await engine.retrieve(Query(question, "auto", reach=NOBODY))
