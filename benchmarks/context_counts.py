@@ -71,6 +71,9 @@ class FactIndex:
             name = tuple(words_of(row["name"]))
             if row["layer"] == 0 and 0 < len(name) <= _MAX_NAME and sum(map(len, name)) >= _MIN_NAME:
                 self._names.setdefault(name, row["entity_id"])
+        self._longest: dict[str, int] = {}  # first word → words of the longest name
+        for name in self._names:
+            self._longest[name[0]] = max(len(name), self._longest.get(name[0], 0))
         relations = snapshot.table("relations", ["source_id", "target_id", "kind"]).to_pylist()
         self._pairs = {
             frozenset((row["source_id"], row["target_id"])) for row in relations if row["kind"] == "extracted"
@@ -90,12 +93,14 @@ class FactIndex:
     def _named(self, words: Sequence[str]) -> Iterator[str]:
         at = 0
         while at < len(words):
-            for length in range(min(_MAX_NAME, len(words) - at), 0, -1):
+            step = 1
+            for length in range(min(self._longest.get(words[at], 0), len(words) - at), 0, -1):
                 entity = self._names.get(tuple(words[at : at + length]))
                 if entity is not None:
                     yield entity
+                    step = length
                     break
-            at += length if entity is not None else 1
+            at += step
 
 
 class Points:

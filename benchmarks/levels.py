@@ -1,11 +1,12 @@
 """The gain of each level in a context: tokens, evidence, distinct facts, repetition, and points of recorded answers.
 
     python benchmarks/levels.py FOLDER… [--mix DATA] [--index DIR] [--embedder hashing|minilm] [--ways NAME …]
+        [--multi-hop]
 
 FOLDER: a set of `source_ranking.py`. DATA: the folder of the public data sets, for the corpus-wide questions of
 `qfs_mix` and the answers that eight methods gave to them. A line of JSON for each set and way, with the differences to
-`hirag` and their 95 % intervals (paired bootstrap over questions). No model is asked but the embedder. Figures of a
-question:
+`hirag` and their 95 % intervals (paired bootstrap over questions), and one for what each level adds to those before it.
+No model is asked but the embedder. Figures of a question:
 
     tokens        of the context
     recall@5      share of the gold passages among the first 5 sources
@@ -64,6 +65,15 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "global, coverage": ("global", {"selection": "coverage"}),
 }
 BASE = "hirag"
+STEPS = {  # comparisons: a way, and the one that it is compared with
+    "summary entities": ("local", "flat"),
+    "reports": ("nobridge", "local"),
+    "bridge": ("hirag", "nobridge"),
+    "all of the hierarchy": ("hirag", "flat"),
+    "coverage": ("hirag, coverage", "hirag"),
+    "lean for hirag, half": ("lean", "hirag, half"),
+    "lean for flat, half": ("lean", "flat, half"),
+}
 EVIDENCE = ("recall@5", "all@5", "shown")
 COUNTS = ("tokens", "facts", "facts/1000", "repetition")
 POINTS = ("points", "points/1000")
@@ -92,13 +102,16 @@ class Asked:
 def main() -> None:
     parser = options(__doc__, folders="*")
     parser.add_argument("--mix", type=Path, metavar="DATA", help="folder of the public data sets")
+    parser.add_argument("--multi-hop", action="store_true", help="leave out questions for which one source is enough")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     arguments = parser.parse_args()
-    ways = dict.fromkeys((BASE, *arguments.ways))
+    ways = tuple(dict.fromkeys((BASE, *arguments.ways)))
     together: dict[str, list[list[Row]]] = {}
     for case in cases(arguments):
         chunks = passages_of_chunks(case.snapshot, case.passages)
         for name, single, chosen in case.kinds():
+            if single and arguments.multi_hop:
+                continue
             asked = [question for question, kept in zip(case.questions, chosen, strict=True) if kept]
             texts, gold = [question.text for question in asked], [question.gold for question in asked]
             one = Asked(name, case.config, case.snapshot, texts, chunks, gold, None)
@@ -162,7 +175,7 @@ def _figures(result: Retrieval, asked: Asked, place: int, facts: FactIndex) -> R
 
 
 def report(embedder: str, name: str, measured: Mapping[str, list[Row]]) -> None:
-    """Print a line for each way."""
+    """Print a line for each way and for each of `STEPS`."""
     for way, rows in measured.items():
         line: dict[str, Any] = {"benchmark": "levels", "set": name, "embedder": embedder, "way": way}
         line["questions"] = len(rows)
@@ -180,6 +193,16 @@ def report(embedder: str, name: str, measured: Mapping[str, list[Row]]) -> None:
                 "p95": round(float(np.percentile(share, 95)), 3),
             }
         print(json.dumps(line), flush=True)
+
+    for step, (way, other) in STEPS.items():
+        if way in measured and other in measured:
+            figures = [figure for figure in (*EVIDENCE, *COUNTS, *POINTS) if figure in measured[way][0]]
+            added = {
+                figure: interval(_column(measured[way], figure) - _column(measured[other], figure))
+                for figure in figures
+            }
+            line = {"benchmark": "levels", "set": name, "embedder": embedder, "step": step, "added": added}
+            print(json.dumps(line), flush=True)
 
 
 def _column(rows: list[Row], figure: str) -> NDArray[np.float64]:
