@@ -27,8 +27,8 @@ from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.drift.compactness import compactness
 from hirag_dist.core.drift.partition_agreement import (
     adjusted_rand_index,
-    matrix_of_labels,
-    membership_matrix,
+    groups_of,
+    groups_of_labels,
     weighted_jaccard,
 )
 from hirag_dist.core.drift.report import (
@@ -170,7 +170,7 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
     logger.info("layer %d: shadow clusters of %d entities", layer, last - first)
     made = soft_clusters(_scores(shadow, vectors), shadow.settings, shadow.kernels)
     made_labels = _labels(made.clusters[made.best], made.rows[made.best], len(vectors))
-    made_matrix = membership_matrix(made.clusters, made.rows, len(vectors))
+    made_groups = groups_of(made.clusters, made.rows)
 
     ids = entities["entity_id"].slice(first, last - first)
     own = clusters.filter(pc.equal(clusters["layer"], layer))
@@ -179,16 +179,16 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
     members = rows_of(own["entity_id"], ids)
     best = own["best"].combine_chunks().to_numpy(zero_copy_only=False)
     labels = _labels(groups[best], members[best], len(vectors))
-    matrix = membership_matrix(groups, members, len(vectors))
+    kept_groups = groups_of(groups, members)
     max_size = shadow.clustering.max_size
     return LayerDrift(
         layer=layer,
         entities=len(vectors),
         orphans=int(np.sum(np.bincount(members, minlength=len(vectors)) == 0)),
         clusters=PartitionDrift(
-            _sizes(np.diff(matrix.indptr), max_size),
+            _sizes(kept_groups.sizes, max_size),
             _sizes(made.sizes, max_size),
-            weighted_jaccard(matrix, made_matrix),
+            weighted_jaccard(kept_groups, made_groups),
             adjusted_rand_index(labels, made_labels),
         ),
         compactness=compactness(vectors, labels),
@@ -247,11 +247,11 @@ def _deepest(levels: list[IntVector]) -> IntVector:
 
 
 def _partition_drift(labels: IntVector, shadow_labels: IntVector, max_size: int) -> PartitionDrift:
-    matrix, shadow_matrix = matrix_of_labels(labels), matrix_of_labels(shadow_labels)
+    groups, shadow_groups = groups_of_labels(labels), groups_of_labels(shadow_labels)
     return PartitionDrift(
-        _sizes(np.diff(matrix.indptr), max_size),
-        _sizes(np.diff(shadow_matrix.indptr), max_size),
-        weighted_jaccard(matrix, shadow_matrix),
+        _sizes(groups.sizes, max_size),
+        _sizes(shadow_groups.sizes, max_size),
+        weighted_jaccard(groups, shadow_groups),
         adjusted_rand_index(labels, shadow_labels),
     )
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
+from hirag_dist.core.graph.components import component_labels
 from hirag_dist.types import FloatVector, IntVector
 
 _BLOCK_WEDGES = 2_000_000  # wedges expanded at a time: some 100 MB of working arrays
@@ -99,9 +98,7 @@ def components(graph: SimpleGraph) -> IntVector:
     """Return the sizes of the connected components, largest first; isolated nodes are components of one."""
     if not graph.n_nodes:
         return np.zeros(0, dtype=np.int64)
-    data = np.ones(len(graph.indices), dtype=np.int8)
-    matrix = csr_array((data, graph.indices, graph.indptr), shape=(graph.n_nodes, graph.n_nodes))
-    _, labels = connected_components(matrix, directed=False)
+    labels = component_labels(np.repeat(np.arange(graph.n_nodes), graph.degrees), graph.indices, graph.n_nodes)
     return np.sort(np.bincount(labels).astype(np.int64))[::-1]
 
 

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.clustering.group_sums import group_sums
 from hirag_dist.core.clustering.partition_tree import largest_of_row
+from hirag_dist.core.sparse import bounds_of
 from hirag_dist.types import FloatMatrix, IntVector
 
 _QUANTILE = 0.1  # of the members' similarities to their centroid, which a row must reach to join
@@ -139,16 +141,13 @@ class _Anchors:
     def __init__(
         self, vectors: FloatMatrix, clusters: IntVector, rows: IntVector, n_clusters: int, steady: NDArray[np.bool_]
     ) -> None:
-        from scipy.sparse import csr_array
-
         self._vectors = vectors
         order = np.lexsort((rows, clusters))
         clusters, rows = clusters[order], rows[order]
         chosen = steady[rows]
         chosen |= (np.bincount(clusters[chosen], minlength=n_clusters) == 0)[clusters]
         clusters, rows = clusters[chosen], rows[chosen]
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(clusters, minlength=n_clusters))])
-        sums = csr_array((np.ones(len(rows), np.float32), rows, indptr), shape=(n_clusters, len(vectors))) @ vectors
+        sums = group_sums(vectors, rows, bounds_of(clusters, n_clusters))
         norms = np.linalg.norm(sums, axis=1, keepdims=True)
         self.centroids: FloatMatrix = (sums / np.maximum(norms, 1e-12)).astype(np.float32)
         self.thresholds = _quantiles(self.similarity(clusters, rows), clusters, n_clusters)

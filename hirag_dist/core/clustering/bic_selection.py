@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from hirag_dist.core.clustering.gaussian_mixture import fit
+from hirag_dist.core.clustering.linkage import ward_tree
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
 )
-from hirag_dist.core.clustering.ward import cut_mixture, merge_tree
+from hirag_dist.core.clustering.ward import cut_mixture
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import FloatMatrix, Mixture, MixtureStatistics
 
@@ -42,7 +43,7 @@ def choose_mixture(kernels: Kernels, rows: FloatMatrix, settings: ClusterSetting
     def statistics_of(mixture: Mixture) -> MixtureStatistics:
         return kernels.statistics(rows, mixture)
 
-    tree = merge_tree(rows)
+    tree = ward_tree(rows)
     best: Mixture | None = None
     risen = 0
     for n_components in component_grid(len(rows), settings.target_size):

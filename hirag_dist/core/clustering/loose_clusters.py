@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.clustering.group_sums import group_sums
+from hirag_dist.core.sparse import bounds_of
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 
 _MIN_RATIO = 0.955  # of compactness; below it clusters are made again, before drift counts as too large (0.95)
@@ -50,12 +52,9 @@ def row_cosines(vectors: FloatMatrix, labels: IntVector) -> FloatVector:
         vectors: (n, dim) float32, unit length or zero.
         labels: (n,) int64, ≥ 0.
     """
-    from scipy.sparse import csr_array
-
     n_clusters = int(labels.max(initial=-1)) + 1
     order = np.argsort(labels, kind="stable")
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(labels, minlength=n_clusters))])
-    sums = csr_array((np.ones(len(order), np.float32), order, indptr), shape=(n_clusters, len(labels))) @ vectors
+    sums = group_sums(vectors, order, bounds_of(labels, n_clusters))
     lengths = np.maximum(np.linalg.norm(sums, axis=1), 1e-12)
     found = np.empty(len(labels))
     for first in range(0, len(labels), _BLOCK_ROWS):

@@ -8,26 +8,10 @@ none into another, which EM does not repair; the loss grows with the number of c
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, ward
-from scipy.spatial.distance import pdist
 
 from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, isotropic_mixture
+from hirag_dist.core.clustering.linkage import Tree, cut_labels
 from hirag_dist.types import Covariance, FloatMatrix, Mixture
-
-Tree = NDArray[np.float64]  # (n - 1, 4) merges, as scipy gives them
-
-
-def merge_tree(rows: FloatMatrix) -> Tree:
-    """Return Ward's tree of merges. Takes 8 n² bytes and time that grows with n² d.
-
-    Args:
-        rows: (n, d), finite, n ≥ 1.
-    """
-    if len(rows) == 1:
-        return np.zeros((0, 4))
-    tree: Tree = ward(pdist(rows))
-    return tree
 
 
 def cut_mixture(rows: FloatMatrix, tree: Tree, n_components: int, covariance: Covariance) -> Mixture:
@@ -35,12 +19,12 @@ def cut_mixture(rows: FloatMatrix, tree: Tree, n_components: int, covariance: Co
 
     Args:
         rows: (n, d) float32, as `standardise` gives them.
-        tree: `merge_tree` of these rows.
+        tree: `ward_tree` of these rows.
         n_components: at most; merges of equal height aren't taken apart, so copies give fewer.
         covariance: of the mixture.
     """
     n_rows, n_dims = rows.shape
-    labels = fcluster(tree, n_components, "maxclust") - 1 if n_rows > 1 else np.zeros(1, np.int64)
+    labels = cut_labels(tree, n_components)
     sizes = np.bincount(labels)
     order = np.argsort(labels, kind="stable")
     firsts = np.concatenate([[0], np.cumsum(sizes[:-1])])

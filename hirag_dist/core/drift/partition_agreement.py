@@ -2,59 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_array
 
+from hirag_dist.core.sparse import shared_counts
 from hirag_dist.types import FloatVector, IntVector
 
 
-def membership_matrix(groups: IntVector, rows: IntVector, n_rows: int) -> Any:
-    """Return the (n_groups, n_rows) CSR matrix of memberships, 1 where a row is in a group.
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Groups of rows, which may overlap.
 
-    Args:
-        groups: (n_entries,) group of each membership, from 0 on; groups may overlap.
+    Attributes:
+        numbers: (n_entries,) group of each membership, from 0 on.
         rows: (n_entries,) member row, once in a group.
-        n_rows: rows in all.
+        sizes: (n_groups,) members of each.
     """
-    n_groups = int(groups.max(initial=-1)) + 1
-    return csr_array((np.ones(len(rows), np.int32), (groups, rows)), shape=(n_groups, n_rows))
+
+    numbers: IntVector
+    rows: IntVector
+    sizes: IntVector
 
 
-def matrix_of_labels(labels: IntVector) -> Any:
-    """Return the membership matrix of a partition; rows labelled −1 are in no group."""
+def groups_of(numbers: IntVector, rows: IntVector) -> Groups:
+    """Return groups from their memberships; arguments as the attributes of `Groups`."""
+    return Groups(numbers, rows, np.bincount(numbers))
+
+
+def groups_of_labels(labels: IntVector) -> Groups:
+    """Return the groups of a partition; rows labelled −1 are in no group."""
     rows = np.flatnonzero(labels >= 0)
-    return membership_matrix(labels[rows], rows, len(labels))
+    return groups_of(labels[rows], rows)
 
 
-def best_jaccard(groups: Any, others: Any) -> FloatVector:
+def best_jaccard(groups: Groups, others: Groups) -> FloatVector:
     """Return for each group the Jaccard index of its members with those of the most similar other group.
 
-    The product of the two matrices has an entry for each pair of groups that share a row, so memory is bounded by the
-    memberships of a row in both, summed over rows.
+    Memory is bounded by the pairs of groups that share a row, and by the memberships in the other groups of one group's
+    rows.
 
     Args:
-        groups: (n_groups, n_rows) `membership_matrix`.
-        others: (n_others, n_rows), of the same rows.
+        groups: to be found among the others.
+        others: of the same rows.
 
     Returns:
         (n_groups,) from 0 to 1; 0 where no other group shares a member.
     """
-    shared = csr_array(groups @ others.T)
-    own = np.repeat(np.arange(shared.shape[0]), np.diff(shared.indptr))
-    union = np.diff(groups.indptr)[own] + np.diff(others.indptr)[shared.indices] - shared.data
-    best = np.zeros(shared.shape[0])
-    np.maximum.at(best, own, shared.data / union)
+    own, other, shared = shared_counts(groups.numbers, groups.rows, others.numbers, others.rows)
+    best = np.zeros(len(groups.sizes))
+    np.maximum.at(best, own, shared / (groups.sizes[own] + others.sizes[other] - shared))
     return best
 
 
-def weighted_jaccard(groups: Any, others: Any) -> float:
+def weighted_jaccard(groups: Groups, others: Groups) -> float:
     """Return the mean of `best_jaccard` weighted by the groups' sizes; 1.0 where there are no groups on either side."""
-    sizes = np.diff(groups.indptr)
-    if not sizes.sum():
-        return 1.0 if not others.nnz else 0.0
-    return float(np.average(best_jaccard(groups, others), weights=sizes))
+    if not len(groups.rows):
+        return 0.0 if len(others.rows) else 1.0
+    return float(np.average(best_jaccard(groups, others), weights=groups.sizes))
 
 
 def adjusted_rand_index(first: IntVector, second: IntVector) -> float:
@@ -72,9 +77,7 @@ def adjusted_rand_index(first: IntVector, second: IntVector) -> float:
     if not len(first):
         return 1.0
     own, other = _without_gaps(first), _without_gaps(second)
-    table = csr_array((np.ones(len(own), np.int64), (own, other)))
-    table.sum_duplicates()
-    together = _pairs(table.data)
+    together = _pairs(np.unique(own * (int(other.max()) + 1) + other, return_counts=True)[1])
     in_own, in_other, in_all = _pairs(np.bincount(own)), _pairs(np.bincount(other)), _pairs(np.array([len(own)]))
     # (together − in_own · in_other / in_all) / ((in_own + in_other) / 2 − in_own · in_other / in_all), times 2 · in_all
     expected = 2 * in_own * in_other

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import by_lowest_node, components, heads, rows_of, subgraph, within
+from hirag_dist.core.sparse import shared_counts
 from hirag_dist.core.text.ids import content_id, content_ids
 from hirag_dist.schemas import COMMUNITIES
 from hirag_dist.types import CsrGraph, IntVector
@@ -216,25 +217,17 @@ def lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
         old: COMMUNITIES, or its `community_id` and `entity_ids`.
         new: the same of a later index.
     """
-    from scipy.sparse import csr_array
-
     new = new.filter(pc.invert(pc.is_in(new["community_id"], value_set=old["community_id"].combine_chunks())))
     if not new.num_rows or not old.num_rows:
         return {}
     old = old.sort_by("community_id")
     was, now = (table["entity_ids"].combine_chunks() for table in (old, new))
     known = pc.unique(was.flatten())
-    before, after = (
-        csr_array(
-            (np.ones(len(rows), np.int32), rows, bounds),
-            shape=(len(bounds) - 1, len(known) + 1),  # the last column: entities that are new
-        )
-        for bounds, rows in ((_bounds(lists), _codes(lists, known)) for lists in (was, now))
-    )
-    shared = (after[:, :-1] @ before[:, :-1].T).tocoo()
-    own, other = shared.coords
-    union = np.diff(after.indptr)[own] + np.diff(before.indptr)[other] - shared.data
-    jaccard = shared.data / union
+    sizes, members = zip(*((_sizes(lists), _codes(lists, known)) for lists in (was, now)), strict=True)
+    owners = [np.repeat(np.arange(len(each)), each) for each in sizes]
+    old_entities = members[1] < len(known)
+    own, other, shared = shared_counts(owners[1][old_entities], members[1][old_entities], owners[0], members[0])
+    jaccard = shared / (sizes[1][own] + sizes[0][other] - shared)
     close = np.flatnonzero(jaccard >= _MIN_JACCARD)
     order = close[np.lexsort((other[close], jaccard[close], own[close]))]
     last = order[np.flatnonzero(np.diff(own[order], append=-1))]
@@ -242,8 +235,9 @@ def lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:
     return dict(zip(names, old["community_id"].take(pa.array(other[last])).to_pylist(), strict=True))
 
 
-def _bounds(lists: pa.ListArray) -> IntVector:
-    return np.concatenate([[0], np.cumsum(lists.value_lengths().to_numpy(zero_copy_only=False))]).astype(np.int64)
+def _sizes(lists: pa.ListArray) -> IntVector:
+    sizes: IntVector = lists.value_lengths().to_numpy(zero_copy_only=False)
+    return sizes.astype(np.int64)
 
 
 def _codes(lists: pa.ListArray, known: pa.Array) -> IntVector:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.core.sparse import bounds_of
 from hirag_dist.types import CsrGraph, IntVector
 
 
@@ -59,12 +60,10 @@ def _both_ways(low: IntVector, high: IntVector, n_nodes: int) -> tuple[IntVector
 
     Where entries keep their order within a row, first those to lower nodes and then those to higher ones ascend.
     """
-    from scipy.sparse import coo_array
-
-    edges = np.arange(len(low))
-    ends = np.concatenate([high, low]), np.concatenate([low, high])
-    matrix = coo_array((np.concatenate([edges, edges]), ends), shape=(n_nodes, n_nodes)).tocsr()
-    return matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data.astype(np.int64)
+    starts = np.concatenate([high, low])
+    order = np.argsort(starts, kind="stable")
+    edges = np.concatenate([np.arange(len(low))] * 2)[order]
+    return bounds_of(starts, n_nodes), np.concatenate([low, high])[order].astype(np.int32), edges
 
 
 def subgraph(graph: CsrGraph, nodes: IntVector) -> CsrGraph:
@@ -98,13 +97,9 @@ def entries_of(graph: CsrGraph, nodes: IntVector) -> tuple[IntVector, IntVector]
 
 def components(graph: CsrGraph) -> NDArray[np.int64]:
     """Return (n_nodes,) connected component labels, numbered by their lowest node."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
+    from hirag_dist.core.graph.components import component_labels  # not at the top: numba is a large import
 
-    n = graph.n_nodes
-    matrix = csr_array((np.ones(len(graph.indices), np.int8), graph.indices, graph.indptr), shape=(n, n))
-    _, labels = connected_components(matrix, directed=False)
-    return by_lowest_node(labels)
+    return component_labels(heads(graph), graph.indices, graph.n_nodes)
 
 
 def by_lowest_node(labels: IntVector) -> IntVector:

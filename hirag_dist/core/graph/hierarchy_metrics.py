@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from hirag_dist.core.graph.bfs import UNREACHED, hop_distances
 from hirag_dist.core.graph.csr import build_graph, rows_of, subgraph
+from hirag_dist.core.sparse import shared_counts
 from hirag_dist.types import CsrGraph, IntVector
 
 Bfs = Callable[[CsrGraph, IntVector], NDArray[np.int32]]
@@ -89,7 +89,7 @@ def path_lengths(
     step = max(min(_BLOCK_PAIRS // max(len(ids), 1), _BLOCK_SOURCES), 1)
     for first in range(0, n_sources, step):
         rows = sources[first : first + step]
-        wanted = _apart(in_chunks, rows)
+        wanted = _apart(in_chunks, n_base, rows)
         if exact:
             wanted &= np.arange(n_base)[:, None] > rows  # a pair once
         else:
@@ -140,21 +140,23 @@ def covered(entities: pa.Table, relations: pa.Table) -> list[float | None]:
     ]
 
 
-def _incidence(chunk_ids: pa.ChunkedArray) -> csr_array:
-    """Return (n_entities, n_chunks), true where an entity was found in a chunk."""
+def _incidence(chunk_ids: pa.ChunkedArray) -> tuple[IntVector, IntVector]:
+    """Return (entity, chunk) of each pair in which the entity was found in the chunk, by entity."""
     lists = chunk_ids.combine_chunks()
     sizes = lists.value_lengths().to_numpy(zero_copy_only=False)
-    codes = lists.flatten().dictionary_encode()
-    indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    data = np.ones(len(codes), np.int32)
-    return csr_array((data, codes.indices.to_numpy(), indptr), shape=(len(sizes), max(len(codes.dictionary), 1)))
+    chunks = lists.flatten().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return np.repeat(np.arange(len(sizes)), sizes), chunks
 
 
-def _apart(in_chunks: csr_array, rows: IntVector) -> NDArray[np.bool_]:
+def _apart(in_chunks: tuple[IntVector, IntVector], n_entities: int, rows: IntVector) -> NDArray[np.bool_]:
     """Return (n_entities, n_rows), false where the two share a chunk."""
-    shared = (in_chunks @ in_chunks[rows].T).tocoo()
-    apart = np.ones(shared.shape, bool)
-    apart[shared.row, shared.col] = False
+    entities, chunks = in_chunks
+    place = np.full(n_entities, -1, np.int64)
+    place[rows] = np.arange(len(rows))
+    chosen = place[entities] >= 0
+    own, other, _ = shared_counts(entities, chunks, place[entities[chosen]], chunks[chosen])
+    apart = np.ones((n_entities, len(rows)), bool)
+    apart[own, other] = False
     return apart
 
 

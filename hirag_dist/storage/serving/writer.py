@@ -265,14 +265,10 @@ def _save_relations(
 
 def _components(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.int32]:
     """Return the connected component of each entity."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    from hirag_dist.core.graph.components import component_labels  # not at the top: numba is a large import
 
     known = ends[(ends >= 0).all(axis=1)]
-    matrix = coo_array((np.ones(len(known), np.int8), (known[:, 0], known[:, 1])), shape=(n_entities, n_entities))
-    _, labels = connected_components(matrix.tocsr(), directed=False)
-    components: NDArray[np.int32] = labels.astype(np.int32)
-    return components
+    return component_labels(known[:, 0], known[:, 1], n_entities).astype(np.int32)
 
 
 def parallel_relations(
