@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from hirag_dist.core.text.terms import terms
 from hirag_dist.types import FloatVector, IntVector
@@ -55,16 +54,16 @@ def central_chunks(chunk_of: IntVector, term_of: IntVector, counts: IntVector, n
     if not n_chunks:
         return np.zeros(0)
     weights = _weights(chunk_of, term_of, counts, n_chunks)
-    kept = weights > 0
-    n_terms = int(term_of.max()) + 1 if len(term_of) else 0
-    graph = sparse.csr_matrix((weights[kept], (chunk_of[kept], term_of[kept])), shape=(n_chunks, n_terms))
-    graph.sort_indices()
-    back = graph.T.tocsr()
-    from_chunk, from_term = _inverse(graph.sum(axis=1)), _inverse(back.sum(axis=1))
+    order = np.lexsort((term_of, chunk_of))  # the order of the sums
+    order = order[weights[order] > 0]
+    chunk_of, term_of, weights = chunk_of[order], term_of[order], weights[order]
+    from_chunk = _inverse(np.bincount(chunk_of, weights, minlength=n_chunks))
+    from_term = _inverse(np.bincount(term_of, weights))
     isolated = from_chunk == 0
     score = np.full(n_chunks, 1.0 / n_chunks)
     for _ in range(_MAX_STEPS):
-        walked = graph @ (from_term * (back @ (from_chunk * score)))
+        at_terms = from_term * np.bincount(term_of, weights * (from_chunk * score)[chunk_of])
+        walked = np.bincount(chunk_of, weights * at_terms[term_of], minlength=n_chunks)
         stuck = score[isolated].sum()
         after = (1.0 - RESTART) * (walked + stuck / n_chunks) + RESTART / n_chunks
         change = np.abs(after - score).sum()
@@ -87,10 +86,9 @@ def _weights(chunk_of: IntVector, term_of: IntVector, counts: IntVector, n_chunk
     return weights
 
 
-def _inverse(sums: NDArray[np.float64]) -> FloatVector:
+def _inverse(sums: FloatVector) -> FloatVector:
     """Return 1 / sum, 0 where the sum is 0."""
-    flat = np.asarray(sums).ravel()
-    return np.divide(1.0, flat, out=np.zeros_like(flat), where=flat > 0)
+    return np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
 
 
 def chosen(scores: FloatVector, ids: list[str], sizes: IntVector, max_tokens: int) -> NDArray[np.bool_]:
