@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ def _weights(chunk_of: IntVector, term_of: IntVector, counts: IntVector, n_chunk
     return weights
 
 
-def _inverse(sums: FloatVector) -> FloatVector:
+def _inverse(sums: NDArray[Any]) -> FloatVector:
     """Return 1 / sum, 0 where the sum is 0."""
     return np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
 
