@@ -88,7 +88,8 @@ def _weights(chunk_of: IntVector, term_of: IntVector, counts: IntVector, n_chunk
 
 def _inverse(sums: NDArray[Any]) -> FloatVector:
     """Return 1 / sum, 0 where the sum is 0."""
-    return np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
+    found: FloatVector = np.divide(1.0, sums, out=np.zeros(len(sums)), where=sums > 0)
+    return found
 
 
 def chosen(scores: FloatVector, ids: list[str], sizes: IntVector, max_tokens: int) -> NDArray[np.bool_]:
