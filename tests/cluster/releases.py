@@ -105,7 +105,7 @@ def storage() -> list[Object]:
 
 
 def prerequisites() -> list[Object]:
-    """Return what a user makes before the release: documents, callers, a token, the volume."""
+    """Return the objects that a user makes before the release: documents, callers, a token, the volume."""
     callers = f"callers:\n  web:\n    tokens: [{{sha256: {TOKEN_SHA256}}}]\n    labels: all\n"
     return [
         _named("ConfigMap", "documents", data=TEXTS),

@@ -1,4 +1,4 @@
-"""What the images' Dockerfile says. `tests/image` builds and runs them."""
+"""Properties of the images' Dockerfile. `tests/image` builds and runs them."""
 
 from __future__ import annotations
 
@@ -172,6 +172,14 @@ def test_all_that_is_copied_is_sent_to_the_builder() -> None:
             *sources, _ = arguments.split()
             for source in () if arguments.startswith("--from=") else sources:
                 assert any(source == each or source.startswith(f"{each}/") for each in sent), source
+
+
+@pytest.mark.parametrize("name", ["release", "image", "cluster"])
+def test_actions_are_pinned_by_commit(name: str) -> None:
+    text = (ROOT / f".github/workflows/{name}.yml").read_text(encoding="utf-8")
+    used = re.findall(r"uses: (\S+)", text)
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", each)] == []
 
 
 def test_the_bill_of_materials() -> None:

@@ -53,7 +53,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Chart:
 
 @pytest.fixture(scope="session")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the images are made from."""
+    """The files that the images are built from."""
     return engine.context(tmp_path_factory.mktemp("source"))
 
 

@@ -66,7 +66,7 @@ class RayCluster:
         return pod
 
     def status(self, head: Pod) -> str:
-        """Return what Ray says of the job."""
+        """Return the status of the job, in the words of Ray."""
         return head.run("ray", "job", "status", "--address=http://127.0.0.1:8265", self._name)
 
     def _pod(self, name: str, template: Object, command: list[str], environ: dict[str, str]) -> Pod:
