@@ -141,6 +141,7 @@ def server_options(
         metrics_public=service.metrics_public,
         access_log=service.access_log,
         log_questions=service.log_questions,
+        hits_file=service.hits_file,
         traces_endpoint=service.traces_endpoint,
         traces_ratio=service.traces_ratio,
     )

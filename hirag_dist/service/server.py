@@ -29,6 +29,7 @@ from hirag_dist.service.descriptors import allowed_connections
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
 from hirag_dist.service.grpc_handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import HealthService
+from hirag_dist.service.hit_log import HitLog
 from hirag_dist.service.index_source import IndexSource
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import ProcessFacts, process_metrics, timestamp
@@ -105,6 +106,9 @@ class QueryServer:
             self._observers.append(self._catalogue_metrics.count_request)
         if self._tracing is not None:
             self._observers.append(self._tracing.export)
+        self._hits = None if options.hits_file is None else HitLog(options.hits_file)
+        if self._hits is not None:
+            self._observers.append(self._hits.count_request)
         gate = RequestGate(
             self._authenticator,
             self._shedder,
@@ -154,6 +158,8 @@ class QueryServer:
         watched: list[ReloadingValue[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
         self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
         self._watchers.append(asyncio.create_task(self._sample_metrics()))
+        if self._hits is not None:
+            self._watchers.append(asyncio.create_task(self._hits.watch()))
         self._watchers.append(asyncio.create_task(self._connections.watch(port)))
         return f"{address}:{port}"
 
@@ -189,6 +195,8 @@ class QueryServer:
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers.clear()
+        if self._hits is not None:
+            await asyncio.to_thread(self._hits.flush)
         if self._quotas is not None:
             self._quotas.close()
             self._quotas = None
