@@ -106,7 +106,7 @@ def tokens_of(usage: list[Any]) -> int:
 
 
 async def ask(index: Path, config: Config, questions: list[str]) -> dict[str, Any]:
-    """Return what contexts have in place of missing reports: shares of all questions together."""
+    """Return the shares of missing reports in the results and contexts of all questions together."""
     engine = open_engine(index, config)
     count = counter(config.tokenizer)
     sums: Counter[str] = Counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.storage.layout import LATE_REPORTS
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc, prune
 from hirag_dist.storage.snapshot.late_reports import late_reports, late_reports_path
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
@@ -111,6 +115,10 @@ async def test_several_answers_have_a_report_written_once_as_a_build_would(index
     result = await asyncio.to_thread(refresh_within, str(index), config(), BuildOptions())
     n_before = open_snapshot(Store(str(index)), before.snapshot_id).manifest.missing_reports
     assert result.manifest.missing_reports == n_before - len(written)
+    store = Store(str(index))
+    with BuildLock(store) as lock:
+        prune(store, lock, plan_gc(store, RetentionPolicy(0, 0.0), time.time()), [])
+    assert store.names(LATE_REPORTS) == []
     assert sum(row["calls"] for row in result.usage) == len(written)
 
 

@@ -37,6 +37,7 @@ from hirag_dist.storage.layout import (
     CACHE,
     DROPS,
     FORGET,
+    LATE_REPORTS,
     LEDGER,
     LOCK,
     snapshot_path,
@@ -120,7 +121,7 @@ def verify_removed(
                 kind = "snapshot" if name in finished else "unfinished snapshot"
                 findings += _of_snapshot(search, store, name, f"{kind} {name}")
         findings += _of_ledger(search, store, config, removed)
-        findings += _of_files(search, store)
+        findings += _of_files(search, store, without)
         findings += _of_batches(store, None if current is None else open_snapshot(store, current))
         stale = [name for name in removed.snapshots if name != current and name not in without]
         findings += _of_caches(search, store, config, stale, finished)
@@ -171,11 +172,17 @@ def _shared_keys(store: Store, embedder: str, dim: int) -> set[bytes]:
     return set() if current is None else snapshot_vector_keys(open_snapshot(store, current), embedder, dim)
 
 
-def _of_files(search: TraceSearch, store: Store) -> list[Finding]:
-    """Return the findings in work folders, batches, records of builds and any other file of the index."""
+def _of_files(search: TraceSearch, store: Store, without: Sequence[str]) -> list[Finding]:
+    """Return the findings in work folders, batches, records of builds and any other file of the index.
+
+    Args:
+        without: snapshots whose late reports are left out with them.
+    """
     counters: dict[str, FindingCounter] = {}
     for path in store.walk(""):
         top = path.partition("/")[0]
+        if top == LATE_REPORTS and path.split("/")[1] in without:
+            continue
         if top in _OTHERWISE or top.startswith(f".{LOCK}") or ".tmp-" in path:
             continue
         place = {BUILD: "records of builds", BUILDS: "records of builds", DROPS: "accepted losses"}.get(top, top)
