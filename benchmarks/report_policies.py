@@ -5,7 +5,7 @@ reports of each policy on a copy, so that every bill is that of a build of its o
 hirag without any call of a chat model, and prints a JSON line for each policy. Where a policy uses hits, those of every
 second question choose the reports, and the other questions are asked.
 
-    python benchmarks/report_policies.py corpus.jsonl queries.jsonl
+    python -m benchmarks.report_policies corpus.jsonl queries.jsonl
 """
 
 from __future__ import annotations
@@ -14,17 +14,13 @@ import argparse
 import asyncio
 import json
 import shutil
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from build import CONFIG, start_simulator
-from jsonl import rows_of
-
+from benchmarks.build import CONFIG, start_simulator
+from benchmarks.jsonl import rows_of
 from hirag_dist.composition.indexing import BuildOptions, run_build
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
