@@ -1,4 +1,4 @@
-"""What each method of extraction costs, and what retrieval loses by it.
+"""Cost of each method of extraction, and the loss of retrieval by it.
 
     python -m benchmarks.extraction_methods FOLDER… [--methods llm verify …] [--embedder hashing|minilm] [--index DIR]
     python -m benchmarks.extraction_methods --corpus INPUT… [--methods …] [--endpoint URL]

@@ -75,7 +75,7 @@ def verification_request(
 
 
 def parse_verification(reply: ChatReply, names: Sequence[str], pairs: Sequence[Pair], read: str = "") -> Verification:
-    """Return what a reply in JSON or delimited form keeps.
+    """Return the candidates and pairs that a reply in JSON or delimited form keeps.
 
     A candidate may be given by its name in place of its number. Pairs are kept where both candidates are, and the
     reply does not call them unrelated.
