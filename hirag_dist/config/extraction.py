@@ -40,7 +40,7 @@ class NlpConfig(ConfigSection):
 class VerifyConfig(ConfigSection):
     """Method verify: what one call checks."""
 
-    pack_tokens: int = Field(6000, ge=0, description="of chunks that share one call, about; 0: one chunk a call")
+    pack_tokens: int = Field(8000, ge=0, description="of chunks that share one call, about; 0: one chunk a call")
 
 
 class SkeletonConfig(ConfigSection):

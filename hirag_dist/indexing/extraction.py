@@ -92,7 +92,7 @@ def extract_stored(context: BuildContext, chunks: Dataset) -> ExtractedMentions:
     missing = set(context.datasets.read(read.rejects, ["unit_id"])["unit_id"].to_pylist())
     table = context.datasets.read(chunks)
     others = table.filter([own in missing for own in table["chunk_id"].to_pylist()])
-    return read + _by_rules(context, context.datasets.put("unread_chunks", others), "extract others")
+    return read + _by_rules(context, context.datasets.put("unread_chunks", others), "read others")
 
 
 def _by_model(context: BuildContext, chunks: Dataset, label: str, any_letters: bool = False) -> ExtractedMentions:
@@ -130,7 +130,7 @@ def _by_rules(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMe
 def _verified(context: BuildContext, chunks: Dataset, label: str, any_letters: bool = False) -> ExtractedMentions:
     """Return the mentions that rules find and the extract model keeps."""
     config = context.config
-    proposed = _by_rules(context, chunks, f"{label} proposals").mentions
+    proposed = _by_rules(context, chunks, "propose").mentions
     verify = VerifyMentions(
         structured=context.models.structured["extract"],
         entity_types=config.entity_types,
@@ -153,5 +153,5 @@ def _skeleton(context: BuildContext, chunks: Dataset, label: str, kept: KeptChun
     terms = run(ListTerms(), "list terms", chunks=chunks).terms
     chosen = run(ChooseChunks(max_tokens, at_least_one=not kept.total), "choose chunks", terms=terms).chosen
     divided = run(DivideChunks(), "divide chunks", chunks=chunks, chosen=chosen)
-    others = _by_rules(context, divided.others, f"{label} others")
+    others = _by_rules(context, divided.others, "read others")
     return _by_model(context, divided.central, label) + others

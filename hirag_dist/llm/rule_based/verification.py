@@ -16,7 +16,7 @@ from hirag_dist.llm.rule_based.sentences import clean, sentences
 
 _CANDIDATE = re.compile(r"^(\d+)\. (.+)$")
 _PAIR = re.compile(r"(\d+)-(\d+)")
-_WORDS, _CHARS = 10, 25  # of a description; characters in writing without spaces
+_WORDS, _CHARS = 8, 20  # of a description; characters in writing without spaces
 
 
 def verify(ask: ParsedRequest) -> str:

@@ -10,12 +10,11 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.types import ChatRequest
-from tests.indexing.test_extraction import LivingBench, documents, layer_0, prose, read_by
+from tests.indexing.test_extraction import LAYER_0, LivingBench, documents, layer_0, prose, read_by
 from tests.toy_builds import task_of
 
-KEYS: dict[str, Any] = {"extraction": {"method": "verify"}}
-SEVERAL: dict[str, Any] = KEYS | {"pack_units": 4, "clustering": {"summary_pack_tokens": 0}}
-SEVERAL |= {"communities": {"report_pack_tokens": 0}}
+KEYS: dict[str, Any] = LAYER_0 | {"extraction": {"method": "verify"}}
+SEVERAL: dict[str, Any] = KEYS | {"pack_units": 4}
 _UNIT = re.compile(r"<unit-(\d+)>\n(.*?)\n</unit-\1>", re.DOTALL)
 
 
