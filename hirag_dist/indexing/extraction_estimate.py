@@ -15,8 +15,8 @@ from hirag_dist.core.prompts.templates import PACKED, Prompts, extraction_reques
 
 OUT_PER_TOKEN = 2.5  # of the text; MIN_OUT at least in each call
 MIN_OUT = 150
-PROPOSED_PER_TOKEN = 0.3  # tokens of the candidates and pairs that a chunk's check shows, by tokens of its text
-CHECKED_PER_TOKEN = 0.46  # tokens of the reply
+PROPOSED_PER_TOKEN = 0.25  # tokens of the candidates and pairs that a chunk's check shows, by tokens of its text
+CHECKED_PER_TOKEN = 0.43  # tokens of the reply
 
 
 @dataclass(frozen=True)
