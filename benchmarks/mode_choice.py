@@ -112,7 +112,7 @@ def _measured(arguments: argparse.Namespace) -> list[Measured]:
 def fit(rows: Sequence[Measured]) -> Trained:
     """Return the models and the modes of the classes that some questions suggest."""
     read = [question_features(row.question, row.n_names)[0] for row in rows]
-    weights = _weights(rows)
+    weights = class_weights(rows)
     names = [*NAME_FEATURES, *WORD_FEATURES]
     with_words = np.array(["words of fact" in features for features in read])
     by_words = _fit(rows, read, weights * with_words, names)
@@ -120,7 +120,7 @@ def fit(rows: Sequence[Measured]) -> Trained:
     return Trained((by_words, by_names), {name: cheapest(rows, name) for name in CLASSES})
 
 
-def _weights(rows: Sequence[Measured]) -> NDArray[np.float64]:
+def class_weights(rows: Sequence[Measured]) -> NDArray[np.float64]:
     """Return the weight of each question: classes count alike, and a set by the square root of its size."""
     cells: dict[tuple[str, str], list[int]] = defaultdict(list)
     for at, row in enumerate(rows):
