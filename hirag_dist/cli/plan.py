@@ -12,7 +12,7 @@ from rich.table import Table
 
 from hirag_dist.api.build import plan_build, plan_update
 from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli._output import emit, err, out, table, use_json
+from hirag_dist.cli._output import emit, err, out, short, table, use_json
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
@@ -84,6 +84,11 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
     out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
     out.print(_methods_table(made.methods))
+    if made.missing_reports:
+        reports = count_noun(made.missing_reports, "report is", "reports are")
+        out.print(
+            f"About {reports} left to questions: about {short(made.missing_report_tokens)} tokens if all are written."
+        )
     said = (
         f"{latency_s:g} s"
         if latency_s is not None

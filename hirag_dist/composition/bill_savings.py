@@ -15,7 +15,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts, report_request, summary_request
 from hirag_dist.core.reports.choice import missing_reports
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.indexing.cost_estimate import REPORT_IN_PER_ENTITY, REPORT_OUT
+from hirag_dist.indexing.report_estimate import REPORT_IN_PER_ENTITY, REPORT_OUT
 from hirag_dist.llm.usage import usage_rows
 from hirag_dist.storage.snapshot.reader import Snapshot
 

@@ -32,6 +32,7 @@ from hirag_dist.core.text.ids import chunk_id, document_id, text_key
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.indexing.extraction_estimate import MIN_OUT, MethodEstimate, extraction_calls
 from hirag_dist.indexing.inputs import read_options
+from hirag_dist.indexing.report_estimate import estimate_reports
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.llm.batch_api import BATCH_PRICE
 from hirag_dist.llm.usage import dollars, total_cost
@@ -53,9 +54,6 @@ SUMMARIES_PER_CLUSTER = 1.75  # entities of the layer above
 MEMBER_IN, MEMBER_IN_ABOVE, MEMBER_OUT = 54, 104, 38  # tokens a cluster's member costs; summaries are longer to show
 SUMMARIES_PER_CALL, REPORTS_PER_CALL = 2.3, 2.6  # units that share one call, with the tokens of a pack below
 SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 4000, 8000
-COMMUNITIES_PER_ROOT = 0.55  # times the square root of the entities that Leiden sees
-REPORT_IN_PER_ENTITY = 100  # with its relations, up to the prompt's limit
-REPORT_OUT = 800
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
 BATCH = "batches"  # bound of a stage whose calls wait for batches, whose duration is unknown: up to a day a batch
@@ -94,6 +92,7 @@ class CostEstimate:
             known here: they cost nothing again.
         seconds: the stages' least times one after the other, the endpoints of one stage side by side.
         methods: the same build by each method of extraction.
+        missing_reports, missing_report_tokens: reports left to questions, and what writing them all would take.
     """
 
     documents: int
@@ -104,6 +103,8 @@ class CostEstimate:
     stages: tuple[StageEstimate, ...]
     seconds: float
     methods: tuple[MethodEstimate, ...] = ()
+    missing_reports: int = 0
+    missing_report_tokens: int = 0
 
     @property
     def calls(self) -> int:
@@ -197,8 +198,19 @@ def estimate_planned(
     n_chunks, n_tokens = planned.n_chunks, planned.n_tokens
     stages, seconds = stages_of(works_of_build(n_chunks, n_tokens, config, prompts), config, latency_s)
     methods = tuple(_method(method, planned, config, prompts, latency_s) for method in METHODS)
+    entities = n_tokens * ENTITIES_PER_TOKEN
+    reports = estimate_reports(entities + _hierarchy(entities, config)[3], config)
     return CostEstimate(
-        len(planned.documents), planned.duplicates, n_chunks, n_tokens, planned.unreadable, stages, seconds, methods
+        len(planned.documents),
+        planned.duplicates,
+        n_chunks,
+        n_tokens,
+        planned.unreadable,
+        stages,
+        seconds,
+        methods,
+        round(reports.missing),
+        round(reports.missing_tokens),
     )
 
 
@@ -316,11 +328,11 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
         SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / SUMMARY_PACK_TOKENS, config.pack_units
     )
     yield Work("summarise", roles.summarise, calls, tokens_in + calls * fixed["summarise"], tokens_out)
-    communities, tokens_in = _communities(entities + above, config)
-    calls = communities / units_per_call(
+    reports = estimate_reports(entities + above, config)
+    calls = reports.written / units_per_call(
         REPORTS_PER_CALL, config.communities.report_pack_tokens / REPORT_PACK_TOKENS, config.pack_units
     )
-    yield Work("reports", roles.report, calls, tokens_in + calls * fixed["report"], communities * REPORT_OUT)
+    yield Work("reports", roles.report, calls, reports.tokens_in + calls * fixed["report"], reports.tokens_out)
     texts = entities + above + n_chunks
     batches = texts / config.llm.endpoints[roles.embed].batch_size
     yield Work("embed", roles.embed, batches, n_tokens + (entities + above) * TOKENS_PER_ENTITY, 0)
@@ -346,23 +358,6 @@ def _hierarchy(entities: float, config: Config) -> tuple[float, float, float, fl
         here, member_in = min(members / target * SUMMARIES_PER_CLUSTER, here * 0.8), MEMBER_IN_ABOVE
         above += here
     return clusters, tokens_in, tokens_out, above
-
-
-def _communities(entities: float, config: Config) -> tuple[float, float]:
-    """Return communities of all levels and the tokens of their material."""
-    largest, limit = config.communities.max_size, config.communities.report_tokens
-    total = tokens = 0.0
-    n_here, inside = 1.0, entities  # so many groups of so many entities each are parted
-    while n_here >= 0.5 and inside > 1:
-        parts = max(1.0, COMMUNITIES_PER_ROOT * math.sqrt(inside))
-        size = inside / parts
-        total += n_here * parts
-        tokens += n_here * parts * min(size * REPORT_IN_PER_ENTITY, 0.85 * limit)
-        if parts == 1.0:
-            break
-        # sizes differ: where the mean is a quarter of the limit few are above it, above the limit nearly all
-        n_here, inside = n_here * parts * min(max(size / largest - 0.25, 0.0), 1.0), size
-    return total, tokens
 
 
 def _shares(work: Work, config: Config, latency_s: float | None) -> Iterator[StageEstimate]:

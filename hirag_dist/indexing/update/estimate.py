@@ -22,7 +22,6 @@ from hirag_dist.indexing.cost_estimate import (
     CLUSTERS_PER_MEMBER,
     MEMBER_IN,
     MEMBER_IN_ABOVE,
-    REPORT_IN_PER_ENTITY,
     REPORT_PACK_TOKENS,
     REPORTS_PER_CALL,
     SUMMARIES_PER_CALL,
@@ -40,6 +39,7 @@ from hirag_dist.indexing.cost_estimate import (
     units_per_call,
     works_of_build,
 )
+from hirag_dist.indexing.report_estimate import REPORT_IN_PER_ENTITY
 from hirag_dist.indexing.update.base import UpdateBase, open_configured
 from hirag_dist.indexing.update.budget import is_unbounded, least_extraction
 from hirag_dist.indexing.update.documents import DocumentCounts, extraction_tokens
@@ -293,10 +293,13 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
     if urgent > summaries:
         each = tokens / summaries if summaries else config.clustering.target_size * MEMBER_IN + replies[0]
         summaries, tokens = float(urgent), urgent * each
-    n_reports = base.table("report_inputs").num_rows
-    size = counts["entities"] / max(n_reports, 1)
-    reports = n_reports * _share_due(touched / max(n_reports, 1), size, config.update.staleness)
-    reports = max(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
+    n_missing = base.snapshot.manifest.missing_reports  # they are not due
+    n_reports = base.table("report_inputs").num_rows - n_missing
+    n_communities = n_reports + n_missing
+    size = counts["entities"] / max(n_communities, 1)
+    reports = n_reports * _share_due(touched / max(n_communities, 1), size, config.update.staleness)
+    if not n_missing:
+        reports = max(reports, _deriving(base.table("report_inputs"), changed.removed_keys))
     report = min(size * REPORT_IN_PER_ENTITY, _REPORT_SHARE * config.communities.report_tokens) + replies[1]
     return {
         "summaries": DueEstimate(total, round(summaries), 0, int(tokens)),
