@@ -114,7 +114,7 @@ def _methods_table(methods: Sequence[MethodEstimate]) -> Table:
         )
         for each in methods
     ]
-    columns = ["method", "extraction calls", "tokens", "all calls", "tokens", "cost", "at least"]
+    columns = ["method", "extraction calls", "its tokens", "all calls", "all tokens", "cost", "at least"]
     return table("By extraction.method (* as configured)", columns, rows, right=(1, 2, 3, 4, 5, 6), spare=(6,))
 
 

@@ -182,3 +182,20 @@ def test_batches_halve_the_cost_of_chat_calls_and_nobody_knows_their_time() -> N
         else:
             assert half.cost_usd == pytest.approx(whole.cost_usd / 2)
             assert (half.bound, half.seconds) == (BATCH, 0.0) or not half.calls
+
+
+def test_every_method_of_extraction_is_planned_side_by_side() -> None:
+    found = plan([CORPUS], llm=priced(), extraction={"method": "verify"})
+    assert [(each.method, each.configured) for each in found.methods] == [
+        ("llm", False),
+        ("verify", True),
+        ("skeleton", False),
+        ("nlp", False),
+    ]
+    by = {each.method: each for each in found.methods}
+    assert (by["verify"].calls, by["verify"].cost_usd) == (found.calls, found.cost_usd)
+    tokens = [each.extraction_tokens for each in found.methods]
+    assert tokens == sorted(tokens, reverse=True)
+    assert (by["nlp"].extraction_calls, by["nlp"].extraction_tokens) == (0, 0)
+    alone = {method: plan([CORPUS], llm=priced(), extraction={"method": method}) for method in ("llm", "skeleton")}
+    assert {method: by[method].calls for method in alone} == {method: each.calls for method, each in alone.items()}
