@@ -118,7 +118,7 @@ export class Uploads {
     if (files.length && state !== "done") parts.push(h("details", { open: files.length < 8 }, h("summary", {}, `${many(files.length, "file")}, ${bytes(files.reduce((sum, one) => sum + one.bytes, 0))}`), h("ul", { class: "files" }, files.map((one) => h("li", { dir: "auto" }, one.name, " ", h("small", {}, bytes(one.bytes)))))));
     if (state === "planning") parts.push(h("p", {}, "Estimating the cost; no model is called …"), button("Cancel", "cancel"));
     if (plan && state === "planned") parts.push(...this.drawPlan(plan, button));
-    if (state === "running") parts.push(...drawProgress(progress), button("Cancel", "cancel"));
+    if (state === "running") parts.push(...drawProgress(progress, plan?.calls ?? 0), button("Cancel", "cancel"));
     if (state === "cancelled" || state === "failed") parts.push(h("p", {}, state === "cancelled" ? "Cancelled. Replies that were paid are kept, and are not paid again." : "It failed. Replies that were paid are kept, and are not paid again."));
     if (["collecting", "cancelled", "failed"].includes(state) && !this.sending) parts.push(h("div", { class: "row" }, button(state === "collecting" ? "Estimate the cost" : "Plan again", "plan", {}, "primary"), button("Discard these files", "discard")));
     if (state === "done") parts.push(...this.drawResult(result, button));
@@ -155,15 +155,17 @@ export class Uploads {
   }
 }
 
-function drawProgress(progress) {
+/** The stage that runs, and the calls so far of those that were planned. */
+function drawProgress(progress, planned) {
   if (!progress.stage) return [h("p", {}, "Starting …")];
-  const parts = [`${count(progress.calls ?? 0)} calls`];
+  const calls = progress.calls ?? 0;
+  const parts = [`${count(calls)} of about ${many(Math.max(planned, calls), "call")}`];
   if (progress.per_minute) parts.push(`${count(progress.per_minute)} a minute`);
   parts.push(`${count(progress.tokens ?? 0)} tokens`);
   if (progress.usd) parts.push(dollars(progress.usd));
   if (progress.limited) parts.push(`${count(progress.limited)} × 429`);
   if (progress.waiting_s >= 1) parts.push(`waiting ${progress.waiting_s.toFixed(0)} s`);
   if (progress.calls_left) parts.push(`about ${count(progress.calls_left)} calls left`);
-  const units = progress.units ? h("progress", { max: progress.units, value: Math.min(progress.units_done, progress.units), "aria-label": progress.stage }) : null;
-  return [h("p", {}, h("b", {}, progress.stage), progress.units ? ` ${count(Math.min(progress.units_done, progress.units))} of ${count(progress.units)}` : ""), units, h("p", { class: "soft" }, parts.join(" · "))].filter(Boolean);
+  const bar = planned ? h("progress", { max: planned, value: Math.min(calls, planned), "aria-label": "calls" }) : null;
+  return [h("p", {}, h("b", {}, progress.stage), progress.units ? ` ${count(Math.min(progress.units_done, progress.units))} of ${count(progress.units)} units` : ""), bar, h("p", { class: "soft" }, parts.join(" · "))].filter(Boolean);
 }
