@@ -57,18 +57,17 @@ class GlinerFinder:
         """Return the names of each text, best first, each once and with the type of most of its spans."""
         windows = [(number, first, lines) for number, text in enumerate(texts) for first, lines in _windows(text)]
         found: list[_Spans] = [_Spans() for _ in texts]
-        with self._lock:
-            marked = self._model.inference(
-                [" ".join(lines) for _, _, lines in windows],
-                list(types),
-                flat_ner=True,
-                threshold=self._threshold,
-                batch_size=_BATCH,
-            )
+        marked = self._marked([" ".join(lines) for _, _, lines in windows], types) if windows else []
         for (number, first, lines), spans in zip(windows, marked, strict=True):
             for span in spans:
                 found[number].add(span, first, lines)
         return [spans.names() for spans in found]
+
+    def _marked(self, texts: list[str], types: Sequence[str]) -> list[list[dict[str, Any]]]:
+        with self._lock:
+            return self._model.inference(
+                texts, list(types), flat_ner=True, threshold=self._threshold, batch_size=_BATCH
+            )
 
 
 def _windows(lines: Sequence[str]) -> list[tuple[int, list[str]]]:

@@ -52,7 +52,7 @@ def test_a_build_of_the_rest_finds_its_layer_0_and_nothing_else_stays(bench: Rem
 
 @pytest.mark.parametrize("method", ["verify", "skeleton"])
 def test_the_replies_of_each_method_of_extraction_are_found(bench: RemovalBench, method: str) -> None:
-    """Which chunks the model has read is known from the replies, not chosen again."""
+    """The chunks that the model has read are known from the replies, not chosen again."""
     from_nothing = BuildOptions(rebuild=True)
     extraction = bench.config.extraction.model_copy(update={"method": method})
     bench.config = bench.config.model_copy(update={"extraction": extraction, "max_layers": 0})

@@ -54,6 +54,12 @@ def test_spans_of_one_name_are_one_entity_at_its_places() -> None:
     assert options["threshold"] == 0.4
 
 
+def test_texts_without_sentences_are_not_read() -> None:
+    model = Spans({"Curie": "person"})
+    assert find(model, [], []) == [{}, {}]
+    assert model.asked == []
+
+
 def test_a_long_text_is_read_in_windows_of_whole_sentences() -> None:
     lines = [f"{'word ' * 90}Curie {number}." for number in range(9)]
     model = Spans({"Curie": "person"})
