@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +20,7 @@ from tests.image import engine, probes
 from tests.image.conftest import TOKEN, Record, new_cluster
 from tests.image.kuberay import RayCluster
 from tests.image.pods import Cluster, Pod
+from tests.service.fakes import certificates
 
 pytestmark = pytest.mark.timeout(engine.TEST_S)
 QUESTION = "Who met Charles Babbage?"
@@ -73,16 +78,60 @@ def served(chart: Chart, values: Values, record: Record, tmp_path_factory: pytes
         yield Served(cluster, objects, build, query)
 
 
-def test_the_liveness_probe_and_helm_test(served: Served) -> None:
-    assert probes.succeeds(served.query, served.query.container["livenessProbe"])
-    test = only(served.objects, "Pod", "-test")
-    service = only(served.objects, "Service", "-query")["metadata"]["name"]
-    address = served.query.address
-    served.cluster.hosts = {service: address, service.replace("-query", "-metrics"): address}
+def helm_test(cluster: Cluster, objects: list[Object], query: Pod) -> dict[str, str]:
+    """Run the containers of `helm test` and return their output by name."""
+    test = only(objects, "Pod", "-test")
+    service = only(objects, "Service", "-query")["metadata"]["name"]
+    cluster.hosts = {service: query.address, service.replace("-query", "-metrics"): query.address}
+    said = {}
     for container in test["spec"]["containers"]:
-        pod = Pod(served.cluster, {"spec": test["spec"] | {"containers": [container]}}, f"test-{container['name']}")
+        one = {"spec": test["spec"] | {"containers": [container]}}
+        pod = Pod(cluster, one, f"{test['metadata']['name']}-{container['name']}")
         pod.start()
         assert pod.end(120) == 0, pod.logs()
+        said[container["name"]] = pod.logs()
+    return said
+
+
+def test_the_liveness_probe_and_helm_test(served: Served) -> None:
+    assert probes.succeeds(served.query, served.query.container["livenessProbe"])
+    assert "Babbage" in helm_test(served.cluster, served.objects, served.query)["question"]
+
+
+def page_status(address: str, host: str) -> int:
+    """Return the status of the page where it is asked for under a name."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(f"https://{address}:8443/", headers={"Host": host})
+    try:
+        with urllib.request.urlopen(request, timeout=30, context=context) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_pod_with_tls_and_a_page(chart: Chart, values: Values, served: Served, tmp_path: Path) -> None:
+    """Probes over HTTP, the question of helm test by a certificate's name, and the page under its own names alone."""
+    made = certificates(tmp_path)
+    parts = {"tls.crt": "server.pem", "tls.key": "server.key", "ca.crt": "ca.pem"}
+    served.cluster.secrets["tls"] = {key: Path(made[name]).read_bytes() for key, name in parts.items()}
+    own: Values = {
+        "fullnameOverride": "secure",
+        "tls": {"existingSecret": "tls"},
+        "test": {"serverName": "localhost"},
+        "query": {"page": {"enabled": True, "names": ["rag.internal"]}},
+    }
+    objects = chart.render(merged(merged(merged(values, INLINE), ASKING), own))
+    served.cluster.apply(objects)
+    pod = Pod(served.cluster, only(objects, "Deployment", "-query")["spec"]["template"], "secure")
+    pod.start()
+    probes.await_ready(pod)
+    asked = helm_test(served.cluster, objects, pod)
+    assert "Babbage" in asked["question"]
+    page = only(objects, "Service", "-page")["metadata"]["name"]
+    assert [page_status(pod.address, host) for host in ("rag.internal", page, "evil.example.com")] == [200, 200, 421]
+    assert any((served.cluster.root / "pods/secure/state").iterdir()), "quotas are not kept where the volume is"
+    assert pod.stop() == 0
 
 
 def test_what_a_container_may_do(served: Served) -> None:
