@@ -6,13 +6,13 @@ import uuid
 from dataclasses import replace
 
 from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator, make_pool, retry_policy
-from hirag_dist.composition.report_writer import OnDemandReports, report_budget
 from hirag_dist.config.model import Config
+from hirag_dist.config.reports import ReportsOnDemandConfig
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.limits.call_budget import CallBudget
+from hirag_dist.llm.limits.call_budget import CallBudget, CallLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
@@ -120,6 +120,14 @@ class SharedModels:
                 await each.close()
 
 
+def report_budget(config: ReportsOnDemandConfig) -> CallBudget:
+    """Return the budget of reports of a process."""
+    return CallBudget(
+        CallLimits(config.calls_per_minute, config.usd_per_day),
+        CallLimits(config.caller_calls_per_minute, config.caller_usd_per_day),
+    )
+
+
 def question_policy(config: Config) -> RetryPolicy:
     """Return the limits of retries for questions: a build waits for an endpoint that is out, a question does not."""
     policy = retry_policy(config)
@@ -162,6 +170,8 @@ def make_engine(
     model, embedder, reranker = shared.owned() if models is None else shared.borrowed()
     writer = None
     if config.retrieval.reports_on_demand.enabled and snapshot.manifest.missing_reports:
+        from hirag_dist.composition.report_writer import OnDemandReports  # not at the top: it imports stages of builds
+
         budget = shared.reports if reports is None else reports
         writer = OnDemandReports(
             config, snapshot, prompts, shared.coordinator, embedder, budget, spending=shared.spending

@@ -19,7 +19,6 @@ from hirag_dist.composition.models import (
 from hirag_dist.composition.prices import check_prices
 from hirag_dist.compute.kernels import make_kernels
 from hirag_dist.config.model import Config
-from hirag_dist.config.reports import ReportsOnDemandConfig
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import HiragError
@@ -30,7 +29,7 @@ from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import WriteReports
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.limits.call_budget import CallBudget, CallLimits
+from hirag_dist.llm.limits.call_budget import CallBudget
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
@@ -45,14 +44,6 @@ logger = logging.getLogger(__name__)
 _POLL_S = 0.25  # between looks for a report that another process writes
 _WAIT_S = 180.0  # for it
 REPLACED = "the index has a newer snapshot, which this process opens next"
-
-
-def report_budget(config: ReportsOnDemandConfig) -> CallBudget:
-    """Return the budget of reports of a process."""
-    return CallBudget(
-        CallLimits(config.calls_per_minute, config.usd_per_day),
-        CallLimits(config.caller_calls_per_minute, config.caller_usd_per_day),
-    )
 
 
 class OnDemandReports:

@@ -16,8 +16,7 @@ from typing import Protocol
 from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.composition.logs import log_messages_only
 from hirag_dist.composition.models import make_coordinator
-from hirag_dist.composition.query import make_engine
-from hirag_dist.composition.report_writer import report_budget
+from hirag_dist.composition.query import make_engine, report_budget
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
 from hirag_dist.composition.uploads import upload_options
 from hirag_dist.config.model import Config

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hirag_dist.composition.indexing import BuildOptions, run_build
-from hirag_dist.composition.query import make_engine
+from hirag_dist.composition.query import make_engine, report_budget
 from hirag_dist.composition.refresh import refresh_within
-from hirag_dist.composition.report_writer import REPLACED, report_budget
+from hirag_dist.composition.report_writer import REPLACED
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InvalidQuery
