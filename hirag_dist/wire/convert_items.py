@@ -112,7 +112,10 @@ def communities_from_proto(messages: Iterable[pb.Community]) -> tuple[CommunityI
 def paths_from_proto(messages: Iterable[pb.Path]) -> tuple[PathItem, ...]:
     """Return the paths of messages."""
     return tuple(
-        [PathItem(one.source_id, one.target_id, tuple(one.entity_ids), tuple(one.entity_names)) for one in messages]
+        [
+            PathItem(one.source_id, one.target_id, tuple(one.entity_ids[:]), tuple(one.entity_names[:]))
+            for one in messages
+        ]
     )
 
 

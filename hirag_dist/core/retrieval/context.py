@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.core.retrieval.citations import UNSEEN, CitationReader, defused
@@ -26,6 +26,8 @@ LEVEL_OF_HEADING = {  # the headings of a rendered context
     "Communities": "global",
     "Sources": "sources",
 }
+_SEAM = re.compile("[A-Za-z] (?=[A-Za-z])")
+_SEAM_CHARS = 100  # at the end of a text that are looked at for a seam
 _BEGINNING = re.compile(rf"\n(?=[{UNSEEN}]*(?:\[|##))")  # of a line that looks like a record or a section
 UNKNOWN_ANSWER = "I do not know"
 
@@ -116,8 +118,8 @@ def _fit(
             left = room - cost
             if left < 40:
                 break
-            text = mark + defused(shorten(text, max(len(text) * left // size - 8, 1)).removeprefix(mark))
-            size = count_tokens(text) + 1
+            cut = mark + defused(shorten(text, max(len(text) * left // size - 8, 1)).removeprefix(mark))
+            text, size = cut, cut_tokens(text, size - 1, cut, count_tokens) + 1
             if cost + size > room:
                 break
         lines.append(text)
@@ -126,6 +128,25 @@ def _fit(
         if not fits:
             break
     return (lines, refs, cost) if refs else ([], {}, 0)
+
+
+def cut_tokens(text: str, tokens: int, cut: str, count_tokens: Callable[[str], int]) -> int:
+    """Return the tokens of the beginning of a text.
+
+    A text that is parted before the space between two letters has the tokens of its parts, so the shorter of what is
+    kept and what is left out is counted.
+
+    Args:
+        text: whole.
+        tokens: of the whole text.
+        cut: its beginning; the last characters may differ.
+        count_tokens: of a text.
+    """
+    if 2 * len(cut) > len(text):
+        seams = [seam.start() + 1 for seam in _SEAM.finditer(cut, max(len(cut) - _SEAM_CHARS, 0))]
+        if seams and text.startswith(cut[: seams[-1] + 2]):
+            return tokens - count_tokens(text[seams[-1] :]) + count_tokens(cut[seams[-1] :])
+    return count_tokens(cut)
 
 
 def _entity_records(retrieval: Retrieval) -> Iterator[_Record]:
@@ -174,8 +195,12 @@ def _source_records(retrieval: Retrieval) -> Iterator[_Record]:
 
 def entity_text(name: str, kind: str, layer: int, description: str) -> str:
     """Return an entity as it stands behind its reference. Snapshots hold the tokens of all these texts."""
-    brackets = defused(f"({one_line(kind)}, layer {layer})")
-    return f" {_safe(name)} {brackets}: {_safe(description)}"
+    return f" {_safe(name)} {_kind_text(kind, layer)}: {_safe(description)}"
+
+
+@lru_cache(4096)
+def _kind_text(kind: str, layer: int) -> str:
+    return defused(f"({one_line(kind)}, layer {layer})")
 
 
 def relation_text(source: str, target: str, description: str) -> str:
@@ -204,7 +229,23 @@ def source_text(title: str, start: int, end: int, text: str) -> str:
 
 
 def _safe(text: str) -> str:
+    if _is_plain(text):
+        return text
     return defused(one_line(text))
+
+
+def _is_plain(text: str) -> bool:
+    """Return whether a text is ASCII on one line without what `one_line` and `defused` look at, as most texts are."""
+    return (
+        text.isascii()
+        and "(" not in text
+        and "[" not in text
+        and "<" not in text
+        and ">" not in text
+        and "  " not in text
+        and text.isprintable()
+        and text[:1] != " " != text[-1:]
+    )
 
 
 def _body(text: str) -> str:

@@ -1,5 +1,6 @@
 """The rendered context keeps to its budget, cannot be forged from inside, and its citations are checked."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,13 +10,17 @@ from hypothesis import strategies as st
 
 from hirag_dist.core.prompts.answer_requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.retrieval.citations import UNSEEN, defused
 from hirag_dist.core.retrieval.context import (
     check_citations,
+    cut_tokens,
+    entity_text,
     relation_parts,
     relation_text,
     render_context,
     source_text,
 )
+from hirag_dist.core.text.normalize import one_line
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.types import ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
 
@@ -277,3 +282,30 @@ def test_who_has_texts_and_tokens_gives_them_and_the_context_is_the_same() -> No
     for budget in (300, 800, 100_000):
         assert render_context(found, budget, COUNT, told) == render_context(found, budget, COUNT)
     assert {level for level, _ in asked} == {"local", "bridge", "global", "sources"}
+
+
+@settings(max_examples=300)
+@given(NASTY | st.text(st.sampled_from("aS1 ()[]<>|\n"), max_size=12))
+def test_texts_are_those_that_the_slow_way_makes(text: str) -> None:
+    line = defused(one_line(text))
+    assert relation_text(text, text, text) == f" {line} — {line}: {line}"
+    assert entity_text(text, text, 2, text) == f" {line} {defused(f'({one_line(text)}, layer 2)')}: {line}"
+    body = defused("\n".join(filter(None, map(one_line, text.splitlines()))))
+    safe = re.sub(rf"\n(?=[{UNSEEN}]*(?:\[|##))", "\n ", f"\n{body}")[1:]
+    assert source_text(text, 3, 9, text) == f" {line}, characters 3–9\n{safe}"
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(
+        st.sampled_from(["Some", "words", "that’s", "I'LL", "McX9", "(a", "b)", "", "\n\n", "漢字", "x."]) | NASTY
+    ),
+    st.data(),
+)
+def test_the_tokens_of_a_beginning_are_those_of_the_cut_text(words: list[str], data: st.DataObject) -> None:
+    text = "[S1] " + " ".join(words)
+    at = data.draw(st.integers(1, len(text)))
+    for cut in (text[:at], f"{text[:at].rstrip(' ,;:')}…", f"{text[: at - 1]}‹"):
+        for name in ("o200k_base", "cl100k_base"):
+            count = counter(name)
+            assert cut_tokens(text, count(text), cut, count) == count(cut)
