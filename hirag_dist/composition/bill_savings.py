@@ -17,6 +17,7 @@ from hirag_dist.core.reports.choice import missing_reports
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.indexing.report_estimate import REPORT_IN_PER_ENTITY, REPORT_OUT
 from hirag_dist.llm.usage import usage_rows
+from hirag_dist.storage.snapshot.late_reports import late_reports
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 _FULL_PROMPT = 0.85  # of the limit of a report's prompt that a large community fills
@@ -127,7 +128,8 @@ def _missing(snapshot: Snapshot) -> tuple[int, int]:
     communities = snapshot.manifest.build.get("config", {}).get("communities", {})
     table = snapshot.table("communities", ["community_id", "n_entities"])
     rejects = snapshot.table("rejects", ["unit_id"])["unit_id"]
-    known = [*snapshot.table("reports", ["community_id"])["community_id"].chunks, *rejects.chunks]
+    late = pa.array([each.community_id for each in late_reports(snapshot)], pa.string())
+    known = [*snapshot.table("reports", ["community_id"])["community_id"].chunks, *rejects.chunks, late]
     missing = missing_reports(table, pa.chunked_array(known, pa.string()), communities.get("report_min_entities", 1))
     note = snapshot.manifest.notes.get("update") or {}
     reply = float((note.get("reply_tokens") or (0, REPORT_OUT))[1])

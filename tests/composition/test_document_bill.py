@@ -64,6 +64,7 @@ def test_a_report_for_a_question_is_paid_by_its_members_and_what_is_missing_is_s
     own = add_late(first, living)
     bill = document_bill(first)
     assert total(bill) == total(before) + 100
+    assert bill_savings(first).missing_reports == saved.missing_reports - 1
     row = next(row for row in first.table("communities").to_pylist() if row["community_id"] == own)
     chunks = {row["chunk_id"]: row["document_id"] for row in first.table("chunks").to_pylist()}
     members = [one for one in first.table("entities").to_pylist() if one["entity_id"] in row["entity_ids"]]
