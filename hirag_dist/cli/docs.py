@@ -9,6 +9,7 @@ import typer
 
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli._update_state import missing_line
 from hirag_dist.cli.remove import remove
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.storage.snapshot.documents import DocumentContent, IndexedDocument, document_content, list_documents
@@ -41,7 +42,9 @@ def list_(
     opened = open_current(Store(index), snapshot)
     found = list_documents(opened, tuple(source or ()))
     if json:
-        emit({"snapshot": opened.manifest.snapshot_id, "documents": [asdict(each) for each in found]})
+        manifest = opened.manifest
+        listed = [asdict(each) for each in found]
+        emit({"snapshot": manifest.snapshot_id, "documents": listed, "missing_reports": manifest.missing_reports})
         return
     columns = ["id", "path", "title", "chunks", "tokens", "entities", "relations", "dead letters"]
     if any(each.metadata for each in found):
@@ -63,6 +66,8 @@ def list_(
     out.print(table(count_noun(len(found), "document"), columns, rows, right=(0, 3, 4, 5, 6, 7), spare=(2, 4, 6)))
     if len(found) > _SHOWN:
         out.print(f"and {len(found) - _SHOWN:,} more; --source GLOB selects, --json lists all.")
+    if opened.manifest.missing_reports:
+        out.print(missing_line(opened.manifest.missing_reports, opened.manifest.report_policy))
 
 
 def show(

@@ -10,6 +10,7 @@ import pytest
 from hirag_dist.errors import StoreError
 from hirag_dist.storage.snapshot.late_reports import LateReport, LateReportFiles
 from hirag_dist.storage.store import Store
+from tests.storage.s3_server import s3_server
 
 
 def late(own: str) -> LateReport:
@@ -58,3 +59,18 @@ def test_one_writer_at_a_time_holds_the_claim(files: LateReportFiles, tmp_path: 
     with other.claimed("a") as theirs:
         assert theirs
     assert files.ids() == set()
+
+
+@pytest.mark.integration
+def test_on_s3_a_claim_excludes_others_until_it_ends() -> None:
+    with s3_server() as (_, uri):
+        files, other = (LateReportFiles(Store(uri), "snap") for _ in range(2))
+        with files.claimed("a") as mine, other.claimed("a") as theirs:
+            assert (mine, theirs) == (True, False)
+        for until, is_over in ((9e9, False), (1.0, True)):  # of a process that was killed
+            Store(uri).write_bytes("reports/snap/a.claim", f'{{"until": {until}}}'.encode())
+            with other.claimed("a") as theirs:
+                assert theirs == is_over
+        files.write(late("a"))
+        assert other.read("a") == late("a")
+        assert other.ids() == {"a"}
