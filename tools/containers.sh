@@ -26,7 +26,7 @@ install podman podman netavark aardvark-dns conmon
 install buildah buildah
 install runc runc # crun refuses hybrid cgroups
 
-base=$(sed -n 's/^ARG PYTHON_IMAGE=//p' deploy/docker/Dockerfile)
+base=docker.io/library/$(sed -n 's/^ARG PYTHON_IMAGE=//p' deploy/docker/Dockerfile)
 if buildah inspect --type image "$base" >/dev/null 2>&1 || timeout 120 buildah pull --quiet "$base" >/dev/null 2>&1; then
     echo "$base"
     exit
