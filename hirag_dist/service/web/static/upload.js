@@ -26,6 +26,9 @@ export class Uploads {
     this.state = null;
     this.timer = 0;
     this.sending = "";
+    this.limits = null;
+    this.asked = 0; // requests so far, and the number of the one whose reply is shown: an older reply is not
+    this.shown = 0;
     const drop = by("drop");
     by("upload-files").addEventListener("change", (event) => {
       this.send([...event.currentTarget.files]);
@@ -51,11 +54,17 @@ export class Uploads {
   }
 
   async send(files) {
+    const large = files.find((file) => this.limits && file.size > Math.min(this.limits.bytes, this.limits.file_bytes));
+    if (large) { // it would be refused while it is being sent, and browsers show no reply then
+      this.fail(new Error(`${large.name} has ${bytes(large.size)}, more than an upload may have`));
+      return;
+    }
+    by("upload-error").hidden = true;
     for (const [at, file] of files.entries()) {
       this.sending = `Sending ${file.name} (${at + 1} of ${files.length}) …`;
       this.draw();
       try {
-        this.take(await uploadFile(file));
+        await this.latest(uploadFile(file));
       } catch (error) {
         this.sending = "";
         this.fail(error);
@@ -70,18 +79,30 @@ export class Uploads {
   async step(name, body = {}) {
     clearTimeout(this.timer);
     try {
-      this.take(await upload(name, body));
+      await this.latest(upload(name, body));
     } catch (error) {
-      this.fail(error);
       if (name !== "state") await this.step("state");
+      this.fail(error);
     }
   }
 
+  /** Shows the state that a request replies, unless that of a later request is shown. */
+  async latest(request) {
+    const number = ++this.asked;
+    const state = await request;
+    if (state.limits) this.limit(state);
+    if (number < this.shown) return;
+    this.shown = number;
+    this.take(state);
+  }
+
+  limit({ limits, types }) {
+    this.limits = limits;
+    by("upload-limits").textContent = `At most ${bytes(limits.bytes)} in ${count(limits.files)} files: ${types}`;
+    by("upload-files").setAttribute("aria-describedby", "upload-limits");
+  }
+
   take(state) {
-    if (state.limits) {
-      by("upload-limits").textContent = `At most ${bytes(state.limits.bytes)} in ${count(state.limits.files)} files: ${state.types}`;
-      by("upload-files").setAttribute("aria-describedby", "upload-limits");
-    }
     const before = this.state?.state;
     this.state = state;
     by("upload-error").hidden = !state.error;
@@ -95,10 +116,11 @@ export class Uploads {
   /** Waits until the service answers from the new snapshot. */
   follow(first) {
     const { result } = this.state;
-    if (this.served === result.snapshot || !(first || this.waiting)) return;
+    if (!result || this.served === result.snapshot || !(first || this.waiting)) return;
     this.waiting = true;
     this.timer = setTimeout(async () => {
       await this.changed();
+      if (this.state.result !== result) return;
       this.waiting = this.served !== result.snapshot;
       this.draw();
       if (this.waiting) this.follow(false);
