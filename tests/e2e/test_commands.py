@@ -271,7 +271,7 @@ class TestServe:
     @pytest.fixture
     def served(self, cli: Any, built: Any, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str, Path]]:
         index = copy_of(built, tmp_path)
-        process = cli.start("serve", "-i", index, "--listen", "127.0.0.1:0")
+        process = cli.start("serve", "-i", index, "--listen", "127.0.0.1:0", "--set", "vectors.backend=milvus-lite")
         lines = iter(process.stderr.readline, "")
         address = next(found.group(1) for line in lines if (found := re.search(r"Serving on (\S+)\.", line)))
         yield process, address, index
