@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +12,8 @@ import numba
 import numpy as np
 from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
+
+logger = logging.getLogger(__name__)
 
 _UNREADABLE = (AttributeError, ImportError, EOFError, TypeError, ValueError, pickle.UnpicklingError)
 
@@ -36,20 +39,26 @@ def compiled_apart(function: F) -> F:
 
 
 class _RecoveringCache(FunctionCache):
-    """numba's cache of one function, in which unreadable files count as a miss and are written again.
+    """numba's cache of one function. Unreadable files count as a miss and are written again; a process logs its first.
 
     numba unpickles a whole index before it compares the date of the source, so an index that names a class which an
     upgrade renamed or moved would make every call fail.
     """
 
+    announced = False
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         cache: Any = super()  # numba has no types
+        found = None
         try:
-            return cache.load_overload(sig, target_context)
+            found = cache.load_overload(sig, target_context)
         except _UNREADABLE:
             with suppress(OSError):
                 cache.flush()
-            return None
+        if found is None and not _RecoveringCache.announced:
+            _RecoveringCache.announced = True
+            logger.info("compiling functions: after an installation this takes up to a minute, once")
+        return found
 
 
 def compiled_bare(function: F) -> F:

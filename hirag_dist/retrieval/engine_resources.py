@@ -19,7 +19,7 @@ from hirag_dist.core.metadata.facets import facets
 from hirag_dist.core.metadata.parsing import FilterError, as_of_filter, parse_filter
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
-from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
+from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_scores
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.late_reports import LateReports, ReportWriter
@@ -189,8 +189,8 @@ class EngineResources:
                 1,
                 view.access,
             )
-            view.similarities(none, query)
-            nearest_chunks(view.provenance, view.chunk_vectors, none, query, view.visible_chunks)
+            stated = nearest_chunks(view.provenance, view.chunk_vectors, none, query, view.visible_chunks)
+            question_scores(view.ends[none], none, view.similarities(none, query), stated)
             view.nearest_chunks(query, 1)
             view.chunks_with_words("", 1)
             # The result is discarded, so the seed may be a hidden row. Without a seed only half would be compiled.
