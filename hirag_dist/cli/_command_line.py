@@ -20,9 +20,10 @@ from hirag_dist import __version__
 from hirag_dist.cli._output import claim_stdout, emit_error, use_json
 from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, exit_at_once
 from hirag_dist.composition.logs import configure_logging
+from hirag_dist.core.compilation import on_first_compilation
 from hirag_dist.errors import HiragError
 
-_COMPILER = "hirag_dist.core.numba_jit"  # the logger of that module, which is not imported for it
+_COMPILING = "Compiling functions: after an installation this takes up to a minute, once."
 COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
     "init": ("init", "Write a commented hirag.yaml."),
     "tune": ("tune", "Propose types and examples for a domain from a sample, as files to edit."),
@@ -94,10 +95,9 @@ def _common(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
-    levels = {"": logging.INFO if verbose else logging.WARNING}
+    configure_logging({"": logging.INFO if verbose else logging.WARNING})
     if sys.stderr.isatty():
-        levels[_COMPILER] = logging.INFO  # what a first command waits for
-    configure_logging(levels)
+        on_first_compilation(lambda: print(_COMPILING, file=sys.stderr))
     if debug:
         os.environ["HIRAG_DEBUG"] = "1"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,7 +12,7 @@ import numpy as np
 from numba.core.caching import FunctionCache
 from numpy.typing import NDArray
 
-logger = logging.getLogger(__name__)
+from hirag_dist.core.compilation import report_compilation
 
 _UNREADABLE = (AttributeError, ImportError, EOFError, TypeError, ValueError, pickle.UnpicklingError)
 
@@ -39,13 +38,11 @@ def compiled_apart(function: F) -> F:
 
 
 class _RecoveringCache(FunctionCache):
-    """numba's cache of one function. Unreadable files count as a miss and are written again; a process logs its first.
+    """numba's cache of one function. Unreadable files count as a miss and are written again.
 
     numba unpickles a whole index before it compares the date of the source, so an index that names a class which an
     upgrade renamed or moved would make every call fail.
     """
-
-    announced = False
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         cache: Any = super()  # numba has no types
@@ -55,9 +52,8 @@ class _RecoveringCache(FunctionCache):
         except _UNREADABLE:
             with suppress(OSError):
                 cache.flush()
-        if found is None and not _RecoveringCache.announced:
-            _RecoveringCache.announced = True
-            logger.info("compiling functions: after an installation this takes up to a minute, once")
+        if found is None:
+            report_compilation()
         return found
 
 

@@ -38,11 +38,11 @@ def test_with_one_it_is_kept() -> None:
 
 
 VERSION = """
-import logging, sys
 from typing import NamedTuple
 import numpy as np
+from hirag_dist.core.compilation import on_first_compilation
 from hirag_dist.core.numba_jit import compiled
-logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message).9s")
+on_first_compilation(lambda: print("compiling"))
 class {name}(NamedTuple):
     values: np.ndarray
 @compiled
