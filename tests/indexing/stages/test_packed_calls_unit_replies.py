@@ -89,10 +89,12 @@ class Bench:
     store: Store
     model: Model = field(default_factory=Model)
     models: tuple[PricedModel, ...] = ()
+    limiters: list[RateLimiter] = field(default_factory=list)
 
     def services(self, meter: UsageMeter, collector: Collector | None = None) -> Services:
         priced = PricedModel("e", self.model, price=(0.1, 0.03, 0.7))  # type: ignore[arg-type]
-        calls = RetriedCalls(RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 8)})), RetryPolicy(2, 0.0))
+        self.limiters.append(RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 8)})))
+        calls = RetriedCalls(self.limiters[-1], RetryPolicy(2, 0.0))
         pool = EndpointPool({"summarise": self.models or [priced]}, Ledger(self.store), calls, len)
         return Services(pool.with_context(CallContext(meter, collector)), None, None, None, len)  # type: ignore[arg-type]
 
@@ -104,10 +106,13 @@ class Bench:
         services = self.services(meter, collector)
         before = len(self.model.asked)
         units = [unit(name) for name in names]
-        if packing is None:
-            results = await ask_pack(units, "summarise", SYSTEM, services, packing=THREE)
-        else:
-            results = await ask_packed(units, packing, "summarise", SYSTEM, services)
+        try:
+            if packing is None:
+                results = await ask_pack(units, "summarise", SYSTEM, services, packing=THREE)
+            else:
+                results = await ask_packed(units, packing, "summarise", SYSTEM, services)
+        finally:
+            self.limiters[-1].close()
         total = ModelUsage()
         for use in meter.uses.values():
             total.add(use)
