@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from hirag_dist.types import FoundName
 
@@ -40,6 +41,17 @@ class Association:
     sentences: tuple[int, int]
 
 
+class _Linked(Protocol):
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def second(self) -> int: ...
+
+
+LinkedPair = TypeVar("LinkedPair", bound=_Linked)
+
+
 @dataclass(slots=True)
 class _Pair:
     weight: float = 0.0
@@ -65,7 +77,7 @@ def associations(names: Sequence[FoundName]) -> list[Association]:
         for (one, other), pair in pairs.items()
     ]
     found.sort(key=lambda pair: (-pair.strength, pair.first, pair.second))
-    return _spread(found, len(names))
+    return strongest(found, len(names))
 
 
 def _co_occurrences(names: Sequence[FoundName]) -> dict[tuple[int, int], _Pair]:
@@ -121,17 +133,22 @@ def _link_lonely(pairs: dict[tuple[int, int], _Pair], number: int, names: Sequen
         pairs.setdefault(key, _Pair()).add(_ALONE, (min(here, there), max(here, there)))
 
 
-def _spread(pairs: Sequence[Association], n_names: int) -> list[Association]:
-    """Keep the strongest pairs, but first the strongest of each name."""
-    limit = int(n_names * RELATIONS_PER_NAME)
+def strongest(pairs: Sequence[LinkedPair], n_names: int) -> list[LinkedPair]:
+    """Return the strongest pairs, `RELATIONS_PER_NAME` a name, but at least the strongest of each name.
+
+    Args:
+        pairs: strongest first.
+        n_names: number of names of the text.
+
+    Returns:
+        Pairs in the order that they are given in.
+    """
     linked: set[int] = set()
-    first: list[Association] = []
-    rest: list[Association] = []
-    for pair in pairs:
-        if pair.first in linked and pair.second in linked:
-            rest.append(pair)
-        else:
+    first: set[int] = set()  # positions of pairs that link a name for the first time
+    for at, pair in enumerate(pairs):
+        if pair.first not in linked or pair.second not in linked:
             linked.update((pair.first, pair.second))
-            first.append(pair)
-    kept = first + rest[: max(limit - len(first), 0)]
-    return sorted(kept, key=lambda pair: (-pair.strength, pair.first, pair.second))
+            first.add(at)
+    others = [at for at in range(len(pairs)) if at not in first]
+    kept = first.union(others[: max(int(n_names * RELATIONS_PER_NAME) - len(first), 0)])
+    return [pair for at, pair in enumerate(pairs) if at in kept]

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hirag_dist.core.entities.association import strongest
 from hirag_dist.core.prompts.templates import FIELD
 from hirag_dist.core.text.normalize import is_name, name_key
 from hirag_dist.llm.rule_based.cjk import find_unspaced
@@ -21,7 +22,6 @@ from hirag_dist.llm.rule_based.sentences import clean, sentences, tokens
 _WORDS_PER_ENTITY = 32
 _CHARS_PER_ENTITY = 60  # in unspaced scripts
 _MIN_ENTITIES, _MAX_ENTITIES = 4, 60
-_RELATIONS_PER_ENTITY = 1.5
 _MISSED_OF_LESSER = 0.15  # of the lower two thirds: 10 % of all
 
 
@@ -141,7 +141,7 @@ def _pairs(found: Sequence[NameOccurrence]) -> list[_Pair]:
         _link_lonely(best, number, found)
     pairs = [_Pair(*key, value[0], int(value[2]), int(value[3])) for key, value in best.items()]
     pairs.sort(key=lambda pair: (-pair.score, pair.first, pair.second))
-    return _spread(pairs, len(found))
+    return strongest(pairs, len(found))
 
 
 def _add(best: dict[tuple[int, int], list[float]], one: int, other: int, score: float, here: int, there: int) -> None:
@@ -171,22 +171,6 @@ def _link_lonely(best: dict[tuple[int, int], list[float]], number: int, found: S
     if near:
         _, other, there = min(near)
         _add(best, number, other, 0.1, min(here, there), max(here, there))
-
-
-def _spread(pairs: Sequence[_Pair], n_entities: int) -> list[_Pair]:
-    """Keep the best pairs, but each entity's best one first, so that few stand alone."""
-    limit = int(n_entities * _RELATIONS_PER_ENTITY)
-    linked: set[int] = set()
-    first: list[_Pair] = []
-    rest: list[_Pair] = []
-    for pair in pairs:
-        if pair.first in linked and pair.second in linked:
-            rest.append(pair)
-        else:
-            linked.update((pair.first, pair.second))
-            first.append(pair)
-    kept = first + rest[: max(limit - len(first), 0)]
-    return sorted(kept, key=lambda pair: (-pair.score, pair.first, pair.second))
 
 
 def _relations(found: Sequence[NameOccurrence], pairs: Sequence[_Pair], lines: Sequence[str]) -> list[RelationLine]:
