@@ -11,10 +11,10 @@ def test_descriptions_are_sentences_that_hold_the_name() -> None:
     lines = split_sentences(ENGLISH)
     (found,) = BuiltinFinder().find([lines], ENTITY_TYPES)
     reply = extracted(found, lines)
-    told = {entity.name: entity.description for entity in reply.entities}
-    assert told["Jacob Marley"] == " ".join(lines[1:3])
-    assert all(0 < len(description) <= 240 for description in told.values())
-    names = set(told)
+    described = {entity.name: entity.description for entity in reply.entities}
+    assert described["Jacob Marley"] == " ".join(lines[1:3])
+    assert all(0 < len(description) <= 240 for description in described.values())
+    names = set(described)
     assert reply.relations
     assert all(relation.source in names and relation.target in names for relation in reply.relations)
     assert all(1 <= relation.strength <= 10 for relation in reply.relations)

@@ -98,7 +98,7 @@ def test_a_reply_that_keeps_nothing_and_does_not_say_so_is_refused(text: str) ->
 
 def test_descriptions_stay_in_the_language_of_the_text() -> None:
     read = "Ada Lovelace lived in London and worked with Charles Babbage on the machine. " * 20
-    told = "花果山的美猴王孙悟空神通广大，护送唐僧前往西天取经，一路降妖伏魔。" * 3
+    description = "花果山的美猴王孙悟空神通广大，护送唐僧前往西天取经，一路降妖伏魔。" * 3
     with pytest.raises(MalformedReply, match="language"):
-        parse(f"1<|>person<|>{told}", read)
-    assert parse(f"1<|>person<|>{told}").entities
+        parse(f"1<|>person<|>{description}", read)
+    assert parse(f"1<|>person<|>{description}").entities
