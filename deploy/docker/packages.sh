@@ -5,7 +5,7 @@ set -eu
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PYTHONDONTWRITEBYTECODE=1
 python -m venv --without-pip /opt/hirag
 pip --python /opt/hirag/bin/python install --no-deps --no-compile --only-binary :all: --require-hashes -r "$1"
-for name in numba numpy pandas pyarrow scipy; do
+for name in numba numpy pandas pyarrow; do
     find /opt/hirag/lib/python3.*/site-packages/$name -depth -type d -name tests -exec rm -rf {} +
 done
 /opt/hirag/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/hirag/lib

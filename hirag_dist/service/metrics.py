@@ -99,6 +99,7 @@ class Metrics:
             ("result",),
             registry=registry,
         )
+        self._start_at_zero()
         self._sampled_engine: Engine | None = None
         self._cached = (0, 0)
         self._present = Gauge(
@@ -114,6 +115,16 @@ class Metrics:
             registry=registry,
             multiprocess_mode="livemax",
         )
+
+    def _start_at_zero(self) -> None:
+        """Export a zero of each counter on which an alert is set: Prometheus sees no increase in a first sample."""
+        for counter, values in (
+            (self._swaps, ("ok", "failed")),
+            (self._refused, ("queue", "deadline", "full", "answers")),
+            (self._closed, ("client", "full")),
+        ):
+            for value in values:
+                counter.labels(value).inc(0)
 
     def count_request(self, record: RequestRecord) -> None:
         """Count a finished request."""

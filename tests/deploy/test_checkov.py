@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.deploy.charts import NAMESPACE, Chart, Object, merged, pod_templates, tool
-from tests.deploy.switches import everything, values_of
+from tests.deploy.choices import everything, values_of
 
 LEFT_OUT = {
     "CKV_K8S_11": "no CPU limit: throttling adds to every answer's time, and memory is what a neighbour cannot share",

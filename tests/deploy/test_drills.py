@@ -21,6 +21,7 @@ def test_the_releases_of_the_drills(chart: Chart) -> None:
 
 def test_the_objects_of_the_drills() -> None:
     made = [*releases.prerequisites(), releases.clients("rag:50051"), *releases.slow_models()]
+    made += [*releases.small_storage(), releases.on_volume("fill", "small", "true")]
     assert [fault for found in made for fault in faults(found, VERSIONS[-1])] == []
     assert hashlib.sha256(releases.TOKEN.encode()).hexdigest() == releases.TOKEN_SHA256
 
@@ -29,9 +30,8 @@ def test_readings_of_objects() -> None:
     assert doctest.testmod(kube).failed == 0
 
 
-def test_the_nodes_of_kind_share_the_folder_of_the_volume() -> None:
+def test_the_nodes_of_kind_share_the_folders_of_the_volumes() -> None:
     nodes = yaml.safe_load((ROOT / "tests/cluster/kind.yaml").read_text(encoding="utf-8"))["nodes"]
-    (volume, _) = releases.storage()
-    places = {mount["containerPath"] for node in nodes for mount in node["extraMounts"]}
-    assert places == {volume["spec"]["hostPath"]["path"]}
-    assert len(nodes) == 3
+    made = [*releases.storage(), *releases.small_storage()]
+    volumes = {volume["spec"]["hostPath"]["path"] for volume in made if volume["kind"] == "PersistentVolume"}
+    assert [{mount["containerPath"] for mount in node["extraMounts"]} for node in nodes] == [volumes] * 3

@@ -20,6 +20,7 @@ def environment(*names: str) -> dict[str, str]:
 
 
 TARGETS = ("cpu", "query", "gpu")
+LOCKS = {"cpu": "image.txt", "query": "image-query.txt", "gpu": "image-gpu.txt"}
 SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in DOCKERFILE.parent.glob("*.sh")}
 
 
@@ -34,10 +35,17 @@ def test_the_stages() -> None:
 
 
 def test_each_target_has_the_packages_of_its_lock() -> None:
-    locks = {"cpu": "image.txt", "query": "image-query.txt", "gpu": "image-gpu.txt"}
-    for name, lock in locks.items():
+    for name, lock in LOCKS.items():
         assert STAGES[f"packages-{name}"].of("COPY") == [f"requirements/{lock} /tmp/"]
         assert STAGES[f"packages-{name}"].of("RUN") == [f"sh /tmp/packages.sh /tmp/{lock}"]
+
+
+def test_packages_that_lose_their_tests_are_in_every_lock() -> None:
+    """`find` fails, and with it the build of the image, where one of them is not installed."""
+    (names,) = re.findall(r"^for name in (.+); do$", SCRIPTS["packages.sh"], re.MULTILINE)
+    for lock in LOCKS.values():
+        installed = set(re.findall(r"^([\w.-]+)==", (ROOT / "requirements" / lock).read_text("utf-8"), re.MULTILINE))
+        assert set(names.split()) <= installed, lock
 
 
 def test_what_runs_is_not_root_and_holds_no_build_tools() -> None:

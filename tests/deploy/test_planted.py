@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.deploy.charts import Chart, Object, only
+from tests.deploy.choices import everything, values_of
 from tests.deploy.policies import release_faults
 from tests.deploy.schemas import VERSIONS, faults
-from tests.deploy.switches import everything, values_of
 
 pytestmark = pytest.mark.slow  # tests of test helpers
 Spoil = Callable[[Object], Any]

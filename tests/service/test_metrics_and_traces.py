@@ -166,6 +166,16 @@ def test_a_request_is_counted() -> None:
     assert "hirag_retrieval_part_seconds_count{part=x}" not in found
 
 
+def test_counters_with_an_alert_start_at_zero() -> None:
+    """Of a counter that appears with 1, `increase` is 0: the alert would miss the first failure."""
+    registry = CollectorRegistry()
+    Metrics(registry)
+    found = page(registry)
+    assert found["hirag_snapshot_swaps_total{outcome=failed}"] == 0
+    assert found["hirag_service_refused_total{reason=queue}"] == 0
+    assert found["hirag_service_connections_closed_total{reason=client}"] == 0
+
+
 def test_questions_remembered_by_one_engine_after_another() -> None:
     registry = CollectorRegistry()
     metrics = Metrics(registry)

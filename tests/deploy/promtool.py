@@ -1,0 +1,87 @@
+"""The chart's alerts evaluated by promtool, and series of kube-state-metrics to evaluate them on."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from tests.deploy.charts import NAMESPACE, Object, tool
+
+ALERTS = {
+    "build": {"once": True, "schedule": {"enabled": True}, "inputs": ["s3://bucket/docs"]},
+    "monitoring": {
+        "prometheusRule": {
+            "enabled": True,
+            "snapshotAgeHours": 48,
+            "runbookUrl": "https://example.com/operations",
+        },
+        "dashboard": {"enabled": True},
+    },
+}
+
+
+def promtool(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [tool("promtool"), *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+DAY = 86_400
+
+IN = f'namespace="{NAMESPACE}"'
+
+CRON = f'{IN},cronjob="demo-hirag-dist-build"'
+
+SUCCESS = "kube_cronjob_status_last_successful_time"
+
+
+def job(
+    name: str,
+    created: int = 1,
+    *,
+    failed: bool = False,
+    complete: bool = False,
+    cron: str = "demo-hirag-dist-build",
+    owner: str = "CronJob",
+    more: str = "",
+) -> dict[str, str]:
+    """Return the series of kube-state-metrics for a Job, for half an hour.
+
+    Args:
+        created: seconds; promtool's time begins at 0.
+        failed, complete: its conditions; a Job that has neither is running.
+        cron: the name of its owner.
+        more: further labels, as of a scrape.
+    """
+    of = f'{IN},job_name="{name}"{more}'
+    series = {
+        f"kube_job_info{{{of}}}": "1x30",
+        f"kube_job_created{{{of}}}": f"{created}x30",
+        f"kube_job_status_start_time{{{of}}}": f"{created}x30",
+        f'kube_job_owner{{{of},owner_kind="{owner}",owner_name="{cron}",owner_is_controller="true"}}': "1x30",
+    }
+    for condition, holds in (("failed", failed), ("complete", complete)):
+        if holds:
+            series[f'kube_job_{condition}{{{of},condition="true"}}'] = "1x30"
+            series[f'kube_job_{condition}{{{of},condition="false"}}'] = "0x30"
+    return series
+
+
+def firing(
+    folder: Path, rules: Object, series: dict[str, str], at: str, alert: str, expected: Sequence[Object] = ()
+) -> bool:
+    """Return whether promtool finds an alert in another state than expected."""
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rules), encoding="utf-8")
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "alert_rule_test": [{"eval_time": at, "alertname": alert, "exp_alerts": list(expected)}],
+    }
+    suite = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [test]}
+    (folder / "suite.yaml").write_text(yaml.safe_dump(suite), encoding="utf-8")
+    done = promtool(folder, "test", "rules", "suite.yaml")
+    said = done.stdout + done.stderr
+    assert done.returncode == 0 or f"alertname: {alert}" in said, said
+    return done.returncode != 0

@@ -1,0 +1,191 @@
+"""Network policies, services, and names in certificates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from hirag_dist.cli import query as cli_query
+from hirag_dist.config.loader import load_config
+from tests.deploy.charts import Chart, Values, merged, only, pod_templates
+from tests.deploy.rendered import INLINE, RAY, config_of, pod, ports
+from tests.deploy.switches import GATEWAYS
+
+
+def test_what_may_be_reached_follows_from_the_configuration(chart: Chart) -> None:
+    endpoints = {
+        "a": {"base_url": "http://vllm:8000/v1", "model": "m"},
+        "b": {"base_url": "http://plain/v1", "model": "m"},
+        "c": {"base_url": "https://api.example.com/v1", "model": "m"},
+        "d": {"base_url": "${ELSEWHERE}", "model": "m"},
+    }
+    config = {
+        "llm": {"endpoints": endpoints},
+        "vectors": {"backend": "milvus", "uri": "http://milvus:19530"},
+        "service": {"traces_endpoint": "http://collector:4318/v1/traces"},
+    }
+    objects = chart.render(merged(RAY, {"config": config, "networkPolicy": {"egressPorts": [9000, 443]}}))
+    reached = ports(only(objects, "NetworkPolicy", "-query"), "egress")
+    assert reached == {53, 443, 9000, 19530, 4318, 8000, 80}
+    assert ports(only(objects, "NetworkPolicy", "-build"), "egress") == reached | {6443}
+
+
+@pytest.mark.parametrize("colon", [":", "%3A", "%3a"])
+def test_an_object_store_of_ones_own_may_be_reached(chart: Chart, colon: str) -> None:
+    uri = f"s3://bucket/index?endpoint_override=minio.storage{colon}9000&scheme=http"
+    objects = chart.render({"index": {"uri": uri}})
+    assert ports(only(objects, "NetworkPolicy", "-query"), "egress") == {53, 443, 9000}
+
+
+def test_an_object_store_without_a_port(chart: Chart) -> None:
+    def reached(uri: str) -> set[int | str]:
+        return ports(only(chart.render({"index": {"uri": uri}}), "NetworkPolicy", "-query"), "egress")
+
+    assert reached("s3://bucket/index?endpoint_override=minio.storage&scheme=http") == {53, 443, 80}
+    assert reached("s3://bucket/index?scheme=https&endpoint_override=minio.storage") == {53, 443}
+
+
+def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
+    first, second = only(chart.render(RAY), "NetworkPolicy", "-build")["spec"]["ingress"]
+    assert [list(peer) for peer in first["from"]] == [["podSelector"]]
+    assert {port["port"] for port in second["ports"]} == {8265, 52365}
+    (operator,) = second["from"]  # in one namespace: a tenant's pod may have any label
+    assert operator["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "kuberay"}}
+    assert operator["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}}
+    assert only(chart.render(INLINE), "NetworkPolicy", "-build")["spec"]["ingress"] == []
+
+
+def test_the_service_of_a_load_balancer(chart: Chart) -> None:
+    service = {"type": "LoadBalancer", "loadBalancerClass": "example.com/internal", "nodePort": 30051}
+    values = {"query": {"service": service}, "networkPolicy": {"callers": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}}
+    spec = only(chart.render(values), "Service", "-query")["spec"]
+    assert spec["externalTrafficPolicy"] == "Local"  # the addresses of callers, as ipBlock needs them
+    assert spec["loadBalancerClass"] == "example.com/internal"
+    assert spec["ports"][0]["nodePort"] == 30051
+    inside = only(chart.render({"query": {"service": {"trafficDistribution": "PreferSameZone"}}}), "Service", "-query")
+    assert inside["spec"]["trafficDistribution"] == "PreferSameZone"
+    assert "externalTrafficPolicy" not in inside["spec"]
+
+
+def test_an_external_issuer(chart: Chart) -> None:
+    issuer = {"name": "pca", "kind": "AWSPCAClusterIssuer", "group": "awspca.cert-manager.io"}
+    objects = chart.render({"tls": {"certManager": {"enabled": True, "issuer": issuer}}})
+    assert only(objects, "Certificate")["spec"]["issuerRef"] == issuer
+
+
+def test_the_page_is_known_by_the_names_that_lead_to_it(chart: Chart, tmp_path: Path) -> None:
+    page = {
+        "enabled": True,
+        "names": ["rag.internal"],
+        "ingress": {"enabled": True, "hosts": ["ask.example.com"]},
+        "httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}], "hostnames": ["*.example.org"]},
+    }
+    values = merged(GATEWAYS, {"query": {"page": page}, "tls": {"existingSecret": "t"}})
+    objects = chart.render(values)
+    (tmp_path / "hirag.yaml").write_text(yaml.safe_dump(config_of(objects, "query")), encoding="utf-8")
+    config = load_config(str(tmp_path / "hirag.yaml"), {}).config
+    service = "demo-hirag-dist-page"
+    assert {"rag.internal", "ask.example.com", "*.example.org", service, f"{service}.search.svc"} <= set(
+        config.service.http_names
+    )
+    ports_of = {port["name"]: port["containerPort"] for port in pod(objects)["containers"][0]["ports"]}
+    assert config.service.http == f"0.0.0.0:{ports_of['page']}"
+    assert only(objects, "Service", "-page")["spec"]["ports"][0]["targetPort"] == "page"
+    opened = {
+        port["port"]: rule["from"]
+        for rule in only(objects, "NetworkPolicy", "-query")["spec"]["ingress"]
+        for port in rule["ports"]
+        if rule["from"] == GATEWAYS["networkPolicy"]["gateways"]
+    }
+    assert set(opened) == {"grpc", "page"}
+
+
+def test_both_families_of_addresses(chart: Chart) -> None:
+    dual = {"query": {"bindAddress": "::", "service": {"ipFamilyPolicy": "PreferDualStack"}}}
+    objects = chart.render(dual)
+    assert config_of(objects, "query")["service"]["listen"] == "[::]:50051"
+    assert config_of(objects, "query")["service"]["metrics_listen"] == "[::]:9464"
+    assert only(objects, "Service", "-query")["spec"]["ipFamilyPolicy"] == "PreferDualStack"
+
+
+def test_what_is_trusted_and_the_way_out_reach_every_pod(chart: Chart) -> None:
+    values = {
+        "caBundle": {"configMap": "trust", "key": "all.pem"},
+        "proxy": {"https": "http://proxy.example.com:3128", "none": ".svc"},
+        "envFrom": [{"configMapRef": {"name": "models"}}],
+    }
+    for executor in RAY, INLINE:
+        objects = chart.render(merged(executor, values))
+        assert 3128 in ports(only(objects, "NetworkPolicy", "-build"), "egress")
+        for part, template in [each for found in objects for each in pod_templates(found)]:
+            kind = template["metadata"]["labels"]["app.kubernetes.io/component"]
+            if part == "submitter" or kind in ("test", "build-submit"):
+                continue  # they speak within the cluster alone
+            main = template["spec"]["containers"][0]
+            given = {each["name"]: each.get("value") for each in main["env"]}
+            (mounted,) = (each["mountPath"] for each in main["volumeMounts"] if each["name"] == "ca-bundle")
+            assert Path(str(given["SSL_CERT_FILE"])).parent == Path(mounted)
+            assert given["REQUESTS_CA_BUNDLE"] == given["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"] == given["SSL_CERT_FILE"]
+            assert given["HTTPS_PROXY"] == given["https_proxy"] == "http://proxy.example.com:3128"
+            assert given["NO_PROXY"] == ".svc"
+            assert main["envFrom"] == values["envFrom"]
+
+
+CERTIFIED: Values = {"test": {"question": "Who?", "tokenSecret": {"name": "t"}}}
+
+
+@pytest.mark.parametrize(
+    ("values", "given"),
+    [
+        ({}, []),
+        ({"tls": {"existingSecret": "s"}}, ["--ca", "/etc/hirag/tls/ca.crt"]),
+        (
+            {"tls": {"existingSecret": "s"}, "test": {"ca": "", "serverName": "rag.example.com"}},
+            ["--tls", "--server-name", "rag.example.com"],
+        ),
+        (
+            {
+                "tls": {
+                    "certManager": {
+                        "enabled": True,
+                        "issuer": {"name": "acme"},
+                        "internalNames": False,
+                        "extraDnsNames": ["rag.example.com", "ask.example.com"],
+                    }
+                }
+            },
+            ["--tls", "--server-name", "rag.example.com"],
+        ),
+    ],
+)
+def test_the_test_trusts_what_signed_the_certificate(chart: Chart, values: Values, given: list[str]) -> None:
+    found = only(chart.render(merged(CERTIFIED, values)), "Pod")["spec"]
+    arguments = found["containers"][1]["args"]
+    asked = arguments[arguments.index("--server") + 2 : arguments.index("--token-file")]
+    assert asked == given
+    assert ("ca" in [each["name"] for each in found["volumes"]]) == ("--ca" in given)
+    app = typer.Typer()
+    cli_query.register(app)
+    typer.main.get_command(app).make_context("query", arguments[1:])
+
+
+def test_the_authority_of_the_test_may_have_another_key(chart: Chart) -> None:
+    values = merged(CERTIFIED, {"tls": {"existingSecret": "s"}, "test": {"ca": "root.pem"}})
+    (volume,) = (each for each in only(chart.render(values), "Pod")["spec"]["volumes"] if each["name"] == "ca")
+    assert volume["secret"]["items"] == [{"key": "root.pem", "path": "ca.crt"}]
+
+
+def test_a_certificate_for_every_name_that_clients_use(chart: Chart) -> None:
+    tls = {"certManager": {"enabled": True, "issuer": {"name": "ca"}, "extraDnsNames": ["rag.example.com"]}}
+    objects = chart.render({"tls": tls})
+    certificate = only(objects, "Certificate")["spec"]
+    names = certificate["dnsNames"]
+    for service in ("demo-hirag-dist-query", "demo-hirag-dist-headless"):
+        assert only(objects, "Service", service)
+        assert {service, f"{service}.search.svc", f"{service}.search.svc.cluster.local"} <= set(names)
+    assert "rag.example.com" in names
+    (volume,) = (each for each in pod(objects)["volumes"] if each["name"] == "tls")
+    assert volume["secret"]["secretName"] == certificate["secretName"]
