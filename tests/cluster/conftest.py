@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import releases
-from tests.cluster.kube import Kube
+from tests.cluster.kube import NAME, Kube
+from tests.cluster.steps import asked
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -34,4 +35,17 @@ def kube() -> Iterator[Kube]:
     finally:
         if os.environ.get("HIRAG_KEEP") != "1":
             found.run("delete", "namespace", releases.NAMESPACE, "--wait=true", check=False)
-            found.run("delete", "persistentvolume", "hirag-drills", "--ignore-not-found", check=False)
+            for volume in ("hirag-drills-indexes", "hirag-drills-small"):
+                found.run("delete", "persistentvolume", volume, "--ignore-not-found", check=False)
+
+
+@pytest.fixture
+def clients(kube: Kube) -> Iterator[None]:
+    """Clients that ask while a test runs; in the end none of their calls has failed."""
+    with kube.applied(releases.clients(f"{NAME}-query:50051")):
+        kube.until(lambda: int(str(asked(kube)["answered"])) > 20, "the first answers")
+        yield
+        seen = int(str(asked(kube)["answered"]))
+        kube.until(lambda: int(str(asked(kube)["answered"])) > seen + 20, "answers after it")
+        ended = asked(kube)
+        assert ended["failed"] == 0, ended

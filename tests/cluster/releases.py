@@ -70,6 +70,7 @@ SCALED: Values = merged(
     INLINE, {"query": {"autoscaling": {"enabled": True, "minReplicas": 1, "maxReplicas": 3, "targetCpuPercent": 20}}}
 )
 OLDER: Values = merged(INLINE, {"image": {"tag": BEFORE}, "query": {"image": {"tag": BEFORE}}})
+SMALL: Values = merged(INLINE, {"storage": {"existingClaim": "small"}})
 RELEASES = {
     "inline": INLINE,
     "ray": RAY,
@@ -78,6 +79,7 @@ RELEASES = {
     "failing": FAILING,
     "scaled": SCALED,
     "older": OLDER,
+    "small": SMALL,
 }
 
 
@@ -85,23 +87,34 @@ def _named(kind: str, name: str, **more: object) -> Object:
     return {"apiVersion": "v1", "kind": kind, "metadata": {"name": name}, **more}
 
 
-def storage() -> list[Object]:
-    """Return the volume of indexes: of HIRAG_STORAGE_CLASS, or a folder that all nodes share, as kind.yaml has it."""
-    request = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
-    if STORAGE_CLASS:
-        return [_named("PersistentVolumeClaim", "indexes", spec=request | {"storageClassName": STORAGE_CLASS})]
+def _volume(name: str, path: str, size: str) -> list[Object]:
+    """Return a volume on a folder of the nodes and its claim."""
+    request = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": size}}}
     volume = {
-        "capacity": {"storage": "1Gi"},
+        "capacity": {"storage": size},
         "accessModes": ["ReadWriteMany"],
         "persistentVolumeReclaimPolicy": "Retain",
         "storageClassName": "hirag-drills",
-        "hostPath": {"path": "/indexes"},
+        "hostPath": {"path": path},
     }
-    claim = request | {"storageClassName": "hirag-drills", "volumeName": "hirag-drills"}
+    claim = request | {"storageClassName": "hirag-drills", "volumeName": f"hirag-drills-{name}"}
     return [
-        _named("PersistentVolume", "hirag-drills", spec=volume),
-        _named("PersistentVolumeClaim", "indexes", spec=claim),
+        _named("PersistentVolume", f"hirag-drills-{name}", spec=volume),
+        _named("PersistentVolumeClaim", name, spec=claim),
     ]
+
+
+def storage() -> list[Object]:
+    """Return the volume of indexes: of HIRAG_STORAGE_CLASS, or a folder that all nodes share, as kind.yaml has it."""
+    if not STORAGE_CLASS:
+        return _volume("indexes", "/indexes", "1Gi")
+    request = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    return [_named("PersistentVolumeClaim", "indexes", spec=request | {"storageClassName": STORAGE_CLASS})]
+
+
+def small_storage() -> list[Object]:
+    """Return the volume that is filled: a folder of the nodes with a file system of its own, as kind.yaml has it."""
+    return _volume("small", "/indexes-small", "64Mi")
 
 
 def prerequisites() -> list[Object]:
@@ -130,6 +143,14 @@ def pod(name: str, args: list[str], labels: dict[str, str], *, python: bool = Tr
     security = {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}}
     spec = {"restartPolicy": "Never", "securityContext": security, "containers": [container]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def on_volume(name: str, claim: str, command: str) -> Object:
+    """Return a pod that runs a command of the shell with a volume at /data."""
+    found = pod(name, ["-c", f"import subprocess; subprocess.run({command!r}, shell=True, check=True)"], {"app": name})
+    found["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    found["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    return found
 
 
 def clients(service: str) -> Object:

@@ -12,41 +12,10 @@ import pytest
 
 from tests.cluster import releases
 from tests.cluster.kube import NAME, RELEASE, Kube, exit_code, is_ready
-from tests.deploy.charts import Object, Values, merged
+from tests.cluster.steps import QUERY, another_text, asked, build_job, reinstalled, rolled
+from tests.deploy.charts import Object, merged
 
 pytestmark = pytest.mark.timeout(3600)
-QUERY = "app.kubernetes.io/component=query"
-BUILD = "app.kubernetes.io/component=build"
-
-
-def build_job(kube: Kube) -> str:
-    """Return the name of the newest Job of a build of the release."""
-    jobs = [job for job in kube.list("jobs") if job["metadata"]["name"].startswith(f"{NAME}-build-")]
-    return str(max(jobs, key=lambda job: job["metadata"]["creationTimestamp"])["metadata"]["name"])
-
-
-def asked(kube: Kube) -> dict[str, object]:
-    """Return the last line that the clients wrote."""
-    lines = kube.run("logs", "clients", "--tail", "1").splitlines()
-    found: dict[str, object] = json.loads(lines[-1]) if lines else {"answered": 0, "failed": 0}
-    return found
-
-
-def rolled(kube: Kube) -> None:
-    kube.run("rollout", "status", f"deployment/{NAME}-query", "--timeout", "600s")
-
-
-def another_text(kube: Kube, name: str) -> None:
-    """Add a document, so that the next build publishes another snapshot."""
-    texts = kube.get("configmap", "documents")["data"]
-    texts[name] = f"Document {name} says that Charles Babbage met Isambard Brunel in Bristol."
-    kube.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "documents"}, "data": texts})
-
-
-def reinstalled(kube: Kube, values: Values) -> None:
-    """Install a release after the one before is gone, and with it its Jobs."""
-    kube.helm("uninstall", RELEASE, "--wait", check=False)
-    kube.install(values)
 
 
 def test_an_inline_build_and_the_question_of_helm_test(kube: Kube) -> None:
@@ -74,18 +43,6 @@ def test_who_gets_in(kube: Kube) -> None:
     with other.applied(inside):
         other.until(lambda: is_ready(other.get("pod", "inside")), "pod inside of another namespace")
         assert not other.reaches("inside", service, 50051), "no network plugin enforces NetworkPolicies here"
-
-
-@pytest.fixture
-def clients(kube: Kube) -> object:
-    """Clients that ask while a test runs; in the end none of their calls has failed."""
-    with kube.applied(releases.clients(f"{NAME}-query:50051")):
-        kube.until(lambda: int(str(asked(kube)["answered"])) > 20, "the first answers")
-        yield
-        seen = int(str(asked(kube)["answered"]))
-        kube.until(lambda: int(str(asked(kube)["answered"])) > seen + 20, "answers after it")
-        ended = asked(kube)
-        assert ended["failed"] == 0, ended
 
 
 @pytest.mark.usefixtures("clients")
