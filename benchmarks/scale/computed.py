@@ -1,6 +1,6 @@
 """Sizes of large builds, multiplied from Mix: tables of docs/research/scale.md and docs/operations/sizing.md.
 
-`python -m benchmarks.scale` prints them. Nothing is measured: one unit is what was measured on Mix
+`python -m benchmarks.scale tables` prints them. Nothing is measured: one unit is what was measured on Mix
 (docs/research/measurements.md), and every row is the unit times the number of units. The values of the chart in
 docs/operations/sizing.md are rounded up from the rows "needed".
 """
