@@ -58,7 +58,7 @@ def make_embedder(config: Config) -> Embedder:
     if endpoint.kind == "minilm":
         from hirag_dist.llm.endpoints.minilm import MiniLmEmbedder
 
-        return MiniLmEmbedder()
+        return MiniLmEmbedder(endpoint.model)
     from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 
     if endpoint.dim is None:

