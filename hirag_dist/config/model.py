@@ -189,7 +189,7 @@ class ClusteringConfig(ConfigSection):
     target_size: int = Field(20, ge=2, description="members that a cluster should have, about")
     max_size: int = Field(40, ge=2, description="members that one prompt takes; a larger cluster is split again")
     threshold: float = Field(0.1, gt=0, lt=1, description="responsibility that makes a member")
-    summary_pack_tokens: int = Field(4000, ge=0, description="of clusters that share one call, about; 0: one a call")
+    summary_pack_tokens: int = Field(10000, ge=0, description="of clusters that share one call, about; 0: one a call")
 
 
 class ResolutionConfig(ConfigSection):
@@ -223,7 +223,7 @@ class CommunitiesConfig(ConfigSection):
     reports: ReportsConfig = ReportsConfig()
     report_min_entities: int = Field(4, ge=1, description="a smaller community's report is its members, without a call")
     report_tokens: int = Field(4000, ge=200, description="of a report's prompt")
-    report_pack_tokens: int = Field(8000, ge=0, description="of communities that share one call, about; 0: one a call")
+    report_pack_tokens: int = Field(12000, ge=0, description="of communities that share one call, about; 0: one a call")
 
 
 class UpdateConfig(ConfigSection):

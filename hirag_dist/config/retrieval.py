@@ -56,6 +56,11 @@ class RetrievalConfig(ConfigSection):
         50, ge=1, le=1000, description="chunks whose relevance the endpoint of llm.roles.rerank judges"
     )
     max_triples: int = Field(60, ge=1, le=1000, description="bridge relations at most")
+    bridge_endpoints: Literal["named", "communities"] = Field(
+        "named",
+        description="named: where a question names several entities, the bridge joins these before the key entities of "
+        "communities; communities: key entities alone (Eq. 14)",
+    )
     bridge_paths: Literal["graph", "hierarchy"] = Field(
         "graph",
         description="between key entities (Eq. 15): graph: a shortest path; hierarchy: up to the lowest common summary "

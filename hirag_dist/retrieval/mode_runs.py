@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
+from hirag_dist.core.retrieval.entity_linking import rows_of
 from hirag_dist.core.retrieval.mode_choice import choose_mode
 from hirag_dist.retrieval.graphrag_local import GraphragLocalRun
 from hirag_dist.retrieval.lean import LeanRun
@@ -43,9 +44,9 @@ def make_run(index: MappedIndex, query: Query, limits: RetrievalConfig, *rest: A
     if mode != AUTO:
         return run_class(mode, limits)(index, query, limits, *rest)
     started = time.perf_counter()
-    named = index.named_entities(query.question)
-    choice = choose_mode(query.question, list(index.named(named)[1].values()))
+    phrases = index.name_phrases(query.question)
+    choice = choose_mode(query.question, list(index.named(rows_of(phrases))[1].values()))
     duration_ms = (time.perf_counter() - started) * 1e3
     run = run_class(choice.mode, limits)(index, replace(query, mode=choice.mode), limits, *rest)
-    run.was_chosen(choice, named, duration_ms)
+    run.was_chosen(choice, phrases, duration_ms)
     return run

@@ -23,6 +23,8 @@ from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entity_steps
 from hirag_dist.core.retrieval.context import render_context
+from hirag_dist.core.retrieval.endpoints import along_first, asks_for_paths, joined_in_order, named_endpoints
+from hirag_dist.core.retrieval.entity_linking import NamePhrase, rows_of
 from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
 from hirag_dist.core.retrieval.quantized_scan import AT_ONCE
 from hirag_dist.core.retrieval.source_ranking import NEAREST, WORDS, SeedSet
@@ -113,17 +115,17 @@ class RetrievalRun:
         self._mode = query.mode or limits.mode
         self.levels = _LEVELS[self._mode]
         self.result = Retrieval(query.question, self._mode, index.snapshot_id)
-        self._named: list[int] | None = None  # rows of the entities that the question names
+        self._phrases: list[NamePhrase] | None = None  # names of entities in the question
 
-    def was_chosen(self, choice: ModeChoice, named: list[int], duration_ms: float) -> None:
+    def was_chosen(self, choice: ModeChoice, phrases: list[NamePhrase], duration_ms: float) -> None:
         """Note that the mode was chosen by the question.
 
         Args:
             choice: of the mode.
-            named: rows of the entities that the question names.
+            phrases: names of entities in the question.
             duration_ms: of the choice.
         """
-        self._named = named
+        self._phrases = phrases
         self._times["choice"] = duration_ms
         self._started -= duration_ms / 1e3
         self.result = replace(self.result, choice=choice)
@@ -259,13 +261,17 @@ class RetrievalRun:
             members = key_entity_steps(
                 index.communities, chosen, index.vectors, self._vector, self._limits.top_m, access
             )
-            keys = await self._deadline.run(members)
+            named_keys = self._named_keys()
+            keys = joined_in_order(named_keys, await self._deadline.run(members))
             rows = [row for row, _ in keys]
             paths = await self._paths_between(rows)
             nodes = np.unique(np.array([*rows, *chain.from_iterable(paths)], np.int64))
             joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
             relations = index.visible_relations(joined)
-            ranked = self._ranked_triples(relations, nodes, paths)[: self._limits.max_triples]
+            ranked = self._ranked_triples(relations, nodes, paths)
+            if len(named_keys) > 1 and asks_for_paths(self._query.question):
+                ranked = along_first(ranked, index.ends, paths[: len(named_keys) - 1])
+            ranked = ranked[: self._limits.max_triples]
             self._rows["bridge"] = [row for row, _ in ranked]
             self._seeds.of_relations(ranked)
             if "local" not in self.levels:  # the local level's seeds are the nearest entities of all otherwise
@@ -277,6 +283,24 @@ class RetrievalRun:
                 paths=index.paths(pairwise(rows), paths, named),
                 triples=index.triples(ranked, named),
             )
+
+    def _names(self) -> list[NamePhrase]:
+        """Return the names of entities in the question, looked up once."""
+        if self._phrases is None:
+            self._phrases = self._index.name_phrases(self._query.question)
+        return self._phrases
+
+    def _named_keys(self) -> Scored:
+        """Return (row, similarity) of the entities that the bridge joins before the key entities of communities."""
+        if self._limits.bridge_endpoints != "named":
+            return []
+        rows = rows_of(self._names())
+        if len(rows) < 2:
+            return []
+        scores = self._index.similarities(np.array(rows, np.int64), self._vector).tolist()
+        closeness = dict(zip(rows, scores, strict=True))
+        chosen = named_endpoints(self._query.question, self._names(), self._index.layers, closeness)
+        return [(row, closeness[row]) for row in chosen]
 
     async def _paths_between(self, rows: Sequence[int]) -> list[list[int]]:
         """Return a path for each consecutive pair of key entities (Eq. 15), in the graph or over the hierarchy."""
@@ -303,8 +327,7 @@ class RetrievalRun:
             return self._near_chunks
         if set(self.levels) <= set(self.result.partial):
             return []  # sources follow from the levels, and there was time for none
-        named = self._index.named_entities(self._query.question) if self._named is None else self._named
-        self._seeds.of_names(named)
+        self._seeds.of_names(rows_of(self._names()))
         self._seeds.of_chunks(self._near_chunks)
         self._seeds.of_words(self._word_chunks)
         return await self._deadline.run_to_end(self._seeds.ranked_steps(limit))

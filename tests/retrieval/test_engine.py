@@ -261,6 +261,20 @@ async def test_a_path_goes_through_what_lies_between(bench: Bench) -> None:
     assert set(ids(found.triples, "relation_id")) == {"a-b", "a-b again", "b-c"}
 
 
+async def test_the_bridge_joins_the_entities_that_a_question_names_first(bench: Bench, snapshot: Snapshot) -> None:
+    asked = {"question": "How is D connected to A?", "vector": np.array(AXES["e"], np.float32), "top_n": 2, "top_m": 1}
+    for mode in ("hirag", "bridge"):
+        found = await bench.ask(mode=mode, **asked)
+        assert ids(found.key_entities) == ["d", "a", "e"], "those of the question, then lone's; left's best is a"
+        assert [path.entity_names for path in found.paths] == [("D", "C", "B", "A"), ()]
+        assert ids(found.triples, "relation_id") == ["c-d", "b-c", "a-b", "a-b again"], "along the path"
+        assert [item.score for item in found.key_entities] == pytest.approx([0, 0, 1])
+    plain = Bench(snapshot, RetrievalConfig(bridge_endpoints="communities"))
+    assert ids((await plain.ask(**asked)).key_entities) == ["e", "a"]
+    one = await bench.ask(**asked | {"question": "What of D?"})
+    assert ids(one.key_entities) == ["e", "a"], "one name has no path"
+
+
 async def test_a_pair_that_nothing_joins_is_told(bench: Bench) -> None:
     found = await bench.ask("e?", top_n=2, top_m=1)
     assert ids(found.key_entities) == ["e", "a"]

@@ -51,7 +51,9 @@ async def test_parents_are_the_visible_summary_entities(made: Indexes, reach: fr
 async def test_a_bridge_over_the_hierarchy(made: Indexes, reach: frozenset[str] | None) -> None:
     """Neighbours on its paths are members and their summary entities."""
     engine, snapshot = made(corpus(1)), made.snapshot(corpus(1))
-    over = engine.with_settings(engine._config.model_copy(update={"bridge_paths": "hierarchy"}))
+    config = engine._config.model_copy(update={"bridge_endpoints": "communities"})  # whose members share summaries
+    engine = engine.with_settings(config)
+    over = engine.with_settings(config.model_copy(update={"bridge_paths": "hierarchy"}))
     kinds = {
         frozenset((row["source_id"], row["target_id"]))
         for row in rows(snapshot, "relations")

@@ -64,6 +64,16 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold())
 
 
+def spelled_words(text: str) -> list[str]:
+    """Return the words of a text as they are written; [] where case folding divides one of them.
+
+    >>> spelled_words("Ｍarie Curie's work")
+    ['Marie', 'Curie', 's', 'work']
+    """
+    found = _WORD.findall(text if text.isascii() else unicodedata.normalize("NFKC", text))
+    return found if len(found) == len(words(text)) else []
+
+
 def name_keys(names: Iterable[str]) -> tuple[Key, IntVector]:
     """Return (keys, positions) of the names of 1 to `MAX_WORDS` words.
 
@@ -195,23 +205,34 @@ def _spellings(word: str) -> set[str]:
 
 
 def longest_names(phrases: Iterable[NamePhrase]) -> list[int]:
-    """Return the rows of the longest phrases, in the order of the question; a word is part of one name.
-
-    Of phrases that overlap the longest counts, of equally long ones the first. Entities of one name all count.
+    """Return the rows of the longest phrases, in the order of the question, each once.
 
     >>> longest_names([NamePhrase(0, 1, 5), NamePhrase(0, 2, 7), NamePhrase(0, 2, 9), NamePhrase(3, 4, 5)])
     [7, 9, 5]
     """
+    return rows_of(longest_phrases(phrases))
+
+
+def rows_of(phrases: Iterable[NamePhrase]) -> list[int]:
+    """Return the rows of some phrases in their order, each once."""
+    return list(dict.fromkeys(phrase.row for phrase in phrases))
+
+
+def longest_phrases(phrases: Iterable[NamePhrase]) -> list[NamePhrase]:
+    """Return the longest phrases, in the order of the question; a word is part of one name.
+
+    Of phrases that overlap the longest counts, of equally long ones the first. Entities of one name all count.
+    """
     taken: set[int] = set()
-    kept: dict[tuple[int, int], list[int]] = {}
+    kept: dict[tuple[int, int], list[NamePhrase]] = {}
     for phrase in sorted(phrases, key=lambda one: (one.start - one.end, one.start, one.row)):
         span = (phrase.start, phrase.end)
         if span in kept:
-            kept[span].append(phrase.row)
+            kept[span].append(phrase)
         elif taken.isdisjoint(range(*span)):
             taken.update(range(*span))
-            kept[span] = [phrase.row]
-    return list(dict.fromkeys(row for span in sorted(kept) for row in kept[span]))
+            kept[span] = [phrase]
+    return [phrase for span in sorted(kept) for phrase in kept[span]]
 
 
 def _key(phrase: Sequence[str]) -> int:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.entities.claim_text import ClaimItem
 from hirag_dist.core.reports.material import main_members
-from hirag_dist.core.retrieval.entity_linking import found_names, longest_names, words
+from hirag_dist.core.retrieval.entity_linking import NamePhrase, found_names, longest_phrases, rows_of, words
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.lexical import VisibleChunks, best_chunks, visible_chunks
 from hirag_dist.core.retrieval.quantized_scan import nearest_of_all
@@ -311,7 +311,11 @@ class MappedIndex:
         return best_chunks(self.files.lexical, terms(question), limit, self._searched)
 
     def named_entities(self, question: str) -> list[int]:
-        """Return the rows of the entities whose names occur in a question, in its order.
+        """Return the rows of the entities whose names occur in a question, in its order (`name_phrases`)."""
+        return rows_of(self.name_phrases(question))
+
+    def name_phrases(self, question: str) -> list[NamePhrase]:
+        """Return the names of entities that occur in a question, in its order, with a phrase for each entity.
 
         The name of an entity is the one that the caller may see; its aliases count where it is fully visible.
         """
@@ -323,7 +327,7 @@ class MappedIndex:
         if self.files.aliases is not None:
             others = found_names(self.files.aliases, read, admits)
             named += [phrase for phrase in others if not self.is_rebuilt("local", phrase.row)]
-        return longest_names(named)
+        return longest_phrases(named)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations."""

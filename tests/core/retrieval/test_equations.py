@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import Parallel, bridge_relations, key_entities
+from hirag_dist.core.retrieval.endpoints import joined_in_order
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity, invert, ranked_communities
 from hirag_dist.core.retrieval.quantized_scan import encode, nearest_of_all
 from hirag_dist.storage.serving.writer import parallel_relations
@@ -37,6 +38,7 @@ class World:
     n_keys: int
     n_communities: int
     level: str
+    named: list[int]
 
     def similarity(self, entity: int) -> float:
         return float(self.vectors[entity].astype(np.float64) @ self.query.astype(np.float64))
@@ -66,7 +68,7 @@ def slow(world: World) -> Found:
             hits.setdefault(at, []).append(world.similarity(entity))
     ranked = sorted(hits, key=lambda at: (-len(hits[at]), -max(hits[at]), -world.communities[at][2], at))
     chosen = ranked[: world.n_communities]
-    keys: list[int] = []
+    keys = list(world.named)  # what the question names is joined first
     for at in chosen:  # Eq. 14
         members = sorted(world.communities[at][1], key=lambda entity: (-world.similarity(entity), entity))
         keys += [entity for entity in members[: world.n_keys] if entity not in keys]
@@ -113,7 +115,9 @@ def fast(world: World) -> Found:
     rows, scores = nearest_of_all(world.vectors, encode(world.vectors), world.query, world.n_local, world.n_entities)
     ranked: list[RankedCommunity] = ranked_communities(index, rows, scores, world.level, world.n_communities)
     chosen = [one.community for one in ranked]
-    keys = [row for row, _ in key_entities(index, chosen, world.vectors, world.query, world.n_keys)]
+    named = [(row, world.similarity(row)) for row in world.named]
+    own = key_entities(index, chosen, world.vectors, world.query, world.n_keys)
+    keys = [row for row, _ in joined_in_order(named, own)]
     components = np.empty(world.n_entities, np.int32)
     for number, nodes in enumerate(nx.connected_components(nx.Graph(list(map(tuple, ends.tolist()))))):
         components[list(nodes)] = number
@@ -155,6 +159,7 @@ def worlds(draw: st.DrawFn) -> World:
         draw(st.integers(1, 6)),
         draw(st.integers(1, 8)),
         draw(st.sampled_from(["leaf", "all", "0", "1", "2", "9"])),
+        rng.permutation(n)[: int(rng.choice([0, 0, 2, 3]))].tolist() if n > 2 else [],
     )
 
 

@@ -10,7 +10,7 @@ const NAME = 60; // characters of a name in the list of pairs
 
 /** Draws the section for a retrieval. */
 export function drawBridge(section, retrieval, searched) {
-  const about = "Key entities of the communities in order, and the shortest path between each and the next.";
+  const about = "Entities that the question names, key entities of the communities, and the shortest path between each and the next.";
   if (!retrieval.key_entities.length) {
     const why = searched ? "No key entity was found." : "This mode does not look for paths.";
     section.replaceChildren(head("bridge", "Bridge", about, 0), h("p", { class: "none" }, why));

@@ -1,0 +1,70 @@
+"""Entities that a question names, as endpoints of the bridge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from hirag_dist.core.retrieval.endpoints import MAX_ENDPOINTS, along_first, named_endpoints
+from hirag_dist.core.retrieval.entity_linking import found_names, longest_phrases, name_keys, sorted_names, words
+
+
+def endpoints(
+    question: str, names: Sequence[str], layers: Sequence[int] = (), closeness: Sequence[float] = ()
+) -> list[str]:
+    keys, rows = name_keys(names)
+    phrases = longest_phrases(found_names(sorted_names(keys, rows), words(question)))
+    near = dict(enumerate(closeness or [0.0] * len(names)))
+    found = named_endpoints(question, phrases, np.array(layers or [0] * len(names)), near)
+    return [f"{names[row]} {row}" for row in found]
+
+
+@pytest.mark.parametrize(
+    ("question", "names", "expected"),
+    [
+        ("How is Ada Byron connected to Turing?", ["Turing", "Ada Byron", "Ada"], ["Ada Byron 1", "Turing 0"]),
+        ("How is Ada connected to the Ada?", ["Ada", "Turing"], []),
+        ("Who was Turing?", ["Ada", "Turing"], []),
+        ("What connection joins Ada and Turing?", ["connection", "Turing", "Ada"], ["Ada 2", "Turing 1"]),
+        ("Which music joins Ada to Turing?", ["music", "Turing", "Ada"], ["Ada 2", "Turing 1", "music 0"]),
+        ("how do bees make honey?", ["honey", "bees"], ["bees 1", "honey 0"]),
+        (
+            "What links part 7b to AB-1234 and glue?",
+            ["glue", "part 7b", "ab-1234"],
+            ["part 7b 1", "ab-1234 2", "glue 0"],
+        ),
+        ("东京和京都有什么关系", ["京都", "东京"], ["东京 1", "京都 0"]),
+        ("İstanbul ile Ada nasıl bağlı?", ["Ada", "bağlı"], ["Ada 0", "bağlı 1"]),  # folding divides the first word
+    ],
+)
+def test_the_entities_that_a_question_names(question: str, names: list[str], expected: list[str]) -> None:
+    assert endpoints(question, names) == expected
+
+
+def test_of_equal_names_the_lowest_layer_then_the_nearest_counts() -> None:
+    names = ["Mercury", "Mercury", "Mercury", "Venus", "Venus"]
+    question = "How is Mercury related to Venus?"
+    assert endpoints(question, names, [1, 0, 0, 0, 0], [0.9, 0.2, 0.3, 0.5, 0.5]) == ["Mercury 2", "Venus 3"]
+
+
+def test_the_number_of_endpoints_is_limited() -> None:
+    names = [f"name{at}" for at in range(20)]
+    found = endpoints(" and ".join(names), names)
+    assert found == [f"name{at} {at}" for at in range(MAX_ENDPOINTS)]
+
+
+def test_relations_along_the_paths_come_first_and_the_others_keep_their_order() -> None:
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        ends = rng.integers(0, 8, (30, 2))
+        ranked = [(int(row), float(rng.random())) for row in rng.permutation(30)[:20]]
+        paths = [rng.permutation(8)[: rng.integers(0, 5)].tolist() for _ in range(3)]
+        steps = [{one, other} for path in paths for one, other in pairwise(path)]
+        expected = []
+        for step in steps:
+            expected += [one for one in ranked if set(ends[one[0]].tolist()) == step and one not in expected]
+        expected += [one for one in ranked if one not in expected]
+        assert along_first(ranked, ends, paths) == expected
