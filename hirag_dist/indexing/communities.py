@@ -13,7 +13,13 @@ from hirag_dist.core.reports.selection import ReportOutlines, outlined_rows
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS, Hierarchy, ImportedCommunities
-from hirag_dist.indexing.stages.communities import ChooseReports, DetectCommunities, KeepCommunities, OutlineReports
+from hirag_dist.indexing.stages.communities import (
+    ChooseReports,
+    DetectCommunities,
+    KeepCommunities,
+    NumberRelations,
+    OutlineReports,
+)
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
@@ -36,7 +42,7 @@ class CommunityReports:
 
 @dataclass(frozen=True)
 class GraphRows:
-    """A graph as RELATIONS, or as ADJACENCY and DEGREES of entities that are sorted by (layer, id)."""
+    """A graph as RELATION_ROWS, or as ADJACENCY and DEGREES of entities that are sorted by (layer, id)."""
 
     relations: Dataset | None = None
     adjacency: Dataset | None = None
@@ -47,8 +53,10 @@ def build_communities(context: BuildContext, hierarchy: Hierarchy) -> CommunityR
     """Return the communities of all layers with their reports; imported ones are kept."""
     if hierarchy.base.imported is not None:
         return _keep(context, hierarchy, hierarchy.base.imported)
-    detected = detect_communities(context, hierarchy.entities, GraphRows(hierarchy.relations))
-    return _report(context, hierarchy, detected.communities)
+    entities, relations = hierarchy.entities, hierarchy.relations
+    numbered = context.runner.run(NumberRelations(), "graph", relations=relations, entities=entities).rows
+    detected = detect_communities(context, entities, GraphRows(numbered))
+    return _report(context, hierarchy, detected.communities, numbered)
 
 
 def detect_communities(
@@ -97,9 +105,16 @@ def _keep(context: BuildContext, hierarchy: Hierarchy, imported: ImportedCommuni
     return CommunityReports(kept.communities, kept.reports)
 
 
-def _report(context: BuildContext, hierarchy: Hierarchy, communities: Dataset) -> CommunityReports:
-    """Return the reports that are written with the index."""
-    outline = outline_reports(context, hierarchy.entities, hierarchy.relations, communities)
+def _report(context: BuildContext, hierarchy: Hierarchy, communities: Dataset, numbered: Dataset) -> CommunityReports:
+    """Return the reports that are written with the index; `numbered` are RELATION_ROWS."""
+    outline = context.runner.run(
+        OutlineReports(max_report_lines(context.config), MAX_TREE_REPORTS),
+        "report material: outlines",
+        communities=communities,
+        entities=hierarchy.entities,
+        relations=numbered,
+        relation_ids=hierarchy.relations,
+    )
     texts = ReportTexts(hierarchy.entities, hierarchy.relations, hierarchy.base.claims)
     reports, rejects = write_reports(context, _chosen(context, outline), texts, Dataset(CHILD_REPORTS))
     return CommunityReports(communities, reports, rejects, outline)
@@ -152,19 +167,6 @@ class ReportTexts:
 def max_report_lines(config: Config) -> int:
     """Return the number of entities, and of relations, that a report can show at most."""
     return config.communities.report_tokens // _MIN_LINE_TOKENS
-
-
-def outline_reports(
-    context: BuildContext, entities: Dataset, relations: Dataset, communities: Dataset
-) -> OutlineReports.Outputs:
-    """Return the material that the report of each community may show, by id."""
-    return context.runner.run(
-        OutlineReports(max_report_lines(context.config), MAX_TREE_REPORTS),
-        "report material: outlines",
-        communities=communities,
-        entities=entities,
-        relations=relations,
-    )
 
 
 def read_outlines(

@@ -13,7 +13,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.entities.verification import VERIFY_TASK
 from hirag_dist.core.prompts.templates import PACKED, Prompts, extraction_request
 
-OUT_PER_TOKEN = 2.5  # of the text; MIN_OUT at least in each call
+OUT_PER_TOKEN = 1.3  # of the text; MIN_OUT at least in each call
 MIN_OUT = 150
 PROPOSED_PER_TOKEN = 0.25  # tokens of the candidates and pairs that a chunk's check shows, by tokens of its text
 CHECKED_PER_TOKEN = 0.43  # tokens of the reply

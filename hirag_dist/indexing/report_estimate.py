@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hirag_dist.config.model import Config
 
 COMMUNITIES_PER_ROOT = 0.55  # times the square root of the entities that Leiden sees
-REPORT_IN_PER_ENTITY = 100  # with its relations, up to the prompt's limit
-REPORT_OUT = 800
+REPORT_IN_PER_ENTITY = 85  # with its relations, up to the prompt's limit
+REPORT_OUT = 660
 _SIZE_EXPONENT = 0.8  # the largest share s of communities has s ** 0.8 of the tokens; measured on Mix, 0.1 to 0.5
 
 

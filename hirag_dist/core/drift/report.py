@@ -107,6 +107,7 @@ class UpdateStaleness:
         documents: number of documents added, changed and removed.
         debt: kind of text → units and tokens that were due and not written in this update.
         summaries, reports: staleness by the tables of the snapshot.
+        other_changes: what differed where no document was added, changed or removed.
     """
 
     number: int
@@ -115,6 +116,7 @@ class UpdateStaleness:
     debt: Mapping[str, Mapping[str, int]]
     summaries: StaleTexts
     reports: StaleTexts
+    other_changes: tuple[str, ...] = ()
 
     @property
     def stale_share(self) -> float:

@@ -9,10 +9,13 @@ when relations are merged.
 from __future__ import annotations
 
 import math
+import re
+from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from hirag_dist.core.prompts.records import ExtractionReply, RelationRecord
 from hirag_dist.types import FoundName
 
 WINDOW_WORDS = 30  # farther apart in a sentence, two names do not count as together
@@ -23,6 +26,8 @@ _MAX_DISTANCE = 5  # sentences to the nearest name, for a name that is alone in 
 _ALONE = 0.1  # weight of that
 RELATIONS_PER_NAME = 1.5
 MIN_STRENGTH, MAX_STRENGTH = 1.0, 10.0
+_SENTENCE_END = re.compile(r"[.!?][\"'”’)]?\s|[。！？]|\n")
+_CHARS_PER_WORD, _CHARS_PER_CHARACTER = 6, 2  # a word with its space; two characters of writing without spaces
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,45 @@ class Association:
     second: int
     strength: float
     sentences: tuple[int, int]
+
+
+def with_strengths(extraction: ExtractionReply, text: str) -> ExtractionReply:
+    """Return an extraction whose relations all have a strength: those without one, that of their names in the text.
+
+    Two names that the text does not have close together get the least one.
+    """
+    if all(relation.strength for relation in extraction.relations):
+        return extraction
+    names = dict.fromkeys(name for one in extraction.relations if not one.strength for name in (one.source, one.target))
+    number_of = {name: number for number, name in enumerate(names)}
+    found = _places(list(names), text)
+    pairs = _co_occurrences(found)
+
+    def strength(relation: RelationRecord) -> float:
+        one, other = sorted((number_of[relation.source], number_of[relation.target]))
+        pair = pairs.get((one, other))
+        return _strength(pair, found[one], found[other]) if pair else MIN_STRENGTH
+
+    relations = (one if one.strength else replace(one, strength=strength(one)) for one in extraction.relations)
+    return ExtractionReply(extraction.entities, tuple(relations))
+
+
+def _places(names: Sequence[str], text: str) -> list[FoundName]:
+    """Return where names stand in a text; the place in a sentence is counted in words of the usual length."""
+    lowered = text.lower()
+    ends = [end.end() for end in _SENTENCE_END.finditer(lowered)]
+    per_word = _CHARS_PER_WORD if lowered.count(" ") * 2 * _CHARS_PER_WORD > len(lowered) else _CHARS_PER_CHARACTER
+    found = []
+    for name in names:
+        places = []
+        wanted = name.lower()
+        at = lowered.find(wanted)
+        while at >= 0:
+            sentence = bisect_right(ends, at)
+            places.append((sentence, (at - (ends[sentence - 1] if sentence else 0)) // per_word))
+            at = lowered.find(wanted, at + len(wanted))
+        found.append(FoundName(name, "", tuple(places), 0.0))
+    return found
 
 
 class _Linked(Protocol):

@@ -39,31 +39,39 @@ def build_graph(
         ends: `relation_ends` of them, where they are known.
     """
     source, target = ends or relation_ends(entity_ids, relations)
-    weight = relations["weight"].to_numpy().astype(np.float64)
-    row = np.arange(len(source))
-    usable = (source >= 0) & (target >= 0) & (source != target)
-    source, target, weight, row = source[usable], target[usable], weight[usable], row[usable]
-    low, high = np.minimum(source, target), np.maximum(source, target)
-    order = np.argsort(-weight, kind="stable")  # of parallel relations the heaviest comes first, then the lowest row
-    order = order[np.argsort((low * len(entity_ids) + high)[order], kind="stable")]
-    low, high, weight, row = low[order], high[order], weight[order], row[order]
-    new = np.ones(len(low), bool)
-    new[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
-    first = np.flatnonzero(new)
+    n_nodes, weight = len(entity_ids), relations["weight"].to_numpy()
+    row = np.flatnonzero((source >= 0) & (target >= 0) & (source != target))
+    order = np.argsort(-weight[row], kind="stable")  # of parallel relations the heaviest comes first, then the lowest
+    row = row[order]
+    pair = np.minimum(source, target)[row].astype(np.int64) * n_nodes  # one key sorts many times faster than two
+    pair += np.maximum(source, target)[row]
+    order = np.argsort(pair, kind="stable")
+    row, pair = row[order], pair[order]
+    del order
+    first = np.flatnonzero(np.diff(pair, prepend=-1))
+    weight = weight[row].astype(np.float64, copy=False)
     summed = np.add.reduceat(weight, first) if len(first) else weight
-    indptr, indices, entries = _both_ways(low[first], high[first], len(entity_ids))
-    return CsrGraph(indptr, indices, summed[entries].astype(np.float32), row[first][entries].astype(np.int32))
+    edge_rows, pair = row[first].astype(np.int32), pair[first]
+    del first, row, weight
+    low, high = (pair // n_nodes).astype(np.int32), (pair % n_nodes).astype(np.int32)
+    del pair
+    indptr, indices, entries = _both_ways(low, high, n_nodes)
+    return CsrGraph(indptr, indices, summed.astype(np.float32)[entries], edge_rows[entries])
 
 
-def _both_ways(low: IntVector, high: IntVector, n_nodes: int) -> tuple[IntVector, NDArray[np.int32], IntVector]:
+def _both_ways(
+    low: NDArray[np.int32], high: NDArray[np.int32], n_nodes: int
+) -> tuple[IntVector, NDArray[np.int32], NDArray[np.int32]]:
     """Return CSR (indptr, indices) of distinct edges sorted by (low, high), and the edge of each entry.
 
     Where entries keep their order within a row, first those to lower nodes and then those to higher ones ascend.
     """
     starts = np.concatenate([high, low])
     order = np.argsort(starts, kind="stable")
-    edges = np.concatenate([np.arange(len(low))] * 2)[order]
-    return bounds_of(starts, n_nodes), np.concatenate([low, high])[order].astype(np.int32), edges
+    bounds = bounds_of(starts, n_nodes)
+    del starts
+    indices = np.concatenate([low, high])[order]
+    return bounds, indices, np.where(order < len(low), order, order - len(low)).astype(np.int32)
 
 
 def subgraph(graph: CsrGraph, nodes: IntVector) -> CsrGraph:

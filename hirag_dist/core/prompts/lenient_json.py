@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from hirag_dist.core.text.normalize import encodable
@@ -61,6 +62,18 @@ def json_objects(text: str) -> list[dict[str, Any]]:
 def scalar_text(value: object) -> str:
     """Return a value of JSON as a text; empty for null and for what holds other values."""
     return value.strip() if isinstance(value, str) else str(value) if isinstance(value, int | float) else ""
+
+
+def items_of(data: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """Return the objects of a list that an object holds under a key; none where there is no list."""
+    value = data.get(key)
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def text_of(item: Mapping[str, Any], key: str) -> str:
+    """Return a value as a text, those of a list with commas between."""
+    value = item.get(key)
+    return ", ".join(map(scalar_text, value)) if isinstance(value, list) else scalar_text(value)
 
 
 def _loads(text: str) -> dict[str, Any] | None:

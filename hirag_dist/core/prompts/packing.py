@@ -21,7 +21,7 @@ from hirag_dist.types import ChatReply
 
 _BYTES_PER_TOKEN = 4  # of UTF-8, in o200k: English 4.4, Chinese 3.9, Russian 6.5
 _SECTION = re.compile(
-    rf"""^[ \t\-*•>(\["'`“”#]*unit["'`“”*]*[ \t]*{re.escape(FIELD)}[ \t"'`“”*]*(\d+)[^\n|]*$""",
+    rf"""^[ \t\-*•>|(\["'`“”#]*unit["'`“”*]*[ \t]*(?:{re.escape(FIELD)}|\|)[ \t"'`“”*]*(\d+)[^\n|]*\|?[ \t]*$""",
     re.MULTILINE | re.IGNORECASE,
 )
 

@@ -9,14 +9,29 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.core.prompts.lenient_json import json_object, scalar_text
+from hirag_dist.core.prompts.bar_records import (
+    FORM_LINES,
+    graph_records,
+    numbers_of,
+    pairs_of,
+    report_records,
+    summary_records,
+)
+from hirag_dist.core.prompts.lenient_json import items_of, json_object, scalar_text, text_of
 from hirag_dist.core.prompts.record_lines import record_lines
+from hirag_dist.core.prompts.records import EntityRecord as EntityRecord
+from hirag_dist.core.prompts.records import ExtractionReply as ExtractionReply
+from hirag_dist.core.prompts.records import MemberLink as MemberLink
+from hirag_dist.core.prompts.records import RelationRecord as RelationRecord
+from hirag_dist.core.prompts.records import ReportFinding as ReportFinding
+from hirag_dist.core.prompts.records import ReportRecord as ReportRecord
+from hirag_dist.core.prompts.records import SameEntityReply as SameEntityReply
+from hirag_dist.core.prompts.records import SummaryReply as SummaryReply
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.reply_validation import usable_text as usable_text
-from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS
+from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.core.text.language_check import other_language
 from hirag_dist.core.text.normalize import clean_name, encodable, is_name, name_key, one_line
 from hirag_dist.types import ChatReply
@@ -34,95 +49,24 @@ _CODE = re.compile(
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(r"<[^\W_]*_\w*>|\{[^{}]*\}")  # in a form or a template that was quoted back
-_FORM_LINES = frozenset(line for form in FORMATS.values() for line in form.splitlines() if FIELD in line)
 _ECHO = "the reply quotes the form back instead of filling it in"
 _FILLERS = frozenset({"…", "...", "string", "title", "name", "entity_name", "summary"})  # of a form, not filled in
 _YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})  # the form asks for them in English
 _MAX_DIGITS = 9  # of a member's number
+COVERED, COVER_STRENGTH = "One of its members.", 5.0  # description and strength of a member's link without its own
 _EDGES = " \t\"'`“”()[]{}"
 
 
-@dataclass(frozen=True, slots=True)
-class EntityRecord:
-    """An entity as the model gave it."""
-
-    name: str
-    type: str
-    description: str
-
-
-@dataclass(frozen=True, slots=True)
-class RelationRecord:
-    """A relation as the model gave it; `strength` is at least 0.1 and at most 10."""
-
-    source: str
-    target: str
-    description: str
-    strength: float
-
-
-@dataclass(frozen=True, slots=True)
-class ExtractionReply:
-    """All records of one reply, in its order."""
-
-    entities: tuple[EntityRecord, ...]
-    relations: tuple[RelationRecord, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class MemberLink:
-    """A member (its number, from 0) covered by a summary entity (its place in `entities`)."""
-
-    member: int
-    entity: int
-    description: str
-    strength: float
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryReply:
-    """The summary entities of a cluster and which member each covers."""
-
-    entities: tuple[EntityRecord, ...]
-    covers: tuple[MemberLink, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReportFinding:
-    """One finding of a report, with the references as they were written."""
-
-    summary: str
-    explanation: str
-    references: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRecord:
-    """A community report as the model gave it."""
-
-    title: str
-    summary: str
-    rating: float
-    rating_explanation: str
-    findings: tuple[ReportFinding, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SameEntityReply:
-    """Decision of the model on whether two entities are one."""
-
-    same: bool
-    reason: str
-
-
-def parse_extraction(reply: ChatReply, read: str = "") -> ExtractionReply:
+def parse_extraction(reply: ChatReply, read: str = "", known: Sequence[EntityRecord] = ()) -> ExtractionReply:
     """Return the entities and relations of a reply in JSON or delimited form.
 
-    A relation from an entity to itself, and a record without a usable name, is dropped; repeated records are kept
-    for merging to count.
+    A relation from an entity to itself, or by a number that no entity or more than one has, and a record without a
+    usable name are dropped; repeated records are kept for merging to count. A relation by numbers that has no text
+    is described as its first entity is.
 
     Args:
         read: the text that the model read, to compare languages with; empty: they are not compared.
+        known: entities that the model was shown before, numbered from 1.
 
     Raises:
         MalformedReply: the reply has no record in the requested form and does not say that there is none, or its
@@ -132,10 +76,10 @@ def parse_extraction(reply: ChatReply, read: str = "") -> ExtractionReply:
     text = _without_code(whole)
     data = json_object(text)
     if data is not None and ("entities" in data or "relations" in data):
-        extraction = ExtractionReply(_json_entities(data), _json_relations(data))
+        extraction = _json_extraction(data, known)
         said_none = not data.get("entities") and not data.get("relations")
     else:
-        extraction = _delimited(text)
+        extraction = _delimited(text, known=known)
         said_none = text == DONE
     if not extraction.entities and not extraction.relations and not said_none:
         raise MalformedReply(_why_nothing(whole, text, data, "no record in the requested form"))
@@ -150,41 +94,52 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str],
         read: the members' descriptions, to compare languages with; empty: they are not compared.
 
     Raises:
-        MalformedReply: no summary entity, none of the reply's relations names a member and a summary entity although it
-            has relations, or the descriptions are surely in another language.
+        MalformedReply: no summary entity, none of the numbers or relations of the reply names a member although it has
+            some, or the descriptions are surely in another language.
     """
     whole = usable_text(reply)
     text = _without_code(whole)
     data = json_object(text)
-    if data is not None and "entities" in data:
-        entities = _json_entities(data)
+    entities: list[EntityRecord] = []
+    covers: dict[tuple[int, int], MemberLink] = {}
+    is_json = data is not None and "entities" in data
+    rows = _json_summaries(data) if is_json and data is not None else summary_records(record_lines(text))
+    named_members = False
+    for name, kind, description, members in rows:
+        found = _entity(name, kind, description)
+        if found is None:
+            continue
+        for number in numbers_of(members, n_members):
+            covers[number - 1, len(entities)] = MemberLink(number - 1, len(entities), COVERED, COVER_STRENGTH)
+        named_members |= bool(members.strip())
+        entities.append(found)
+    if is_json and data is not None:
         pairs = [
             (
-                _text(item, "member"),
-                _text(item, "entity"),
-                _text(item, "description"),
+                text_of(item, "member"),
+                text_of(item, "entity"),
+                text_of(item, "description"),
                 _strength(item.get("strength")),
             )
-            for item in _items(data, "relations")
+            for item in items_of(data, "relations")
         ]
     else:
         extraction = _delimited(text, member_numbers=True)
-        entities = extraction.entities
-        pairs = [(r.source, r.target, r.description, r.strength) for r in extraction.relations]
+        entities += extraction.entities
+        pairs = [(r.source, r.target, r.description, r.strength or 1.0) for r in extraction.relations]
     if not entities:
         raise MalformedReply(_why_nothing(whole, text, data, "no summary entity"))
     _check_language(entities, read)
     by_name = {name_key(entity.name): place for place, entity in reversed(list(enumerate(entities)))}
-    members = {name_key(name): number for number, name in reversed(list(enumerate(member_names)))}
-    covers: dict[tuple[int, int], MemberLink] = {}
+    numbers = {name_key(name): number for number, name in reversed(list(enumerate(member_names)))}
     for who, summary, description, strength in pairs:
-        member = _member_number(who, n_members, members)
+        member = _member_number(who, n_members, numbers)
         place = by_name.get(name_key(summary))
         if member is not None and place is not None:
             covers.setdefault((member, place), MemberLink(member, place, description, strength))
-    if pairs and not covers:
+    if (pairs or named_members) and not covers:
         raise MalformedReply("no relation of the reply joins a member to a summary entity")
-    return SummaryReply(entities, tuple(covers[key] for key in sorted(covers)))
+    return SummaryReply(tuple(entities), tuple(covers[key] for key in sorted(covers)))
 
 
 def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
@@ -194,28 +149,30 @@ def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
         read: the community's records, to compare languages with; empty: they are not compared.
 
     Raises:
-        MalformedReply: no JSON object, or more than one, with a title and a summary; or surely in another language.
+        MalformedReply: no records of one report, or no JSON object, or more than one, with a title and a summary; or
+            surely in another language.
     """
-    data = json_object(usable_text(reply))
+    text = usable_text(reply)
+    data = json_object(text) or report_records(text)
     if data is None:
-        raise MalformedReply("the reply does not hold one JSON object")
-    title, summary = _text(data, "title"), _text(data, "summary")
+        raise MalformedReply(_ECHO if _is_form(text) else "the reply does not hold one report")
+    title, summary = text_of(data, "title"), text_of(data, "summary")
     if _is_schema(data) or {title.lower(), summary.lower()} <= _FILLERS:
         raise MalformedReply(_ECHO)
     if not title or not summary:
         raise MalformedReply("the report has no title or no summary")
     findings = tuple(
         ReportFinding(
-            _text(item, "summary"),
-            _text(item, "explanation"),
-            tuple(scalar_text(reference).strip("[] ") for reference in _list(item.get("references"))),
+            text_of(item, "summary"),
+            text_of(item, "explanation"),
+            _references(item.get("references")),
         )
-        for item in _items(data, "findings")
-        if _text(item, "summary") or _text(item, "explanation")
+        for item in items_of(data, "findings")
+        if text_of(item, "summary") or text_of(item, "explanation")
     )
     _refuse_other_language([summary, *(f"{each.summary} {each.explanation}" for each in findings)], read)
-    rating = min(max(_number(data.get("rating"), 0.0), 0.0), 10.0)
-    return ReportRecord(title, summary, rating, _text(data, "rating_explanation"), findings)
+    rating = min(max(_number(data["rating"], 0.0), 0.0), 10.0) if "rating" in data else None
+    return ReportRecord(title, summary, rating, text_of(data, "rating_explanation"), findings)
 
 
 def parse_same(reply: ChatReply) -> SameEntityReply:
@@ -227,9 +184,9 @@ def parse_same(reply: ChatReply) -> SameEntityReply:
     text = usable_text(reply)
     data = json_object(text)
     if data is not None and "same" in data:
-        decision, reason = _text(data, "same"), _text(data, "reason")
+        decision, reason = text_of(data, "same"), text_of(data, "reason")
     else:
-        lines = [line for line in text.splitlines() if FIELD in line and line.strip() not in _FORM_LINES]
+        lines = [line for line in text.splitlines() if FIELD in line and line.strip() not in FORM_LINES]
         fields = [part.strip(_EDGES) for part in lines[0].split(FIELD)] if len(lines) == 1 else []
         if len(fields) < 2 or fields[0].lower().lstrip("-*• ") != "answer":
             raise MalformedReply("the reply does not hold one answer in the requested form")
@@ -286,11 +243,16 @@ def _refuse_other_language(written: Iterable[str], read: str) -> None:
 
 def _why_nothing(whole: str, text: str, data: Mapping[str, Any] | None, nothing: str) -> str:
     """Return why a reply gave no record: it holds the form or its schema itself, program code, or something else."""
-    lines = [line for line in text.splitlines() if FIELD in line]
-    quoted = [line for line in lines if line.strip() in _FORM_LINES or _PLACEHOLDER.search(line)]
-    if (data is not None and _is_schema(data)) or (lines and len(quoted) == len(lines)):
+    if (data is not None and _is_schema(data)) or _is_form(text):
         return _ECHO
     return f"the reply holds program code, and {nothing}" if text != whole.strip() else f"the reply holds {nothing}"
+
+
+def _is_form(text: str) -> bool:
+    """Return whether all records of a text are lines of a form, or hold placeholders."""
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [line for line in lines if line in FORM_LINES or FIELD in line]
+    return bool(lines) and all(line in FORM_LINES or _PLACEHOLDER.search(line) for line in lines)
 
 
 def _is_schema(data: Mapping[str, Any]) -> bool:
@@ -302,13 +264,14 @@ def _without_code(text: str) -> str:
     return _CODE.sub("", text).strip()
 
 
-def _delimited(text: str, member_numbers: bool = False) -> ExtractionReply:
+def _delimited(text: str, member_numbers: bool = False, known: Sequence[EntityRecord] = ()) -> ExtractionReply:
     entities: list[EntityRecord] = []
     relations: list[RelationRecord] = []
-    for line in record_lines(text.replace(DONE, "\n")):
+    lines = record_lines(text.replace(DONE, "\n"))
+    for line in lines:
         fields = [part.strip() for part in line.split(FIELD)]
         kind = _KIND.match(fields[0])
-        if kind is None or len(fields) < 3 or line.strip() in _FORM_LINES:
+        if kind is None or len(fields) < 3 or line.strip() in FORM_LINES:
             continue
         values = [_unquote(part) for part in fields[1:]]
         if any(_PLACEHOLDER.fullmatch(value) for value in values[:2]):
@@ -322,9 +285,42 @@ def _delimited(text: str, member_numbers: bool = False) -> ExtractionReply:
             source, target = clean_name(values[0]), clean_name(values[1])
             usable = is_name(source) and is_name(target)
             if usable and (member_numbers or name_key(source) != name_key(target)):
-                strength = _strength(values[-1]) if len(values) > 3 else 1.0
+                strength = _strength(values[-1]) if len(values) > 3 else 0.0
                 relations.append(RelationRecord(source, target, one_line(values[2]), strength))
+    if not member_numbers:
+        numbered, stated = graph_records(lines)
+        own = [(each.number, _entity(*each[1:])) for each in numbered]
+        entities += [entity for _, entity in own if entity is not None]
+        relations += _related(stated, own, known)
     return ExtractionReply(tuple(entities), tuple(relations))
+
+
+def _entity(name: str, kind: str, description: str) -> EntityRecord | None:
+    """Return an entity, or None where it has no usable name."""
+    name = clean_name(_unquote(name))
+    if not is_name(name) or _PLACEHOLDER.fullmatch(name):
+        return None
+    return EntityRecord(name, _type(kind), one_line(_unquote(description)))
+
+
+def _related(
+    stated: Iterable[tuple[Sequence[tuple[int, int]], str]],
+    own: Iterable[tuple[int, EntityRecord | None]],
+    known: Sequence[EntityRecord],
+) -> list[RelationRecord]:
+    """Return the relations of pairs of numbers, of which an entity may have one of its own."""
+    by_number: dict[int, EntityRecord | None] = dict(enumerate(known, start=1))
+    for number, entity in own:
+        by_number[number] = None if number in by_number else entity
+    found: list[RelationRecord] = []
+    for pairs, text in stated:
+        description = one_line(_unquote(text))
+        for pair in pairs:
+            one, other = (by_number.get(number) for number in pair)
+            if one is not None and other is not None and name_key(one.name) != name_key(other.name):
+                told = description or one.description or other.description
+                found.append(RelationRecord(one.name, other.name, told, 0.0))
+    return found
 
 
 def _unquote(text: str) -> str:
@@ -336,42 +332,36 @@ def _unquote(text: str) -> str:
     return stripped
 
 
-def _json_entities(data: Mapping[str, Any]) -> tuple[EntityRecord, ...]:
-    records = (
-        EntityRecord(clean_name(_text(item, "name")), _type(_text(item, "type")), one_line(_text(item, "description")))
-        for item in _items(data, "entities")
-    )
-    return tuple(record for record in records if is_name(record.name))
+def _json_extraction(data: Mapping[str, Any], known: Sequence[EntityRecord]) -> ExtractionReply:
+    own: list[tuple[int, EntityRecord | None]] = []
+    for at, item in enumerate(items_of(data, "entities"), start=len(known) + 1):
+        number = text_of(item, "id")
+        entity = _entity(text_of(item, "name"), text_of(item, "type"), text_of(item, "description"))
+        own.append((int(number) if number.isdecimal() and len(number) <= _MAX_DIGITS else at, entity))
+    relations: list[RelationRecord] = []
+    for item in items_of(data, "relations"):
+        if "pairs" in item:
+            relations += _related([(pairs_of(text_of(item, "pairs")), text_of(item, "description"))], own, known)
+            continue
+        source, target = clean_name(text_of(item, "source")), clean_name(text_of(item, "target"))
+        if is_name(source) and is_name(target) and name_key(source) != name_key(target):
+            strength = 0.0 if item.get("strength") is None else _strength(item["strength"])
+            relations.append(RelationRecord(source, target, one_line(text_of(item, "description")), strength))
+    return ExtractionReply(tuple(entity for _, entity in own if entity is not None), tuple(relations))
 
 
-def _json_relations(data: Mapping[str, Any]) -> tuple[RelationRecord, ...]:
-    records = (
-        RelationRecord(
-            clean_name(_text(item, "source")),
-            clean_name(_text(item, "target")),
-            one_line(_text(item, "description")),
-            _strength(item.get("strength")),
-        )
-        for item in _items(data, "relations")
-    )
-    return tuple(
-        record
-        for record in records
-        if is_name(record.source) and is_name(record.target) and name_key(record.source) != name_key(record.target)
-    )
+def _json_summaries(data: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+    names = ("name", "type", "description", "members")
+    return [
+        (one, two, three, four)
+        for one, two, three, four in ([text_of(item, name) for name in names] for item in items_of(data, "entities"))
+    ]
 
 
-def _items(data: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    return [item for item in _list(data.get(key)) if isinstance(item, dict)]
-
-
-def _list(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(item: Mapping[str, Any], key: str) -> str:
-    value = item.get(key)
-    return ", ".join(map(scalar_text, value)) if isinstance(value, list) else scalar_text(value)
+def _references(value: object) -> tuple[str, ...]:
+    """Return the references of a finding, from a list or a text of them."""
+    listed = value if isinstance(value, list) else re.split(r"[\s,;]+", scalar_text(value))
+    return tuple(found for each in listed if (found := scalar_text(each).strip("[]() ")))
 
 
 def _type(text: str) -> str:

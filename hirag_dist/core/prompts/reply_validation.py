@@ -49,7 +49,7 @@ def finished_text(reply: ChatReply) -> str:
     text = without_thinking(reply.text)
     if not text:
         raise MalformedReply("the reply is empty" if not reply.text.strip() else "the reply holds only thinking text")
-    if _REFUSAL.match(text) and "<|>" not in text and "{" not in text:
+    if _REFUSAL.match(text) and "|" not in text and "{" not in text:
         raise MalformedReply("the model refused")
     loop = _loop(text)
     if loop:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 TEXT: Final[dict[str, Any]] = {"type": "string"}
-NUMBER: Final[dict[str, Any]] = {"type": "number"}
+INTEGER: Final[dict[str, Any]] = {"type": "integer"}
 
 
 def object_schema(**properties: Any) -> dict[str, Any]:
@@ -25,7 +25,8 @@ def array_schema(item: dict[str, Any]) -> dict[str, Any]:
 
 
 _ENTITY_SCHEMA = object_schema(name=TEXT, type=TEXT, description=TEXT)
-_RELATION_SCHEMA = object_schema(source=TEXT, target=TEXT, description=TEXT, strength=NUMBER)
+_NUMBERED_SCHEMA = object_schema(id=INTEGER, name=TEXT, type=TEXT, description=TEXT)
+_RELATION_SCHEMA = object_schema(pairs=TEXT, description=TEXT)
 _CLAIM_SCHEMA = object_schema(
     subject=TEXT,
     object=TEXT,
@@ -36,25 +37,19 @@ _CLAIM_SCHEMA = object_schema(
     description=TEXT,
     source_text=TEXT,
 )
-_CHECKED_SCHEMA = object_schema(id={"type": "integer"}, type=TEXT, text=TEXT)
-_COVER_SCHEMA = object_schema(member={"type": "integer"}, entity=TEXT, description=TEXT, strength=NUMBER)
-_POINT_SCHEMA = object_schema(text=TEXT, helpfulness={"type": "integer"})
-_FINDING_SCHEMA = object_schema(summary=TEXT, explanation=TEXT, references=array_schema(TEXT))
+_CHECKED_SCHEMA = object_schema(id=INTEGER, type=TEXT, text=TEXT)
+_SUMMARY_SCHEMA = object_schema(name=TEXT, type=TEXT, description=TEXT, members=TEXT)
+_POINT_SCHEMA = object_schema(text=TEXT, helpfulness=INTEGER)
+_FINDING_SCHEMA = object_schema(summary=TEXT, explanation=TEXT, references=TEXT)
 
 PROPERTIES: Mapping[str, dict[str, Any]] = {  # task → properties of the reply to one unit
-    "extract-graph": dict(entities=array_schema(_ENTITY_SCHEMA), relations=array_schema(_RELATION_SCHEMA)),
+    "extract-graph": dict(entities=array_schema(_NUMBERED_SCHEMA), relations=array_schema(_RELATION_SCHEMA)),
     "extract-entities": dict(entities=array_schema(_ENTITY_SCHEMA)),
     "extract-relations": dict(relations=array_schema(_RELATION_SCHEMA)),
     "verify-graph": dict(entities=array_schema(_CHECKED_SCHEMA), unrelated=TEXT),
     "extract-claims": dict(claims=array_schema(_CLAIM_SCHEMA)),
-    "summarise": dict(entities=array_schema(_ENTITY_SCHEMA), relations=array_schema(_COVER_SCHEMA)),
+    "summarise": dict(entities=array_schema(_SUMMARY_SCHEMA)),
     "same-entity": dict(same={"type": "boolean"}, reason=TEXT),
-    "report": dict(
-        title=TEXT,
-        summary=TEXT,
-        rating=NUMBER,
-        rating_explanation=TEXT,
-        findings=array_schema(_FINDING_SCHEMA),
-    ),
+    "report": dict(title=TEXT, summary=TEXT, findings=array_schema(_FINDING_SCHEMA)),
     "map-answer": dict(points=array_schema(_POINT_SCHEMA)),
 }

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from hirag_dist.core.prompts.reply_parsing import ExtractionReply
-from hirag_dist.core.prompts.templates import DONE, FIELD, Prompts, tagged
+from hirag_dist.core.prompts.templates import BAR, DONE, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
-from hirag_dist.core.text.normalize import one_line
+from hirag_dist.core.text.normalize import name_key, one_line
 from hirag_dist.types import ChatRequest, Message
 
 
@@ -34,14 +34,20 @@ def example_text(passage: str, found: ExtractionReply, form: str | None, *, rela
 
 
 def _reply(found: ExtractionReply, form: str | None, *, relations: bool) -> str:
+    number_of = {name_key(one.name): at for at, one in reversed(list(enumerate(found.entities, start=1)))}
+    stated: dict[str, list[str]] = {}
+    for one in found.relations if relations else ():
+        ends = [number_of.get(name_key(name)) for name in (one.source, one.target)]
+        if None not in ends:
+            known = one.description == found.entities[(ends[0] or 1) - 1].description
+            stated.setdefault("" if known else one_line(one.description), []).append(f"{ends[0]}-{ends[1]}")
     if form is not None:
-        data = {"entities": [asdict(entity) for entity in found.entities]}
-        data |= {"relations": [asdict(relation) for relation in found.relations]} if relations else {}
-        return json.dumps(data, ensure_ascii=False)
-    lines = [FIELD.join(("entity", one.name, one.type, one_line(one.description))) for one in found.entities]
-    if relations:
-        lines += [
-            FIELD.join(("relation", one.source, one.target, one_line(one.description), f"{one.strength:g}"))
-            for one in found.relations
-        ]
+        entities = [({"id": at} if relations else {}) | asdict(one) for at, one in enumerate(found.entities, start=1)]
+        told = [{"pairs": " ".join(pairs), "description": text} for text, pairs in stated.items()]
+        return json.dumps({"entities": entities} | ({"relations": told} if relations else {}), ensure_ascii=False)
+    lines = [
+        BAR.join((str(at), one.name, one.type, one_line(one.description)))
+        for at, one in enumerate(found.entities, start=1)
+    ]
+    lines += [BAR.join((" ".join(pairs), text)) for text, pairs in stated.items()]
     return "\n".join([*lines, DONE])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.core.prompts.reply_parsing import ReportRecord
+from hirag_dist.core.prompts.reply_parsing import COVERED, ReportRecord
 from hirag_dist.core.text.normalize import one_line, shorten
 
 
@@ -96,8 +98,9 @@ class ReportDraft:
         self._members = [m.entity_id for m in sorted(members, key=lambda member: (-member.degree, member.entity_id))]
         self._links = sorted(links, key=lambda link: (-link.weight, link.relation_id))
         self._lines = {m.entity_id: _member_line(m, max_description_chars) for m in members}
-        self._lines |= {link.relation_id: _link_line(link, max_description_chars) for link in links}
         self._cost = {key: count_tokens(line) + 6 for key, line in self._lines.items()}
+        self._texts = {link.relation_id: _LinkText.of(link, self._lines, max_description_chars) for link in links}
+        self._cost |= {key: (0 if text.told_by else count_tokens(text.own)) + 12 for key, text in self._texts.items()}
         self._total = sum(self._cost.values())
         self._claims = claims
         self._max_tokens = max_tokens
@@ -132,8 +135,8 @@ class ReportDraft:
             total = sum(cost[key] for key in members) + sum(cost[link.relation_id] for link in links)
         room = self._max_tokens - report_cost
         entity_lines, refs, room, complete = _fill(members, "E", self._lines, cost, room)
-        own_links = [link.relation_id for link in links]
-        relation_lines, relation_refs, room, whole = _fill(own_links, "R", self._lines, cost, room)
+        link_lines, link_cost = self._link_lines(links, {key: ref for ref, key in refs.items()})
+        relation_lines, relation_refs, room, whole = _fill(list(link_lines), "R", link_lines, link_cost, room)
         shown = members[: len(entity_lines)]
         claim_lines, claim_refs = self._claim_lines(shown, room) if complete and whole else ([], {})
         report_lines = [
@@ -149,6 +152,25 @@ class ReportDraft:
             tuple(claim_lines),
         )
 
+    def _link_lines(
+        self, links: Sequence[ReportRelation], ref_of: dict[str, str]
+    ) -> tuple[dict[str, str], dict[str, int]]:
+        """Return the lines of relations and their tokens; an end that is shown stands there by its reference."""
+        lines, cost = {}, {}
+        for link in links:
+            text = self._texts[link.relation_id]
+            own = "" if any(end in ref_of for end in text.told_by) else text.own
+            ends = ref_of.get(link.source_id), ref_of.get(link.target_id)
+            cost[link.relation_id] = self._cost[link.relation_id]
+            if None in ends or (own and text.told_by):
+                names = one_line(link.source), one_line(link.target)
+                shown = " — ".join(ref or name for ref, name in zip(ends, names, strict=True))
+                cost[link.relation_id] = self._count_tokens(f"{shown}: {own}") + 8
+            else:
+                shown = "-".join(ref for ref in ends if ref)
+            lines[link.relation_id] = f"{shown}: {own}" if own else shown
+        return lines, cost
+
     def _claim_lines(self, shown: Sequence[str], room: int) -> tuple[list[str], dict[str, str]]:
         """Return the claims about members that are shown, as far as there is room, and their references."""
         of_member: dict[str, list[ClaimLine]] = {}
@@ -158,6 +180,22 @@ class ReportDraft:
         cost = {key: self._count_tokens(text) + 6 for key, text in own.items()}
         lines, refs, _, _ = _fill(list(own), "K", own, cost, room)
         return lines, refs
+
+
+@dataclass(frozen=True, slots=True)
+class _LinkText:
+    """The text of a relation's line, and its ends whose lines hold that text already."""
+
+    own: str
+    told_by: tuple[str, ...]
+
+    @classmethod
+    def of(cls, link: ReportRelation, lines: dict[str, str], max_chars: int) -> _LinkText:
+        own = shorten(one_line(link.description), max_chars)
+        ends = (link.source_id, link.target_id)
+        if own == COVERED:  # says no more than that the one is a summary of the other
+            return cls("", ())
+        return cls(own, tuple(end for end in ends if own and own in lines.get(end, "")))
 
 
 def _inside(link: ReportRelation, replaced: set[str]) -> bool:
@@ -183,13 +221,27 @@ def _member_line(member: ReportMember, max_chars: int) -> str:
     return f"{one_line(member.name)} ({member.type}): {shorten(one_line(member.description), max_chars)}"
 
 
-def _link_line(link: ReportRelation, max_chars: int) -> str:
-    text = shorten(one_line(link.description), max_chars)
-    return f"{one_line(link.source)} — {one_line(link.target)}: {text} (weight {link.weight:g})"
+def community_rating(n_entities: int, n_relations: int, n_reports: int) -> float:
+    """Return 1 to 10: larger and denser communities rate higher.
+
+    Args:
+        n_entities, n_relations, n_reports: of the material; a sub-community's report counts as four entities.
+
+    >>> community_rating(1, 0, 0), community_rating(60, 240, 0)
+    (1.8, 10.0)
+    """
+    size = min(n_entities + 4 * n_reports, 60)
+    return round(min(1.0 + 0.8 * math.sqrt(size) + min(n_relations / max(n_entities, 1), 3.0), 10.0), 1)
 
 
 def report_row(community_id: str, level: int, record: ReportRecord, refs: dict[str, str]) -> dict[str, Any]:
-    """Return a REPORTS row; a reference that names nothing of the material is dropped and counted."""
+    """Return a REPORTS row; a reference that names nothing of the material is dropped and counted.
+
+    Where the model was not asked for a rating it is computed from the numbers of records.
+    """
+    count = Counter(ref[0] for ref in refs)
+    counted = f"{count['E']} entities, {count['R']} relations, {count['C']} sub-communities."
+    is_rated = record.rating is not None
     findings = []
     dropped = 0
     for finding in record.findings:
@@ -209,8 +261,8 @@ def report_row(community_id: str, level: int, record: ReportRecord, refs: dict[s
         "level": level,
         "title": record.title,
         "summary": record.summary,
-        "rating": record.rating,
-        "rating_explanation": record.rating_explanation,
+        "rating": record.rating if is_rated else community_rating(count["E"], count["R"], count["C"]),
+        "rating_explanation": record.rating_explanation if is_rated else counted,
         "findings": findings,
         "origin": "model",
         "n_dropped_references": dropped,

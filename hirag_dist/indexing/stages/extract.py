@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
 
+from hirag_dist.core.entities.association import with_strengths
 from hirag_dist.core.entities.merging import mentions_of
-from hirag_dist.core.prompts.reply_parsing import ExtractionReply, parse_extraction
+from hirag_dist.core.prompts.reply_parsing import EntityRecord, ExtractionReply, parse_extraction
 from hirag_dist.core.prompts.templates import Prompts, extraction_request, gleaning_request
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset, TableSet
@@ -24,7 +25,7 @@ class ExtractGraph:
     """Chunks → mentions. Paper: §4.1; `two_step` is the paper's entity call and relation call, `joint` is one."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     split: ClassVar[Split] = ByRows(16)
 
     class Inputs(TableSet):
@@ -57,7 +58,8 @@ class ExtractGraph:
             extraction, refused, tokens = result
             costs.append({"chunk_id": chunk["chunk_id"], "stage": self.name, "tokens": tokens})
             rejects.extend(reject_row(self.name, each) | {"unit_id": chunk["chunk_id"]} for each in refused)
-            rows, links = mentions_of(extraction, chunk["chunk_id"], self.split_homonyms)
+            complete = with_strengths(extraction, chunk["text"])
+            rows, links = mentions_of(complete, chunk["chunk_id"], self.split_homonyms)
             mentions.extend(rows)
             relations.extend(links)
         return {
@@ -76,8 +78,9 @@ class ExtractGraph:
             return entities, refused, tokens
         named = {name_key(entity.name): (entity.name, entity.type) for entity in reversed(entities.entities)}
         pairs = tuple(reversed(named.values()))
+        listed = tuple(EntityRecord(*pair, "") for pair in pairs)
         relations, more, other_tokens = await self._glean(
-            self._request("extract-relations", text, pairs), text, services
+            self._request("extract-relations", text, pairs), text, services, listed
         )
         return ExtractionReply(entities.entities, relations.relations), refused + more, tokens + other_tokens
 
@@ -85,14 +88,22 @@ class ExtractGraph:
         form = task if self.structured else None
         return extraction_request(task, text, self.prompts, self.entity_types, form, entities)
 
-    async def _glean(self, request: ChatRequest, text: str, services: Services) -> _Extracted:
-        """Ask, and ask again for what was missed; a refused gleaning loses nothing of what came before."""
+    async def _glean(
+        self, request: ChatRequest, text: str, services: Services, listed: tuple[EntityRecord, ...] = ()
+    ) -> _Extracted:
+        """Ask, and ask again for what was missed; a refused gleaning loses nothing of what came before.
+
+        Args:
+            listed: entities that the request numbers; those of a reply are numbered on from them.
+        """
         own_prompt = any(task.startswith("extract-") for task in self.prompts.instructions)  # may ask for a language
         read = text if self.same_language and not own_prompt else ""
 
         def accept(reply: ChatReply) -> tuple[ExtractionReply, str, int]:
-            return parse_extraction(reply, read), reply.text, reply.input_tokens + reply.output_tokens
+            found = parse_extraction(reply, read, (*listed, *extraction.entities))
+            return found, reply.text, reply.input_tokens + reply.output_tokens
 
+        extraction = ExtractionReply((), ())
         found = await services.chat.ask(request, accept)
         if isinstance(found, Rejected):
             return ExtractionReply((), ()), [found], 0

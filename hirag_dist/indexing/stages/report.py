@@ -52,7 +52,7 @@ class WriteReports:
     """
 
     name: ClassVar[str] = "reports"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     split: ClassVar[Split] = ByKey("tree", 256)
 
     class Inputs(TableSet):

@@ -35,7 +35,7 @@ class SummariseClusters:
     """Each cluster → its summary entities and which member each covers. Paper: §4.1, meta summary entities 𝒳."""
 
     name: ClassVar[str] = "summarise"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     split: ClassVar[Split] = ByRows(64)  # packs end where a task ends
 
     class Inputs(TableSet):

@@ -79,12 +79,19 @@ def find_changes(context: BuildContext, base: UpdateBase, found: ReadInput) -> C
 
 def is_unchanged(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> bool:
     """Return whether the documents of now are the base's, in every column and with their metadata."""
+    return not changed.counts and not other_changes(context, base, changed)
+
+
+def other_changes(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> tuple[str, ...]:
+    """Return the names of what differs from the base apart from texts and labels."""
     now = context.datasets.read(changed.documents.documents).sort_by("document_id")
     before = base.table("documents").cast(now.schema)
-    if changed.counts or not now.equals(before.sort_by("document_id")):
-        return False
-    places, metadata = changed.documents.places, changed.documents.metadata
-    return same_places(context.datasets, places, base) and metadata.equals(base)
+    same = {
+        "titles or names": now.equals(before.sort_by("document_id")),
+        "places": same_places(context.datasets, changed.documents.places, base),
+        "metadata": changed.documents.metadata.equals(base),
+    }
+    return tuple(name for name, equal in same.items() if not equal)
 
 
 def update_contents(
@@ -121,6 +128,7 @@ def update_contents(
         budget.extraction,
         budget.spent,
         None if np.isinf(budget.total) else int(budget.total),
+        other_changes=() if changed.counts else other_changes(context, base, changed),
     )
     stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
     state = UpdateState(
@@ -269,6 +277,7 @@ def _notes(
             "changed": summary.documents.changed,
             "removed": summary.documents.removed,
         },
+        "other_changes": list(summary.other_changes),
         "meta_types": before["meta_types"],
         "changed_since_detection": stats["changed_since_cold"],
         "debt": summary.debt(),

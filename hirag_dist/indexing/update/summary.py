@@ -22,6 +22,7 @@ class UpdateSummary:
         spent_tokens: of all chat replies that the update rests on, whenever they were paid.
         budget_tokens: that it may have spent; None for no limit.
         returned: whether the documents are those of a former snapshot, which is the result.
+        other_changes: what differs where no document was added, changed or removed: titles, places, metadata.
     """
 
     base: str
@@ -33,6 +34,7 @@ class UpdateSummary:
     spent_tokens: int
     budget_tokens: int | None
     returned: bool = False
+    other_changes: tuple[str, ...] = ()
 
     @property
     def debt_tokens(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hirag_dist.core.entities.association import strongest
-from hirag_dist.core.prompts.templates import FIELD
+from hirag_dist.core.prompts.templates import BAR
 from hirag_dist.core.text.normalize import is_name, name_key
 from hirag_dist.llm.rule_based.cjk import find_unspaced
 from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
@@ -39,27 +39,32 @@ def extract(ask: ParsedRequest) -> str:
     text = clean(ask.between("text"))
     lines = sentences(text)
     if ask.task == "extract-relations":
-        listed = [line.split(FIELD)[0].strip() for line in ask.between("entities").split("\n") if line.strip()]
+        rows = [line.split(BAR) for line in ask.between("entities").split("\n") if line.strip()]
+        listed = [BAR.join(row[1:-1]).strip() for row in rows]
+        number_of = {safe_name(name): at for at, name in reversed(list(enumerate(listed, start=1)))}
         found = _listed(listed, lines, candidates(lines))
+        numbers = [number_of[one.name] for one in found]
         pairs = _pairs(found)
         missed = _missed([f"{found[pair.first].name}\n{found[pair.second].name}" for pair in pairs], ask)
         chosen = [pair for pair, late in zip(pairs, missed, strict=True) if late == (ask.round == 1)]
-        return write(None, _relations(found, chosen, lines) if ask.round < 2 else [], ask.form)
+        return write(None, _relations(found, chosen, lines, numbers) if ask.round < 2 else [], ask.form)
     found = _best(candidates(lines), lines)
     wanted = "relations" in ask.task or ask.task == "extract-graph"
     if ask.round > 1:
         return write([], [] if wanted else None, ask.form)
     late = _missed([one.name for one in found], ask)
     words = TypeWords(listed_types(ask.system))
+    told = [about(one.name, [place[0] for place in one.places], lines) for one in found]
+    order = sorted(range(len(found)), key=lambda at: late[at])  # what is missed is numbered on in the next reply
     entities = [
-        EntityLine(one.name, words.word(one.kind), about(one.name, [place[0] for place in one.places], lines))
-        for one, is_late in zip(found, late, strict=True)
-        if is_late == (ask.round == 1)
+        EntityLine(found[at].name, words.word(found[at].kind), told[at]) for at in order if late[at] == (ask.round == 1)
     ]
+    first = 1 if ask.round == 0 else late.count(False) + 1
     if not wanted:
-        return write(entities, None, ask.form)
+        return write(entities, None, ask.form, first)
+    numbers = [order.index(at) + 1 for at in range(len(found))]
     pairs = [pair for pair in _pairs(found) if (late[pair.first] or late[pair.second]) == (ask.round == 1)]
-    return write(entities, _relations(found, pairs, lines), ask.form)
+    return write(entities, _relations(found, pairs, lines, numbers), ask.form, first, [told[at] for at in order])
 
 
 def candidates(lines: Sequence[str]) -> list[NameOccurrence]:
@@ -173,13 +178,14 @@ def _link_lonely(best: dict[tuple[int, int], list[float]], number: int, found: S
         _add(best, number, other, 0.1, min(here, there), max(here, there))
 
 
-def _relations(found: Sequence[NameOccurrence], pairs: Sequence[_Pair], lines: Sequence[str]) -> list[RelationLine]:
+def _relations(
+    found: Sequence[NameOccurrence], pairs: Sequence[_Pair], lines: Sequence[str], numbers: Sequence[int]
+) -> list[RelationLine]:
     return [
         RelationLine(
-            found[pair.first].name,
-            found[pair.second].name,
+            numbers[pair.first],
+            numbers[pair.second],
             around(found[pair.first].name, found[pair.second].name, lines[pair.sentence], lines[pair.other]),
-            min(max(round(1 + 3.2 * pair.score), 1), 10),
         )
         for pair in pairs
     ]

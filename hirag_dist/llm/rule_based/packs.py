@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from hirag_dist.core.prompts.templates import DONE, FIELD
+from hirag_dist.core.prompts.templates import BAR, DONE
 from hirag_dist.llm.rule_based.requests import ParsedRequest
 
 _UNIT = re.compile(r"<unit-(\d+)>\n(.*?)\n</unit-\1>", re.DOTALL)
@@ -26,14 +26,7 @@ def each_unit(alone: Callable[[ParsedRequest], str]) -> Callable[[ParsedRequest]
         if form is not None:
             units = [{"unit": number, **json.loads(reply)} for number, reply in replies]
             return json.dumps({"units": units}, ensure_ascii=False)
-        lines = [_part(number, reply) for number, reply in replies]
-        return "\n".join(lines if all(reply.startswith("{") for _, reply in replies) else [*lines, DONE])
+        parts = [f"unit{BAR}{number}\n{reply.removesuffix(DONE).rstrip() or 'none'}" for number, reply in replies]
+        return "\n".join([*parts, DONE])
 
     return packed
-
-
-def _part(number: int, reply: str) -> str:
-    """Return one unit's part of a reply without a schema: a JSON object with its number, or records under it."""
-    if reply.startswith("{"):
-        return json.dumps({"unit": number, **json.loads(reply)}, ensure_ascii=False)
-    return f"unit{FIELD}{number}\n{reply.removesuffix(DONE).rstrip() or 'none'}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from hirag_dist.core.prompts.templates import DONE, FIELD
+from hirag_dist.core.prompts.templates import BAR, DONE
 from hirag_dist.core.text.normalize import clean_name, one_line, shorten
 
 _FORBIDDEN = re.compile(r"<\|[^|<>]{0,20}\|?>?|\|>|#{2,}|[<>|{}\x00-\x1f\ud800-\udfff]")
@@ -22,12 +22,20 @@ class EntityLine(NamedTuple):
 
 
 class RelationLine(NamedTuple):
-    """A relation of a reply: between two names, or from a member's number to a summary entity."""
+    """A relation of a reply, between two numbered entities."""
 
-    source: str
-    target: str
+    source: int
+    target: int
     description: str
-    strength: int
+
+
+class SummaryLine(NamedTuple):
+    """A summary entity of a reply, and the numbers of the members that it covers."""
+
+    name: str
+    type: str
+    description: str
+    members: Sequence[int]
 
 
 def safe(text: str, n_chars: int = 260) -> str:
@@ -42,34 +50,44 @@ def safe_name(text: str) -> str:
 
 def write(
     entities: Sequence[EntityLine] | None,
-    relations: Sequence[RelationLine] | None,
+    relations: Iterable[RelationLine] | None,
     form: str | None,
-    members: bool = False,
+    first: int = 1,
+    descriptions: Sequence[str] = (),
 ) -> str:
-    """Return a reply that holds the records; None leaves a kind of record out."""
-    if form is not None:
-        return _json(entities, relations, members)
-    lines = [FIELD.join(("entity", one.name, one.type, one.description)) for one in entities or ()]
-    lines += [
-        FIELD.join(("relation", one.source, one.target, one.description, str(one.strength))) for one in relations or ()
-    ]
-    return "\n".join([*lines, DONE])
+    """Return a reply that holds the records; None leaves a kind of record out.
 
+    Pairs of the same description share a record. A description that an end's entity has already is left out.
 
-def _json(entities: Sequence[EntityLine] | None, relations: Iterable[RelationLine] | None, members: bool) -> str:
-    data: dict[str, Any] = {}
+    Args:
+        first: number of the first entity.
+        descriptions: of the entities by number, those of earlier replies too.
+    """
+    stated: dict[str, list[str]] = {}
+    for one in relations or ():
+        ends = sorted((one.source, one.target), key=lambda end: one.description not in descriptions[end - 1 : end])
+        known = bool(one.description) and one.description in descriptions[ends[0] - 1 : ends[0]]
+        stated.setdefault("" if known else one.description, []).append(f"{ends[0]}-{ends[1]}")
+    if form is None:
+        lines = [BAR.join((str(at), *entity)) for at, entity in enumerate(entities or (), start=first)]
+        lines += [BAR.join((" ".join(pairs), text)) for text, pairs in stated.items()]
+        return "\n".join([*lines, DONE])
+    data: dict[str, object] = {}
     if entities is not None:
-        data["entities"] = [one._asdict() for one in entities]
-    if relations is not None and members:
-        data["relations"] = [
-            {
-                "member": int(one.source),
-                "entity": one.target,
-                "description": one.description,
-                "strength": one.strength,
-            }
-            for one in relations
+        numbered = relations is not None
+        data["entities"] = [
+            {"id": at, **entity._asdict()} if numbered else entity._asdict()
+            for at, entity in enumerate(entities, start=first)
         ]
-    elif relations is not None:
-        data["relations"] = [one._asdict() for one in relations]
+    if relations is not None:
+        data["relations"] = [{"pairs": " ".join(pairs), "description": text} for text, pairs in stated.items()]
     return json.dumps(data, ensure_ascii=False)
+
+
+def write_summaries(summaries: Sequence[SummaryLine], form: str | None) -> str:
+    """Return a reply that holds summary entities."""
+    rows = [(*one[:3], " ".join(map(str, one.members))) for one in summaries]
+    if form is None:
+        return "\n".join([*(BAR.join(("entity", *row)) for row in rows), DONE])
+    data = [dict(zip(SummaryLine._fields, row, strict=True)) for row in rows]
+    return json.dumps({"entities": data}, ensure_ascii=False)

@@ -1,13 +1,15 @@
-"""A community's report: title, summary, rating and findings, put together from its records."""
+"""A community's report: title, summary and findings, put together from its records."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from hirag_dist.core.prompts.templates import BAR, DONE
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.llm.rule_based.language import is_unspaced
 from hirag_dist.llm.rule_based.records import safe
@@ -15,8 +17,8 @@ from hirag_dist.llm.rule_based.requests import ParsedRequest
 
 _RECORD = re.compile(r"^\s*\[?([ERC]\d+)\]?[.:)]?\s+(.*)$")
 _NAMED = re.compile(r"^(.*?)(?: \(([^()]{0,80})\))?(?:: (.*))?$")
-_PAIR = re.compile(r"^(.*?) (?:—|–|->|--|→|-) (.*?)(?: \([^()]{0,80}\))?: (.*)$")
-_WEIGHT = re.compile(r" \(weight [\d.e+]+\)$")
+_PAIR = re.compile(r"^(.*?) (?:—|–|->|--|→|-) (.*?)(?: \([^()]{0,80}\))?(?:: (.*))?$")
+_SHOWN = re.compile(r"^(E\d+)-(E\d+)(?:: (.*))?$")
 _N_FINDINGS = 6
 
 
@@ -28,10 +30,17 @@ class _Line:
     text: str
 
 
+class _Finding(NamedTuple):
+    summary: str
+    explanation: str
+    references: list[str]
+
+
 def report(ask: ParsedRequest) -> str:
-    """Return the reply to report: a JSON object, whatever the form."""
+    """Return the reply to report."""
     entities = [_entity(*one) for one in _lines(ask.between("entities"))]
-    relations = [_relation(*one) for one in _lines(ask.between("relations"))]
+    shown = {line.ref: line for line in entities}
+    relations = [_relation(*one, shown) for one in _lines(ask.between("relations"))]
     below = [_entity(*one) for one in _lines(ask.between("reports"))]
     ties = Counter(name_key(name) for line in relations for name in line.names)
     ranked = sorted(entities, key=lambda line: (-ties[name_key(line.names[0])], entities.index(line)))
@@ -40,17 +49,12 @@ def report(ask: ParsedRequest) -> str:
     if len(main) > 1 and title.isascii() is False and not is_unspaced(title):
         title = ", ".join(shorten(line.names[0], 60) for line in main)
     findings = _findings(ranked, relations, below)
-    size = len(entities) + 4 * len(below)
-    density = len(relations) / max(len(entities), 1)
-    rating = round(min(1.0 + min(size, 60) ** 0.5 * 0.8 + min(density, 3.0), 10.0), 1)
-    data = {
-        "title": safe(title, 200),
-        "summary": safe(_summary(main, ranked, relations, below), 900),
-        "rating": rating,
-        "rating_explanation": f"{len(entities)} entities, {len(relations)} relations, {len(below)} sub-communities.",
-        "findings": findings,
-    }
-    return json.dumps(data, ensure_ascii=False)
+    title, summary = safe(title, 200), safe(_summary(main, ranked, relations, below), 900)
+    if ask.form is not None:
+        found = [one._asdict() | {"references": " ".join(one.references)} for one in findings]
+        return json.dumps({"title": title, "summary": summary, "findings": found}, ensure_ascii=False)
+    lines = [BAR.join(("finding", one.summary, one.explanation, " ".join(one.references))) for one in findings]
+    return "\n".join([f"title{BAR}{title}", f"summary{BAR}{summary}", *lines, DONE])
 
 
 def _lines(text: str) -> list[tuple[str, str]]:
@@ -72,12 +76,14 @@ def _entity(ref: str, rest: str) -> _Line:
     return _Line(ref, (safe(name, 120),), kind or "", safe(text or "", 600))
 
 
-def _relation(ref: str, rest: str) -> _Line:
-    rest = _WEIGHT.sub("", rest)
-    match = _PAIR.match(rest)
+def _relation(ref: str, rest: str, shown: Mapping[str, _Line]) -> _Line:
+    """Return a relation; one without a text of its own has that of its first entity."""
+    match = _SHOWN.match(rest) or _PAIR.match(rest)
     if match is None:
         return _Line(ref, (), "", safe(rest, 400))
-    return _Line(ref, (safe(match.group(1), 120), safe(match.group(2), 120)), "", safe(match.group(3), 400))
+    ends = [shown[end] if end in shown else _Line(end, (safe(end, 120),), "", "") for end in match.groups()[:2]]
+    told = match.group(3) or next((end.text for end in ends if end.text), "")
+    return _Line(ref, (ends[0].names[0], ends[1].names[0]), "", safe(told, 400))
 
 
 def _summary(main: Sequence[_Line], ranked: Sequence[_Line], relations: Sequence[_Line], below: Sequence[_Line]) -> str:
@@ -96,9 +102,9 @@ def _sentence(text: str) -> str:
     return cut if cut.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{cut}."
 
 
-def _findings(ranked: Sequence[_Line], relations: Sequence[_Line], below: Sequence[_Line]) -> list[dict[str, object]]:
+def _findings(ranked: Sequence[_Line], relations: Sequence[_Line], below: Sequence[_Line]) -> list[_Finding]:
     """Return a finding for each leading entity with the relations it is in, then for sub-communities."""
-    findings: list[dict[str, object]] = []
+    findings: list[_Finding] = []
     used: set[str] = set()
     seen: set[str] = set()
     by_name: dict[str, list[_Line]] = {}
@@ -116,17 +122,15 @@ def _findings(ranked: Sequence[_Line], relations: Sequence[_Line], below: Sequen
         partners = [name for one in mine for name in one.names if name_key(name) != name_key(line.names[0])]
         others = ", ".join(dict.fromkeys(partners))
         findings.append(
-            {
-                "summary": safe(
-                    f"{line.names[0]}: {others}" if others else f"{line.names[0]}: {shorten(fresh[0], 120)}", 240
-                ),
-                "explanation": safe(" ".join(fresh), 800),
-                "references": [line.ref, *(one.ref for one in mine)],
-            }
+            _Finding(
+                safe(f"{line.names[0]}: {others}" if others else f"{line.names[0]}: {shorten(fresh[0], 120)}", 240),
+                safe(" ".join(fresh), 800),
+                [line.ref, *(one.ref for one in mine)],
+            )
         )
     spare = [*ranked, *relations, *below]
     while len(findings) < 2 and spare:
         line = spare.pop(0)
         summary = " — ".join(line.names) or shorten(line.text, 120)
-        findings.append({"summary": safe(summary, 240), "explanation": line.text or summary, "references": [line.ref]})
+        findings.append(_Finding(safe(summary, 240), line.text or summary, [line.ref]))
     return findings

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
 from hirag_dist.llm.rule_based.language import UNSPACED
-from hirag_dist.llm.rule_based.records import EntityLine, RelationLine, safe, safe_name, write
+from hirag_dist.llm.rule_based.records import SummaryLine, safe, safe_name, write_summaries
 from hirag_dist.llm.rule_based.requests import ParsedRequest
 from hirag_dist.llm.rule_based.topics import Phrases, Topic, find_themes, phrases_of
 
@@ -36,25 +36,19 @@ def summarise(ask: ParsedRequest) -> str:
     members = [_member(line) for line in ask.between("members").split("\n")]
     present = [member for member in members if member is not None]
     if not present:
-        return write(
-            [EntityLine("unknown", TypeWords(listed_types(ask.system)).word("concept"), "")], [], ask.form, True
-        )
+        kind = TypeWords(listed_types(ask.system)).word("concept")
+        return write_summaries([SummaryLine("unknown", kind, "", [])], ask.form)
     words = TypeWords(listed_types(ask.system))
     themes = find_themes([(member.named, member.told) for member in present])
     taken = {name_key(member.name) for member in present}
-    entities: list[EntityLine] = []
-    relations: list[RelationLine] = []
+    found: list[SummaryLine] = []
     for theme in themes:
         covered = [present[place] for place in theme.members]
         kind = words.word(_vote(covered))
         name = _name(theme, covered, taken)
         taken.add(name_key(name))
-        entities.append(EntityLine(name, kind, _description(name, covered)))
-        relations += [
-            RelationLine(str(member.number), name, _link(member, theme), _strength(member, theme)) for member in covered
-        ]
-    relations.sort(key=lambda relation: int(relation.source))
-    return write(entities, relations, ask.form, members=True)
+        found.append(SummaryLine(name, kind, _description(name, covered), sorted(member.number for member in covered)))
+    return write_summaries(found, ask.form)
 
 
 def _member(line: str) -> SummaryMember | None:
@@ -105,14 +99,3 @@ def _description(name: str, members: Sequence[SummaryMember]) -> str:
         if text not in seen and sum(map(len, seen)) < 320:
             seen.append(text)
     return safe(f"{lead} {' '.join(text if text.endswith(('.', '…', '。')) else text + '.' for text in seen)}", 700)
-
-
-def _link(member: SummaryMember, theme: Topic) -> str:
-    shared = [word for word in theme.words if word in member.named or word in member.told]
-    what = ", ".join(shared[:3])
-    return safe(f"{member.name}: {what}" if what else member.name)
-
-
-def _strength(member: SummaryMember, theme: Topic) -> int:
-    score = sum(2 * (word in member.named) + (word in member.told) for word in theme.words[:4])
-    return min(3 + score, 10)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hirag_dist.core.prompts.templates import DONE, FIELD
+from hirag_dist.core.prompts.templates import BAR, DONE, FIELD
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.testing.simulator.openai_schema import ApiError, server_error
 from hirag_dist.types import ChatReply
@@ -77,7 +77,7 @@ def damages(text: str) -> Mapping[str, Callable[[str, float], str]]:
     anywhere = {"thinking": _thinking, "empty": _empty, "refusal": _refusal}
     if _is_json(text):
         return {"prose": _prose, "code": _code, "broken": _broken_json, "language": _translated_keys, **anywhere}
-    if FIELD in text or text.endswith(DONE):
+    if text.endswith(DONE):
         return {"prose": _prose, "code": _code, "delimiters": _delimiters, "language": _translated_kinds, **anywhere}
     return anywhere
 
@@ -119,8 +119,13 @@ def _refusal(text: str, share: float) -> str:
 
 def _delimiters(text: str, share: float) -> str:
     """Other separators than the ones that were asked for."""
-    separator = _chosen((" | ", "\t", "<||>", "; "), share)
-    return text.replace(DONE, "").replace(FIELD, separator).strip() or _prose(text, share)
+    separator = _chosen((" :: ", "\t", "<||>", "; "), share)
+    return text.replace(DONE, "").replace(_mark(text), separator).strip() or _prose(text, share)
+
+
+def _mark(text: str) -> str:
+    """Return the mark between the fields of a reply."""
+    return FIELD if FIELD in text else BAR
 
 
 def _broken_json(text: str, share: float) -> str:
@@ -141,8 +146,8 @@ def _translated_kinds(text: str, share: float) -> str:
     lines = text.replace(DONE, "").strip().splitlines()
     if not lines:
         return "El texto no menciona ninguna entidad."
-    words = {"entity": "entidad", "relation": "relación"}
-    split = [line.partition(FIELD) for line in lines]
+    words = {"entity": "entidad", "title": "título", "summary": "resumen", "finding": "hallazgo"}
+    split = [line.partition(_mark(text)) for line in lines]
     return "\n".join([*(f"{words.get(kind, 'nota')}{sep}{rest}" for kind, sep, rest in split), "<|COMPLETO|>"])
 
 
@@ -155,7 +160,7 @@ def _renamed(value: Any) -> Any:
 
 def _sentences(text: str) -> list[str]:
     """Return the sentences that a reply's records hold, without any markup."""
-    found = _strings(json.loads(text)) if _is_json(text) else re.split(re.escape(FIELD) + r"|\n", text)
+    found = _strings(json.loads(text)) if _is_json(text) else re.split(re.escape(_mark(text)) + r"|\n", text)
     clean = (one_line(_MARKUP.sub(" ", said)) for said in found)
     return [said for said in clean if len(said) > _SENTENCE_CHARS]
 

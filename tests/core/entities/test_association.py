@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from hirag_dist.core.entities.association import MAX_STRENGTH, MIN_STRENGTH, associations
+from hirag_dist.core.entities.association import MAX_STRENGTH, MIN_STRENGTH, associations, with_strengths
+from hirag_dist.core.prompts.records import ExtractionReply, RelationRecord
 from hirag_dist.types import FoundName
 
 
@@ -41,3 +42,27 @@ def test_every_name_that_has_a_neighbour_is_in_a_pair_and_pairs_are_bounded() ->
 def test_no_names_give_no_pairs() -> None:
     assert associations([]) == []
     assert associations([name("a", (0, 0))]) == []
+
+
+def test_relations_without_a_strength_get_that_of_their_names_in_the_text() -> None:
+    text = "Anna met Carl in Vienna. Carl and Anna left. Many years later there was a war. Nobody heard of Olga."
+    pairs = [
+        ("Anna", "Carl", 0.0),
+        ("Anna", "Vienna", 0.0),
+        ("Anna", "Olga", 0.0),
+        ("Anna", "Nemo", 0.0),
+        ("A", "B", 7.5),
+    ]
+    relations = tuple(RelationRecord(one, other, "x", strength) for one, other, strength in pairs)
+    found = with_strengths(ExtractionReply((), relations), text).relations
+    strengths = [one.strength for one in found]
+    assert MAX_STRENGTH >= strengths[0] > strengths[1] > strengths[2] == strengths[3] == MIN_STRENGTH
+    assert strengths[4] == 7.5
+    assert [(one.source, one.target) for one in found] == [pair[:2] for pair in pairs]
+
+
+def test_names_in_writing_without_spaces_are_found_in_their_sentences() -> None:
+    text = "孙悟空从菩提祖师学得变化。花果山在东胜神洲。"
+    relations = (RelationRecord("孙悟空", "菩提祖师", "", 0.0), RelationRecord("孙悟空", "东胜神洲", "", 0.0))
+    near, far = with_strengths(ExtractionReply((), relations), text).relations
+    assert near.strength > far.strength

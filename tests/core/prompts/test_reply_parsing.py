@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hirag_dist.core.prompts.reply_parsing import (
+    COVER_STRENGTH,
+    COVERED,
     EntityRecord,
     ExtractionReply,
     MalformedReply,
@@ -107,6 +110,68 @@ def test_records_in_every_dress_are_the_same_records(text: str) -> None:
     assert extraction(text) == ExtractionReply((SCROOGE, BOB), (WORKS,))
 
 
+NUMBERED = """\
+1|Scrooge|person|A miser.
+2|Bob Cratchit|person|His clerk.
+2-1|Bob works for Scrooge.
+<|COMPLETE|>"""
+NUMBERED_JSON: dict[str, Any] = {
+    "entities": [{"id": at, **each} for at, each in enumerate(AS_JSON["entities"], start=1)],
+    "relations": [{"pairs": "2-1", "description": "Bob works for Scrooge."}],
+}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        NUMBERED,
+        NUMBERED.replace("\n", "\r\n"),
+        NUMBERED.replace("|", " | ").replace("< | COMPLETE | >", ""),
+        "Here they are:\n\n" + NUMBERED + "\nI hope that this helps!",
+        "```\n" + NUMBERED + "\n```",
+        "\n".join(f"- {line}" for line in NUMBERED.split("\n")),
+        "\n".join(f"| {line.replace('|', ' | ')} |" for line in NUMBERED.split("\n")[:3]),
+        NUMBERED.replace("1|", "**1** | ", 1).replace("2-1", "2–1"),
+        NUMBERED.replace("1|S", "entity|1|S").replace("2-1", "relation|2-1"),
+        json.dumps(NUMBERED_JSON),
+        json.dumps(NUMBERED_JSON | {"entities": AS_JSON["entities"]}),
+    ],
+)
+def test_numbered_records_in_every_dress_are_the_same_records(text: str) -> None:
+    assert extraction(text) == ExtractionReply((SCROOGE, BOB), (replace(WORKS, strength=0.0),))
+
+
+def test_pairs_share_a_text_and_one_without_has_that_of_its_first_entity() -> None:
+    read = extraction("1|A|x|Knows B.\n2|B|x|\n3|C|x|Of C.\n1-2 1-3|They met.\n3-2, 2-3|\n1-3")
+    assert [(one.source, one.target, one.description) for one in read.relations] == [
+        ("A", "B", "They met."),
+        ("A", "C", "They met."),
+        ("C", "B", "Of C."),
+        ("B", "C", "Of C."),
+        ("A", "C", "Knows B."),
+    ]
+
+
+def test_pairs_by_a_number_that_no_entity_or_more_than_one_has_are_dropped() -> None:
+    read = extraction("1|A|x|a\n2|B|x|b\n2|C|x|c\n3|D|x|d\n1-2|Which?\n1-9|Who?\n1-1|Himself.\n1-3|Both.")
+    assert [(one.source, one.target) for one in read.relations] == [("A", "D")]
+
+
+def test_numbers_go_on_from_the_entities_that_were_shown_before() -> None:
+    known = (EntityRecord("A", "x", "a"), EntityRecord("B", "x", "b"))
+    read = parse_extraction(ChatReply("3|C|x|c\n3-1 1-2|They met."), "", known)
+    assert [(one.source, one.target) for one in read.relations] == [("C", "A"), ("A", "B")]
+    assert [one.name for one in read.entities] == ["C"]
+
+
+@pytest.mark.parametrize(
+    "line", ["In 1914|18 they fought.", "1914-1918", "1.5|Scrooge", "a|b|c|d", "|---|---|", "12|", "5-6 of|them"]
+)
+def test_a_line_with_bars_or_numbers_is_no_record(line: str) -> None:
+    with pytest.raises(MalformedReply, match="no record"):
+        extraction(line)
+
+
 def test_records_keep_their_order_and_repetitions() -> None:
     assert names("entity<|>B<|>x<|>1\nentity<|>A<|>x<|>2\nentity<|>B<|>x<|>3") == ["B", "A", "B"]
 
@@ -114,7 +179,7 @@ def test_records_keep_their_order_and_repetitions() -> None:
 def test_a_record_without_description_or_strength_is_read() -> None:
     read = extraction("entity<|>Paris<|>location\nrelation<|>Paris<|>France<|>Its capital.")
     assert read.entities == (EntityRecord("Paris", "location", ""),)
-    assert read.relations == (RelationRecord("Paris", "France", "Its capital.", 1.0),)
+    assert read.relations == (RelationRecord("Paris", "France", "Its capital.", 0.0),)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +272,7 @@ def test_json_with_odd_values_does_not_raise() -> None:
     }
     read = extraction(json.dumps(data))
     assert [(entity.name, entity.type) for entity in read.entities] == [("42", "unknown")]
-    assert read.relations == (RelationRecord("A", "B", "", 1.0),)
+    assert read.relations == (RelationRecord("A", "B", "", 0.0),)
 
 
 PIECES = [
@@ -255,6 +320,12 @@ MEMBERS = ["Scrooge", "Bob Cratchit", "Tiny Tim"]
         "relation<|>2<|>Cratchit family<|>Father.<|>9\nrelation<|>3<|>Cratchit family<|>Son.<|>7",
         "entity<|>Cratchit family<|>organization<|>A family.\n"
         "relation<|>Bob  cratchit<|>“Cratchit Family”<|>Father.<|>9\nrelation<|>TINY TIM<|>Cratchit family<|>Son.<|>7",
+        "Here it is:\n- entity|Cratchit family|Organization|A family.| 2, 3 ",
+        "| entity | Cratchit family | organization | A family. | 2-3 |",
+        "entity|Cratchit family|organization|A family.|2 3\nrelation<|>2<|>Cratchit family<|>Father.<|>9",
+        json.dumps(
+            {"entities": [{"name": "Cratchit family", "type": "x", "description": "A family.", "members": [2, 3]}]}
+        ).replace('"x"', '"organization"'),
         json.dumps(
             {
                 "entities": [{"name": "Cratchit family", "type": "Organization", "description": "A family."}],
@@ -269,7 +340,18 @@ MEMBERS = ["Scrooge", "Bob Cratchit", "Tiny Tim"]
 def test_a_summary_joins_members_by_number_or_name(text: str) -> None:
     summary = parse_summary(ChatReply(text), 3, MEMBERS)
     assert summary.entities == (EntityRecord("Cratchit family", "organization", "A family."),)
-    assert summary.covers == (MemberLink(1, 0, "Father.", 9.0), MemberLink(2, 0, "Son.", 7.0))
+    assert [(cover.member, cover.entity) for cover in summary.covers] == [(1, 0), (2, 0)]
+    described = (MemberLink(1, 0, "Father.", 9.0), MemberLink(2, 0, "Son.", 7.0))
+    numbered = tuple(MemberLink(at, 0, COVERED, COVER_STRENGTH) for at in (1, 2))
+    assert summary.covers == (described if "Son." in text else numbered)
+
+
+def test_a_summary_text_may_hold_bars_and_numbers_out_of_range_cover_nobody() -> None:
+    summary = parse_summary(
+        ChatReply("entity|Sets|x|Of the form {a | b}.|3 9-12\nentity|Others|x|The rest|"), 3, MEMBERS
+    )
+    assert [entity.description for entity in summary.entities] == ["Of the form {a | b}.", "The rest"]
+    assert [(cover.member, cover.entity) for cover in summary.covers] == [(2, 0)]
 
 
 def test_a_summary_without_relations_is_accepted_and_repeated_covers_keep_the_first() -> None:
@@ -285,11 +367,33 @@ def test_a_summary_without_relations_is_accepted_and_repeated_covers_keep_the_fi
         ("relation<|>1<|>Family<|>x<|>3", "no summary entity"),
         ("entity<|>Family<|>x<|>X.\nrelation<|>0<|>Family<|>x<|>3\nrelation<|>4<|>Family<|>x<|>3", "joins a member"),
         ("entity<|>Family<|>x<|>X.\nrelation<|>1<|>Village<|>x<|>3", "joins a member"),
+        ("entity|Family|x|X.|4 5", "joins a member"),
+        (FORMATS["summarise"], ECHO),
     ],
 )
 def test_a_summary_that_says_nothing_of_its_members_is_refused(text: str, reason: str) -> None:
     with pytest.raises(MalformedReply, match=reason):
         parse_summary(ChatReply(text), 3, MEMBERS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "title|Counting-house\nsummary|Two men work.\nfinding|Bob is cold.|No | coal.|E1 R2\n<|COMPLETE|>",
+        "So:\n**title** | Counting-house\n- summary|Two men work.\n* finding | Bob is cold. | No | coal. | [E1], [R2]",
+        json.dumps(
+            {
+                "title": "Counting-house",
+                "summary": "Two men work.",
+                "findings": [{"summary": "Bob is cold.", "explanation": "No | coal.", "references": "E1 R2"}],
+            }
+        ),
+    ],
+)
+def test_a_report_is_read_from_records_or_json(text: str) -> None:
+    report = parse_report(ChatReply(text))
+    assert (report.title, report.summary, report.rating) == ("Counting-house", "Two men work.", None)
+    assert report.findings == (ReportFinding("Bob is cold.", "No | coal.", ("E1", "R2")),)
 
 
 def test_a_report_is_read_with_its_references_and_a_bounded_rating() -> None:
@@ -313,12 +417,15 @@ def test_a_report_is_read_with_its_references_and_a_bounded_rating() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("A fine report.", "not hold one JSON object"),
+        ("A fine report.", "not hold one report"),
         ('```json\n{"title": "A", "summary": "B"}\n```\n```json\n{"title": "C", "summary": "D"}\n```', "not hold one"),
         ('{"title": "…", "summary": "…", "rating": 5.0}', ECHO),
         (json.dumps(SCHEMAS["report"]), ECHO),
         ('{"title": "T"}', "no summary"),
         ('{"summary": "S", "title": ""}', "no title"),
+        (FORMATS["report"], ECHO),
+        ("title|A\nsummary|B\ntitle|C\nsummary|D", "not hold one"),
+        ("title|A\nfinding|B|C|E1", "no summary"),
     ],
 )
 def test_a_report_without_its_parts_is_refused(text: str, reason: str) -> None:

@@ -10,7 +10,7 @@ from hirag_dist.types import ChatReply
 
 FOUND = ExtractionReply(
     (EntityRecord("Anna Berg", "person", "A keeper."), EntityRecord("Cape Stone", "location", "A cape.")),
-    (RelationRecord("Anna Berg", "Cape Stone", "She kept its lamp.", 7.0),),
+    (RelationRecord("Anna Berg", "Cape Stone", "She kept its lamp.", 0.0),),
 )
 
 

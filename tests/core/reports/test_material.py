@@ -1,9 +1,11 @@
 """Report material fits its prompt, sub-reports stand in, references are checked."""
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.prompts.reply_parsing import ReportFinding, ReportRecord
+from hirag_dist.core.prompts.reply_parsing import COVERED, ReportFinding, ReportRecord
 from hirag_dist.core.reports.material import (
     ChildReport,
     ClaimLine,
@@ -55,6 +57,39 @@ def test_the_report_of_the_largest_part_stands_in_for_its_members() -> None:
     assert material.complete
     shown = {material.refs[line.split(".")[0]] for line in material.entities}
     assert shown == {f"e{i:02d}" for i in range(5)}
+
+
+def test_a_relation_names_its_ends_by_reference_and_repeats_nothing_that_they_say() -> None:
+    people = [
+        ReportMember("a", "Anna", "person", "Anna keeps the lamp of Cape Stone. She is old.", 3),
+        ReportMember("b", "Cape Stone", "place", "A cape.", 2),
+        ReportMember("c", "Keepers", "group", "Those who keep.", 1),
+    ]
+    told = [
+        ReportRelation("r1", "a", "b", "Anna", "Cape Stone", "Anna keeps the lamp of Cape Stone.", 5.0),
+        ReportRelation("r2", "b", "c", "Cape Stone", "Keepers", "The cape has keepers.", 4.0),
+        ReportRelation("r3", "a", "c", "Anna", "Keepers", COVERED, 3.0),
+    ]
+    assert ReportDraft(people, told, 1000, count).material([]).relations == (
+        "R1. E1-E2",
+        "R2. E2-E3: The cape has keepers.",
+        "R3. E1-E3",
+    )
+    child = ChildReport("x", "Anna", "words " * 20, 1, frozenset({"a"}))
+    people[0] = replace(people[0], description="Anna keeps the lamp of Cape Stone. " + "She is old. " * 30)
+    assert ReportDraft(people, told, 120, count).material([child]).relations == (
+        "R1. Anna — E1: Anna keeps the lamp of Cape Stone.",
+        "R2. E1-E2: The cape has keepers.",
+        "R3. Anna — E2",
+    )
+
+
+def test_a_report_without_a_rating_is_rated_by_its_records() -> None:
+    record = ReportRecord("T", "S", None, "", ())
+    row = report_row("c", 1, record, {"E1": "e", "E2": "f", "R1": "r", "C1": "child"})
+    assert (row["rating"], row["rating_explanation"]) == (3.5, "2 entities, 1 relations, 1 sub-communities.")
+    larger = report_row("c", 1, record, {f"E{at}": "e" for at in range(1, 30)})
+    assert 10 >= larger["rating"] > row["rating"]
 
 
 def test_references_that_name_nothing_are_dropped_and_counted() -> None:
@@ -118,7 +153,7 @@ def test_claims_take_the_room_that_is_left_the_most_prominent_members_first() ->
     assert [line.split(". ", 1)[1] for line in whole.claims] == [by_member[own] for own in first]
     assert {whole.refs[f"K{at}"] for at in (1, 2, 3)} == {"k0", "k1", "k2"}
     bare = ReportDraft(members(3), links(1), 1000, count).material([])
-    cost = sum(count(line) + 5 for line in (*bare.entities, *bare.relations))
+    cost = sum(count(line) + 5 for line in bare.entities) + count("some words here") + 12
     tight = ReportDraft(members(3), links(1), cost + 12, count, claims=said).material([])
     assert (tight.entities, tight.relations) == (bare.entities, bare.relations), "members and relations come first"
     assert len(tight.claims) == 1

@@ -20,6 +20,7 @@ from hirag_dist.indexing.stages.communities import (
     ENTITY_ORDER,
     RELATION_ENDS,
     DetectCommunities,
+    NumberRelations,
 )
 from hirag_dist.schemas import COMMUNITIES
 
@@ -37,16 +38,19 @@ def tables(graph: nx.Graph) -> dict[str, pa.Table]:
     }
 
 
+def services() -> Services:
+    return Services(None, None, lambda _: CpuKernels(), None, len)  # type: ignore[arg-type]
+
+
 async def detected(
     given: dict[str, pa.Table], previous: pa.Table | None = None, changed: list[str] | None = None, before: int = 0
 ) -> tuple[pa.Table, dict[str, Any]]:
-    given = dict(given)
+    given = given | {"relations": (await NumberRelations().run(given, services()))["rows"]}
     if previous is not None:
         given["previous"] = previous
     if changed is not None:
         given["changed"] = pa.table({"entity_id": changed}, CHANGED_ENTITIES)
-    services = Services(None, None, lambda _: CpuKernels(), None, len)  # type: ignore[arg-type]
-    found = await DetectCommunities(12, 1.0, 0, "cpu", before).run(given, services)
+    found = await DetectCommunities(12, 1.0, 0, "cpu", before).run(given, services())
     assert found["communities"].schema == COMMUNITIES
     assert found["stats"].schema == DETECTION_STATS
     (row,) = found["stats"].to_pylist()

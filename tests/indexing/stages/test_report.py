@@ -15,7 +15,7 @@ import pytest
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import Deferred, ModelUnavailable
 from hirag_dist.execution.stage import Services, Tables
-from hirag_dist.indexing.stages.communities import OutlineReports
+from hirag_dist.indexing.stages.communities import NumberRelations, OutlineReports
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import EntityLines, RelationLines
@@ -106,7 +106,11 @@ async def material(max_tree: int = 100) -> Tables:
         ),
     }
     services: Services = None  # type: ignore[assignment]
-    outline = await OutlineReports(max_lines=50, max_tree=max_tree).run(tables, services)
+    numbered = {
+        "relations": (await NumberRelations().run(tables, services))["rows"],
+        "relation_ids": tables["relations"],
+    }
+    outline = await OutlineReports(max_lines=50, max_tree=max_tree).run(tables | numbered, services)
     lines = {}
     for name, stage in (("entities", EntityLines(480)), ("relations", RelationLines(480))):
         texts = tables[name].select(stage.Inputs.schemas[name].names)

@@ -9,6 +9,7 @@ import pytest
 
 from hirag_dist.core.prompts.answer_requests import answer_request
 from hirag_dist.core.prompts.reply_parsing import (
+    EntityRecord,
     MalformedReply,
     parse_extraction,
     parse_report,
@@ -47,6 +48,10 @@ def _extract(task: str, form: bool, text: str = TEXT) -> ChatRequest:
     return extraction_request(task, text, Prompts(), TYPES, task if form else None, entities)
 
 
+def _extraction(reply: ChatReply) -> object:
+    return parse_extraction(reply, "", [EntityRecord(*pair, "") for pair in PAIRS])
+
+
 def _summary(reply: ChatReply) -> object:
     return parse_summary(reply, len(MEMBERS), [name for name, _, _ in MEMBERS])
 
@@ -57,16 +62,16 @@ def _requests() -> dict[str, tuple[ChatRequest, Parse]]:
         kind = "json" if form else "delimited"
         for task in ("extract-graph", "extract-entities", "extract-relations"):
             request = _extract(task, form)
-            found[f"{task}-{kind}"] = (request, parse_extraction)
-            found[f"{task}-{kind}-of-nothing"] = (_extract(task, form, "and so on"), parse_extraction)
+            found[f"{task}-{kind}"] = (request, _extraction)
+            found[f"{task}-{kind}-of-nothing"] = (_extract(task, form, "and so on"), _extraction)
             found[f"{task}-{kind}-again"] = (
                 gleaning_request(request, reply_to(request.messages, request.form)),
-                parse_extraction,
+                _extraction,
             )
         summary = summary_request(MEMBERS, Prompts(), ["concept"], "summarise" if form else None)
         found[f"summarise-{kind}"] = (summary, _summary)
         entities = ["E1. Ebenezer Scrooge (person): a miser.", "E2. Bob Cratchit (person): a clerk of the house."]
-        relations = ["R1. Ebenezer Scrooge — Bob Cratchit: Bob works for him. (weight 3)"]
+        relations = ["R1. E1-E2: Bob works for him."]
         report = report_request(entities, relations, [], Prompts(), "report" if form else None)
         found[f"report-{kind}"] = (report, parse_report)
     describe = describe_request("Scrooge", "person", ["Scrooge is a miser.", "He lives in London."], Prompts(), 60)
@@ -112,9 +117,11 @@ def test_what_is_cut_off_cannot_be_read(name: str, share: float) -> None:
 def test_each_form_has_its_own_damages() -> None:
     anywhere = {"thinking", "empty", "refusal"}
     assert set(damages('{"entities": []}')) == anywhere | {"prose", "code", "broken", "language"}
-    assert set(damages(f"entity{FIELD}A{FIELD}b{FIELD}c\n{DONE}")) == anywhere | {
-        *("prose", "code", "delimiters", "language")
-    }
+    assert (
+        set(damages(f"answer{FIELD}yes{FIELD}c\n{DONE}"))
+        == set(damages(f"1|A|b|c\n{DONE}"))
+        == anywhere | {*("prose", "code", "delimiters", "language")}
+    )
     assert set(damages(DONE)) == anywhere | {"prose", "code", "delimiters", "language"}
     assert set(damages("A plain text.")) == set(damages("{not json}")) == anywhere
 
