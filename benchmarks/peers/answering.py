@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from benchmarks.peers.asking import Cluster, Description, Extraction, Fixed, Keywords, Question, Report, Wanted, wanted
+from hirag_dist.core.entities.association import with_strengths
 from hirag_dist.core.prompts.answer_requests import answer_request
+from hirag_dist.core.prompts.reply_parsing import EntityRecord, parse_extraction, parse_summary
 from hirag_dist.core.prompts.templates import (
     Prompts,
     describe_request,
@@ -21,10 +24,11 @@ from hirag_dist.core.prompts.templates import (
     report_request,
     summary_request,
 )
+from hirag_dist.core.reports.material import community_rating
 from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.testing.simulator.openai_schema import instance_of
-from hirag_dist.types import Message
+from hirag_dist.types import ChatReply, Message
 
 _PROMPTS = Prompts()
 _FORM = "extract-graph"
@@ -82,10 +86,14 @@ def _reply(asked: Wanted, seed: int) -> str:
 
 def _extracted(asked: Extraction, seed: int) -> str:
     request = extraction_request(_FORM, asked.text, _PROMPTS, asked.types or _TYPES, _FORM)
+    known: list[EntityRecord] = []
     for _ in range(asked.round):
-        request = gleaning_request(request, "")
-    found = json.loads(reply_to(request.messages, _FORM, seed))
-    entities, relations = found["entities"], found["relations"]
+        said = reply_to(request.messages, _FORM, seed)
+        known += parse_extraction(ChatReply(said), "", known).entities
+        request = gleaning_request(request, said)
+    read = parse_extraction(ChatReply(reply_to(request.messages, _FORM, seed)), "", known)
+    found = with_strengths(read, asked.text)
+    entities, relations = ([asdict(each) for each in some] for some in (found.entities, found.relations))
     if asked.form == "object":
         return _json(
             {
@@ -107,7 +115,7 @@ def _extracted(asked: Extraction, seed: int) -> str:
         ]
         return "\n".join([*(asked.field.join(row) for row in rows), asked.done])
     rows += [
-        ["relationship", each["source"], each["target"], each["description"], str(each["strength"])]
+        ["relationship", each["source"], each["target"], each["description"], f"{each['strength']:g}"]
         for each in relations
     ]
     return _tuples([row for row in rows if row[0] in asked.kinds], asked)
@@ -116,17 +124,12 @@ def _extracted(asked: Extraction, seed: int) -> str:
 def _summarised(asked: Cluster, seed: int) -> str:
     members = [(name, "unknown", text) for name, text in asked.members]
     request = summary_request(members, _PROMPTS, asked.types or _TYPES, "summarise")
-    found = json.loads(reply_to(request.messages, "summarise", seed))
-    rows = [["entity", each["name"], each["type"], each["description"]] for each in found["entities"]]
+    names = [name for name, _ in asked.members]
+    found = parse_summary(ChatReply(reply_to(request.messages, "summarise", seed)), len(names), names)
+    rows = [["entity", each.name, each.type, each.description] for each in found.entities]
     rows += [
-        [
-            "relationship",
-            asked.members[each["member"] - 1][0],
-            each["entity"],
-            each["description"],
-            str(each["strength"]),
-        ]
-        for each in found["relations"]
+        ["relationship", names[each.member], found.entities[each.entity].name, each.description, f"{each.strength:g}"]
+        for each in found.covers
     ]
     return _tuples(rows, asked.tuples)
 
@@ -152,7 +155,9 @@ def _report(asked: Report, seed: int) -> str:
     found = json.loads(reply_to(request.messages, "report", seed))
     for finding in found["findings"]:
         del finding["references"]
-    return _json(found)
+    n_entities, n_relations = len(asked.entities), len(asked.relations)
+    rating = community_rating(n_entities, n_relations, 0)
+    return _json(found | {"rating": rating, "rating_explanation": f"{n_entities} entities, {n_relations} relations."})
 
 
 def _keywords(asked: Keywords, seed: int) -> str:

@@ -58,7 +58,12 @@ def update_lines(update: Mapping[str, Any]) -> list[str]:
         update: `UpdateSummary.to_dict`.
     """
     texts = " ".join(_texts_line(name, update[name]) for name in ("summaries", "reports"))
-    return [update_line(update["number"], update["documents"]), texts, _cost_line(update), debt_line(update)]
+    return [
+        update_line(update["number"], update["documents"], update["other_changes"]),
+        texts,
+        _cost_line(update),
+        debt_line(update),
+    ]
 
 
 def _texts_line(name: str, counts: Mapping[str, int]) -> str:

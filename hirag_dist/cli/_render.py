@@ -48,11 +48,15 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
     if retrieval.paths:
         joined = [path for path in retrieval.paths if path.connected]
         pairs = count_noun(len(retrieval.paths), "pair")
-        title = f"Bridge: shortest paths between key entities ({len(joined)} of {pairs} connected)"
+        title = f"Bridge: shortest paths from each key entity to the next ({len(joined)} of {pairs} connected)"
         out.print(f"[bold]{title}[/bold]")
-        longest = sorted(joined, key=lambda path: -len(path.entity_names))[: max(rows // 2, 1)]
-        for path in longest:
-            out.print("  " + " → ".join(path.entity_names), markup=False)
+        names = {item.entity_id: item.name for item in retrieval.key_entities}
+        for path in retrieval.paths[
+            : max(rows // 2, 1)
+        ]:  # those between the entities that the question names are first
+            ends = (names.get(own, own) for own in (path.source_id, path.target_id))
+            shown_p = " → ".join(path.entity_names) if path.connected else f"{' and '.join(ends)}: no path"
+            out.print(f"  {shown_p}", markup=False)
         for triple in retrieval.triples[:2]:
             said = shorten(one_line(triple.description), 110)
             out.print(f"  {triple.source_name} — {triple.target_name}: {said}", markup=False)

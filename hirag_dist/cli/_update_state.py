@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hirag_dist.cli._output import short
@@ -11,11 +11,16 @@ from hirag_dist.core.text.normalize import count_noun
 _KINDS = {"summaries": ("summary", "summaries"), "reports": ("report", "reports")}
 
 
-def update_line(number: int, documents: Mapping[str, int]) -> str:
+def update_line(number: int, documents: Mapping[str, int], others: Sequence[str] = ()) -> str:
     """Return the number of the update and how many documents it changed, as a sentence.
+
+    Args:
+        others: names of what else changed, where no document was added, changed or removed.
 
     >>> update_line(3, {"added": 2, "changed": 0, "removed": 1})
     'Update 3 since the index was built from nothing: 2 documents added, 1 removed.'
+    >>> update_line(4, {"added": 0, "changed": 0, "removed": 0}, ["places", "metadata"])
+    'Update 4 since the index was built from nothing: places and metadata of documents changed, their texts did not.'
     """
     if not number:
         return "The index was built from nothing; no update was made since."
@@ -23,7 +28,8 @@ def update_line(number: int, documents: Mapping[str, int]) -> str:
     if parts:
         first, rest = parts[0].split(" ", 1)
         parts[0] = f"{first} {'document' if first == '1' else 'documents'} {rest}"
-    said = ", ".join(parts) or "no document changed"
+    rest = f"{' and '.join(others)} of documents changed, their texts did not" if others else "no document changed"
+    said = ", ".join(parts) or rest
     return f"Update {number} since the index was built from nothing: {said}."
 
 

@@ -62,7 +62,7 @@ def demo(
     out.print(f'Ask more: .venv/bin/hirag-dist query --index {folder} "…"    (or: serve --index {folder})')
     out.print("Your own documents: hirag-dist init, then plan, then index. See README.md.")
     out.print(
-        "[dim]All texts of the demo are recorded replies of a language model. Your documents go to the endpoints in "
+        "[dim]The index of the demo is made of recorded replies of a model. Your documents go to the endpoints in "
         "hirag.yaml, or to the built-in model, which is rule-based and understands nothing.[/dim]"
     )
 

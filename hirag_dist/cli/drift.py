@@ -96,7 +96,7 @@ def _agreement(groups: PartitionDrift) -> tuple[object, ...]:
 
 
 def _show_update(state: UpdateStaleness) -> None:
-    out.print(f"{update_line(state.number, state.documents)} {debt_line({'debt': state.debt})}")
+    out.print(f"{update_line(state.number, state.documents, state.other_changes)} {debt_line({'debt': state.debt})}")
     columns = ["texts", "number", "due", "tokens", "due", "share due", "material changed"]
     rows = [
         (

@@ -15,6 +15,7 @@ from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.composition.exported_index import keep_snapshot
 from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.interop.exporters import graphrag_tables, write_graphml
+from hirag_dist.storage.layout import METADATA_TABLES
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
@@ -65,7 +66,7 @@ def _graphml(snapshot: Snapshot, to: str) -> list[str]:
 
 
 def _parquet(snapshot: Snapshot, to: str) -> list[str]:
-    names = ("documents", "chunks", "entities", "relations", "communities", "reports", "claims")
+    names = ("documents", "chunks", "entities", "relations", "communities", "reports", "claims", *METADATA_TABLES)
     tables: dict[str, pa.Table] = {name: snapshot.table(name) for name in names}
     folder = Path(to)
     folder.mkdir(parents=True, exist_ok=True)

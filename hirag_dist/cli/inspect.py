@@ -155,7 +155,7 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
         show_drift(inspection.drift)
     elif inspection.update is not None:
         note = snapshot.manifest.notes["update"]
-        out.print(f"{update_line(note['number'], note['documents'])} {debt_line(note)}")
+        out.print(f"{update_line(note['number'], note['documents'], note.get('other_changes', ()))} {debt_line(note)}")
     out.print(bill_table(snapshot.table("usage").to_pylist()))
     ratio = tokens_per_corpus_token(snapshot)
     if ratio is not None:

@@ -156,7 +156,9 @@ def _show(report: dict[str, Any]) -> None:
         out.print(line)
     update = report.get("update_of_current")
     if update is not None:
-        out.print(f"{update_line(update['number'], update['documents'])} {debt_line(update)}")
+        out.print(
+            f"{update_line(update['number'], update['documents'], update.get('other_changes', ()))} {debt_line(update)}"
+        )
     if report.get("missing_reports_of_current"):
         line = missing_line(report["missing_reports_of_current"], report["report_policy_of_current"])
         late = count_noun(report["reports_on_demand"], "of them was", "of them were")

@@ -135,6 +135,8 @@ def result_line(result: IndexResult) -> str:
     else:
         documents = result.update.documents
         parts.append(f"{documents.added:,} added, {documents.changed:,} changed, {documents.removed:,} removed")
+        if others := result.update.other_changes:
+            parts.append(f"{' and '.join(others)} changed")
     sent = result.to_dict()["this_run"]
     parts.append(f"{short(sent['tokens'])} tokens, {dollars(sent['usd'])}")
     parts.append(f"debt {short(debt_tokens(result))} tokens")

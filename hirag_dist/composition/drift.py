@@ -130,6 +130,7 @@ def update_state(snapshot: Snapshot) -> UpdateStaleness | None:
         debt={kind: dict(part) for kind, part in note.get("debt", {}).items()},
         summaries=stale_summaries(snapshot.table(SUMMARIES, ["entities", "covers", *staleness])),
         reports=stale_reports(inputs, reports),
+        other_changes=tuple(note.get("other_changes", ())),
     )
 
 

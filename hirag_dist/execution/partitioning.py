@@ -25,7 +25,8 @@ class Shuffle:
     stage reads its piece of each of those files. Only the number of files is kept in memory. With r rows
     of which n make a task of the stage there are r / n pieces in a file; a file has n rows too while there are few, and
     up to eight times as many beyond `_FILES` of them. So a task reads 64 pieces of an input of 50 million rows where n
-    is 100,000, and an eighth of r / n of a larger one.
+    is 100,000, and an eighth of r / n of a larger one. A longer input has as many files: its runs are longer, as its
+    share of a task is.
 
     Attributes:
         folder: of the files and markers; it may be removed once the stage is done.
@@ -80,7 +81,9 @@ def layout(stage: AnyStage, inputs: Mapping[str, Dataset]) -> list[object]:
     if not isinstance(stage.split, ByKey) or n_partitions(stage, inputs) == 1:
         return []
     longer = runs_per_file(n_partitions(stage, inputs))
-    return [stage.split.column, stage.split.n, HASH_VERSION, *([longer] if longer > 1 else [])]
+    wider = {name: times for name in inputs if (times := _times_main(inputs, name)) > 1 and _has_key(stage, name)}
+    parameters = [stage.split.column, stage.split.n, HASH_VERSION, *([longer] if longer > 1 else [])]
+    return [*parameters, *([wider] if wider else [])]
 
 
 def runs_per_file(partitions: int) -> int:
@@ -90,6 +93,15 @@ def runs_per_file(partitions: int) -> int:
     [1, 1, 2, 4, 8]
     """
     return min(-(-partitions // _FILES), _MAX_RUNS)
+
+
+def _times_main(inputs: Mapping[str, Dataset], name: str) -> int:
+    """Return how many times as long as the first input another one is, rounded up: so many rows it has to a task."""
+    return max(1, -(-inputs[name].rows // max(next(iter(inputs.values())).rows, 1)))
+
+
+def _has_key(stage: AnyStage, name: str) -> bool:
+    return isinstance(stage.split, ByKey) and stage.split.column in input_schemas(stage)[name].names
 
 
 def _by_rows(
@@ -110,13 +122,13 @@ def _by_key(
     keyed = [name for name in inputs if scatter.column in input_schemas(stage)[name].names]
     _check_types(stage, keyed, scatter.column)
     shuffled_to = f"{folder}/{SHUFFLE}"
-    run_rows = n * runs_per_file(scatter.count)
-    n_files = {name: len(_runs(inputs[name].rows, run_rows)) for name in keyed}
+    run_rows = {name: n * runs_per_file(scatter.count) * _times_main(inputs, name) for name in keyed}
+    n_files = {name: len(_runs(inputs[name].rows, run_rows[name])) for name in keyed}
 
     def first_pass() -> Iterator[Task]:
         number = 0
         for name in keyed:
-            for pieces in cut(_slices(inputs[name]), run_rows):
+            for pieces in cut(_slices(inputs[name]), run_rows[name]):
                 yield Task(stage, number, {name: pieces}, shuffled_to, store, scatter=scatter)
                 number += 1
 
@@ -132,7 +144,7 @@ def _by_key(
 
     total = inputs[next(iter(inputs))].rows
     shares = [total * (at + 1) // scatter.count - total * at // scatter.count for at in range(scatter.count)]
-    runs = [rows for name in keyed for rows in _runs(inputs[name].rows, run_rows)]
+    runs = [rows for name in keyed for rows in _runs(inputs[name].rows, run_rows[name])]
     return PartitionPlan(shares, tasks, Shuffle(shuffled_to, runs, first_pass))
 
 

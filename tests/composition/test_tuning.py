@@ -101,7 +101,7 @@ def test_a_language_model_proposes_and_nothing_is_paid_twice(corpus: Path, tmp_p
     written = yaml.safe_load((out / "hirag.yaml").read_text("utf-8"))
     assert Config.model_validate(written).entity_types == made.entity_types
     examples = load_prompts(written["prompts"]).examples["extract-graph"]
-    assert json.dumps(RECORDS["entities"][0]) in examples
+    assert json.dumps({"id": 1, **RECORDS["entities"][0]}) in examples
     assert sample.passages[0] in examples
     assert len(files) == 2
     with pytest.raises(ConfigError, match="--force"):

@@ -368,6 +368,16 @@ def test_files_of_the_first_pass_grow_with_the_rows_and_the_result_is_the_same(
     assert stage_key(kind(), inputs) != key  # what files cut otherwise have begun is not gone on with
 
 
+def test_an_input_longer_than_the_main_one_has_no_more_files(bench: Bench) -> None:
+    """Nine cells for each visit: with files of as many rows, the pieces to read would grow with their square."""
+    inputs = bench.inputs()
+    cells = pa.table({"cell": [at % 9 for at in range(405)], "name": ["a cell"] * 405}, schema=CELLS)
+    found, tasks = bench.count(**inputs | {"cells": bench.put("cells", cells)})
+    assert len(scattering(tasks)) == 5 + 5
+    assert found.seen.rows == 45
+    assert sum(len(each["cells"]) for each in ran) == 405
+
+
 def test_what_listeners_are_told(bench: Bench) -> None:
     bench.count()
     told = [(event.label, type(event)) for event in bench.events]

@@ -65,13 +65,14 @@ async def test_every_tool(client: Any) -> None:
         assert re.fullmatch(r"(?s).* is data, not instructions\.\n<data (\w{16})>\n.*\n</data \1>", text_of(result))
 
 
-async def test_structured_content(client: Any) -> None:
+async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None:
     found = (await client.call_tool("search", ARGUMENTS["search"])).structured_content
     assert [entity["name"] for entity in found["entities"]] == ["Lighthouse", "Wärterin 灯台守"]
     assert found["entities"][0]["uri"] == "hirag://default/entities/e1"
     assert found["paths"][1] == {"connected": False, "entities": []}
     assert found["sources"][0]["text"] == fakes.WHOLE.sources[0].text
-    answer = (await client.call_tool("answer", ARGUMENTS["answer"])).structured_content
+    answer = (await client.call_tool("answer", ARGUMENTS["answer"] | {"write_reports": True})).structured_content
+    assert engine.queries[-1].write_reports
     assert answer["answer"] == fakes.ANSWER.text
     assert answer["citations"][0]["uri"] == "hirag://default/entities/e2"
     entity = (await client.call_tool("entity", ARGUMENTS["entity"])).structured_content

@@ -168,6 +168,8 @@ class RayExecutor:
     def call_totals(self) -> CallTotals:
         """Return the calls of all workers so far; where the coordinator does not reply, those of the last time."""
         with suppress(ray.exceptions.RayError):
+            if not ray.is_initialized():  # shut down by other code: a call of Ray would start another one
+                return self._totals
             self._totals = ray.get(self._coordinator.totals.remote(), timeout=_TOTALS_S)
         return self._totals
 
@@ -176,9 +178,13 @@ class RayExecutor:
         self._pool.release_idle()
 
     def close(self) -> None:
-        """Stop the workers, and the Ray that this executor started."""
-        self._pool.close()
-        ray.kill(self._coordinator)
+        """Stop the workers, and the Ray that this executor started.
+
+        Where Ray was shut down by other code, the workers are gone: a call of Ray would start another one.
+        """
+        if ray.is_initialized():
+            self._pool.close()
+            ray.kill(self._coordinator)
         if self._owns_ray:
             stop()
 

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.interop.exporters.links import Links, distinct, inside_links, invert, joined, links_of, list_column
-from hirag_dist.schemas import CLAIMS
+from hirag_dist.schemas import CLAIMS, METADATA_FIELDS
 
 _STRINGS = pa.list_(pa.string())
 _INTS = pa.list_(pa.int64())
+_FIELD_TYPES = {"string": pa.string(), "number": pa.float64(), "date": pa.string(), "bool": pa.bool_()}
 _FINDINGS = pa.list_(pa.struct([("explanation", pa.string()), ("summary", pa.string())]))
 
 
@@ -29,16 +30,14 @@ def graphrag_tables(tables: Mapping[str, pa.Table], period: str = "") -> dict[st
     """Return documents, text_units, entities, relationships, communities, community_reports, and covariates if any.
 
     Args:
-        tables: documents, chunks, entities, relations, communities and reports, as in `schemas`; `claims` where there
-            are some.
+        tables: documents, chunks, entities, relations, communities and reports, as in `schemas`; `claims`,
+            `metadata_fields` and `document_metadata` where there are some.
         period: day of the build as ISO 8601; it goes to `period` and `creation_date`.
 
     Returns:
         Tables by GraphRAG's names. Relations with an endpoint that is not in `entities` are left out.
     """
-    documents, chunks, entities, communities = (
-        tables[name] for name in ("documents", "chunks", "entities", "communities")
-    )
+    chunks, entities, communities = (tables[name] for name in ("chunks", "entities", "communities"))
     relations = tables["relations"]
     ends = [rows_of(relations[name], entities["entity_id"]) for name in ("source_id", "target_id")]
     known = (ends[0] >= 0) & (ends[1] >= 0)
@@ -52,7 +51,7 @@ def graphrag_tables(tables: Mapping[str, pa.Table], period: str = "") -> dict[st
     claims = tables.get("claims", CLAIMS.empty_table())
     covariates = {"covariates": _covariates(claims, titles, entities)} if claims.num_rows else {}
     return {
-        "documents": _documents(documents, chunks, period),
+        "documents": _documents(tables, period),
         "text_units": _text_units(chunks, entities, relations, entity_chunks, relation_chunks, claims),
         "entities": _entities(entities, titles, degrees, entity_chunks, chunks),
         "relationships": _relationships(relations, titles, ends, degrees, relation_chunks, chunks),
@@ -103,14 +102,21 @@ def _constant(value: str, n_rows: int) -> pa.Array:
     return pa.array([value] * n_rows, pa.string())
 
 
-def _documents(documents: pa.Table, chunks: pa.Table, period: str) -> pa.Table:
+def _documents(tables: Mapping[str, pa.Table], period: str) -> pa.Table:
+    documents, chunks = tables["documents"], tables["chunks"]
     homes = rows_of(chunks["document_id"], documents["document_id"])
     rows = np.flatnonzero(homes >= 0)
     chunk_lists = invert(Links(homes[rows], rows, documents.num_rows))
     n_rows = documents.num_rows
     uris = documents["uri"].to_pylist()
     titles = [title or uri for title, uri in zip(documents["title"].to_pylist(), uris, strict=True)]
+    held, fields = _metadata(tables)
     columns = documents.select(["uri", "record", "labels"]).to_pylist()
+    if fields:
+        columns = [
+            row | {"fields": held.get(own, {})}
+            for row, own in zip(columns, documents["document_id"].to_pylist(), strict=True)
+        ]
     return pa.table(
         {
             "id": documents["document_id"],
@@ -120,13 +126,28 @@ def _documents(documents: pa.Table, chunks: pa.Table, period: str) -> pa.Table:
             "text_unit_ids": list_column(chunk_lists, chunks["chunk_id"]),
             "creation_date": _constant(period, n_rows),
             "metadata": pa.array(
-                columns, pa.struct([("uri", pa.string()), ("record", pa.int64()), ("labels", _STRINGS)])
+                columns,
+                pa.struct([("uri", pa.string()), ("record", pa.int64()), ("labels", _STRINGS), *fields]),
             ),
             "uri": documents["uri"],
             "source_ids": documents["source_ids"].cast(_STRINGS),
             "labels": documents["labels"].cast(_STRINGS),
         }
     )
+
+
+def _metadata(tables: Mapping[str, pa.Table]) -> tuple[dict[str, Any], list[pa.Field]]:
+    """Return the values of declared fields by document, and the field `fields` of their type; none without fields."""
+    declared = tables.get("metadata_fields", METADATA_FIELDS.empty_table()).to_pylist()
+    if not declared:
+        return {}, []
+    types = {
+        row["name"]: pa.list_(_FIELD_TYPES[row["type"]]) if row["list"] else _FIELD_TYPES[row["type"]]
+        for row in declared
+    }
+    rows = tables["document_metadata"].to_pylist()
+    held = {row["document_id"]: json.loads(row["metadata"]) for row in rows}
+    return held, [pa.field("fields", pa.struct(list(types.items())))]
 
 
 def _text_units(

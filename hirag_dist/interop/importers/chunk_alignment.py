@@ -18,11 +18,12 @@ _TITLE_CHARS = 80
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlacement:
-    """The tables, and the id of each of the folder's chunks by its key there."""
+    """The tables, the id of each of the folder's chunks by its key there, and the properties of documents by id."""
 
     documents: pa.Table
     chunks: pa.Table
     chunk_ids: Mapping[str, str]
+    properties: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,13 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> ChunkPlace
     chunks keep their span, so that a source can be cited by its place; their vector is zero.
     """
     documents: dict[str, dict[str, Any]] = {}
+    properties: dict[str, Mapping[str, Any]] = {}
     by_key: dict[str, list[dict[str, Any]]] = {}  # several only where the folder names them alike
     for document in source.documents:
         row = _document_row(document)
         first = documents.setdefault(row["document_id"], row)
+        if document.properties:
+            properties.setdefault(row["document_id"], document.properties)
         if first is not row:
             first["source_ids"] = list(dict.fromkeys([*first["source_ids"], *row["source_ids"]]))
             source.left_out.append((f"document {document.key}", f"its text is that of document {first['uri']}"))
@@ -69,7 +73,7 @@ def place(source: SourceGraph, count_tokens: Callable[[str], int]) -> ChunkPlace
             source.left_out.append((f"chunk {chunk.key}", f"it is the same text of {home['uri']} as another chunk"))
     _note_missing_texts(source)
     rows = [documents[own] for own in sorted(documents)]
-    return ChunkPlacement(pa.Table.from_pylist(rows, DOCUMENTS), _chunk_table(placed), ids)
+    return ChunkPlacement(pa.Table.from_pylist(rows, DOCUMENTS), _chunk_table(placed), ids, properties)
 
 
 def _document_row(document: SourceDocument) -> dict[str, Any]:

@@ -69,6 +69,7 @@ def read_working_folder(folder: str, count_tokens: Callable[[str], int], communi
         n_added=merged.n_added,
         communities=kept[0],
         reports=kept[1],
+        properties=places.properties,
     )
 
 

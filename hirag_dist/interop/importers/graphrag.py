@@ -153,7 +153,15 @@ def _document(row: Mapping[str, Any]) -> SourceDocument:
         record=min(whole_of(record) or 0, 2**31 - 1),
         labels=labels_of(row, metadata),
         source_ids=texts_of(row.get("source_ids")),
+        properties=_properties(metadata),
     )
+
+
+def _properties(metadata: object) -> dict[str, Any]:
+    """Return the metadata of a document by name; what this package wrote for declared fields stands in `fields`."""
+    held = dict(metadata) if isinstance(metadata, Mapping) else {}
+    fields = held.pop("fields", None)
+    return held | {name: value for name, value in fields.items() if value is not None} if fields else held
 
 
 def _chunk(row: Mapping[str, Any]) -> SourceChunk:

@@ -37,6 +37,7 @@ class ImportedGraph:
         n_merged: entities that became one with another since their names differ in case, quotes or edges only.
         n_merged_relations: relations that became one with another between the same two entities.
         n_added: entities that the folder names as the end of a relation only.
+        properties: document id → name → value of what else the folder has about documents.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class ImportedGraph:
     n_added: int
     communities: pa.Table | None = None
     reports: pa.Table | None = None
+    properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class SourceDocument:
 
     Attributes:
         source_ids: what its owner calls it, where the folder says so besides the key.
+        properties: name → value of what else the folder has about it, from which declared metadata fields are read.
     """
 
     key: str
@@ -70,6 +73,7 @@ class SourceDocument:
     labels: tuple[str, ...] = ()
     n_chars: int = 0
     source_ids: tuple[str, ...] = ()
+    properties: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

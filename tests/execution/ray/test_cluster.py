@@ -13,6 +13,7 @@ import ray
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.llm.limits.protocol import CallTotals
 
 
 class SlowNode:
@@ -45,8 +46,10 @@ def test_a_node_that_is_slow_to_start_is_started_again_and_nothing_of_it_stays(m
     assert ray.is_initialized()
     assert len(slow.nodes) == 1
     assert slow.none_is_left()
+    ray.shutdown()  # by other code
+    assert executor.call_totals() == CallTotals()
     executor.close()
-    assert not ray.is_initialized()
+    assert not ray.is_initialized(), "another Ray was started for it"
 
 
 @pytest.mark.slow
