@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -135,6 +135,12 @@ async def turns(n: int = 50) -> None:
         await asyncio.sleep(0)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
 async def test_of_equal_requests_of_workers_one_is_sent_and_all_use_its_reply(workers: Workers) -> None:
     first, second = workers.pool("0"), workers.pool("1")
     asked = [each.ask(question(number), text_of) for number in range(6) for each in (first, second, first)]
@@ -184,14 +190,12 @@ async def test_after_a_failure_the_next_worker_sends_the_request(workers: Worker
 async def test_the_locks_of_a_dead_worker_are_released(workers: Workers) -> None:
     workers.model.go_on.clear()
     dies = asyncio.ensure_future(workers.pool("0").ask(question(0), text_of))
-    await turns()
+    await until(lambda: len(workers.model.requests) == 1)
     waits = asyncio.ensure_future(workers.pool("1").ask(question(0), text_of))
-    await turns()
+    await until(lambda: any(worker == "1" for worker, _ in workers.table.messages))
     assert len(workers.model.requests) == 1
     workers.table.table.leave("0")
-    async with asyncio.timeout(20):
-        while len(workers.model.requests) < 2:
-            await asyncio.sleep(0.001)
+    await until(lambda: len(workers.model.requests) == 2)
     workers.model.go_on.set()
     await waits
     await dies

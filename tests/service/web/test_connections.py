@@ -35,7 +35,8 @@ def _is_open(connection: socket.socket) -> bool:
     ("limits", "left"),
     [
         ({"max_connections_per_client": 5}, 5),
-        ({"max_connections": 20, "max_connections_per_client": 20, "first_request_s": 1.0}, 0),
+        # those that are younger than the limit when the others are closed stay: half of the connections is no crowd
+        ({"max_connections": 20, "max_connections_per_client": 20, "first_request_s": 1.0}, 10),
     ],
 )
 async def test_connections_that_send_no_request_are_closed(serve: Serve, limits: dict[str, float], left: int) -> None:
