@@ -19,7 +19,6 @@ product with a paired bootstrap interval over questions; first a line of what th
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -27,10 +26,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.bridge_ranking import interval
-from benchmarks.source_questions import Asked, ask
-from benchmarks.source_ranking import FIGURES, Case, Figures, cases, figures_of, options
-from benchmarks.source_variants import Found, Variant, starts_of
+from benchmarks.source_questions import Asked, ask, compare_ways
+from benchmarks.source_ranking import Case, Figures, figures_of
+from benchmarks.source_variants import AS_IS, Found, Variant, starts_of
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.retrieval.source_ranking import NEAREST, excess, shared
@@ -38,7 +36,7 @@ from hirag_dist.core.text.tokens import counter
 from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 
-WAYS: Final = ("as-is", *(f"{how} {what}" for how in ("nearest", "beam") for what in ("chunks", "entities", "both")))
+WAYS: Final = (AS_IS, *(f"{how} {what}" for how in ("nearest", "beam") for what in ("chunks", "entities", "both")))
 SHARE: Final = 0.5  # of the group of relations, where that of the names is 1
 BEAM: Final = 10
 HOPS: Final = 3
@@ -64,17 +62,7 @@ class Facts:
 
 
 def main() -> None:
-    arguments = options(__doc__).parse_args()
-    for case in cases(arguments):
-        measured = asyncio.run(_measured(case, arguments.embedder))
-        for name, _, chosen in case.kinds():
-            for way, figures in measured.items():
-                more = figures[chosen] - measured["as-is"][chosen]
-                line: dict[str, Any] = {"benchmark": "source_facts", "set": name, "embedder": arguments.embedder}
-                line |= {"way": way, "questions": len(more)}
-                line |= dict(zip(FIGURES, figures[chosen].mean(axis=0).round(3).tolist(), strict=True))
-                line |= {"more": {figure: interval(more[:, at]) for at, figure in enumerate(FIGURES)}}
-                print(json.dumps(line), flush=True)
+    compare_ways("source_facts", __doc__, _measured)
 
 
 async def _measured(case: Case, embedder_name: str) -> dict[str, Figures]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
-from benchmarks.source_ranking import Case, passages_of_chunks
-from benchmarks.source_variants import FUSED, MOST, Found
+from benchmarks.bridge_ranking import interval
+from benchmarks.source_ranking import FIGURES, Case, Figures, cases, options, passages_of_chunks
+from benchmarks.source_variants import AS_IS, FUSED, MOST, Found
 from hirag_dist.composition.query import make_engine
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.llm.endpoints.factory import make_embedder
@@ -58,3 +63,26 @@ async def ask(case: Case) -> Asked:
         asked.engine_rows.append([chunk_rows[source.chunk_id] for source in result.sources])
     await engine.close()
     return asked
+
+
+def compare_ways(
+    benchmark: str, description: str | None, measure: Callable[[Case, str], Coroutine[Any, Any, dict[str, Figures]]]
+) -> None:
+    """Print the figures of each way of ranking and the difference to `AS_IS`, for the sets of the command line.
+
+    Args:
+        benchmark: name in the lines.
+        description: of the command.
+        measure: (set, embedder) → figures of every question, by way.
+    """
+    arguments = options(description).parse_args()
+    for case in cases(arguments):
+        measured = asyncio.run(measure(case, arguments.embedder))
+        for name, _, chosen in case.kinds():
+            for way, figures in measured.items():
+                more = figures[chosen] - measured[AS_IS][chosen]
+                line: dict[str, Any] = {"benchmark": benchmark, "set": name, "embedder": arguments.embedder}
+                line |= {"way": way, "questions": len(more)}
+                line |= dict(zip(FIGURES, figures[chosen].mean(axis=0).round(3).tolist(), strict=True))
+                line |= {"more": {figure: interval(more[:, at]) for at, figure in enumerate(FIGURES)}}
+                print(json.dumps(line), flush=True)

@@ -18,19 +18,17 @@ product with a paired bootstrap interval over questions; first a line of what th
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from benchmarks.bridge_ranking import interval
-from benchmarks.source_questions import Asked, ask
-from benchmarks.source_ranking import FIGURES, Case, Figures, cases, figures_of, options
-from benchmarks.source_variants import Found, Variant, starts_of
+from benchmarks.source_questions import Asked, ask, compare_ways
+from benchmarks.source_ranking import Case, Figures, figures_of
+from benchmarks.source_variants import AS_IS, Found, Variant, starts_of
 from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.retrieval.entity_linking import found_names, longest_names, words
 from hirag_dist.core.retrieval.lexical import LexicalIndex, LexicalIndexBuilder, best_chunks, visible_chunks
@@ -41,7 +39,7 @@ from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.types import FloatVector, IntVector
 
 WAYS: Final = (
-    "as-is",
+    AS_IS,
     "sentences chunks",
     "sentences entities",
     "chunks by sentences",
@@ -56,17 +54,7 @@ _Group = tuple[IntVector, FloatVector]
 
 
 def main() -> None:
-    arguments = options(__doc__).parse_args()
-    for case in cases(arguments):
-        measured = asyncio.run(_measured(case, arguments.embedder))
-        for name, _, chosen in case.kinds():
-            for way, figures in measured.items():
-                more = figures[chosen] - measured["as-is"][chosen]
-                line: dict[str, Any] = {"benchmark": "source_units", "set": name, "embedder": arguments.embedder}
-                line |= {"way": way, "questions": len(more)}
-                line |= dict(zip(FIGURES, figures[chosen].mean(axis=0).round(3).tolist(), strict=True))
-                line |= {"more": {figure: interval(more[:, at]) for at, figure in enumerate(FIGURES)}}
-                print(json.dumps(line), flush=True)
+    compare_ways("source_units", __doc__, _measured)
 
 
 def sentences(text: str) -> list[str]:

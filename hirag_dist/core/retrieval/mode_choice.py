@@ -70,12 +70,14 @@ def choose_mode(question: str, names: Sequence[str]) -> ModeChoice:
 
     Args:
         question: text.
-        names: of the entities that it names, as the caller may see them; in any order, equal ones count once.
+        names: of the entities that it names, as the caller may see them, in its order; equal ones count once.
     """
-    different = {" ".join(words(name)): name for name in names}
+    different: dict[str, str] = {}
+    for name in names:
+        different.setdefault(" ".join(words(name)), name)
     features, found = question_features(question, len(different))
     probabilities = class_probabilities(features, BY_WORDS if found else BY_NAMES)
-    return decided(probabilities, CLASS_MODES, features, sorted(different.values()), found)
+    return decided(probabilities, CLASS_MODES, features, list(different.values()), found)
 
 
 def decided(
@@ -91,7 +93,7 @@ def decided(
         probabilities: of each class.
         class_modes: mode of each class.
         features: that they come from.
-        names: of entities in the question.
+        names: of entities in the question, in its order.
         found: its listed words, by class.
     """
     found = found or {}
