@@ -41,6 +41,7 @@ import grpc
 import psutil
 
 from benchmarks.served import served
+from benchmarks.settings import HASHING_OPTION
 from hirag_dist.client.common import SERVICE_NAME
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.defaults import MAX_MESSAGE_BYTES
@@ -96,7 +97,9 @@ def _index(given: str | None) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         corpus = str(resources.files("hirag_dist.samples").joinpath("corpus"))
         command = [sys.executable, "-m", "hirag_dist", "index", corpus, "--index", str(Path(folder, "index"))]
-        subprocess.run([*command, "--executor", "inline", "--json"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [*command, *HASHING_OPTION, "--executor", "inline", "--json"], check=True, stdout=subprocess.DEVNULL
+        )
         yield str(Path(folder, "index"))
 
 

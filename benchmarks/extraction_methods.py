@@ -28,6 +28,7 @@ import numpy as np
 
 from benchmarks.bridge_ranking import configured, interval
 from benchmarks.frugality import bill
+from benchmarks.settings import HASHING
 from benchmarks.source_ranking import (
     FIGURES,
     Case,
@@ -121,7 +122,7 @@ def layer_0(snapshot: Snapshot) -> dict[str, int]:
 
 def tell_costs(inputs: list[str], methods: list[str], endpoint: str | None, work: Path) -> None:
     """Print a line for each method about the calls and tokens of a corpus."""
-    overrides: dict[str, Any] = {"execution.executor": "inline"}
+    overrides: dict[str, Any] = {"execution.executor": "inline", **HASHING}
     if endpoint:
         chat = {"base_url": endpoint, "model": "simulated", "api_key": "none", "max_concurrent": 32}
         overrides["llm.endpoints.chat"] = chat

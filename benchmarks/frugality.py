@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.settings import HASHING
 from hirag_dist.composition.indexing import run_build
 from hirag_dist.config.loader import load_config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
@@ -58,7 +59,7 @@ def main() -> None:
 
 def measure(name: str, inputs: list[str]) -> dict[str, Any]:
     """Build one variant in a folder of its own; return its figures."""
-    overrides = {"execution.executor": "inline", **VARIANTS[name]}
+    overrides = {"execution.executor": "inline", **HASHING, **VARIANTS[name]}
     config = load_config(None, {}, overrides).config
     with tempfile.TemporaryDirectory() as folder:
         store = Store(folder)

@@ -34,11 +34,10 @@ from benchmarks.planted import DECAY
 from benchmarks.planted_graph import PlantedGraph, plant_graph
 from benchmarks.prose import Prose
 from hirag_dist import schemas
-from hirag_dist.config.loader import load_config
 from hirag_dist.core.graph.communities import community_table
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.indexing.publish import ARRAYS
-from hirag_dist.llm.endpoints.factory import make_embedder
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.storage.layout import TABLES
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -72,7 +71,7 @@ def generate(store: Store, n_entities: int, seed: int = 0) -> Manifest:
     """Write a snapshot with so many entities and five times as many relations, and make it the current one."""
     rng = np.random.default_rng(seed)
     prose = Prose()
-    embedder = make_embedder(load_config(None, {}).config)
+    embedder = HashingEmbedder()
     graph = plant_graph(n_entities, RELATIONS_AN_ENTITY * n_entities, rng)
     chunks = Chunks(graph, prose, rng)
     entities, row_of = entities_table(graph, chunks, prose, rng)

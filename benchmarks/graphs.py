@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.settings import HASHING
 from hirag_dist.cli.inspect import inspect_snapshot
 from hirag_dist.composition.indexing import read_import, run_build, run_import
 from hirag_dist.config.loader import load_config
@@ -86,7 +87,7 @@ def main() -> None:
 
 def measure(name: str, path: Path, stop: str, folder: str) -> dict[str, Any]:
     """Build one index under one rule; return what is in it."""
-    config = load_config(None, {}, {"execution.executor": "inline", "stop": stop}).config
+    config = load_config(None, {}, {"execution.executor": "inline", "stop": stop, **HASHING}).config
     started = time.process_time()
     inspection = inspect_index(path, config, Store(folder))
     return {

@@ -26,7 +26,9 @@ import numpy as np
 from mcp import Client, StdioServerParameters
 
 import hirag_dist
+from benchmarks.settings import HASHING
 from hirag_dist.client import AsyncHiragClient, HiragClient
+from hirag_dist.config.loader import load_config
 from hirag_dist.types import Query
 
 QUESTION = "What do the people in these texts have in common?"
@@ -48,7 +50,7 @@ def main() -> None:
 
 def _sample(folder: Path) -> str:
     samples = Path(hirag_dist.__file__).parent / "samples"
-    config = {"execution": {"executor": "inline"}}
+    config = load_config(None, {}, {"execution.executor": "inline", **HASHING}).config
     return hirag_dist.build_index(samples, folder / "index", config=config).index_uri
 
 

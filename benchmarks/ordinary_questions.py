@@ -16,7 +16,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from hirag_dist import Config, build_index, open_index
+from benchmarks.settings import HASHING
+from hirag_dist import build_index, open_index
+from hirag_dist.config.loader import load_config
 from hirag_dist.llm.rule_based.answers import NOT_KNOWN
 from hirag_dist.types import Answer
 
@@ -46,8 +48,9 @@ def main() -> None:
     verbose = parser.parse_args().verbose
     lines = Path(__file__).with_suffix(".jsonl").read_text(encoding="utf-8").splitlines()
     counts: dict[str, Any] = {"questions": len(lines), "right": 0, "unknown": 0, "wrong": 0, "cut": 0}
+    config = load_config(None, {}, HASHING).config
     with tempfile.TemporaryDirectory() as folder:
-        build_index(str(resources.files("hirag_dist.samples") / "corpus"), folder, config=Config())
+        build_index(str(resources.files("hirag_dist.samples") / "corpus"), folder, config=config)
         with open_index(folder) as index:
             for line in lines:
                 asked = json.loads(line)

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.jsonl import rows_of
+from benchmarks.settings import HASHING_OPTION
 from hirag_dist.cli.eval_coverage import build_seconds
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
@@ -175,7 +176,7 @@ def column(file: Path, field: str) -> list[str]:
 
 def built(corpus: Path, folder: str) -> str:
     command = [sys.executable, "-m", "hirag_dist", "index", str(corpus), "--index", f"{folder}/mix"]
-    subprocess.run([*command, "--executor", "inline", "--json"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, *HASHING_OPTION, "--executor", "inline", "--json"], check=True, stdout=subprocess.DEVNULL)
     return f"{folder}/mix"
 
 

@@ -43,6 +43,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.generated import questions
 from benchmarks.processes import make_cold, memory_of
+from benchmarks.settings import HASHING_OPTION
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
@@ -95,6 +96,7 @@ def _indexes(arguments: argparse.Namespace, folder: Path) -> Iterator[tuple[str,
     elif arguments.sample:
         samples = Path(str(resources.files("hirag_dist.samples")))
         command = [sys.executable, "-m", "hirag_dist", "index", str(samples / "corpus"), "--index", f"{folder}/sample"]
+        command += HASHING_OPTION
         subprocess.run([*command, "--executor", "inline", "--json"], check=True, stdout=subprocess.DEVNULL)
         yield "sample corpus", f"{folder}/sample"
     else:

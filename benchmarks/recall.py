@@ -28,9 +28,8 @@ from pymilvus import MilvusClient
 
 from benchmarks.planted import plant
 from hirag_dist import schemas
-from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
-from hirag_dist.llm.endpoints.factory import make_embedder
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name
 from hirag_dist.retrieval.vector_index.milvus.collection import drop, resolved
@@ -131,7 +130,7 @@ def _sets(arguments: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Sn
     if arguments.index:
         lines = Path(arguments.questions).read_text(encoding="utf-8").splitlines()
         questions = [json.loads(line)["query"] for line in lines if line][: arguments.searches]
-        embedder = make_embedder(load_config(None, {}).config)
+        embedder = HashingEmbedder()
         yield "index", open_snapshot(Store(arguments.index)), asyncio.run(embedder.embed(questions))
 
 

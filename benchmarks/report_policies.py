@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.build import CONFIG, start_simulator
 from benchmarks.jsonl import rows_of
+from benchmarks.settings import HASHING
 from hirag_dist.composition.indexing import BuildOptions, run_build
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
@@ -66,7 +67,7 @@ def main() -> None:
 
 
 def configured(root: Path, reports: dict[str, Any]) -> Config:
-    fixed = {"execution.executor": "inline", "vectors.backend": "memory"}
+    fixed = {"execution.executor": "inline", "vectors.backend": "memory", **HASHING}
     own = {f"communities.reports.{key}": value for key, value in reports.items()}
     return load_config(str(root / "hirag.yaml"), {}, fixed | own).config
 

@@ -42,6 +42,7 @@ from numpy.typing import NDArray
 from benchmarks import update_scale
 from benchmarks.generated import questions
 from benchmarks.served import served
+from benchmarks.settings import HASHING_OPTION
 from benchmarks.update_corpora import CorpusFolder, read_corpus
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import HiragError
@@ -59,7 +60,7 @@ TIMEOUT_S = 20.0
 SWAP_TIMEOUT_S = 120.0
 WINDOWS = ("idle", "update", "swap")
 _COMMAND = (sys.executable, "-m", "hirag_dist")
-_OPTIONS = ("--executor", "inline", "--set", "update.max_ratio=3", "--json")
+_OPTIONS = ("--executor", "inline", "--set", "update.max_ratio=3", *HASHING_OPTION, "--json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ import pyarrow.compute as pc
 from benchmarks.generated import generate
 from benchmarks.generated_tables import generated_names
 from benchmarks.prose import Prose
+from benchmarks.settings import HASHING
 from benchmarks.update_steps import measured
 from hirag_dist.composition.indexing import run_add, run_build, run_remove
 from hirag_dist.config.loader import load_config
@@ -113,7 +114,7 @@ def _in_own_processes(place: Path, n_entities: int, arguments: argparse.Namespac
 
 def configuration() -> Config:
     """Return the configuration: built-in models, in one process."""
-    return load_config(None, {}, {"execution.executor": "inline", "update.max_ratio": 3}).config
+    return load_config(None, {}, {"execution.executor": "inline", "update.max_ratio": 3, **HASHING}).config
 
 
 def write_base(place: Path, n_entities: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.build import start_simulator
+from benchmarks.settings import HASHING
 from hirag_dist.composition.drift import measure_drift
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.config.loader import load_config
@@ -142,7 +143,9 @@ def configured(settings: dict[str, Any], builtin: bool = False) -> Iterator[Conf
         builtin: take the built-in models in this process instead.
     """
     if builtin:
-        yield load_config(None, {}, {"execution.executor": "inline", "update.max_ratio": 3} | settings).config
+        yield load_config(
+            None, {}, {"execution.executor": "inline", "update.max_ratio": 3, **HASHING} | settings
+        ).config
         return
     simulator, url = start_simulator()
     try:

@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks.build import run
 from benchmarks.llm_pool import JITTER, simulator, stats
+from benchmarks.settings import HASHING_OPTION
 from hirag_dist.testing.simulator import SimulatorOptions
 
 CONFIG = """\
@@ -66,7 +67,7 @@ def measure(inputs: list[str], executor: str, limits: dict[str, float], latency_
         config = Path(folder) / "hirag.yaml"
         told = ", ".join(f"{name}: {value}" for name, value in (limits or {"max_concurrent": 64}).items())
         config.write_text(CONFIG.format(url=url, limits=told, embed="builtin-embedder", executor=executor))
-        command = [sys.executable, "-m", "hirag_dist", "index", *inputs, "--index", f"{folder}/index"]
+        command = [sys.executable, "-m", "hirag_dist", "index", *inputs, "--index", f"{folder}/index", *HASHING_OPTION]
         started = time.perf_counter()
         report: Any = run([*command, "--config", str(config), "--json"])
         process_s = time.perf_counter() - started

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from hirag_dist.cli.main import exit_at_once
+from hirag_dist.llm.endpoints import local_embedder
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
 from tests.shared_data import REASON
@@ -28,6 +29,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     only_marked = config.getoption("markexpr").startswith(strata.REST)
     left_out = only_marked and collection_path.is_file() and not strata.names_a_marker(collection_path)
     return True if left_out else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_weights_found() -> Iterator[None]:
+    """A new index is built with `hashing`, in seconds, unless a test names another embedder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_embedder, "installed", list)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)  # before the markers of -m are looked at

@@ -70,10 +70,12 @@ def demo(
 def _write_config(folder: Path, replies: Path) -> Path:
     """Write the configuration of the demo: recorded replies, and the built-in model for other requests."""
     recording = {"kind": "recorded", "path": str(replies), "fallback": "builtin"}
+    embedder = {"kind": "hashing"}  # the same clusters on every machine, so that their summaries are in the recording
     roles = dict.fromkeys(("extract", "summarise", "report", "answer"), "recording")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "demo.yaml"
-    path.write_text(yaml.safe_dump({"llm": {"endpoints": {"recording": recording}, "roles": roles}}), encoding="utf-8")
+    endpoints = {"recording": recording, "builtin-embedder": embedder}
+    path.write_text(yaml.safe_dump({"llm": {"endpoints": endpoints, "roles": roles}}), encoding="utf-8")
     return path
 
 

@@ -18,6 +18,7 @@ from rich.markup import escape
 
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, out, use_json
+from hirag_dist.composition.embedder_choice import recorded_embedder, settle_embedder
 from hirag_dist.composition.models import CHAT_ROLES, lexical_embedding_notice, role_endpoints
 from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.config.model import Config
@@ -84,6 +85,7 @@ def doctor(
 
 def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     """Return the findings, in the order of the flow."""
+    config = settle_embedder(config, None if index is None else recorded_embedder(Store(index)))
     findings = [_version(name) for name in ("ray", "grpcio", "numba")]
     findings += [_milvus_packages(config), *_second_distribution(), _gpu(), *_mixtures_of_cuml()]
     if has_gpu_workers(config):

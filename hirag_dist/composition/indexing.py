@@ -11,6 +11,7 @@ from typing import Literal
 
 from hirag_dist.composition.build import make_batches, make_executor, resolve
 from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build, note_not_begun
+from hirag_dist.composition.embedder_choice import recorded_embedder, settle_embedder
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.models import BUILD_ROLES
 from hirag_dist.composition.prices import check_prices
@@ -243,6 +244,7 @@ def execute_build(
     store.check_writable()
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
     with BuildLock(store, options.wait_s) as lock:
+        config = settle_embedder(config, None if options.fresh else recorded_embedder(store))
         _compact_ledger(store, lock)
         probes = UsageMeter()
         try:

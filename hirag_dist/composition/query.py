@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from dataclasses import replace
 
+from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator, make_pool, retry_policy
 from hirag_dist.config.model import Config
 from hirag_dist.config.reports import ReportsOnDemandConfig
@@ -99,23 +101,40 @@ class SharedModels:
         context = None if meter is None else CallContext(meter)
         retried = RetriedCalls(RateLimiter(coordinator, worker, spending), question_policy(config))
         self._model = _AnswerPool(make_pool(config, None, retried, context=context), coordinator, worker)
-        self._embedder = limited_embedder(config, None, retried, context)
+        self._retried, self._context = retried, context
+        self._embedders: dict[str, Embedder] = {}  # by the settings of the endpoint
+        self._lock = threading.Lock()
         self._reranker = limited_reranker(config, retried, context)
 
-    def owned(self) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
-        """Return the models for one engine, which closes them."""
-        return self._model, QuestionEmbedder(self._embedder), self._reranker
+    def owned(self, config: Config) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
+        """Return the models for one engine, which closes them.
 
-    def borrowed(self) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
-        """Return the models for one engine of several. Each has a cache of questions and batches of its own."""
+        Args:
+            config: with the embedder of the engine's index.
+        """
+        return self._model, QuestionEmbedder(self._embedder(config)), self._reranker
+
+    def borrowed(self, config: Config) -> tuple[AnswerModel, QuestionEmbedder, Reranker | None]:
+        """Return the models for one engine of several. Each has a cache of questions and batches of its own.
+
+        Args:
+            config: with the embedder of the engine's index.
+        """
         cached = min(_QUESTIONS, max(_ALL_QUESTIONS // self.n_engines, _MIN_QUESTIONS))
         reranker = None if self._reranker is None else _BorrowedReranker(self._reranker)
-        return _Borrowed(self._model), QuestionEmbedder(_BorrowedEmbedder(self._embedder), cached), reranker
+        return _Borrowed(self._model), QuestionEmbedder(_BorrowedEmbedder(self._embedder(config)), cached), reranker
+
+    def _embedder(self, config: Config) -> Embedder:
+        key = config.llm.endpoints[config.llm.roles.embed].model_dump_json()
+        with self._lock:
+            if key not in self._embedders:
+                self._embedders[key] = limited_embedder(config, None, self._retried, self._context)
+            return self._embedders[key]
 
     async def close(self) -> None:
         """Close the connections."""
         await self._model.close()
-        for each in (self._embedder, self._reranker):
+        for each in (*self._embedders.values(), self._reranker):
             if isinstance(each, Closable):
                 await each.close()
 
@@ -162,12 +181,13 @@ def make_engine(
         BackendUnavailable: vectors or embedder are missing.
         InvalidQuery: the configured embedder is not the index's.
     """
+    config = settle_embedder(config, snapshot.manifest.embedder)
     count = counter(config.tokenizer)
     shared = models
     if shared is None:
         coordinator = make_coordinator(config) if coordinator is None else coordinator
         shared = SharedModels(config, coordinator, spending=spending, meter=meter)
-    model, embedder, reranker = shared.owned() if models is None else shared.borrowed()
+    model, embedder, reranker = shared.owned(config) if models is None else shared.borrowed(config)
     writer = None
     if config.retrieval.reports_on_demand.enabled and snapshot.manifest.missing_reports:
         from hirag_dist.composition.report_writer import OnDemandReports  # not at the top: it imports stages of builds

@@ -27,10 +27,10 @@ META_TYPES = ("organization", "person", "location", "event", "technology", "prod
 class EndpointConfig(ConfigSection):
     """One model behind one address, or a built-in one."""
 
-    kind: Literal["openai", "rerank", "extractive", "recorded", "hashing", "minilm"] = Field(
+    kind: Literal["openai", "rerank", "extractive", "recorded", "auto", "hashing", "minilm"] = Field(
         "openai",
         description="openai: anything that speaks the OpenAI API; rerank: an endpoint with /rerank; the others are "
-        "built in",
+        "built in; auto: the embedder of the index, for a new one minilm where its weights are installed, else hashing",
     )
     base_url: Url | None = Field(None, description="address of the API, such as https://api.example.com/v1")
     api_key: SecretStr | None = Field(None, description="better as ${NAME} from the environment")
@@ -151,7 +151,7 @@ class LlmConfig(ConfigSection):
         if isinstance(data, dict):
             own = dict(data.get("endpoints") or {})
             own.setdefault("builtin", {"kind": "extractive"})
-            own.setdefault("builtin-embedder", {"kind": "hashing"})
+            own.setdefault("builtin-embedder", {"kind": "auto"})
             data = {**data, "endpoints": own}
         return data
 
@@ -164,7 +164,7 @@ class LlmConfig(ConfigSection):
                 if name not in self.endpoints:
                     raise ValueError(f"role {role} names endpoint {name!r}; there are: {', '.join(self.endpoints)}")
                 kind = self.endpoints[name].kind
-                is_role_kind = (kind in ("hashing", "minilm")) == (role == "embed") or kind == "openai"
+                is_role_kind = (kind in ("auto", "hashing", "minilm")) == (role == "embed") or kind == "openai"
                 if (kind == "rerank") != (role == "rerank") or not is_role_kind:
                     raise ValueError(f"endpoint {name!r} of kind {kind} cannot play role {role}")
         for name, endpoint in self.endpoints.items():

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.removal.evidence import RemovedDocuments, finished_snapshots
 from hirag_dist.composition.removal.search import TraceSearch, temporary_files
 from hirag_dist.composition.removal.verification import LEFTOVER_S, open_collections
@@ -41,6 +42,7 @@ def purge_replies(store: Store, config: Config, lock: BuildLock, current: Snapsh
         ConfigError: this is not the configuration of the last build.
         StoreError: the ledger cannot be read or written.
     """
+    config = settle_embedder(config, current.manifest.embedder)
     models = models_of_last_build(config, store)
     keys = replay_keys(config, store, models, current.table("chunks"))
     keys |= snapshot_vector_keys(current, models.embedder, models.dim)

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hirag_dist.composition.embedder_choice import recorded_embedder, settle_embedder
 from hirag_dist.composition.removal.evidence import RemovedDocuments, finished_snapshots
 from hirag_dist.composition.removal.search import (
     Finding,
@@ -147,6 +148,7 @@ def _of_ledger(search: TraceSearch, store: Store, config: Config, removed: Remov
     chunks = removed.own_chunks
     keys: set[bytes] = set()
     if chunks.num_rows and store.names(LEDGER):
+        config = settle_embedder(config, recorded_embedder(store))
         models = models_of_last_build(config, store)
         alone = config.model_copy(update={"resolution": config.resolution.model_copy(update={"enabled": False})})
         keys = replay_keys(alone, store, models, chunks)

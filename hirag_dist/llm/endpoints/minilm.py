@@ -10,7 +10,7 @@ import numpy as np
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.llm.endpoints.bert import BertEncoder
-from hirag_dist.llm.endpoints.minilm_weights import HINT, installed, read_weights, word_pieces
+from hirag_dist.llm.endpoints.minilm_weights import PACKAGES, installed, read_weights, word_pieces
 from hirag_dist.llm.endpoints.wordpiece import CLASS, SEPARATOR
 from hirag_dist.types import FloatMatrix
 
@@ -35,7 +35,8 @@ class MiniLmEmbedder:
         """
         found = [package for package in installed() if name in (None, package.embedder)]
         if not found:
-            raise BackendUnavailable(f"embedder {name or 'minilm'} needs weights: {HINT}")
+            wanted = next((package for package in PACKAGES if package.embedder == name), PACKAGES[-1])
+            raise BackendUnavailable(f"embedder {name or 'minilm'} needs weights: `{wanted.install}`")
         self._package = found[0]
         self.name = self._package.embedder
         self._lock = threading.Lock()

