@@ -141,7 +141,8 @@ async def ask(month: Month, questions: Sequence[str], rate: float) -> None:
     rng = np.random.default_rng(0)
     waiting: set[asyncio.Task[None]] = set()
     target = "ipv4:" + ",".join(pod.address for pod in month.pods)
-    async with AsyncHiragClient(target, timeout_s=TIMEOUT_S) as client:
+    # the group cancels what still waits when the soak ends: that is no failure
+    async with AsyncHiragClient(target, timeout_s=TIMEOUT_S) as client, asyncio.TaskGroup() as group:
         due = month.now()
         for number in range(10**9):
             due += float(rng.exponential(1 / rate))
@@ -153,7 +154,7 @@ async def ask(month: Month, questions: Sequence[str], rate: float) -> None:
             if len(waiting) >= MAX_WAITING:
                 month.asked.append(Asked(due, 0.0, kind, "not sent: too many requests wait"))
                 continue
-            task = asyncio.create_task(_one(month, client, text, kind, due))
+            task = group.create_task(_one(month, client, text, kind, due))
             waiting.add(task)
             task.add_done_callback(waiting.discard)
 

@@ -129,6 +129,7 @@ class Pod(Program):
         self.name = f"pod-{number}"
         self.address, self.metrics = (f"127.0.0.1:{free_port()}" for _ in range(2))
         self.cache = cache / self.name
+        self._processes = processes
         settings = {
             "service.metrics_listen": self.metrics,
             "service.cache_dir": str(self.cache),
@@ -142,9 +143,9 @@ class Pod(Program):
         super().__init__(command, f"http://{self.metrics}/ready", logs / f"{self.name}.log", KEYS)
 
     def workers(self) -> list[int]:
-        """Return the ids of the processes that answer."""
-        own, *below = self.pids() or [0]
-        return [pid for pid in below if _names_the_service(pid)] or [own]
+        """Return the ids of the processes that answer; none while it starts."""
+        own = self.pids()
+        return own if self._processes == 1 else [pid for pid in own[1:] if _names_the_service(pid)]
 
 
 def _names_the_service(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ QUIET = "quiet"
 SETTLING_S = 20.0  # after an event, in which its effects still end
 WARM_UP_S = 120.0  # of a process: caches fill, and are no leak
 MIN_SLOPE_S = 300.0  # of samples, for a slope that says anything
+_NUMBER = re.compile(r"\d+(\.\d+)?")  # errors that differ in numbers alone are counted together
 NOTICED_S = 90.0  # until a metric is scraped, a rule evaluated and an alert seen
 
 
@@ -90,7 +92,7 @@ def _figures(asked: Sequence[Asked], slow_ms: float) -> dict[str, Any]:
     errors: dict[str, int] = defaultdict(int)
     for each in asked:
         if each.error:
-            errors[f"{each.kind}: {each.error[:160]}"] += 1
+            errors[f"{each.kind}: {_NUMBER.sub('…', each.error)[:160]}"] += 1
     return {
         "requests": len(asked),
         "failed": sum(errors.values()),

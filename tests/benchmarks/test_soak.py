@@ -29,6 +29,12 @@ def test_an_answer_belongs_to_the_event_that_began_last() -> None:
     assert [each.due for each in unexplained_failures(asked, events)] == [75]
 
 
+def test_errors_that_differ_in_numbers_are_counted_together() -> None:
+    asked = [Asked(at, 1, "retrieve", f"Overloaded: the expected wait is 3.{at} s") for at in range(3)]
+    found = answers_by_event(asked, [], NIGHTS, slow_ms=1000)["quiet"]
+    assert found["errors"] == {"retrieve: Overloaded: the expected wait is … s": 3}
+
+
 def test_slopes() -> None:
     seconds = list(range(0, 3600, 10))
     steady = [100.0 + (50 if at % 600 == 0 else 0) for at in seconds]
