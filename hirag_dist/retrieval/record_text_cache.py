@@ -25,20 +25,20 @@ class RecordTextCache:
         text = make()
         return text, self._count(text)
 
-    def get(self, level: str, row: int, tokens: int, make: Callable[[], str]) -> tuple[str, int]:
+    def get(self, level: str, row: int, tokens: Callable[[str, int], int], make: Callable[[], str]) -> tuple[str, int]:
         """Return a record's text and tokens.
 
         Args:
             level: of the record; with `row` its key.
             row: of the record.
-            tokens: of its text, 0 where they are unknown.
+            tokens: (level, row) → tokens of the text, 0 where they are unknown.
             make: makes the text.
         """
         key = (level, row)
         record = self._records.get(key)
         if record is None:
             text = make()
-            record = self._records[key] = text, tokens or self._count(text)
+            record = self._records[key] = text, tokens(level, row) or self._count(text)
             self._chars += len(text)
             while self._chars > self._max_chars:
                 oldest, _ = self._records.pop(next(iter(self._records)))

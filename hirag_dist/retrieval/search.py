@@ -265,7 +265,7 @@ class RetrievalRun:
             keys = joined_in_order(named_keys, await self._deadline.run(members))
             rows = [row for row, _ in keys]
             paths = await self._paths_between(rows)
-            nodes = np.unique(np.array([*rows, *chain.from_iterable(paths)], np.int64))
+            nodes = np.array(sorted({*rows, *chain.from_iterable(paths)}), np.int64)
             joined = np.array(bridge_relations(index.graph, index.parallel, nodes), np.int64)
             relations = index.visible_relations(joined)
             ranked = self._ranked_triples(relations, nodes, paths)
@@ -373,7 +373,7 @@ class RetrievalRun:
             return self._texts.uncached(make)
         if self._index.is_rebuilt(level, row):
             return self._texts.uncached(make)
-        return self._texts.get(level, row, self._index.tokens(level, row), make)
+        return self._texts.get(level, row, self._index.tokens, make)
 
     def _end(self) -> None:
         self._times["total"] = (time.perf_counter() - self._started) * 1e3

@@ -18,16 +18,16 @@ def test_records_are_made_and_counted_once_and_the_oldest_are_forgotten() -> Non
         return text
 
     cache = RecordTextCache(count, max_chars=10)
-    assert cache.get("local", 1, 0, lambda: make("abcd")) == ("abcd", 4)
-    assert cache.get("local", 1, 0, lambda: make("else")) == ("abcd", 4)
-    assert cache.get("bridge", 1, 7, lambda: make("wxyz")) == ("wxyz", 7)
+    assert cache.get("local", 1, lambda *_: 0, lambda: make("abcd")) == ("abcd", 4)
+    assert cache.get("local", 1, lambda *_: 0, lambda: make("else")) == ("abcd", 4)
+    assert cache.get("bridge", 1, lambda *_: 7, lambda: make("wxyz")) == ("wxyz", 7)
     assert (made, counted) == (["abcd", "wxyz"], ["abcd"])
-    cache.get("local", 2, 0, lambda: make("123"))  # no room: the oldest goes
-    assert cache.get("bridge", 1, 7, lambda: make("never")) == ("wxyz", 7)
-    assert cache.get("local", 1, 0, lambda: make("again")) == ("again", 5)
+    cache.get("local", 2, lambda *_: 0, lambda: make("123"))  # no room: the oldest goes
+    assert cache.get("bridge", 1, lambda *_: 7, lambda: make("never")) == ("wxyz", 7)
+    assert cache.get("local", 1, lambda *_: 0, lambda: make("again")) == ("again", 5)
 
 
 def test_a_record_larger_than_all_room_is_given_and_not_kept() -> None:
     cache = RecordTextCache(len, max_chars=3)
-    assert cache.get("local", 1, 0, lambda: "too long") == ("too long", 8)
-    assert cache.get("local", 1, 0, lambda: "other") == ("other", 5)
+    assert cache.get("local", 1, lambda *_: 0, lambda: "too long") == ("too long", 8)
+    assert cache.get("local", 1, lambda *_: 0, lambda: "other") == ("other", 5)

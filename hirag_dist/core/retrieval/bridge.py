@@ -123,7 +123,9 @@ def _keep_best_members(
 
 def bridge_relations(graph: CsrGraph, parallel: Parallel, nodes: Sequence[int] | IntVector) -> list[int]:
     """Return the rows of all relations with both endpoints among the path nodes (Eq. 16), ascending."""
-    inside = np.unique(np.asarray(nodes, np.int64))
+    inside = np.asarray(nodes, np.int64)
+    if not (inside[1:] > inside[:-1]).all():
+        inside = np.unique(inside)
     joined = np.empty(_JOINED * len(inside), np.int32)
     count = _fill_joined(graph.indptr, graph.indices, graph.relation_rows, inside, joined)
     if count > len(joined):

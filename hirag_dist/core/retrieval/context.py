@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Any, Final
 
 from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.core.retrieval.citations import UNSEEN, CitationReader, defused
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.types import Citation, ClaimItem, Retrieval
+from hirag_dist.types import Citation, ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
 
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
 # GraphRAG's own for its local search: half for text units, 0.15 for reports, the rest for entities and their relations
@@ -33,15 +34,6 @@ UNKNOWN_ANSWER = "I do not know"
 
 
 RecordText = Callable[[str, int, Callable[[], str]], tuple[str, int]]  # (level, position, make) → (text, tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """A record under a reference: one letter and a number. Its text begins with a space, and is made when needed."""
-
-    ref: str
-    id: str
-    make: Callable[[], str]
 
 
 def render_context(
@@ -67,29 +59,22 @@ def render_context(
             return text, count_tokens(text)
 
     shares = {"graphrag-local": _GRAPHRAG, "lean": _LEAN}.get(retrieval.mode, _SHARES)
-    sections = [
-        ("Entities", "local", _entity_records(retrieval)),
-        ("Bridge" if shares is _SHARES else "Relations", "bridge", _relation_records(retrieval)),
-        ("Claims", "claims", _claim_records(retrieval)),
-        ("Communities", "global", _community_records(retrieval)),
-        ("Sources", "sources", _source_records(retrieval)),
+    sections: list[tuple[str, str, Sequence[Any]]] = [
+        ("Entities", "local", retrieval.local),
+        ("Bridge" if shares is _SHARES else "Relations", "bridge", retrieval.triples),
+        ("Claims", "claims", retrieval.claims),
+        ("Communities", "global", retrieval.communities),
+        ("Sources", "sources", retrieval.sources),
     ]
-    items = {
-        "local": retrieval.local,
-        "bridge": retrieval.triples,
-        "claims": retrieval.claims,
-        "global": retrieval.communities,
-        "sources": retrieval.sources,
-    }
-    present = [section for section in sections if items[section[1]]]
+    present = [section for section in sections if section[2]]
     whole = sum(shares[level] for _, level, _ in present) or 1.0
     parts: list[str] = []
     refs: dict[str, str] = {}
     spare = 0
     used = 0
-    for title, level, records in present:
+    for title, level, items in present:
         room = int(max_tokens * shares[level] / whole) + spare
-        lines, chosen, cost = _fit(title, records, room, count_tokens, partial(record_text, level))
+        lines, chosen, cost = _fit(title, level, items, room, count_tokens, record_text)
         spare = room - cost
         used += cost
         refs |= chosen
@@ -100,17 +85,21 @@ def render_context(
 
 def _fit(
     title: str,
-    records: Iterable[_Record],
+    level: str,
+    items: Sequence[Any],
     room: int,
     count_tokens: Callable[[str], int],
-    record_text: Callable[[int, Callable[[], str]], tuple[str, int]],
+    record_text: RecordText,
 ) -> tuple[list[str], dict[str, str], int]:
+    """Return the lines of a level within a number of tokens, the ids of their references, and their tokens."""
+    letter, id_field, make = _RECORDS[level]
     lines = [f"## {title}"]
     cost = count_tokens(lines[0]) + 1
     refs: dict[str, str] = {}
-    for position, record in enumerate(records):
-        mark = f"[{record.ref}]"
-        text, size = record_text(position, record.make)
+    for position, item in enumerate(items):
+        ref = f"{letter}{position + 1}"
+        mark = f"[{ref}]"
+        text, size = record_text(level, position, partial(make, item))
         text = mark + text
         size += count_tokens(mark) + 1
         fits = cost + size <= room
@@ -123,7 +112,7 @@ def _fit(
             if cost + size > room:
                 break
         lines.append(text)
-        refs[record.ref] = record.id
+        refs[ref] = getattr(item, id_field)
         cost += size
         if not fits:
             break
@@ -149,48 +138,35 @@ def cut_tokens(text: str, tokens: int, cut: str, count_tokens: Callable[[str], i
     return count_tokens(cut)
 
 
-def _entity_records(retrieval: Retrieval) -> Iterator[_Record]:
-    return (
-        _Record(f"E{at}", item.entity_id, partial(entity_text, item.name, item.type, item.layer, item.description))
-        for at, item in enumerate(retrieval.local, 1)
-    )
+def _entity_line(item: EntityItem) -> str:
+    return entity_text(item.name, item.type, item.layer, item.description)
 
 
-def _relation_records(retrieval: Retrieval) -> Iterator[_Record]:
-    return (
-        _Record(
-            f"R{at}", item.relation_id, partial(relation_text, item.source_name, item.target_name, item.description)
-        )
-        for at, item in enumerate(retrieval.triples, 1)
-    )
-
-
-def _claim_records(retrieval: Retrieval) -> Iterator[_Record]:
-    return (_Record(f"K{at}", item.claim_id, partial(_claim_line, item)) for at, item in enumerate(retrieval.claims, 1))
+def _relation_line(item: TripleItem) -> str:
+    return relation_text(item.source_name, item.target_name, item.description)
 
 
 def _claim_line(item: ClaimItem) -> str:
     return f" {_safe(claim_text(item))}"
 
 
-def _community_records(retrieval: Retrieval) -> Iterator[_Record]:
-    return (
-        _Record(
-            f"C{at}",
-            item.community_id,
-            partial(members_text, item.title, item.level, item.report)
-            if item.report_missing
-            else partial(community_text, item.title, item.level, item.rating, item.report),
-        )
-        for at, item in enumerate(retrieval.communities, 1)
-    )
+def _community_lines(item: CommunityItem) -> str:
+    if item.report_missing:
+        return members_text(item.title, item.level, item.report)
+    return community_text(item.title, item.level, item.rating, item.report)
 
 
-def _source_records(retrieval: Retrieval) -> Iterator[_Record]:
-    return (
-        _Record(f"S{at}", item.chunk_id, partial(source_text, item.title, item.start, item.end, item.text))
-        for at, item in enumerate(retrieval.sources, 1)
-    )
+def _source_lines(item: SourceItem) -> str:
+    return source_text(item.title, item.start, item.end, item.text)
+
+
+_RECORDS: Final[Mapping[str, tuple[str, str, Callable[[Any], str]]]] = {  # letter of the reference, id field, text
+    "local": ("E", "entity_id", _entity_line),
+    "bridge": ("R", "relation_id", _relation_line),
+    "claims": ("K", "claim_id", _claim_line),
+    "global": ("C", "community_id", _community_lines),
+    "sources": ("S", "chunk_id", _source_lines),
+}
 
 
 def entity_text(name: str, kind: str, layer: int, description: str) -> str:

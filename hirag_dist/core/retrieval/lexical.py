@@ -186,7 +186,10 @@ def best_chunks(
     known[known] = index.keys[places[known]] == wanted[known]
     places = np.unique(places[known])  # in the order of the keys, so that sums do not depend on the question's order
     mask = _NO_MASK if visible.mask is None else read_only(visible.mask)
-    frequencies = np.diff(index.indptr)[places] if visible.mask is None else _frequencies(index, places, mask)
+    if visible.mask is None:
+        frequencies = index.indptr[places + 1] - index.indptr[places]
+    else:
+        frequencies = _frequencies(index, places, mask)
     order = np.lexsort((places, frequencies))
     order = order[frequencies[order] > 0]
     order = order[np.concatenate([[0], np.cumsum(frequencies[order])[:-1]]) < MAX_POSTINGS] if len(order) else order

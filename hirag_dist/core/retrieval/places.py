@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from posixpath import splitext
 from typing import Final
@@ -18,6 +19,7 @@ _MARKDOWN: Final = frozenset((".md", ".markdown"))
 _TEXTS: Final = _PAGES | _MARKDOWN | {".txt", ".text", ".rst"}  # in which browsers find a quotation
 _FRAGMENT_WORDS = 6  # at each end of a quotation
 _WHOLE = 65_535  # width and height of a page in the numbers of a stored box
+_MAX_URIS = 4096  # cached
 _SAME_COLUMN = 0.5  # share of the narrower of two lines that lies below the other
 
 
@@ -36,6 +38,7 @@ class StoredPlace:
     boxes: Sequence[Sequence[int]] = ()
 
 
+@lru_cache(_MAX_URIS)
 def is_record_file(uri: str) -> bool:
     """Return whether a file holds a document in each of its records."""
     stem, suffix = splitext(uri.lower())

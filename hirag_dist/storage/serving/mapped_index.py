@@ -198,11 +198,10 @@ class MappedIndex:
             named: ids and names of all these rows.
         """
         ids, names = named
+        id_of, name_of = ids.__getitem__, names.__getitem__
         return tuple(
             [
-                PathItem(
-                    ids[source], ids[target], tuple([ids[row] for row in path]), tuple([names[row] for row in path])
-                )
+                PathItem(ids[source], ids[target], tuple(map(id_of, path)), tuple(map(name_of, path)))
                 for (source, target), path in zip(pairs, paths, strict=True)
             ]
         )
