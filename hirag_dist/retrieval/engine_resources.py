@@ -32,9 +32,9 @@ from hirag_dist.storage.snapshot.late_reports import LateReportFiles
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessScope, Query
 
-_TEXT_CHARS = 16 << 20  # of record texts cached for callers who see the whole index
+_TEXT_CHARS = 16 << 20  # of stored record texts cached
 _ALL_TEXT_CHARS = 256 << 20  # the same, of all engines of a process together
-_VIEW_CHARS = 1 << 20  # of record texts cached for callers with the same view
+_VIEW_CHARS = 1 << 20  # of rebuilt record texts cached for callers with the same view
 _MAX_COUNTED = 1024  # references and headings whose token counts are cached
 
 
@@ -113,7 +113,7 @@ class EngineResources:
         """Return the cache of record texts of the index or of one view of it."""
         if view is self.index:
             return self._texts
-        return self._view_texts.setdefault(view, RecordTextCache(self.count_tokens, _VIEW_CHARS))
+        return self._view_texts.setdefault(view, RecordTextCache(self.count_tokens, _VIEW_CHARS, self._texts))
 
     def filter_of(self, text: str, as_of: str) -> Expression | None:
         """Return the expression of a filter and of a date, None for neither.

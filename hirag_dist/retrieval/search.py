@@ -105,6 +105,7 @@ class RetrievalRun:
         self._times: dict[str, float] = {}
         self._vector: NDArray[np.float32] = np.zeros(0, np.float32)
         self._rows: dict[str, list[int]] = {}  # rows of the records in the result, by the context's levels
+        self._rebuilt: dict[str, list[bool]] = {}  # of the same records: whether the caller sees a part of each
         self._local_entities: Scored = []
         self._near_chunks: Scored = []
         self._word_chunks: Scored = []
@@ -371,8 +372,10 @@ class RetrievalRun:
         row = self._rows[level][position]
         if level == "global" and row in self._uncached:
             return self._texts.uncached(make)
-        if self._index.is_rebuilt(level, row):
-            return self._texts.uncached(make)
+        if level not in self._rebuilt:
+            self._rebuilt[level] = self._index.rebuilt(level, np.array(self._rows[level], np.int64)).tolist()
+        if self._rebuilt[level][position]:
+            return self._texts.rebuilt(level, row, make)
         return self._texts.get(level, row, self._index.tokens, make)
 
     def _end(self) -> None:

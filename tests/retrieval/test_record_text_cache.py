@@ -31,3 +31,14 @@ def test_a_record_larger_than_all_room_is_given_and_not_kept() -> None:
     cache = RecordTextCache(len, max_chars=3)
     assert cache.get("local", 1, lambda *_: 0, lambda: "too long") == ("too long", 8)
     assert cache.get("local", 1, lambda *_: 0, lambda: "other") == ("other", 5)
+
+
+def test_views_share_what_is_stored_and_keep_what_is_rebuilt() -> None:
+    stored = RecordTextCache(len)
+    one, other = (RecordTextCache(len, stored=stored) for _ in range(2))
+    assert one.get("local", 1, lambda *_: 0, lambda: "stored") == ("stored", 6)
+    assert other.get("local", 1, lambda *_: 0, lambda: "never made") == ("stored", 6)
+    assert one.rebuilt("local", 1, lambda: "of one view") == ("of one view", 11)
+    assert one.rebuilt("local", 1, lambda: "never made") == ("of one view", 11)
+    assert other.rebuilt("local", 1, lambda: "of another") == ("of another", 10)
+    assert other.get("local", 1, lambda *_: 0, lambda: "never made") == ("stored", 6)

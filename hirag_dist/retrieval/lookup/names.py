@@ -86,7 +86,9 @@ def _named_rows(view: MappedIndex, tables: LookupTables, wanted: str) -> list[tu
     found = [(int(view.layers[row]), False, shown[row] != wanted, row) for row in named]
     if view.files.aliases is not None:
         others = {one.row for one in found_names(view.files.aliases, read, admits) if one[:2] == whole} - named
-        found += [(int(view.layers[row]), True, True, row) for row in others if not view.is_rebuilt("local", row)]
+        rows_of_others = np.array(sorted(others), np.int64)
+        stored = rows_of_others[~view.rebuilt("local", rows_of_others)].tolist()
+        found += [(int(view.layers[row]), True, True, row) for row in stored]
     return found
 
 

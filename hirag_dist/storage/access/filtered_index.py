@@ -80,12 +80,15 @@ class FilteredIndex(MappedIndex):
         """Return the similarity of entities to a question, by their visible parts."""
         return visible_scores(self.access, self.vectors, rows, query, exact_scores)
 
-    def is_rebuilt(self, level: str, row: int) -> bool:
-        """Return whether a record is of a partially visible entity or relation, or names such an entity."""
-        entities = [row] if level == "local" else self.ends[row].tolist() if level == "bridge" else []
-        if self.visibility.partial_entities(np.array(entities, np.int64)).any():
-            return True
-        return level == "bridge" and bool(self.visibility.partial_relations(np.array([row]))[0])
+    def rebuilt(self, level: str, rows: IntVector) -> Flags:
+        """Return whether records are of partially visible entities or relations, or name such an entity: (n,)."""
+        if level == "local":
+            return self.visibility.partial_entities(rows)
+        if level == "bridge":
+            ends = self.ends[rows].astype(np.int64)
+            named: Flags = self.visibility.partial_entities(ends[:, 0]) | self.visibility.partial_entities(ends[:, 1])
+            return named | self.visibility.partial_relations(rows)
+        return super().rebuilt(level, rows)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:
         """Return the weights of relations, by their visible statements."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
@@ -33,7 +33,7 @@ class Mentions:
         rows: (n,) int32, ascending.
         indptr: (n + 1,) int64 first mention of each row.
         sets: (n_mentions,) int32 label set, or chunk, of each, in the order of chunks.
-        positions: (n_mentions,) int32.
+        positions: (n_mentions,) int32 of each in the reply for its chunk.
         numbers: (n_mentions,) whether an entity is described, or the strength of a relation.
     """
 
@@ -54,11 +54,14 @@ class Mentions:
         kept = np.arange(len(owners)) - first[owners] < _MAX_MENTIONS
         return owners[kept], positions[kept]
 
-    def columns(self, positions: IntVector, names: Iterable[str]) -> dict[str, Any]:
-        """Return columns of text of some mentions, and their positions in the documents."""
-        at = positions.tolist()
-        texts = {name: pa.array(self.texts.values(name, at), pa.string()) for name in names}
-        return texts | {"position": self.positions[positions]}
+    def by_row(self, rows: IntVector, in_reach: Flags, names: Iterable[str]) -> list[list[tuple[Any, ...]]]:
+        """Return the first visible mentions of each row: (position in its reply, number, text of each name)."""
+        owners, at = self.visible(rows, in_reach)
+        places = at.tolist()
+        texts = (self.texts.values(name, places) for name in names)
+        mentions = list(zip(self.positions[at].tolist(), self.numbers[at].tolist(), *texts, strict=True))
+        bounds = np.searchsorted(owners, np.arange(len(rows) + 1)).tolist()
+        return [mentions[first:last] for first, last in pairwise(bounds)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import numpy as np
-import pyarrow as pa
 
 from hirag_dist.core.access.labels import Flags, description_of
-from hirag_dist.core.entities.merging import CHARS_PER_TOKEN, merge_groups, merge_strengths
+from hirag_dist.core.entities.mention_texts import (
+    EntityMention,
+    RelationMention,
+    entity_texts,
+    relation_description,
+)
+from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.storage.access.label_files import Mentions
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.types import IntVector
@@ -26,21 +31,18 @@ def visible_entity_text(mentions: Mentions, in_reach: Flags, max_tokens: int, ro
         max_tokens: of a description.
         rows: ascending.
     """
-    owners, positions = mentions.visible(rows, in_reach)
-    columns = mentions.columns(positions, ("chunk_id", "name", "type", "description"))
-    columns["described"] = mentions.numbers[positions]
-    numbers = [f"{at:08d}" for at in range(len(rows))]  # keys that sort in the order of the rows
-    merged = merge_groups(pa.table(columns), owners, numbers).select(["name", "type", "description"]).to_pylist()
-    return [row | {"description": description_of(row["description"], max_tokens)} for row in merged]
+    found: TextRows = []
+    for visible in mentions.by_row(rows, in_reach, ("chunk_id", "name", "type", "description")):
+        name, kind, description = entity_texts(map(EntityMention._make, visible))
+        found.append({"name": name, "type": kind, "description": description_of(description, max_tokens)})
+    return found
 
 
 def visible_relation_text(statements: Mentions, in_reach: Flags, max_tokens: int, rows: IntVector) -> TextRows:
     """Return the description of partially visible relations; the arguments are those of `visible_entity_text`."""
-    owners, positions = statements.visible(rows, in_reach)
-    columns = statements.columns(positions, ("chunk_id", "description"))
-    columns["strength"] = statements.numbers[positions]
-    merged = merge_strengths(pa.table(columns), owners, len(rows), max_tokens * CHARS_PER_TOKEN)
-    return [{"description": text} for text in merged.descriptions]
+    groups = statements.by_row(rows, in_reach, ("chunk_id", "description"))
+    max_chars = max_tokens * CHARS_PER_TOKEN
+    return [{"description": relation_description(map(RelationMention._make, visible), max_chars)} for visible in groups]
 
 
 class FilteredTextColumns(TextColumns):

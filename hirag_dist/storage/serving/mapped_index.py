@@ -285,9 +285,14 @@ class MappedIndex:
         counted = self.files.token_counts.get(level)
         return 0 if counted is None else int(counted[row])
 
-    def is_rebuilt(self, level: str, row: int) -> bool:
-        """Return whether the text of a record differs from the stored one, for the view has a part of it."""
-        return False
+    def rebuilt(self, level: str, rows: IntVector) -> NDArray[np.bool_]:
+        """Return whether the texts of records differ from the stored ones, for the view has a part of them: (n,).
+
+        Args:
+            level: as of `tokens`.
+            rows: of the records.
+        """
+        return np.zeros(len(rows), np.bool_)
 
     def similarities(self, rows: IntVector, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the similarity of entities to a question."""
@@ -325,7 +330,8 @@ class MappedIndex:
         named = [phrase for phrase, name in zip(phrases, names, strict=True) if name == read[phrase.start : phrase.end]]
         if self.files.aliases is not None:
             others = found_names(self.files.aliases, read, admits)
-            named += [phrase for phrase in others if not self.is_rebuilt("local", phrase.row)]
+            rebuilt = self.rebuilt("local", np.array([phrase.row for phrase in others], np.int64)).tolist()
+            named += [phrase for phrase, other in zip(others, rebuilt, strict=True) if not other]
         return longest_phrases(named)
 
     def relation_weights(self, rows: IntVector) -> NDArray[np.float64]:

@@ -9,6 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from hirag_dist.core.entities.mention_texts import (
+    EntityMention,
+    RelationMention,
+    entity_texts,
+    relation_description,
+)
 from hirag_dist.core.entities.merging import (
     DescriptionBound,
     bound_descriptions,
@@ -217,6 +223,27 @@ def test_merged_as_the_slow_way_does(seed: int) -> None:
     for max_chars in (30, 1000):
         merged = merge_relations(in_pieces(relations, RELATION_MENTIONS), max_chars)
         assert merged.equals(slow_relations(relations, max_chars))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_texts_of_one_entity_or_relation_equal_those_of_tables(seed: int) -> None:
+    entities, relations = random_mentions(seed)
+    merged = {row["entity_id"]: row for row in merge_entities(pa.Table.from_pylist(entities, MENTIONS)).to_pylist()}
+    for key in {row["name_key"] for row in entities}:
+        own = [EntityMention(**_without_keys(row)) for row in entities if row["name_key"] == key]
+        expected = merged[entity_id(0, key)]
+        assert entity_texts(own) == (expected["name"], expected["type"], expected["description"])
+    table = merge_relations(pa.Table.from_pylist(relations, RELATION_MENTIONS), 30)
+    descriptions = dict(zip(table["relation_id"].to_pylist(), table["description"].to_pylist(), strict=True))
+    for pair in {(row["source_key"], row["target_key"]) for row in relations}:
+        rows = [row for row in relations if (row["source_key"], row["target_key"]) == pair]
+        low, high = sorted(entity_id(0, key) for key in pair)
+        expected = descriptions[relation_id("extracted", low, high)]
+        assert relation_description([RelationMention(**_without_keys(row)) for row in rows], 30) == expected
+
+
+def _without_keys(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.endswith("_key")}
 
 
 def test_no_mentions() -> None:

@@ -126,15 +126,15 @@ def test_a_hub_is_told_from_its_first_mentions(seen: FilteredIndex) -> None:
 def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> None:
     access = seen.access
     entities = np.flatnonzero(access.entity_states[access.entity_patterns] != HIDDEN).tolist()
-    anew = {row for row in entities if seen.is_rebuilt("local", row)}
+    anew = set(np.array(entities)[seen.rebuilt("local", np.array(entities))].tolist())
     assert anew == {row for row in entities if seen.entities([(row, None)]) != whole.entities([(row, None)])}
     relations = seen.visible_relations(np.arange(len(whole.ends)))
-    for row in relations.tolist():
+    for row, rebuilt in zip(relations.tolist(), seen.rebuilt("bridge", relations).tolist(), strict=True):
         ends = set(whole.ends[row].tolist())
         told, written = (index.triples([(row, 0.5)], index.named(ends)) for index in (seen, whole))
-        assert told == written or seen.is_rebuilt("bridge", row)
-    assert not any(seen.is_rebuilt(level, 0) for level in ("global", "sources"))
-    assert not any(whole.is_rebuilt("local", row) for row in anew)
+        assert told == written or rebuilt
+    assert not any(seen.rebuilt(level, np.zeros(1, np.int64)).any() for level in ("global", "sources"))
+    assert not whole.rebuilt("local", np.array(sorted(anew))).any()
 
 
 def test_reports_and_ratings(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
