@@ -1,10 +1,12 @@
 """Throughput of the gRPC service, and its behaviour under overload, hot swap and drain.
 
-Query vectors are in the requests, vectors are in memory, clients are processes of their own on the same cores. Prints
-JSON lines for each number of service processes on one port:
+Query vectors are in the requests, vectors are in memory, clients are processes of their own on the same cores. Where
+the service is measured and not the client, clients neither retry nor parse the replies, which they would do on cores
+of their own otherwise. Prints JSON lines for each number of service processes on one port, with the processor time that
+the service took for each request (`service_cpu_ms`), which other load on the machine disturbs least:
 
     closed loop   1, 16 and 64 callers that ask again as soon as they have an answer: answers a second, p50, p99
-    saturation    the most answers a second, by callers that neither retry nor read what they get
+    saturation    the most answers a second
     open loop     requests that come at 1, 1.5 and 2 times that rate whatever comes back: what is answered, what is
                   turned away, p99 of the answered and its ratio to the p99 at the saturating rate
     hot swap      another snapshot goes live every other second under 16 callers: failures, p99
@@ -109,8 +111,8 @@ class Load:
             self._ask([self._task(service.address, 4, plain=True)])  # warm
             if "closed" in parts:
                 for callers in CALLERS:
-                    found = self._ask(self._tasks(service.address, callers))
-                    yield {"way": "closed loop", "case": f"{callers} callers", **self._figures(found)}
+                    figures = self._measured(service, self._tasks(service.address, callers, plain=True))[1]
+                    yield {"way": "closed loop", "case": f"{callers} callers", **figures}
             if "saturation" in parts or "open" in parts:
                 rate, line = self._saturation(service)
                 yield line
@@ -123,27 +125,28 @@ class Load:
 
     def _saturation(self, service: Served) -> tuple[float, dict[str, Any]]:
         tried: dict[str, float] = {}
-        best: list[Found] = []
+        best: dict[str, Any] = {}
         rate = 0.0
         for callers in SATURATING:
-            found = self._ask(self._tasks(service.address, callers, plain=True))
+            found, figures = self._measured(service, self._tasks(service.address, callers, plain=True))
             tried[f"{callers}_callers_per_s"] = round(self._rate(found), 1)
             if self._rate(found) > rate:
-                rate, best = self._rate(found), found
-        return rate, {"way": "saturation", **self._figures(best), **tried}
+                rate, best = self._rate(found), figures
+        return rate, {"way": "saturation", **best, **tried}
 
     def _open_loops(self, service: Served, saturating: float) -> Iterator[dict[str, Any]]:
         at_saturation = 0.0
         for share in RATES:
             asked = saturating * share / CLIENTS
-            found = self._ask(self._tasks(service.address, OPEN_CONNECTIONS, plain=True, rate=asked))
+            tasks = self._tasks(service.address, OPEN_CONNECTIONS, plain=True, rate=asked)
+            found, figures = self._measured(service, tasks)
             p99 = float(np.percentile(_latencies(found) or [0.0], 99))
             at_saturation = at_saturation or p99
             yield {
                 "way": "open loop",
                 "case": f"{share:g} × saturation",
                 "asked_per_s": round(saturating * share, 1),
-                **self._figures(found),
+                **figures,
                 "p99_over_p99_at_saturation": round(p99 / at_saturation, 2) if at_saturation else None,
                 "sender_late_ms": round(max(each.lag_ms for each in found), 1),
             }
@@ -221,6 +224,14 @@ class Load:
             client.stdout.readline()
         start_at = time.time() + 0.5 + 0.02 * max(task.callers for task in tasks)
         return [_found(output) for output in _communicate(clients, f"{start_at}\n")]
+
+    def _measured(self, service: Served, tasks: Sequence[Task]) -> tuple[list[Found], dict[str, Any]]:
+        """Return what the clients of some tasks found, and its figures with the processor time of the service."""
+        before = service.cpu_s()
+        found = self._ask(tasks)
+        requests = sum(each.requests for each in found)
+        each_ms = (service.cpu_s() - before) * 1e3 / max(requests, 1)
+        return found, self._figures(found) | {"service_cpu_ms": round(each_ms, 2)}
 
     def _rate(self, found: Sequence[Found]) -> float:
         """Return how many answers a second came back before the end; what an open loop left in line is none of them."""

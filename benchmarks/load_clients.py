@@ -63,6 +63,7 @@ class Found:
     Attributes:
         ms: latency of each answer, and second of the run in which it was due.
         codes: how often each status came back; OK among them.
+        requests: all that were sent, those of the warm-up too.
         errors: some of the messages of failed requests.
         snapshots: which snapshots answered.
         cpu_s: processor time of the client.
@@ -71,6 +72,7 @@ class Found:
 
     ms: list[tuple[float, float]] = field(default_factory=list)
     codes: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
     errors: list[str] = field(default_factory=list)
     snapshots: set[str] = field(default_factory=set)
     cpu_s: float = 0.0
@@ -149,6 +151,7 @@ async def _open_loop(task: Task, askers: list[_Asker], found: Found, started: fl
 
 async def _ask(task: Task, asker: _Asker, found: Found, started: float, due: float) -> None:
     counted = due - started >= task.warm_up_s
+    found.requests += 1
     try:
         snapshot = await asker.ask()
     except (grpc.aio.AioRpcError, HiragError) as error:

@@ -46,6 +46,11 @@ class Served:
         below = psutil.Process(self.process.pid).children(recursive=True)
         return [each.pid for each in below if _is_python(each)] or [self.process.pid]
 
+    def cpu_s(self) -> float:
+        """Return the processor time, user and system, of the processes that answer."""
+        times = [psutil.Process(pid).cpu_times() for pid in self.answering()]
+        return float(sum(each.user + each.system for each in times))
+
     def text(self) -> str:
         """Return its log so far."""
         return self.log.read_text(encoding="utf-8", errors="replace")

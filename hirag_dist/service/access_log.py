@@ -7,7 +7,7 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
@@ -19,9 +19,11 @@ from hirag_dist.wire.error_status import REQUEST_ID_KEY
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 Form: TypeAlias = Literal["text", "json", "off"]
 
+SHED_REASONS = frozenset({"queue", "deadline", "full", "answers"})  # of rejections by load shedding
 LOGGER = "hirag_dist.service.access_log"
 
 logger = logging.getLogger(LOGGER)
+_MAX_REJECTIONS_PER_S = 10  # in the log
 _HEADERS = frozenset({REQUEST_ID_KEY, "traceparent", "tracestate"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PLAIN = re.compile(r"[\x21\x23-\x3c\x3e-\x7e]+")  # what needs no quotes: no space, quote, = or control character
@@ -96,20 +98,32 @@ class RequestRecord:
 
 
 class AccessLog:
-    """Writer of a log line per request.
+    """Writer of a log line per request, but for the rejections of an overloaded service beyond ten a second.
+
+    The next line has the number of those in the field `unlogged`.
 
     Args:
         form: text: `name=value` pairs; json: one object, with the time; off: nothing.
         questions: whether the line has the question; otherwise it has nothing of the query's content.
+        clock: seconds.
     """
 
-    def __init__(self, form: Form = "text", *, questions: bool = False) -> None:
+    def __init__(
+        self, form: Form = "text", *, questions: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._form = form
         self._questions = questions
+        self._clock = clock
+        self._second = 0
+        self._logged = 0  # rejections of this second
+        self._unlogged = 0  # rejections since the last line
 
     def write(self, record: RequestRecord) -> None:
         """Write the line. The log record has the same fields in its attribute `access`."""
         if self._form == "off":
+            return
+        if record.reason in SHED_REASONS and not self._may_log():
+            self._unlogged += 1
             return
         fields = self._fields(record)
         shown = {name: value for name, value in fields.items() if value not in ("", None)}
@@ -119,6 +133,14 @@ class AccessLog:
         else:
             line = " ".join(f"{name}={_quoted(value)}" for name, value in shown.items())
         logger.info("%s", line, extra={"access": fields})
+
+    def _may_log(self) -> bool:
+        """Return whether another rejection of this second is logged."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._logged = second, 0
+        self._logged += 1
+        return self._logged <= _MAX_REJECTIONS_PER_S
 
     def _fields(self, record: RequestRecord) -> dict[str, Any]:
         fields = {
@@ -139,7 +161,9 @@ class AccessLog:
             "labels": record.labels,
             "peer": record.peer,
             "request_id": record.request_id,
+            "unlogged": self._unlogged or None,
         }
+        self._unlogged = 0
         if self._questions:
             fields["question"] = record.question
         return fields

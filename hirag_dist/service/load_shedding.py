@@ -78,7 +78,7 @@ class LoadShedder:
         Raises:
             Overloaded: the expected wait is too long, for the service or for the deadline.
         """
-        wait_s = self.expected_wait_s
+        wait_s = float(f"{self.expected_wait_s:.2g}")  # an estimate; few distinct values make few distinct statuses
         if wait_s > self._max_queue_wait_s and self.waiting >= self._short_queue:
             raise Overloaded(
                 f"{count_noun(self.waiting, 'request is', 'requests are')} waiting, and the expected wait is "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from hirag_dist.wire.error_status import (
 
 logger = logging.getLogger(__name__)
 _REJECTION_DELAY_S = 0.1
+_RELEASE_INTERVAL_S = 0.02  # of delayed rejections
 _MAX_DELAYED = 1000  # rejections at a time that are delayed
 
 
@@ -74,6 +76,7 @@ class RequestGate:
         self._connections = connections
         self._check_ready = check_ready
         self._delayed = 0
+        self._releases: dict[int, asyncio.Event] = {}  # number of the interval → event at its end
 
     @asynccontextmanager
     async def admitted(
@@ -89,7 +92,6 @@ class RequestGate:
             answer: whether it waits for a model too.
         """
         record = RequestRecord.of(method, context)
-        context.set_trailing_metadata(((REQUEST_ID_KEY, record.request_id),))
         try:
             with self._connections.call(peer_of(record.peer)) as authenticated:
                 caller, record.kind = self._authenticator.caller(context)
@@ -101,6 +103,7 @@ class RequestGate:
                 with self._shedder.counted(answer=answer) if retrieves else nullcontext():
                     self._check_ready()
                     with nullcontext() if self._quotas is None else self._quotas.admitted(caller):
+                        context.set_trailing_metadata(((REQUEST_ID_KEY, record.request_id),))
                         yield AdmittedRequest(message, caller, record)
         except asyncio.CancelledError:
             record.code = _cancellation_code(context)
@@ -136,9 +139,28 @@ class RequestGate:
         if self._delayed < _MAX_DELAYED:
             self._delayed += 1
             try:
-                await asyncio.sleep(_REJECTION_DELAY_S if left_s is None else min(_REJECTION_DELAY_S, left_s / 2))
+                if left_s is None or left_s > 2 * _REJECTION_DELAY_S:
+                    await self._next_release().wait()
+                else:
+                    await asyncio.sleep(left_s / 2)
             finally:
                 self._delayed -= 1
+
+    def _next_release(self) -> asyncio.Event:
+        """Return the event at which the rejections of the current interval are released, together.
+
+        One timer for all of them: a turn of the event loop for each would take longer than the rejection itself.
+        """
+        loop = asyncio.get_running_loop()
+        due = math.ceil((loop.time() + _REJECTION_DELAY_S) / _RELEASE_INTERVAL_S)
+        event = self._releases.get(due)
+        if event is None:
+            event = self._releases[due] = asyncio.Event()
+            loop.call_at(due * _RELEASE_INTERVAL_S, self._release, due)
+        return event
+
+    def _release(self, due: int) -> None:
+        self._releases.pop(due).set()
 
 
 def _public_error(error: Exception, request_id: str) -> HiragError:

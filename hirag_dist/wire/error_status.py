@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import grpc
@@ -44,6 +45,7 @@ PUSHBACK_KEY = "grpc-retry-pushback-ms"
 REQUEST_ID_KEY = "x-request-id"
 
 _MESSAGE_BYTES = 1024  # the message travels twice, once percent-encoded, and all metadata must fit in 8 KiB
+_MAX_ENCODED = 512  # statuses that are cached, a kilobyte each at most
 _RETRIED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
@@ -157,7 +159,12 @@ _DELAYS_S: tuple[tuple[type[HiragError], float], ...] = (
 
 def status_of(error: HiragError) -> grpc.StatusCode:
     """Return the code of the first row of `STATUS` that fits."""
-    return next(code for kind, code in STATUS if isinstance(error, kind))
+    return _row_of(type(error))[1]
+
+
+@lru_cache
+def _row_of(kind: type[HiragError]) -> tuple[type[HiragError], grpc.StatusCode]:
+    return next(row for row in STATUS if issubclass(kind, row[0]))
 
 
 def reason_of(kind: type[HiragError]) -> str:
@@ -199,19 +206,61 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
     from google.rpc import error_details_pb2, status_pb2  # not at the top: clients do without these packages
 
     code, delay_s = status_of(error), retry_delay_s(error)
-    status = status_pb2.Status(code=code.value[0], message=message_of(error))
-    kind = next(kind for kind, _ in STATUS if isinstance(error, kind))
-    info = error_details_pb2.ErrorInfo(reason=reason_of(kind), domain=DOMAIN)
-    if isinstance(error, RateLimited | AccessRefused) and error.retry_after_s is not None:
-        info.metadata["retry_after_s"] = repr(error.retry_after_s)
-    if isinstance(error, AccessRefused) and error.reason:
-        info.metadata["reason"] = error.reason
-    details: list[Any] = [info, error_details_pb2.RequestInfo(request_id=request_id)]
-    if isinstance(error, InvalidQuery):
-        violation = error_details_pb2.BadRequest.FieldViolation(field=field_of(error), description=status.message)
+    constant = _encoded_status(
+        type(error),
+        message_of(error),
+        field_of(error) if isinstance(error, InvalidQuery) else "",
+        error.reason if isinstance(error, AccessRefused) else "",
+        error.caller if isinstance(error, AccessRefused) else "",
+        error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None,
+        delay_s,
+    )
+    request = status_pb2.Status()
+    request.details.add().Pack(error_details_pb2.RequestInfo(request_id=request_id))
+    # encoded messages one after the other are one message, with the details of both
+    encoded = constant + request.SerializeToString()
+    trailers: list[tuple[str, str | bytes]] = [(DETAILS_KEY, encoded), (REQUEST_ID_KEY, request_id)]
+    if code in _RETRIED:
+        wait = delay_s is not None and delay_s <= _MAX_PUSHBACK_S and (remaining_s is None or delay_s < remaining_s)
+        wait = wait and not isinstance(error, ModelUnavailable)  # the service has tried several times itself
+        trailers.append((PUSHBACK_KEY, str(int((delay_s or 0.0) * 1000)) if wait else "-1"))
+    return tuple(trailers)
+
+
+@lru_cache(_MAX_ENCODED)
+def _encoded_status(
+    kind: type[HiragError],
+    message: str,
+    field: str,
+    reason: str,
+    caller: str,
+    retry_after_s: float | None,
+    delay_s: float | None,
+) -> bytes:
+    """Return the bytes of a google.rpc.Status with all details but the request's: rejections repeat one another.
+
+    Args:
+        kind: class of the error.
+        message: of the error, cut.
+        field: of a query that is wrong.
+        reason, caller, retry_after_s: of the error, where it has them.
+        delay_s: until a retry may succeed, None if it cannot.
+    """
+    from google.rpc import error_details_pb2, status_pb2
+
+    row, code = _row_of(kind)
+    status = status_pb2.Status(code=code.value[0], message=message)
+    info = error_details_pb2.ErrorInfo(reason=reason_of(row), domain=DOMAIN)
+    if retry_after_s is not None:
+        info.metadata["retry_after_s"] = repr(retry_after_s)
+    if reason:
+        info.metadata["reason"] = reason
+    details: list[Any] = [info]
+    if field:
+        violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=message)
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
-    if isinstance(error, QuotaExceeded):
-        quota = error_details_pb2.QuotaFailure.Violation(subject=f"caller:{error.caller}", description=status.message)
+    if issubclass(kind, QuotaExceeded):
+        quota = error_details_pb2.QuotaFailure.Violation(subject=f"caller:{caller}", description=message)
         details.append(error_details_pb2.QuotaFailure(violations=[quota]))
     if delay_s is not None:
         retry = error_details_pb2.RetryInfo()
@@ -219,12 +268,8 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
         details.append(retry)
     for detail in details:
         status.details.add().Pack(detail)
-    trailers: list[tuple[str, str | bytes]] = [(DETAILS_KEY, status.SerializeToString()), (REQUEST_ID_KEY, request_id)]
-    if code in _RETRIED:
-        wait = delay_s is not None and delay_s <= _MAX_PUSHBACK_S and (remaining_s is None or delay_s < remaining_s)
-        wait = wait and not isinstance(error, ModelUnavailable)  # the service has tried several times itself
-        trailers.append((PUSHBACK_KEY, str(int((delay_s or 0.0) * 1000)) if wait else "-1"))
-    return tuple(trailers)
+    encoded: bytes = status.SerializeToString()
+    return encoded
 
 
 def field_of(error: InvalidQuery) -> str:

@@ -90,6 +90,21 @@ def test_forms_of_the_line(caplog: pytest.LogCaptureFixture) -> None:
     assert "question" not in as_json
 
 
+def test_rejections_under_overload_are_logged_ten_a_second_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
+    now = 7.0
+    log = AccessLog("json", clock=lambda: now)
+    shed = example(code="RESOURCE_EXHAUSTED", reason="queue")
+    for _ in range(13):
+        log.write(shed)
+    log.write(example(code="RESOURCE_EXHAUSTED", reason="quota"))  # of one caller
+    log.write(example())
+    now = 8.0
+    log.write(shed)
+    reasons = [(read.get("reason"), read.get("unlogged")) for read in map(json.loads, lines(caplog))]
+    assert reasons == [*[("queue", None)] * 10, ("quota", 3), (None, None), ("queue", None)]
+
+
 def test_a_line_cannot_be_faked(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     access = example(question='x\nmethod=Retrieve caller="root"\u2028')
