@@ -226,7 +226,7 @@ class Load:
         return [_found(output) for output in _communicate(clients, f"{start_at}\n")]
 
     def _measured(self, service: Served, tasks: Sequence[Task]) -> tuple[list[Found], dict[str, Any]]:
-        """Return what the clients of some tasks found, and its figures with the processor time of the service."""
+        """Return the measurements of clients, and their figures with the processor time of the service."""
         before = service.cpu_s()
         found = self._ask(tasks)
         requests = sum(each.requests for each in found)
