@@ -127,8 +127,8 @@ def metadata_tables(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     return {
         layout.METADATA_FIELDS: pa.Table.from_pylist(fields, schemas.METADATA_FIELDS),
         layout.DOCUMENT_METADATA: pa.table([ids, values], schema=schemas.DOCUMENT_METADATA),
-        layout.ENTITY_MENTIONS: _mentions(tables["entities"], "entity_id", schemas.ENTITY_MENTIONS),
-        layout.STATEMENTS: _mentions(tables["relations"], "relation_id", schemas.STATEMENTS),
+        layout.ENTITY_MENTIONS: _mentions(tables, "entities", schemas.ENTITY_MENTIONS),
+        layout.STATEMENTS: _mentions(tables, "relations", schemas.STATEMENTS),
         layout.SUMMARY_SOURCES: pa.table(
             [pa.array([own for own, _ in pairs]), pa.array([cluster for _, cluster in pairs])],
             schema=schemas.SUMMARY_SOURCES,
@@ -136,24 +136,28 @@ def metadata_tables(tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
     }
 
 
-def _mentions(rows: pa.Table, id_column: str, schema: pa.Schema) -> pa.Table:
-    """Return a mention of every row with several chunks in each of them, sorted by id."""
-    lists = rows["chunk_ids"].combine_chunks()
-    several = rows.filter(pa.compute.greater(lists.value_lengths(), 1)).sort_by(id_column)
-    lists = several["chunk_ids"].combine_chunks()
-    owner = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy(zero_copy_only=False))
+def _mentions(tables: dict[str, pa.Table], name: str, schema: pa.Schema) -> pa.Table:
+    """Return a mention in each chunk of every row that several documents mention, sorted by id and chunk.
+
+    Args:
+        name: of the table of the rows, entities or relations.
+    """
+    id_column = schema.names[0]
+    chunk_ids, document_ids = (tables["chunks"][column].to_pylist() for column in ("chunk_id", "document_id"))
+    document_of = dict(zip(chunk_ids, document_ids, strict=True))
+    rows = tables[name].sort_by(id_column)
+    chunks = rows["chunk_ids"].to_pylist()
+    several = [at for at, own in enumerate(chunks) if len({document_of[chunk] for chunk in own}) > 1]
+    owner = pa.array([at for at in several for _ in chunks[at]], pa.int64())
     n = len(owner)
     columns: dict[str, Any] = {
-        id_column: several[id_column].take(pa.array(owner)),
-        "chunk_id": lists.flatten(),
+        "chunk_id": pa.array([chunk for at in several for chunk in sorted(chunks[at])], pa.string()),
         "position": np.zeros(n, np.int32),
-        "name": pa.array(["a name"] * n),
-        "type": pa.array(["concept"] * n),
-        "description": several["description"].take(pa.array(owner)),
         "described": pa.array(np.ones(n, np.bool_)),
         "strength": np.ones(n, np.float64),
     }
-    return pa.table({name: columns[name] for name in schema.names}, schema=schema)
+    columns |= {column: rows[column].take(owner) for column in schema.names if column not in columns}
+    return pa.table({column: columns[column] for column in schema.names}, schema=schema)
 
 
 def measured(snapshot: Snapshot, arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -112,7 +112,9 @@ class RetrievalRun:
         self._communities: list[RankedCommunity] = []
         self._uncached: set[int] = set()  # communities without a published report
         buffers = index.files.walk_buffers
-        self._seeds = SeedSet(index.walk_graph, index.provenance, index.visible_chunks, index.access, buffers)
+        self._seeds = SeedSet(
+            index.walk_graph, index.provenance, index.visible_chunks, index.access, buffers, index.visible_edges
+        )
         self._mode = query.mode or limits.mode
         self.levels = _LEVELS[self._mode]
         self.result = Retrieval(query.question, self._mode, index.snapshot_id)

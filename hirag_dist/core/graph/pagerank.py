@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import HIDDEN
 from hirag_dist.core.cooperative import Steps, all_at_once
+from hirag_dist.core.graph.bitset import has_bit, set_bit
 from hirag_dist.core.numba_jit import compiled, compiled_bare
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
@@ -51,6 +52,25 @@ class WalkGraph(NamedTuple):
     entity_chunks: NDArray[np.int32]
     chunk_indptr: IntVector
     chunk_entities: NDArray[np.int32]
+
+
+class VisibleEdges(NamedTuple):
+    """Edges that are visible under one filter, found node by node as walks reach them and kept for the next walks.
+
+    Attributes:
+        degrees: (n,) number of visible edges from each node plus 1, 0 where they are not found yet.
+        bits: (1, n_words) visible entries of the graph, numbered as in `_find_edges`, of nodes whose edges are found.
+    """
+
+    degrees: NDArray[np.int32]
+    bits: NDArray[np.uint64]
+
+    @classmethod
+    def unknown(cls, graph: WalkGraph) -> VisibleEdges:
+        """Return those of a graph, none found yet. Only pages that walks reach take memory."""
+        n_nodes = len(graph.layers) + len(graph.chunk_indptr) - 1
+        n_entries = len(graph.indices) + len(graph.entity_chunks) + len(graph.chunk_entities)
+        return VisibleEdges(np.zeros(n_nodes, np.int32), np.zeros((1, n_entries // 64 + 1), np.uint64))
 
 
 class _PushState(NamedTuple):
@@ -120,9 +140,10 @@ def personalised_pagerank(
     access: AccessFilter | None = None,
     seen: NDArray[np.bool_] | None = None,
     tolerance: float = TOLERANCE,
+    visible: VisibleEdges | None = None,
 ) -> tuple[IntVector, FloatVector]:
     """Return the nodes reached and their scores; runs `pagerank_steps` to its end."""
-    return all_at_once(pagerank_steps(graph, nodes, shares, access, seen, tolerance))
+    return all_at_once(pagerank_steps(graph, nodes, shares, access, seen, tolerance, visible=visible))
 
 
 def pagerank_steps(
@@ -134,6 +155,7 @@ def pagerank_steps(
     tolerance: float = TOLERANCE,
     step_edges: int = STEP_EDGES,
     buffers: WalkBuffers | None = None,
+    visible: VisibleEdges | None = None,
 ) -> Steps[tuple[IntVector, FloatVector]]:
     """Return (chunk rows, ascending; share of the walk at each), step by step.
 
@@ -149,13 +171,18 @@ def pagerank_steps(
         tolerance: mass per edge of a node below which it is not pushed.
         step_edges: edges walked in a step; the last node is always finished.
         buffers: of walks over graphs of this size; None: new ones.
+        visible: what walks under the same filter have found; None: nothing. Without a filter it is not read.
     """
+    if access is None and seen is None:
+        visible = None
+    elif visible is None:
+        visible = VisibleEdges.unknown(graph)
     buffers = WalkBuffers(graph) if buffers is None else buffers
     mask = np.zeros(0, np.bool_) if seen is None else seen
     work = buffers.take()  # a walk that is not ended leaves mass in its buffers: they are dropped
-    _push(graph, access, mask, work, nodes, shares, tolerance, 0)
+    _push(graph, access, mask, visible, work, nodes, shares, tolerance, 0)
     while work.counts[2]:
-        _push(graph, access, mask, work, _NO_NODES, _NO_SHARES, tolerance, step_edges)
+        _push(graph, access, mask, visible, work, _NO_NODES, _NO_SHARES, tolerance, step_edges)
         yield
     rows, mass = _end(work, len(graph.layers))
     buffers.give_back(work)
@@ -168,6 +195,7 @@ def _push(
     graph: WalkGraph,
     access: AccessFilter | None,
     seen: NDArray[np.bool_],
+    visible: VisibleEdges | None,
     work: _PushState,
     nodes: IntVector,
     shares: FloatVector,
@@ -200,7 +228,7 @@ def _push(
             if degree == 0:
                 continue
             edges += degree
-            count, share = _neighbours(graph, access, seen, node, work.others), (1.0 - RESTART) * waiting / degree
+            count, share = _neighbours(graph, visible, node, work.others), (1.0 - RESTART) * waiting / degree
         for at in range(count):
             node = np.int64(work.others[at])
             waiting, bar = mass[node, 0] + share, mass[node, 1]
@@ -210,7 +238,7 @@ def _push(
                 n_reached += 1
                 bar = mass[node, 1] = tolerance
             if waiting > bar and degrees[node] < 0:
-                degrees[node] = _degree(graph, access, seen, node)
+                degrees[node] = _degree(graph, access, seen, visible, node)
                 bar = mass[node, 1] = max(tolerance, tolerance * degrees[node])
             if waiting > bar:
                 queue[head + length if head + length < len(queue) else head + length - len(queue)] = node
@@ -220,28 +248,26 @@ def _push(
 
 
 @compiled_bare
-def _neighbours(
-    graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: Any, found: NDArray[np.int32]
-) -> Any:
-    """Write the neighbours of a node to `found`; return their number."""
+def _neighbours(graph: WalkGraph, visible: VisibleEdges | None, node: Any, found: NDArray[np.int32]) -> Any:
+    """Write the neighbours of a node, whose degree is known, to `found`; return their number."""
     n_entities = len(graph.layers)
     count = 0
     if node >= n_entities:
         chunk = node - n_entities
+        first = len(graph.indices) + len(graph.entity_chunks)  # number of the first entry of a chunk
         for entry in range(graph.chunk_indptr[chunk], graph.chunk_indptr[chunk + 1]):
-            entity = graph.chunk_entities[entry]
-            if _admits(access, entity):
-                found[count] = entity
+            if _is_visible(visible, first + entry):
+                found[count] = graph.chunk_entities[entry]
                 count += 1
         return count
     for entry in range(graph.indptr[node], _end_of_relations(graph, node)):
-        if _is_visible(graph, access, entry):
+        if _is_visible(visible, entry):
             found[count] = graph.indices[entry]
             count += 1
+    first = len(graph.indices)
     for entry in range(graph.entity_indptr[node], graph.entity_indptr[node + 1]):
-        chunk = graph.entity_chunks[entry]
-        if len(seen) == 0 or seen[chunk]:
-            found[count] = n_entities + chunk
+        if _is_visible(visible, first + entry):
+            found[count] = n_entities + graph.entity_chunks[entry]
             count += 1
     return count
 
@@ -270,27 +296,47 @@ def _end(work: _PushState, n_entities: int) -> Any:
 
 
 @compiled_bare
-def _degree(graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], node: Any) -> Any:
+def _degree(
+    graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], visible: VisibleEdges | None, node: Any
+) -> Any:
     """Return the degree of a node. Without a filter it follows from the CSR offsets."""
+    if visible is not None:
+        if visible.degrees[node] == 0:
+            visible.degrees[node] = _find_edges(graph, access, seen, visible.bits, node) + 1
+        return np.int64(visible.degrees[node]) - 1
     n_entities = len(graph.layers)
     if node >= n_entities:
-        first, last = graph.chunk_indptr[node - n_entities], graph.chunk_indptr[node - n_entities + 1]
-        if access is None:
-            return last - first
-        count = 0
-        for entry in range(first, last):
-            count += _admits(access, graph.chunk_entities[entry])
-        return count
+        return graph.chunk_indptr[node - n_entities + 1] - graph.chunk_indptr[node - n_entities]
+    n_related = _end_of_relations(graph, node) - graph.indptr[node]
+    return n_related + graph.entity_indptr[node + 1] - graph.entity_indptr[node]
+
+
+@compiled_bare
+def _find_edges(
+    graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], bits: NDArray[np.uint64], node: Any
+) -> Any:
+    """Set the bits of the visible edges from a node; return their number.
+
+    The entries of relations, of the chunks of entities, and of the entities of chunks are numbered in this order.
+    """
+    n_entities = len(graph.layers)
     count = 0
-    if access is None:
-        count += _end_of_relations(graph, node) - graph.indptr[node]
-    else:
-        for entry in range(graph.indptr[node], _end_of_relations(graph, node)):
-            count += _is_visible(graph, access, entry)
-    if len(seen) == 0:
-        return count + graph.entity_indptr[node + 1] - graph.entity_indptr[node]
+    if node >= n_entities:
+        first = len(graph.indices) + len(graph.entity_chunks)
+        for entry in range(graph.chunk_indptr[node - n_entities], graph.chunk_indptr[node - n_entities + 1]):
+            if _admits(access, graph.chunk_entities[entry]):
+                set_bit(bits, 0, first + entry)
+                count += 1
+        return count
+    for entry in range(graph.indptr[node], _end_of_relations(graph, node)):
+        if _admits_relation(access, graph.relation_rows[entry]) and _admits(access, graph.indices[entry]):
+            set_bit(bits, 0, entry)
+            count += 1
+    first = len(graph.indices)
     for entry in range(graph.entity_indptr[node], graph.entity_indptr[node + 1]):
-        count += seen[graph.entity_chunks[entry]]
+        if len(seen) == 0 or seen[graph.entity_chunks[entry]]:
+            set_bit(bits, 0, first + entry)
+            count += 1
     return count
 
 
@@ -309,15 +355,16 @@ def _end_of_relations(graph: WalkGraph, node: int) -> Any:
 
 
 @compiled_bare
-def _is_visible(graph: WalkGraph, access: AccessFilter | None, entry: int) -> Any:
-    """Return whether the caller may see the relation of an entry of the graph, and the entity that it leads to."""
-    if access is None:
-        return True
-    if access.relation_states[access.relation_patterns[graph.relation_rows[entry]]] == HIDDEN:
-        return False
-    return _admits(access, graph.indices[entry])
+def _is_visible(visible: VisibleEdges | None, number: int) -> Any:
+    """Return whether an entry is a visible edge; the edges from its node are found."""
+    return visible is None or has_bit(visible.bits, 0, number)
 
 
 @compiled_bare
 def _admits(access: AccessFilter | None, entity: int) -> Any:
     return access is None or access.entity_states[access.entity_patterns[entity]] != HIDDEN
+
+
+@compiled_bare
+def _admits_relation(access: AccessFilter | None, relation: int) -> Any:
+    return access is None or access.relation_states[access.relation_patterns[relation]] != HIDDEN

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.cooperative import Steps
-from hirag_dist.core.graph.pagerank import TOLERANCE, WalkBuffers, WalkGraph, pagerank_steps
+from hirag_dist.core.graph.pagerank import TOLERANCE, VisibleEdges, WalkBuffers, WalkGraph, pagerank_steps
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 NEAREST: Final = 10  # seeds of each kind but words
@@ -59,6 +59,7 @@ class SeedSet:
         visible_chunks: NDArray[np.bool_] | None = None,
         access: AccessFilter | None = None,
         buffers: WalkBuffers | None = None,
+        visible: VisibleEdges | None = None,
     ) -> None:
         """Begin without seeds.
 
@@ -68,7 +69,9 @@ class SeedSet:
             visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
             access: which entities and relations the caller may see; None: every one.
             buffers: of walks over the graph; None: new ones.
+            visible: edges that walks under the same filter have found; None: none.
         """
+        self._visible = visible
         self._buffers = buffers
         self._walk_graph = walk_graph
         self._provenance = provenance
@@ -122,6 +125,7 @@ class SeedSet:
             self._visible_chunks,
             tolerance_of(limit),
             buffers=self._buffers,
+            visible=self._visible,
         )
         best = np.lexsort((rows, -mass))[:limit]
         return list(zip(rows[best].tolist(), mass[best].tolist(), strict=True))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.filter import visible_relations, visible_scores, visible_weights
 from hirag_dist.core.access.labels import HIDDEN, AccessRule, Flags, sets_in_reach
 from hirag_dist.core.access.visible_components import visible_components
+from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.columns import matching_documents
 from hirag_dist.core.metadata.expression import Expression
 from hirag_dist.core.metadata.facets import facets
@@ -67,6 +68,7 @@ class FilteredIndex(MappedIndex):
         ratings = np.where(self._reported, whole.communities.ratings, 0.0)
         self.communities = replace(whole.communities, ratings=ratings)
         self.components = None
+        self.visible_edges = VisibleEdges.unknown(self.walk_graph)
         self._connecting = threading.Lock()
 
     def connect(self) -> NDArray[np.int32]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import read_only as read_only_filter
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE, Flags
+from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.visibility import LabelStates, Provenance, row_states
 from hirag_dist.core.numba_jit import read_only
 from hirag_dist.storage.access.label_files import map_mentions, map_statements
@@ -68,7 +69,9 @@ class FilteredRows:
         )
         chunks = self._statements.sets
         self._statement_chunks = np.where(chunks < 0, n_chunks, chunks).astype(np.int32)  # the last: an unknown one
+        edges = VisibleEdges.unknown(walk)
         self.view_bytes = 6 * n_entities + n_relations + 4 * n_chunks + 9 * len(index.communities.levels) + 1
+        self.view_bytes += edges.degrees.nbytes + edges.bits.nbytes
 
     def visibility(self, documents: Flags, by_labels: Visibility | None, share: float) -> Visibility:
         """Return the visibility of rows that come from some documents.

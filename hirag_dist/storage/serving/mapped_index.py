@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.entities.claim_text import ClaimItem
+from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.reports.material import main_members
 from hirag_dist.core.retrieval.entity_linking import NamePhrase, found_names, longest_phrases, rows_of, words
 from hirag_dist.core.retrieval.levels import RankedCommunity
@@ -56,6 +57,7 @@ class MappedIndex:
         visible_chunks: (n_chunks,) whether the caller may see a chunk; None: every one.
         chunk_access: the filter in the form in which chunk vectors are searched.
         components: (n_entities,) connected component of each entity in the visible graph; None until `connect`.
+        visible_edges: those that walks over the visible graph have found; None: all are visible.
     """
 
     def __init__(self, files: MappedFiles) -> None:
@@ -78,6 +80,7 @@ class MappedIndex:
         self.visible_chunks: NDArray[np.bool_] | None = None
         self.chunk_access: AccessFilter | None = None
         self.components: NDArray[np.int32] | None = files.components
+        self.visible_edges: VisibleEdges | None = None
         self._entities = files.entities
         self._relations = files.relations
         self._searched: VisibleChunks | None = None

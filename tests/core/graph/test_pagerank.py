@@ -11,6 +11,7 @@ from hirag_dist.core.graph.pagerank import (
     RESTART,
     STEP_EDGES,
     TOLERANCE,
+    VisibleEdges,
     WalkBuffers,
     WalkGraph,
     pagerank_steps,
@@ -174,14 +175,16 @@ def test_a_callers_walk_is_that_over_what_is_left_to_the_bit(seed: int) -> None:
     places = [*whole.seen(reached), *(whole.n + np.flatnonzero(seen)).tolist()]
     if not places:
         return
-    nodes = rng.choice(np.array(places, np.int64), 3)
     shares = np.array([0.5, 0.3, 0.2])
-    found = personalised_pagerank(
-        ways_of_graph(whole.graph, mentioned_in, 12), nodes, shares, whole.access(reached), seen
-    )
-    hidden_mentions = ways_of_graph(whole.left(reached), left, 12)
-    wanted = personalised_pagerank(hidden_mentions, nodes, shares)
-    assert [part.tolist() for part in found] == [part.tolist() for part in wanted]
+    ways, hidden_mentions = ways_of_graph(whole.graph, mentioned_in, 12), ways_of_graph(whole.left(reached), left, 12)
+    visible = VisibleEdges.unknown(ways)
+    for _ in range(4):  # later walks meet nodes whose visible edges are found already, and others
+        nodes = rng.choice(np.array(places, np.int64), 3)
+        wanted = [part.tolist() for part in personalised_pagerank(hidden_mentions, nodes, shares)]
+        for known in (None, visible):
+            found = personalised_pagerank(ways, nodes, shares, whole.access(reached), seen, visible=known)
+            assert [part.tolist() for part in found] == wanted
+    assert visible.degrees.any()
 
 
 def test_many_places_are_reached_though_there_was_room_for_few() -> None:
