@@ -183,7 +183,7 @@ LAYERS = pa.schema(
         _column("largest_cluster", pa.int64()),
         _column("sparsity", pa.float64(), nullable=True),  # CS, Eq. 17
         _column("change_rate", pa.float64(), nullable=True),  # against the layer below
-        _column("n_components", pa.int64()),  # chosen by BIC, before oversized clusters were split
+        _column("n_components", pa.int64()),  # of the mixtures, before oversized clusters were split
         _column("n_summaries", pa.int64()),  # entities of the next layer, 0 where none was made
         _column("n_attached", pa.int64()),  # members the model left out, attached afterwards
         _column("n_unattached", pa.int64()),  # members of clusters whose summary is a dead letter

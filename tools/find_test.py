@@ -41,7 +41,7 @@ CONCEPTS = (
     Concept("entity resolution", ("resolution",), ("core/entities/resolution/", "indexing/entity_resolution")),
     Concept("map-reduce global search", ("map_?reduce",), ("retrieval/map_reduce",)),
     Concept("claims (covariates)", ("claim|covariate",), ("core/entities/claim", "indexing/stages/claims")),
-    Concept("Gaussian mixture with BIC", ("gmm|gaussian", "bic"), ("core/clustering/",)),
+    Concept("Gaussian mixture, number of clusters", ("gmm|gaussian", "cluster_?count"), ("core/clustering/",)),
     Concept("exact match and F1", ("f1", "exact"), ("evaluation/metrics/",)),
     Concept("Algorithm 1: loop and stop rule", ("hierarchy", "stop"), ("indexing/hierarchy", "core/clustering/")),
     Concept("bridge paths, Eq. 15-16", ("bridge", "path"), ("core/retrieval/", "core/graph/", "retrieval/")),

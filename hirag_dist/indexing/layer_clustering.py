@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
+from hirag_dist.core.clustering.soft_clusters import layer_height
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.stages.cluster import ClusterLayer
@@ -16,10 +17,9 @@ from hirag_dist.indexing.stages.memberships import (
     ClusterStats,
     DescribeMembers,
     GroupMembers,
-    NameClusters,
     cluster_stats,
 )
-from hirag_dist.indexing.stages.partition import AssignCells, ClusterCells, FitCells
+from hirag_dist.indexing.stages.partition import AssignCells, ClusterCells, FitCells, MergeCells, SplitClusters
 from hirag_dist.indexing.stages.reduce import (
     MIN_UMAP_ROWS,
     FitProjection,
@@ -96,7 +96,7 @@ def cluster_layer(
 def _by_stages(
     runner: StageRunner, how: LayerClusteringOptions, layer: int, label: str, vectors: Dataset, entities: Dataset
 ) -> LayerClusters:
-    """Vectors → scores → cells → clusters of each cell → memberships with what is shown of a member → clusters.
+    """Vectors → scores → cells → a tree of each cell → its clusters → memberships with what is shown → clusters.
 
     What a worker has in memory is a shard of rows, or the partition of a key with as many.
     """
@@ -110,11 +110,19 @@ def _by_stages(
     nodes = runner.run(FitCells(settings, dims, kernels), f"{label}: cut", scores=scores).nodes
     assign = AssignCells(rows, dims, kernels)
     in_cells = runner.run(assign, f"{label}: cells", scores=scores, nodes=nodes).rows
-    cluster = ClusterCells(settings, dims, _rows_of_cells(settings, vectors.rows), kernels)
-    found = runner.run(cluster, f"{label}: mixtures", rows=in_cells)
+    rows_a_task = _rows_of_cells(settings, vectors.rows)
+    merged = runner.run(MergeCells(dims, rows_a_task), f"{label}: trees", rows=in_cells)
+    merges = runner.datasets.read(merged.heights).sort_by("cell")
+    heights, weights = (
+        [np.frombuffer(column, "<f8") for column in merges[name].to_pylist()] for name in ("heights", "weights")
+    )
+    height = layer_height(heights, weights, vectors.rows, dims, settings)
+    cluster = ClusterCells(settings, height, dims, rows_a_task, kernels)
+    found = runner.run(cluster, f"{label}: mixtures", rows=in_cells, trees=merged.trees)
     choose = ChooseMemberships(settings.threshold, rows)
     kept = runner.run(choose, f"{label}: memberships", links=found.links).links
-    links = runner.run(NameClusters(layer, rows), f"{label}: names", links=kept).links
+    split = SplitClusters(layer, settings, dims, rows_a_task)
+    links = runner.run(split, f"{label}: names", rows=in_cells, links=kept).links
     describe = DescribeMembers(how.description_chars, rows)
     members = runner.run(describe, f"{label}: members", links=links, entities=entities).rows
     grouped = runner.run(GroupMembers(layer, rows), f"{label}: clusters", rows=members)
@@ -131,4 +139,4 @@ def _rows_of_cells(settings: ClusterSettings, n_rows: int) -> int:
     A task takes at least one cell and at most a shard; in between, some `_CELL_TASKS` tasks share the layer's most
     expensive step.
     """
-    return min(settings.shard_rows, max(settings.cell_rows, n_rows // _CELL_TASKS))
+    return min(settings.shard_rows, max(settings.max_cell_rows, n_rows // _CELL_TASKS))

@@ -93,7 +93,6 @@ class Mixture:
         covariance: which of the four; tied is spherical with one variance for all.
         min_variance: floor of the variance along any axis.
         log_likelihood: of all rows together, in nats, by the round before the last update.
-        bic: lower is better.
     """
 
     weights: FloatVector
@@ -102,7 +101,6 @@ class Mixture:
     covariance: Covariance
     min_variance: float
     log_likelihood: float = -np.inf
-    bic: float = np.inf
 
     @property
     def n_components(self) -> int:
@@ -144,11 +142,13 @@ class Assignment:
         rows: (n_entries,) row of each entry.
         components: (n_entries,) component.
         shares: (n_entries,) float32 responsibility.
+        log_densities: (n_rows,) float32 log density of each row under the mixture, in nats.
     """
 
     rows: IntVector
     components: IntVector
     shares: NDArray[np.float32]
+    log_densities: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,6 @@ def test_a_mixture_is_as_likely_as_the_cpus(kernels: Kernels, covariance: Covari
     rows = standardise(blobs(6, 1_500, 5, seed=2)[0])  # more than two blocks
     ours, cpus = (each.em(rows, 6, 4, covariance) for each in (kernels, CpuKernels()))
     assert ours.log_likelihood == pytest.approx(cpus.log_likelihood, rel=LIKELIHOOD_TOLERANCE)
-    assert ours.bic == pytest.approx(cpus.bic, rel=LIKELIHOOD_TOLERANCE)
     from_formula = float(np.logaddexp.reduce(densities(rows, ours), axis=1).sum())
     assert ours.log_likelihood == pytest.approx(from_formula, rel=LIKELIHOOD_TOLERANCE)
 
@@ -227,6 +226,7 @@ def test_statistics_and_assignments_of_one_mixture_are_the_cpus(kernels: Kernels
         assert found.rows.tolist() == expected.rows.tolist()
         assert found.components.tolist() == expected.components.tolist()
         assert found.shares == pytest.approx(expected.shares, abs=1e-3)
+        assert found.log_densities == pytest.approx(expected.log_densities, abs=1e-3)
 
 
 def test_a_layer_larger_than_a_cell_is_grouped(kernels: Kernels) -> None:

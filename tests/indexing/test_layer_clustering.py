@@ -38,9 +38,7 @@ from hirag_dist.types import FloatMatrix
 from tests.ray_nodes import started
 
 N_ROWS, DIM = 1300, 24
-SETTINGS = ClusterSettings(
-    target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=150, whole_rows=300, shard_rows=512
-)
+SETTINGS = ClusterSettings(target_size=10, max_size=25, threshold=0.1, seed=3, cell_rows=300, shard_rows=512)
 HOW = LayerClusteringOptions(SETTINGS, DIM, 8, 40, "cpu")
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
@@ -263,7 +261,7 @@ def test_a_build_stopped_between_stages_or_in_a_round_goes_on(
     found = bench.clustered(inline())
     labels = [event.label for event in bench.finished if not event.label.endswith("by key")]
     assert labels[0] == "cluster layer 0: axes"
-    assert len(labels) == 9
+    assert len(labels) == 10
     folders = {event.label: event.folder for event in bench.finished}
     bench.clustered(inline())
     assert all(event.reused for event in bench.finished)

@@ -127,16 +127,7 @@ def fit(
         mixture = maximise(statistics, mixture)
         if rise < tolerance * n_rows:
             break
-    return replace(mixture, log_likelihood=before, bic=n_parameters(mixture) * np.log(n_rows) - 2.0 * before)
-
-
-def n_parameters(mixture: Mixture) -> int:
-    """Return the number of free parameters, for BIC."""
-    d = mixture.means.shape[1]
-    per_component: int = {"diag": 2 * d, "spherical": d + 1, "tied": d, "full": d + d * (d + 1) // 2}[
-        mixture.covariance
-    ]
-    return mixture.n_components * (per_component + 1) - 1 + (mixture.covariance == "tied")
+    return replace(mixture, log_likelihood=before)
 
 
 def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
@@ -222,28 +213,36 @@ def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: i
         block_rows: as of `expectation_maximisation`.
     """
     density = _Density(xp, mixture)
-    found = []
+    found, log_densities = [], [np.zeros(0, np.float32)]
     for first in range(0, len(rows), block_rows):
         block = xp.asarray(rows[first : first + block_rows])
-        shares, _ = density.shares(block, density.features(block))
+        shares, log_density = density.shares(block, density.features(block))
+        log_densities.append(to_numpy(xp, log_density).astype(np.float32))
         keep = shares >= threshold
         keep[xp.arange(len(shares)), shares.argmax(axis=1)] = True
         at, component = xp.nonzero(keep)
         found.append([to_numpy(xp, column) for column in (at, component, shares[at, component])])
         found[-1][0] = found[-1][0] + first
     if not found:
-        return Assignment(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+        return Assignment(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), log_densities[0])
     numbers, components, kept = (np.concatenate(column) for column in zip(*found, strict=True))
-    return Assignment(numbers.astype(np.int64), components.astype(np.int64), kept.astype(np.float32))
+    return Assignment(
+        numbers.astype(np.int64), components.astype(np.int64), kept.astype(np.float32), np.concatenate(log_densities)
+    )
 
 
 def standardise(rows: FloatMatrix) -> FloatMatrix:
     """Return rows centred and scaled by one factor to a mean variance of 1, with anything not finite made 0."""
+    return standardised(rows)[0]
+
+
+def standardised(rows: FloatMatrix) -> tuple[FloatMatrix, FloatMatrix, float]:
+    """Return the rows of `standardise`, and the (d,) mean and the factor that they were centred and divided by."""
     finite = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32, copy=False)
-    centred = finite - finite.mean(axis=0, dtype=np.float64).astype(np.float32)
+    mean: FloatMatrix = finite.mean(axis=0, dtype=np.float64).astype(np.float32)
+    centred = finite - mean
     scale = float(np.sqrt(np.mean(np.square(centred, dtype=np.float64))))
-    scaled: FloatMatrix = centred / np.float32(scale) if scale > 0 else centred
-    return scaled
+    return (centred / np.float32(scale), mean, scale) if scale > 0 else (centred, mean, 1.0)
 
 
 class _Density:

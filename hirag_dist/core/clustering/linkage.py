@@ -12,20 +12,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.numba_jit import compiled
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.types import FloatMatrix, FloatVector, IntVector
 
 Tree = NDArray[np.float64]
 """(n - 1, 4) merges by height: two nodes, the lower one first, their distance and the rows below. Node i < n is a row,
 node n + i the result of merge i."""
 
 
-def ward_tree(rows: FloatMatrix) -> Tree:
+def ward_tree(rows: FloatMatrix | FloatVector, sizes: IntVector | None = None) -> Tree:
     """Return the tree by Ward's criterion. Takes 8 n² bytes and time that grows with n² d.
 
     Args:
         rows: (n, d), finite, n ≥ 1.
+        sizes: (n,) rows that each stands for as their mean; None for one each.
     """
-    return _tree(_pairwise_distances(rows.astype(np.float64)), is_ward=True)
+    apart = _pairwise_distances(np.ascontiguousarray(rows.T, np.float64))
+    if sizes is None:
+        return _tree(apart, np.ones(len(rows), np.int64), is_ward=True)
+    apart *= np.sqrt(2 * np.outer(sizes, sizes) / np.add.outer(sizes, sizes))
+    return _tree(apart, sizes, is_ward=True)
 
 
 def complete_tree(distances: NDArray[np.float64]) -> Tree:
@@ -37,59 +42,53 @@ def complete_tree(distances: NDArray[np.float64]) -> Tree:
     n_rows = int(np.sqrt(2 * len(distances))) + 1
     apart = np.zeros((n_rows, n_rows))
     apart[np.triu_indices(n_rows, 1)] = distances
-    return _tree(apart + apart.T, is_ward=False)
+    return _tree(apart + apart.T, np.ones(n_rows, np.int64), is_ward=False)
 
 
-def _tree(apart: NDArray[np.float64], *, is_ward: bool) -> Tree:
-    merges = _chained_merges(apart, is_ward)
+def _tree(apart: NDArray[np.float64], sizes: IntVector, *, is_ward: bool) -> Tree:
+    merges = _chained_merges(apart, sizes.copy(), is_ward)
     merges = merges[np.argsort(merges[:, 2], kind="stable")]
     tree: Tree = _named_nodes(merges)
     return tree
 
 
-def cut_labels(tree: Tree, n_groups: int) -> IntVector:
-    """Return (n,) the group of each row, from 0 on, of a tree cut into groups.
-
-    Args:
-        tree: of n rows; its heights never fall from a merge to the one above it.
-        n_groups: at most; merges of equal height aren't taken apart, so there may be fewer.
-    """
-    n_rows = len(tree) + 1
-    if n_groups >= n_rows:
-        return np.arange(n_rows)
-    labels: IntVector = _labels_below(tree, float(tree[n_rows - 1 - n_groups, 2]))
+def labels_below(tree: Tree, height: float) -> IntVector:
+    """Return (n,) the group of each row, from 0 on, of a tree whose merges above a height are undone."""
+    labels: IntVector = _labels_below(tree, height)
     return labels
 
 
 @compiled
-def _pairwise_distances(rows: NDArray[np.float64]) -> Any:
-    n_rows, n_dims = rows.shape
+def _pairwise_distances(columns: NDArray[np.float64]) -> Any:
+    """Return (n, n) distances of the columns of (d, n), added up in the order of d; the inner loop is vectorised."""
+    n_dims, n_rows = columns.shape
     apart = np.zeros((n_rows, n_rows))
     for one in range(n_rows):
-        for other in range(one + 1, n_rows):
-            total = 0.0
-            for at in range(n_dims):
-                step = rows[one, at] - rows[other, at]
-                total += step * step
-            apart[one, other] = apart[other, one] = np.sqrt(total)
+        squares = apart[one, one + 1 :]
+        for at in range(n_dims):
+            here, others = columns[at, one], columns[at, one + 1 :]
+            for other in range(len(squares)):
+                step = here - others[other]
+                squares[other] += step * step
+        for other in range(len(squares)):
+            squares[other] = apart[one + 1 + other, one] = np.sqrt(squares[other])
     return apart
 
 
 @compiled
-def _chained_merges(apart: NDArray[np.float64], is_ward: bool) -> Any:
-    """Return (n - 1, 3) merged places and distances, in any order. `apart` is overwritten.
+def _chained_merges(apart: NDArray[np.float64], sizes: IntVector, is_ward: bool) -> Any:
+    """Return (n - 1, 3) merged places and distances, in any order. `apart` and `sizes` are overwritten.
 
     A group has the place of its last row; of ties the group before in the chain wins, then the lowest place.
     """
     n_rows = len(apart)
     merges = np.empty((n_rows - 1, 3))
-    sizes = np.ones(n_rows, np.int64)  # 0: merged into a later place
     chain = np.empty(n_rows, np.int64)
     length = 0
     lowest = 0
     for step in range(n_rows - 1):
         if length == 0:
-            while sizes[lowest] == 0:
+            while sizes[lowest] == 0:  # merged into a later place
                 lowest += 1
             chain[0] = lowest
             length = 1

@@ -1,7 +1,8 @@
 """Partition of a large layer into overlapping cells by a tree of coarse mixtures, so that fine mixtures stay small.
 
-The cost of a mixture search grows with rows times components, and components grow with rows: in cells of a fixed size
-the whole grows with n log n. A row is in every cell where it has a share, so a cluster on a border is seen whole.
+The cost of a mixture grows with rows times components, and components grow with rows: in cells of a fixed size the
+whole grows with n log n. A row is at home in one cell and is seen by others near it, so a cluster on a border is seen
+whole.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.clustering.gaussian_mixture import SHARD_ROWS, fit, standardise
+from hirag_dist.core.clustering.gaussian_mixture import SHARD_ROWS, fit, standardised
+from hirag_dist.core.clustering.ward import MAX_LEAVES
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, MixtureStatistics
 
-CELL_ROWS = 1_024
-WHOLE_ROWS = 6_144  # all pairs of them are compared: 150 MB, twice while they are merged
-_CELL_SHARE = 0.3  # share that places a row in a cell; a lower one puts fragments of clusters into many cells
+CELL_ROWS = 12_288
+_LEAVES_PER_CLUSTER = 3  # of a cell's tree, at least: it is cut into up to two clusters for one that is usual
+_CELL_SHARE = 0.02  # from which another cell than its own sees a row: less costs time, more leaves clusters cut
+_CELLS_PER_LIMIT = 4  # in a layer of a multiple of `cell_rows`: cells are of uneven size, and see rows of each other
 _MAX_CHILDREN = 2_048
 _ROOT_ROUNDS = 2  # EM rounds over all rows, started from the mixture of the sample
 _SAMPLE_ROWS = 65_536
@@ -39,8 +42,7 @@ class ClusterSettings:
         threshold: responsibility that makes a member, in (0, 1).
         seed: of every start.
         covariance: of the mixtures.
-        cell_rows: rows that a cell should have at most, overlap apart.
-        whole_rows: rows that one mixture search takes; a larger layer is cut into cells.
+        cell_rows: rows that a cell should have at most, overlap apart; a layer with no more is one cell.
         shard_rows: rows of a shard: blocks are counted from its first row, so it decides the last bits.
     """
 
@@ -50,8 +52,12 @@ class ClusterSettings:
     seed: int
     covariance: Covariance = "tied"
     cell_rows: int = CELL_ROWS
-    whole_rows: int = WHOLE_ROWS
     shard_rows: int = SHARD_ROWS
+
+    @property
+    def max_cell_rows(self) -> int:
+        """`cell_rows`, or fewer where clusters are so small that the tree of a cell has too few leaves for them."""
+        return min(self.cell_rows, MAX_LEAVES * self.target_size // _LEAVES_PER_CLUSTER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +78,22 @@ class PartitionTree:
 
 @dataclass(frozen=True, slots=True)
 class CellMemberships:
-    """Sparse shares of rows in cells, sorted by (row, cell).
+    """Cells that see each row, sorted by (row, cell).
 
     Attributes:
         rows: (n_entries,) int64.
         cells: (n_entries,) int64.
-        shares: (n_entries,) float32.
+        is_home: (n_entries,) bool, true once for every row: the cell where it has the largest share.
     """
 
     rows: IntVector
     cells: IntVector
-    shares: NDArray[np.float32]
+    is_home: NDArray[np.bool_]
 
 
 def sample_size(n_rows: int, settings: ClusterSettings) -> int:
     """Return the number of rows that `fit_cells` samples: those at `gaussian_mixture.sample_numbers`."""
-    return min(n_rows, max(_SAMPLE_ROWS, _SAMPLE_ROWS_A_CELL * -(-n_rows // settings.cell_rows)))
+    return min(n_rows, max(_SAMPLE_ROWS, _SAMPLE_ROWS_A_CELL * _n_cells(n_rows, settings)))
 
 
 def fit_cells(
@@ -97,7 +103,7 @@ def fit_cells(
     n_rows: int,
     settings: ClusterSettings,
 ) -> PartitionTree:
-    """Return the coarse mixtures that cut a layer into cells of about `cell_rows` rows, or fewer.
+    """Return the coarse mixtures that cut a layer into cells of `max_cell_rows` rows at home at most, about.
 
     The root starts from the sample and is fitted to all rows; nodes below it are fitted to the sample alone.
 
@@ -106,9 +112,9 @@ def fit_cells(
         statistics_of: statistics of all rows under a mixture, as `gaussian_mixture.fit` takes it.
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
         n_rows: of the layer.
-        settings: `cell_rows`, `whole_rows` and `seed` are used.
+        settings: sizes and `seed` are used.
     """
-    if n_rows <= settings.whole_rows:
+    if n_rows <= settings.max_cell_rows:
         return PartitionTree(None, 1)
     rows_each = n_rows / len(sample)
     start = coarse_mixture(kernels, sample, _n_children(n_rows, settings), settings)
@@ -118,7 +124,7 @@ def fit_cells(
 
 
 def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: PartitionTree) -> CellMemberships:
-    """Return the cells of each row: its best one, and every other where its share passes a threshold.
+    """Return the cells that see each row: its home, and every other where its share passes a threshold.
 
     Args:
         kernels: does the products.
@@ -128,13 +134,14 @@ def assign_cells(kernels: Kernels, rows: FloatMatrix, cells: PartitionTree) -> C
     n_rows = len(rows)
     everyone, whole = np.arange(n_rows), np.ones(n_rows, np.float32)
     if cells.root is None:
-        return CellMemberships(everyone, np.zeros(n_rows, np.int64), whole)
+        return CellMemberships(everyone, np.zeros(n_rows, np.int64), np.ones(n_rows, bool))
     found = list(_descend(kernels, rows, everyone, whole, cells.root))
     numbers, at, shares = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.lexsort((at, numbers))
     numbers, at, shares = numbers[order], at[order], shares[order]
-    keep = (shares >= _CELL_SHARE) | largest_of_row(numbers, shares)
-    return CellMemberships(numbers[keep], at[keep], shares[keep])
+    is_home = largest_of_row(numbers, shares)
+    keep = (shares >= _CELL_SHARE) | is_home
+    return CellMemberships(numbers[keep], at[keep], is_home[keep])
 
 
 def largest_of_row(rows: IntVector, shares: NDArray[np.float32]) -> NDArray[np.bool_]:
@@ -154,21 +161,24 @@ def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, setti
         n_components: at most as many are fitted as there are rows.
         settings: `seed` is used.
     """
-    shift = rows.mean(axis=0, dtype=np.float64)
-    scale = float(np.sqrt(np.mean(np.square(rows - shift))))
+    scaled, shift, scale = standardised(rows)
     if scale < _MIN_SCALE:  # their squares leave the range of float32
-        rows, scale = np.zeros_like(rows), 1.0
-    fitted = kernels.em(standardise(rows), min(n_components, len(rows)), settings.seed, "tied")
+        scaled, scale = np.zeros_like(rows), 1.0
+    fitted = kernels.em(scaled, min(n_components, len(rows)), settings.seed, "tied")
     return replace(
         fitted,
-        means=(fitted.means * scale + shift).astype(np.float32),
+        means=(fitted.means * np.float64(scale) + shift).astype(np.float32),
         variances=(fitted.variances * scale**2).astype(np.float32),
         min_variance=fitted.min_variance * scale**2,
     )
 
 
 def _n_children(n_rows: float, settings: ClusterSettings) -> int:
-    return min(_MAX_CHILDREN, 1 + int(2 * n_rows / settings.cell_rows))
+    return min(_MAX_CHILDREN, _n_cells(n_rows, settings))
+
+
+def _n_cells(n_rows: float, settings: ClusterSettings) -> int:
+    return 1 + int(_CELLS_PER_LIMIT * n_rows / settings.max_cell_rows)
 
 
 def _grow(
@@ -195,7 +205,7 @@ def _grow(
         return next(numbers)
     children: list[PartitionNode | int] = []
     for child, size in enumerate(sizes):
-        if size * rows_each <= settings.cell_rows or size < _MIN_SAMPLE:
+        if size * rows_each <= settings.max_cell_rows or size < _MIN_SAMPLE:
             children.append(next(numbers))
             continue
         inside = sample[labels == child]

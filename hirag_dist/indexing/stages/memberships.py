@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.core.clustering.partition_tree import largest_of_row
+from hirag_dist.core.clustering.soft_clusters import responsibilities
 from hirag_dist.core.clustering.sparsity import cluster_sparsity
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.text.ids import content_id
@@ -43,10 +44,17 @@ CELL_LINKS = pa.schema(  # memberships as the cells gave them
         pa.field("cell", pa.int64(), nullable=False),
         pa.field("cluster", pa.int64(), nullable=False),  # within its cell
         pa.field("entity_id", pa.string(), nullable=False),
-        pa.field("share", pa.float32(), nullable=False),
+        pa.field("share", pa.float32(), nullable=False),  # of the cell's share of the entity
+        pa.field("evidence", pa.float64(), nullable=False),  # for the cell: log of its rows times their density
     ]
 )
-KEPT_LINKS = CELL_LINKS.append(pa.field("best", pa.bool_(), nullable=False))
+KEPT_LINKS = pa.schema(
+    [
+        *(CELL_LINKS.field(name) for name in ("cell", "cluster", "entity_id")),
+        pa.field("responsibility", pa.float32(), nullable=False),
+        pa.field("best", pa.bool_(), nullable=False),
+    ]
+)
 _NAMED = [CLUSTERS.field(name) for name in ("cluster_id", "entity_id", "responsibility", "best")]
 NAMED_LINKS = pa.schema(_NAMED)
 SHOWN_AS = pa.schema([ENTITIES.field(name) for name in ("entity_id", "name", "type", "description")])
@@ -58,10 +66,10 @@ CLUSTER_SIZES = pa.schema(  # of so many members there are so many clusters
 
 @dataclass(frozen=True)
 class ChooseMemberships:
-    """Memberships of all cells → those that count: each entity's best one, and those whose share is large enough."""
+    """Memberships of all cells → those that count: each entity's best one, and those of a posterior large enough."""
 
     name: ClassVar[str] = "choose_memberships"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     class Inputs(TableSet):
         links: Annotated[Dataset, CELL_LINKS]
@@ -78,45 +86,15 @@ class ChooseMemberships:
         return ByKey("entity_id", self.rows_a_task)
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the memberships that are kept; of equal shares the one of the earlier cell and cluster is the best."""
+        """Return the memberships that are kept; of equal ones that of the earlier cell and cluster is the best."""
         links = tables["links"].sort_by([("cell", "ascending"), ("cluster", "ascending")])
-        shares = links["share"].to_numpy()
-        best = largest_of_row(_numbered(links["entity_id"]), shares)
-        kept = links.append_column(KEPT_LINKS.field("best"), pa.array(best))
-        return {"links": kept.filter(pa.array(best | (shares >= np.float32(self.threshold))))}
-
-
-@dataclass(frozen=True)
-class NameClusters:
-    """Memberships that count → the same with their clusters' ids: hashes of the layer and the members."""
-
-    name: ClassVar[str] = "name_clusters"
-    version: ClassVar[int] = 1
-
-    class Inputs(TableSet):
-        links: Annotated[Dataset, KEPT_LINKS]
-
-    class Outputs(TableSet):
-        links: Annotated[Dataset, NAMED_LINKS]
-
-    layer: int
-    rows_a_task: int
-
-    @property
-    def split(self) -> ByKey:
-        """A cluster's members meet, with those of its cell."""
-        return ByKey("cell", self.rows_a_task)
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the memberships. Clusters of two cells with the same members now have the same id."""
-        links = tables["links"].sort_by([("cell", "ascending"), ("cluster", "ascending"), ("entity_id", "ascending")])
-        starts = _starts(links["cell"].to_numpy(), links["cluster"].to_numpy())
-        members = links["entity_id"].to_pylist()
-        ends = np.append(starts, len(members))[1:]
-        ids = [cluster_id(self.layer, members[first:last]) for first, last in zip(starts, ends, strict=True)]
-        columns = [pa.array(np.repeat(np.array(ids, object), ends - starts), pa.string())]
-        columns += [links[name] for name in ("entity_id", "share", "best")]
-        return {"links": pa.table(columns, schema=NAMED_LINKS)}
+        entities = _numbered(links["entity_id"])
+        cells, shares, evidence = (links[name].to_numpy() for name in ("cell", "share", "evidence"))
+        posterior = responsibilities(entities, cells, shares, evidence)
+        best = largest_of_row(entities, posterior)
+        columns = [*(links[name] for name in ("cell", "cluster", "entity_id")), pa.array(posterior), pa.array(best)]
+        kept = pa.table(columns, schema=KEPT_LINKS)
+        return {"links": kept.filter(pa.array(best | (posterior >= np.float32(self.threshold))))}
 
 
 @dataclass(frozen=True)
@@ -236,7 +214,7 @@ class ClusterStats:
 
     Attributes:
         sparsity: CS, Eq. 17.
-        n_components: chosen by BIC, before oversized clusters were split.
+        n_components: of the mixtures, before oversized clusters were split.
     """
 
     n_clusters: int
@@ -252,7 +230,7 @@ def cluster_stats(sizes: IntVector, n_entities: int, n_components: int) -> Clust
     Args:
         sizes: (n_clusters,) members of each cluster.
         n_entities: of the layer.
-        n_components: chosen by BIC.
+        n_components: of the mixtures.
     """
     return ClusterStats(
         n_clusters=len(sizes),

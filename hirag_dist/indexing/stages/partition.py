@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers, total
 from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size
-from hirag_dist.core.clustering.soft_clusters import cluster_cell
+from hirag_dist.core.clustering.soft_clusters import cell_memberships, split_labels
+from hirag_dist.core.clustering.ward import RowTree, row_tree
+from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Iterative, Services, Tables
 from hirag_dist.indexing.stages.embed import vector_matrix
-from hirag_dist.indexing.stages.memberships import CELL_LINKS
+from hirag_dist.indexing.stages.memberships import CELL_LINKS, KEPT_LINKS, NAMED_LINKS, cluster_id
 from hirag_dist.indexing.stages.partition_tables import CELL_NODES, cells_of, node_table
 from hirag_dist.protocols import Kernels, ResidentShards
 from hirag_dist.schemas import VECTORS
 from hirag_dist.types import FloatMatrix, IntVector, Mixture, MixtureStatistics
 
-CELL_ROWS = pa.schema(  # a row of the layer, once for each cell that it is in
+CELL_ROWS = pa.schema(  # a row of the layer, once for each cell that sees it
     [
         pa.field("cell", pa.int64(), nullable=False),
         pa.field("id", pa.string(), nullable=False),
-        pa.field("share", pa.float32(), nullable=False),
+        pa.field("is_home", pa.bool_(), nullable=False),
         pa.field("vector", pa.binary(), nullable=False),
+    ]
+)
+CELL_TREES = pa.schema(  # a row for each cell where a row is at home
+    [
+        pa.field("cell", pa.int64(), nullable=False),
+        pa.field("leaves", pa.binary(), nullable=False),  # (n_rows,) int32; these are little endian
+        pa.field("merges", pa.binary(), nullable=False),  # (n_leaves - 1, 4) float64
+    ]
+)
+CELL_HEIGHTS = pa.schema(  # of the same cells
+    [
+        pa.field("cell", pa.int64(), nullable=False),
+        pa.field("heights", pa.binary(), nullable=False),  # (n_leaves - 1,) float64 of the merges
+        pa.field("weights", pa.binary(), nullable=False),  # (n_leaves,) float64 of the merges and the root
     ]
 )
 CELL_COMPONENTS = pa.schema(
@@ -41,7 +58,7 @@ class FitCells:
     """
 
     name: ClassVar[str] = "fit_cells"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     class Inputs(TableSet):
         scores: Annotated[Dataset, VECTORS]
@@ -75,10 +92,10 @@ class FitCells:
 
 @dataclass(frozen=True)
 class AssignCells:
-    """Scores → the cells that each row is in."""
+    """Scores → the cells that see each row."""
 
     name: ClassVar[str] = "assign_cells"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     class Inputs(TableSet):
         scores: Annotated[Dataset, VECTORS]
@@ -97,33 +114,31 @@ class AssignCells:
         return ByRows(self.shard_rows)
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the rows of one shard with their cells and shares, in the order of the layer."""
+        """Return the rows of one shard with their cells, in the order of the layer."""
         scores = tables["scores"]
         rows = _finite_scores(scores, self.dims)
         found = assign_cells(services.kernels(self.kernels), rows, cells_of(tables["nodes"]))
         at = pa.array(found.rows)
-        columns = [pa.array(found.cells), scores["id"].take(at), pa.array(found.shares), scores["vector"].take(at)]
+        columns = [pa.array(found.cells), scores["id"].take(at), pa.array(found.is_home), scores["vector"].take(at)]
         return {"rows": pa.table(columns, schema=CELL_ROWS)}
 
 
 @dataclass(frozen=True)
-class ClusterCells:
-    """Rows of each cell → its clusters."""
+class MergeCells:
+    """Rows of each cell → the tree of their merges, and its heights."""
 
-    name: ClassVar[str] = "cluster_cells"
-    version: ClassVar[int] = 2
+    name: ClassVar[str] = "merge_cells"
+    version: ClassVar[int] = 1
 
     class Inputs(TableSet):
         rows: Annotated[Dataset, CELL_ROWS]
 
     class Outputs(TableSet):
-        links: Annotated[Dataset, CELL_LINKS]
-        components: Annotated[Dataset, CELL_COMPONENTS]
+        trees: Annotated[Dataset, CELL_TREES]
+        heights: Annotated[Dataset, CELL_HEIGHTS]
 
-    settings: ClusterSettings
     dims: int
     rows_a_task: int
-    kernels: str
 
     @property
     def split(self) -> ByKey:
@@ -131,22 +146,71 @@ class ClusterCells:
         return ByKey("cell", self.rows_a_task)
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the memberships of the cells of this partition, and the components that BIC chose in each."""
+        """Return the trees of the cells of this partition."""
+        trees, heights = [], []
+        is_home = tables["rows"]["is_home"].to_numpy()
+        rows = _finite_scores(tables["rows"], self.dims)
+        for cell, at in _cells(tables["rows"]):
+            if not is_home[at].any():
+                continue
+            tree = row_tree(rows[at])
+            columns = (tree.leaves.astype("<i4"), tree.merges, tree.heights, tree.weights(is_home[at]))
+            leaves, merges, *of_merges = (np.ascontiguousarray(column).tobytes() for column in columns)
+            trees.append({"cell": cell, "leaves": leaves, "merges": merges})
+            heights.append({"cell": cell, "heights": of_merges[0], "weights": of_merges[1]})
+        return {
+            "trees": pa.Table.from_pylist(trees, CELL_TREES),
+            "heights": pa.Table.from_pylist(heights, CELL_HEIGHTS),
+        }
+
+
+@dataclass(frozen=True)
+class ClusterCells:
+    """Rows of each cell and its tree → the clusters that it keeps.
+
+    Attributes:
+        height: at which the trees are cut.
+    """
+
+    name: ClassVar[str] = "cluster_cells"
+    version: ClassVar[int] = 3
+
+    class Inputs(TableSet):
+        rows: Annotated[Dataset, CELL_ROWS]
+        trees: Annotated[Dataset, CELL_TREES]
+
+    class Outputs(TableSet):
+        links: Annotated[Dataset, CELL_LINKS]
+        components: Annotated[Dataset, CELL_COMPONENTS]
+
+    settings: ClusterSettings
+    height: float
+    dims: int
+    rows_a_task: int
+    kernels: str
+
+    @property
+    def split(self) -> ByKey:
+        """The rows of a cell meet its tree, in the order of the layer."""
+        return ByKey("cell", self.rows_a_task)
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the memberships of the cells of this partition, and the components that each keeps."""
         table = tables["rows"]
-        cells, shares = table["cell"].to_numpy(), table["share"].to_numpy()
-        rows = vector_matrix(table, self.dims)
-        order = np.argsort(cells, kind="stable")
-        parts = np.split(order, np.flatnonzero(np.diff(cells[order])) + 1) if len(order) else []
+        rows, is_home = _finite_scores(table, self.dims), table["is_home"].to_numpy()
+        trees = {row["cell"]: _tree(row) for row in tables["trees"].to_pylist()}
         links, components = [CELL_LINKS.empty_table()], []
         kernels = services.kernels(self.kernels)
-        for at in parts:
-            found = cluster_cell(kernels, rows[at], shares[at], self.settings, self.settings.seed)
-            cell = int(cells[at[0]])
+        for cell, at in _cells(table):
+            if cell not in trees:
+                continue
+            found = cell_memberships(kernels, rows[at], is_home[at], trees[cell], self.height, self.settings)
             columns = [
                 np.full(len(found.rows), cell),
-                pa.array(found.clusters),
+                pa.array(found.components),
                 table["id"].take(pa.array(at[found.rows])),
                 pa.array(found.shares),
+                pa.array(found.evidence),
             ]
             links.append(pa.table(columns, schema=CELL_LINKS))
             components.append({"cell": cell, "n_components": found.n_components})
@@ -154,6 +218,65 @@ class ClusterCells:
             "links": pa.concat_tables(links),
             "components": pa.Table.from_pylist(components, CELL_COMPONENTS),
         }
+
+
+@dataclass(frozen=True)
+class SplitClusters:
+    """Memberships that count → the same, in clusters that a prompt takes, with ids: hashes of layer and members."""
+
+    name: ClassVar[str] = "split_clusters"
+    version: ClassVar[int] = 1
+
+    class Inputs(TableSet):
+        rows: Annotated[Dataset, CELL_ROWS]
+        links: Annotated[Dataset, KEPT_LINKS]
+
+    class Outputs(TableSet):
+        links: Annotated[Dataset, NAMED_LINKS]
+
+    layer: int
+    settings: ClusterSettings
+    dims: int
+    rows_a_task: int
+
+    @property
+    def split(self) -> ByKey:
+        """A cluster's members meet, with the rows of its cell."""
+        return ByKey("cell", self.rows_a_task)
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the memberships. Clusters of two cells with the same members now have the same id."""
+        cells = dict(_cells(tables["rows"]))
+        vectors = _finite_scores(tables["rows"], self.dims)
+        found = [NAMED_LINKS.empty_table()]
+        for cell, at in _cells(tables["links"]):
+            links, inside = tables["links"].take(pa.array(at)), cells[cell]
+            places = inside[rows_of(links["entity_id"], tables["rows"]["id"].take(pa.array(inside)))]
+            clusters = links["cluster"].to_numpy()
+            order = np.lexsort((places, clusters))
+            names = np.empty(len(order), object)
+            for members in np.split(order, np.flatnonzero(np.diff(clusters[order])) + 1):
+                labels = split_labels(vectors[places[members]], self.settings)
+                for label in range(int(labels.max()) + 1):
+                    part = members[labels == label]
+                    names[part] = cluster_id(self.layer, sorted(links["entity_id"].take(pa.array(part)).to_pylist()))
+            columns = [pa.array(names, pa.string())]
+            columns += [links[name] for name in ("entity_id", "responsibility", "best")]
+            found.append(pa.table(columns, schema=NAMED_LINKS))
+        return {"links": pa.concat_tables(found)}
+
+
+def _cells(rows: pa.Table) -> Iterator[tuple[int, IntVector]]:
+    """Yield the cells of a table, ascending, with their rows in it."""
+    cells = rows["cell"].to_numpy()
+    order = np.argsort(cells, kind="stable")
+    for at in np.split(order, np.flatnonzero(np.diff(cells[order])) + 1) if len(order) else ():
+        yield int(cells[at[0]]), at
+
+
+def _tree(row: dict[str, Any]) -> RowTree:
+    leaves = np.frombuffer(row["leaves"], "<i4").astype(np.int64)
+    return RowTree(leaves, np.frombuffer(row["merges"], "<f8").reshape(-1, 4))
 
 
 def _finite_scores(rows: pa.Table, dims: int) -> FloatMatrix:

@@ -7,7 +7,7 @@ import pytest
 from scipy.cluster.hierarchy import fcluster, linkage, ward
 from scipy.spatial.distance import pdist
 
-from hirag_dist.core.clustering.linkage import complete_tree, cut_labels, ward_tree
+from hirag_dist.core.clustering.linkage import complete_tree, labels_below, ward_tree
 from hirag_dist.types import FloatMatrix
 
 
@@ -26,11 +26,11 @@ def test_trees_and_cuts_are_scipys(kind: str) -> None:
     tree = ward_tree(rows)
     assert np.array_equal(tree, ward(pdist(rows)))
     assert np.array_equal(complete_tree(pdist(rows)), linkage(pdist(rows), "complete"))
-    for n_groups in range(1, len(rows) + 2):
-        assert np.array_equal(cut_labels(tree, n_groups), fcluster(tree, n_groups, "maxclust") - 1), n_groups
+    for height in (-1.0, *tree[:, 2]):
+        assert np.array_equal(labels_below(tree, height), fcluster(tree, height, "distance") - 1), height
 
 
 def test_one_row() -> None:
     tree = ward_tree(np.ones((1, 3), np.float32))
     assert tree.shape == (0, 4)
-    assert cut_labels(tree, 1).tolist() == [0]
+    assert labels_below(tree, 1.0).tolist() == [0]

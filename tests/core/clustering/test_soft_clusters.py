@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,10 +14,10 @@ from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.core.clustering.bic_selection import choose_mixture, component_grid
-from hirag_dist.core.clustering.gaussian_mixture import standardise
+from hirag_dist.core.clustering.gaussian_mixture import fit, standardise
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import SoftClusters, soft_clusters
+from hirag_dist.core.clustering.ward import row_tree, start_of
 from hirag_dist.types import Mixture
 from tests.core.planted_rows import Rows, blobs, densities
 
@@ -82,7 +84,8 @@ def test_a_row_between_two_blobs_belongs_to_both() -> None:
 def test_responsibilities_are_those_of_the_formula_and_sum_to_one() -> None:
     rows = standardise(np.random.default_rng(1).normal(size=(120, 4)).astype(np.float32))
     settings = ClusterSettings(20, 1000, 0.01, 9, covariance="diag")
-    mixture = choose_mixture(KERNELS, rows, settings)
+    start = start_of(rows, row_tree(rows).cut(6), "diag")
+    mixture = fit(lambda mixture: KERNELS.statistics(rows, mixture), start, len(rows))
     expected = np.exp(densities(rows, mixture) - logsumexp(densities(rows, mixture), axis=1, keepdims=True))
     found = soft_clusters(rows, settings, KERNELS)
     for row in range(len(rows)):
@@ -171,28 +174,10 @@ def test_many_blocks_of_rows_agree_with_one_formula() -> None:
 
 
 def test_the_seed_alone_decides() -> None:
+    """It draws what the cut into cells starts from; a layer of one cell needs none."""
     rows = np.random.default_rng(4).normal(size=(400, 6)).astype(np.float32)
     first = clusters_of(rows, 20, 40, 0.1, 1)
     assert same(first, clusters_of(rows.copy(order="F"), 20, 40, 0.1, 1))
-    assert not same(first, clusters_of(rows, 20, 40, 0.1, 2))
-
-
-def test_the_grid_goes_from_large_clusters_to_small_and_grows_with_the_layer() -> None:
-    assert component_grid(1, 20) == [1]
-    assert component_grid(10, 20) == [1]
-    assert component_grid(100_000, 20)[-1] == 10_000, "no fixed cap"
-    for n_rows in range(1, 300, 7):
-        grid = component_grid(n_rows, 5)
-        assert grid == sorted(set(grid))
-        assert grid[0] >= 1
-        assert grid[-1] <= n_rows
-
-
-def test_bic_chooses_the_planted_number_when_it_is_on_the_grid() -> None:
-    rows = standardise(blobs(10, 40, 8, seed=8, spread=0.3)[0])
-    grid = component_grid(len(rows), 40)
-    assert 10 in grid
-    chosen = choose_mixture(KERNELS, rows, wanted(40, 40, 0.1, 0))
-    best = min(fitted(rows, k, 0).bic for k in grid if k <= len(chosen.weights) or k == 10)
-    assert chosen.bic == pytest.approx(best, rel=1e-4)  # float32 products round differently by processor
-    assert abs(grid.index(len(chosen.weights)) - grid.index(10)) <= 1
+    assert same(first, clusters_of(rows, 20, 40, 0.1, 2))
+    one, other = (soft_clusters(rows, replace(wanted(20, 40, 0.1, seed), cell_rows=100), KERNELS) for seed in (1, 2))
+    assert not same(one, other)

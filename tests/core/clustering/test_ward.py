@@ -5,17 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from sklearn.cluster import AgglomerativeClustering
+from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, standardise
 from hirag_dist.core.clustering.linkage import ward_tree
-from hirag_dist.core.clustering.ward import cut_mixture
-from hirag_dist.types import Covariance
+from hirag_dist.core.clustering.ward import MAX_LEAVES, row_tree, start_of
+from hirag_dist.types import Covariance, FloatMatrix, IntVector
 from tests.core.planted_rows import blobs
+
+
+def labels_of(rows: FloatMatrix, n_clusters: int) -> IntVector:
+    return row_tree(rows).cut(n_clusters)
 
 
 def test_means_weights_and_width_are_those_of_the_merged_groups() -> None:
     rows = standardise(blobs(6, 10, 4, seed=3, spread=0.4)[0])
-    found = cut_mixture(rows, ward_tree(rows), 6, "tied")
+    found = start_of(rows, labels_of(rows, 6), "tied")
     labels = AgglomerativeClustering(6, linkage="ward").fit_predict(rows)
     groups = [rows[labels == label] for label in range(6)]
     means = np.stack([group.mean(axis=0) for group in groups])
@@ -29,16 +34,49 @@ def test_means_weights_and_width_are_those_of_the_merged_groups() -> None:
 @pytest.mark.parametrize(("covariance", "shape"), [("tied", (1,)), ("spherical", (1,)), ("diag", (3,))])
 def test_every_covariance_starts_as_wide_in_all_directions(covariance: Covariance, shape: tuple[int, ...]) -> None:
     rows = standardise(blobs(3, 8, 3, seed=3, spread=0.4)[0])
-    found = cut_mixture(rows, ward_tree(rows), 3, covariance)
+    found = start_of(rows, labels_of(rows, 3), covariance)
     assert found.variances.shape == (3, *shape)
     assert np.ptp(found.variances) == 0
-    full = cut_mixture(rows, ward_tree(rows), 3, "full").variances
+    full = start_of(rows, labels_of(rows, 3), "full").variances
     assert np.array_equal(full, found.variances.flat[0] * np.broadcast_to(np.eye(3, dtype=np.float32), (3, 3, 3)))
 
 
 @pytest.mark.parametrize("n_rows", [1, 2, 9])
 def test_copies_are_one_component_as_narrow_as_may_be(n_rows: int) -> None:
     rows = np.zeros((n_rows, 4), np.float32)
-    found = cut_mixture(rows, ward_tree(rows), max(n_rows - 1, 1), "tied")
+    found = start_of(rows, labels_of(rows, max(n_rows - 1, 1)), "tied")
     assert found.weights.tolist() == [1.0]
     assert found.variances.tolist() == [[np.float32(MIN_VARIANCE)]]
+
+
+def test_more_rows_than_leaves_are_merged_in_two_steps() -> None:
+    """Groups that are apart are found, whether or not a part cuts through them, and weigh as much as their rows."""
+    rows, labels = blobs(40, MAX_LEAVES // 30, 5, seed=2, spread=0.2)
+    tree = row_tree(rows)
+    assert len(tree.merges) <= MAX_LEAVES - 1 < len(rows) - 1
+    assert adjusted_rand_score(labels, labels_of(rows, 40)) == 1
+    whole = ward_tree(rows)[::-1, 2][:200]
+    assert tree.heights[::-1][:200] == pytest.approx(whole, rel=0.05)
+
+
+def test_a_tree_over_means_is_the_one_over_their_rows() -> None:
+    rows = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    sizes = np.arange(1, 13)
+    merges = ward_tree(np.repeat(rows, sizes, axis=0))[-11:]
+    assert ward_tree(rows, sizes)[:, 2] == pytest.approx(merges[:, 2])
+
+
+def test_copies_beyond_the_leaves_are_one_cluster() -> None:
+    assert not labels_of(np.ones((MAX_LEAVES + 900, 2), np.float32), 3).any()
+
+
+def test_a_cluster_counts_by_the_share_of_its_rows_at_home() -> None:
+    rows = np.random.default_rng(1).normal(size=(40, 3)).astype(np.float32)
+    is_home = np.random.default_rng(2).random(40) < 0.6
+    tree = row_tree(rows)
+    weights = tree.weights(is_home)
+    for n_clusters in (1, 2, 7, 40):
+        labels = tree.cut(n_clusters)
+        shares = np.bincount(labels, is_home) / np.bincount(labels)
+        assert weights[-n_clusters:].sum() == pytest.approx(shares.sum())
+    assert tree.weights(np.ones(40, bool)) == pytest.approx(np.ones(40))

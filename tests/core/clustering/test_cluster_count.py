@@ -1,0 +1,64 @@
+"""The number of clusters: the planted one where groups are distinct, rows / target size where there is no scale."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hirag_dist.core.clustering.cluster_count import cut_height, height_of
+from hirag_dist.core.clustering.ward import row_tree
+from tests.core.planted_rows import Rows, blobs
+
+
+def chosen(rows: Rows, target_size: int, n_cells: int = 1) -> int:
+    """Clusters over all cells, where rows lie in cells by turns."""
+    trees = [row_tree(rows[first::n_cells]) for first in range(n_cells)]
+    heights = np.concatenate([tree.heights for tree in trees])
+    height = cut_height(heights, np.ones(len(heights)), n_cells, len(rows), target_size, rows.shape[1])
+    return sum(int(tree.labels(height).max()) + 1 for tree in trees)
+
+
+@pytest.mark.parametrize("n_dims", [2, 8, 64])
+@pytest.mark.parametrize("target_size", [12, 20, 35])
+def test_the_number_of_distinct_groups_is_found_within_a_factor_of_two(n_dims: int, target_size: int) -> None:
+    assert chosen(blobs(30, 20, n_dims, seed=n_dims, spread=0.02)[0], target_size) == 30
+
+
+@pytest.mark.parametrize("target_size", [5, 60])
+def test_groups_of_another_size_than_is_wanted_do_not_decide(target_size: int) -> None:
+    assert chosen(blobs(30, 20, 8, seed=1, spread=0.02)[0], target_size) == pytest.approx(600 / target_size, rel=0.1)
+
+
+@pytest.mark.parametrize("n_dims", [1, 2, 4, 16, 64])
+@pytest.mark.parametrize("n_rows", [100, 400, 1500])
+def test_rows_without_groups_are_divided_by_the_target_size(n_dims: int, n_rows: int) -> None:
+    for seed in range(5):
+        rows = np.random.default_rng(seed).normal(size=(n_rows, n_dims)).astype(np.float32)
+        assert chosen(rows, 20) == n_rows / 20
+
+
+def test_rows_on_axes_of_falling_variance_have_no_scale_either() -> None:
+    """Axis j has variance j^−0.75, as vectors of entities do."""
+    rows = np.random.default_rng(0).normal(size=(1000, 64)) * np.arange(1, 65) ** -0.375
+    assert chosen(rows.astype(np.float32), 20) == 50
+
+
+def test_trees_of_several_cells_are_cut_at_one_height() -> None:
+    """Each of four cells has rows of all 30 groups: by itself it would be divided into 600 / 4 / 5 clusters."""
+    rows = blobs(30, 20, 8, seed=1, spread=0.02)[0]
+    assert chosen(rows, 5, n_cells=4) == 120
+
+
+def test_heights_that_are_equal_are_cut_together() -> None:
+    heights, ones = np.array([0.0, 2.0, 2.0, 5.0]), np.ones(4)
+    assert [height_of(heights, ones, 1, number) for number in (1, 2, 3)] == [5, 2, 2]
+    assert height_of(heights, ones, 1, 5) < 0, "nothing is merged"
+    assert height_of(heights, ones / 2, 1, 1) == 2, "merges whose rows are half at home count half"
+    assert height_of(np.ones(1), np.ones(1), 3, 2) == 1, "a tree is a cluster at least"
+    assert height_of(np.zeros(0), np.zeros(0), 4, 2) < 0
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 50])
+def test_copies_and_few_rows_are_one_cluster(n_rows: int) -> None:
+    assert chosen(np.ones((n_rows, 3), np.float32), 20) == 1
+    assert chosen(np.arange(3 * n_rows, dtype=np.float32).reshape(-1, 3), 200) == 1
