@@ -200,9 +200,9 @@ def test_an_index_of_one_layer_has_communities_only(tmp_path_factory: pytest.Tem
 def test_an_index_that_came_by_updates(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     words = LONG.split()
-    bench.build([" ".join(words[:24])])
+    bench.build([" ".join(words[:28])])
     bench.base_id = ""
-    texts = [" ".join(words[:24]), " ".join(words[20:36]), " ".join(words[30:])]
+    texts = [" ".join(words[:28]), " ".join(words[20:36]), " ".join(words[30:])]
     bench.build(texts[:2], update={"max_ratio": 3})
     report = measure_drift(bench.build(texts, update={"max_ratio": 3}))
     state = report.update
