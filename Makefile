@@ -37,7 +37,7 @@ test-image: dev-env ## the images, built by buildah, and the chart's pods as con
 test-cluster: dev-env ## drills on a cluster: KUBECONFIG=FILE; without a cluster DRY_RUN=1 checks their releases
 	@tools/helm.sh && if [ -n "$(DRY_RUN)" ]; then $(BIN)/pytest -n 0 -v --no-header tests/deploy/test_drills.py; \
 	elif [ -z "$(KUBECONFIG)" ]; then echo "give KUBECONFIG=FILE of a cluster, or DRY_RUN=1" >&2; exit 2; \
-	else KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v --no-header -m cluster tests/cluster $(ARGS); fi
+	else KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v --no-header -m cluster -o junit_family=xunit1 --junit-xml build/test-cluster.xml tests/cluster $(ARGS); fi
 
 coverage: dev-env ## share of lines and branches that the unit tests of core, llm and storage reach, with floors
 	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report= $(ARGS) \

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,7 +40,7 @@ def kube() -> Iterator[Kube]:
 
 
 @pytest.fixture
-def clients(kube: Kube) -> Iterator[None]:
+def clients(kube: Kube, record_property: Callable[[str, object], None]) -> Iterator[None]:
     """Clients that ask while a test runs; in the end none of their calls has failed."""
     with kube.applied(releases.clients(f"{NAME}-query:50051")):
         kube.until(lambda: int(str(asked(kube)["answered"])) > 20, "the first answers")
@@ -48,4 +48,5 @@ def clients(kube: Kube) -> Iterator[None]:
         seen = int(str(asked(kube)["answered"]))
         kube.until(lambda: int(str(asked(kube)["answered"])) > seen + 20, "answers after it")
         ended = asked(kube)
+        record_property("calls", ended["answered"])
         assert ended["failed"] == 0, ended

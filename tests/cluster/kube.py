@@ -88,12 +88,12 @@ class Kube:
 
     @contextmanager
     def applied(self, *objects: Object) -> Iterator[None]:
-        """Create objects for the time of a block."""
+        """Create objects for the time of a block; those that others need come first."""
         self.apply(*objects)
         try:
             yield
         finally:
-            for found in objects:
+            for found in reversed(objects):  # a volume is not gone before its claim
                 self.run("delete", found["kind"], found["metadata"]["name"], "--wait=true", check=False)
 
     def _events(self) -> str:

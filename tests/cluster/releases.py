@@ -142,6 +142,7 @@ def pod(name: str, args: list[str], labels: dict[str, str], *, python: bool = Tr
         container["command"] = ["python"]
     security = {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}}
     spec = {"restartPolicy": "Never", "securityContext": security, "containers": [container]}
+    spec["terminationGracePeriodSeconds"] = 1  # Python as process 1 of a pod ignores SIGTERM
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
 
 

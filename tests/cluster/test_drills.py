@@ -7,6 +7,8 @@ NetworkPolicies, metrics-server for the HPA, two nodes for the drain.
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 
 import pytest
 
@@ -18,8 +20,15 @@ from tests.deploy.charts import Object, merged
 pytestmark = pytest.mark.timeout(3600)
 
 
-def test_an_inline_build_and_the_question_of_helm_test(kube: Kube) -> None:
-    kube.install(releases.INLINE)
+def test_an_inline_build_and_the_question_of_helm_test(
+    kube: Kube, record_property: Callable[[str, object], None]
+) -> None:
+    with kube.applied(releases.clients(f"{NAME}-query:50051")):
+        kube.until(lambda: is_ready(kube.get("pod", "clients")), "clients")
+        began_at = time.monotonic()
+        kube.install(releases.INLINE)
+        kube.until(lambda: asked(kube)["answered"], "the first answer", 900)
+        record_property("first_answer_s", round(time.monotonic() - began_at))
     assert kube.succeeded(build_job(kube))
     rolled(kube)
     assert "Succeeded" in kube.helm("test", RELEASE, "--timeout", "5m")
