@@ -215,7 +215,7 @@ class Month:
 
     async def no_endpoint(self, seconds: float) -> None:
         """Have no endpoint: questions that have to be embedded fail, builds wait or fail."""
-        due = {"HiragErrors": ERRORS_DUE_S, "HiragBuildFailed": NEVER}
+        due = {"HiragErrors": ERRORS_DUE_S, "HiragBuildFailed": NEVER, "HiragSlow": NEVER}
         with self.event("no endpoint", due, fails=True):
             await self.endpoint.stop()
             await asyncio.sleep(seconds)

@@ -30,6 +30,7 @@ _MIN_RATE = 0.5  # of a rate that was found before, at once: what was answered i
 _EVIDENCE = 10.0  # calls answered since a rate was found, before a refusal lowers it again
 _MORE_RATE, _FASTER, _MAX_MORE = 0.01, 1.5, 0.5  # a step's share more, growing while nothing is refused
 _STEP_S, _STEP_CALLS = 1.0, 10.0
+_RARE_STEP_S, _RARE_MORE = 10.0, 0.1  # where so many calls take longer: a low rate would delay its own rise
 _WINDOWS_A_STEP, _MIN_STEP = 8.0, 50.0  # a slot more after so many windows of answers, and so many answers
 _COLLAPSE = 3.0  # times the usual time a reply
 _RATE_MEMORY_S = 5.0
@@ -261,6 +262,7 @@ class EndpointLimits:
             else:
                 pace.per_s *= max(_LESS_RATE * min(answered / pace.per_s, 1.0), _MIN_RATE)
             self._since_cut[name] = 0.0
+            self._step_at = now
             pace.burst_s = min(pace.burst_s, max(_SHORT_BURST_S, 1.0 / pace.per_s if name == "requests" else 0.0))
             pace.begin(now)
             self._found[name] = True
@@ -279,8 +281,11 @@ class EndpointLimits:
 
     def _raise_rates(self, now: float, calls: int) -> None:
         self._step_calls += calls
-        if now - self._step_at < _STEP_S or self._step_calls < _STEP_CALLS or now < self._paused_until:
+        least_s = _STEP_S if self._step_calls >= _STEP_CALLS else _RARE_STEP_S
+        if now - self._step_at < least_s or now < self._paused_until:
             return
+        if self._step_calls < _STEP_CALLS:
+            self._more = max(self._more, _RARE_MORE)
         self._step_at, self._step_calls = now, 0.0
         raised = False
         for name, pace in self._paces.items():

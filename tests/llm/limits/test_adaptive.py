@@ -222,6 +222,32 @@ def test_a_storm_of_refusals_does_not_slow_calls_down_for_long() -> None:
     assert after > 0.2 * before
 
 
+def test_few_calls_are_not_slowed_down_for_long_by_a_storm_of_refusals() -> None:
+    """A service embeds a question a second, those that wait in one call; after the storm nothing is refused."""
+    allowance = EndpointLimits(None, None, 16)
+    waiting: list[float] = []
+    waited_s: dict[float, float] = {}  # by the time of the question
+    free_at, attempts = 0.0, 0
+    for step in range(60_000):
+        now = step * 0.01
+        if step % 100 == 0:
+            waiting.append(now)
+        tokens = 25 * len(waiting)
+        if waiting and now >= free_at and allowance.wait_s(now) == 0.0:
+            allowance.take(now, 1, tokens)
+            attempts += 1
+            if 60.0 <= now < 240.0 and attempts % 4 == 0:
+                allowance.limited(now, None, "", 1)
+                continue
+            waited_s |= {asked: now - asked for asked in waiting}
+            waiting.clear()
+            free_at = now + 0.1
+            allowance.answered(free_at, 1, tokens, 0.1, 1)
+    assert max(waited_s[at] for at in waited_s if at < 60) < 1
+    assert max(waited_s[at] for at in waited_s if at >= 360) < 1
+    assert len(waited_s) + len(waiting) == 600
+
+
 def test_what_headers_name_can_rise_again_up_to_what_is_configured() -> None:
     allowance = EndpointLimits(600, None, 8)
     allowance.on_rate_limits(0.0, 60, None)
