@@ -18,5 +18,5 @@ def test_every_request_of_the_sample_index_has_a_recorded_reply(tmp_path: Path) 
     result = build_index(samples / "corpus", tmp_path / "demo", config=load_config(config))
     models = {row["model"] for row in result.to_dict()["usage"] if row["role"] != "embed"}
     assert models == {"recorded:claude"}, "hirag_dist/samples/SOURCES.md says what to do"
-    assert [layer["n_entities"] for layer in result.to_dict()["layers"]] == [273, 40, 4]
+    assert [layer["n_entities"] for layer in result.to_dict()["layers"]] == [273, 42, 4]
     assert result.complete
