@@ -36,6 +36,7 @@ execution: {{executor: inline}}
 llm:
   endpoints:
     recording: {{kind: recorded, path: {REPLIES}, fallback: builtin}}
+    builtin-embedder: {{kind: hashing}}
   roles: {{extract: recording, summarise: recording, report: recording, answer: recording}}
 metadata:
   as_of_field: published
