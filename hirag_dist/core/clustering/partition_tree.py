@@ -22,7 +22,8 @@ from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, Mixtur
 CELL_ROWS = 12_288
 _LEAVES_PER_CLUSTER = 3  # of a cell's tree, at least: it is cut into up to two clusters for one that is usual
 _CELL_SHARE = 0.02  # from which another cell than its own sees a row: less costs time, more leaves clusters cut
-_CELLS_PER_LIMIT = 4  # in a layer of a multiple of `cell_rows`: cells are of uneven size, and see rows of each other
+_CLUSTERS_PER_CELL = 25  # about: larger cells cost time and find planted clusters no better
+_CELLS_PER_LIMIT = 4  # at least: cells are of uneven size, and see rows of each other
 _MAX_CHILDREN = 2_048
 _ROOT_ROUNDS = 2  # EM rounds over all rows, started from the mixture of the sample
 _SAMPLE_ROWS = 65_536
@@ -178,7 +179,8 @@ def _n_children(n_rows: float, settings: ClusterSettings) -> int:
 
 
 def _n_cells(n_rows: float, settings: ClusterSettings) -> int:
-    return 1 + int(_CELLS_PER_LIMIT * n_rows / settings.max_cell_rows)
+    mean_rows = min(_CLUSTERS_PER_CELL * settings.target_size, settings.max_cell_rows / _CELLS_PER_LIMIT)
+    return 1 + int(n_rows / mean_rows)
 
 
 def _grow(
