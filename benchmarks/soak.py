@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
 from pathlib import Path
@@ -332,6 +333,7 @@ async def run(arguments: argparse.Namespace, work: Path) -> list[dict[str, Any]]
                 await prometheus.start()
             since = time.time()
             sampler = await soak(month, seconds, arguments.rate, _questions(texts), arguments.only)
+            _keep(work / "samples.jsonl", [*sampler.processes, *sampler.disks, *map(asdict, month.asked)])
             fired = None
             if prometheus is not None:
                 found = await asyncio.to_thread(prometheus.firing, since, time.time())
@@ -342,6 +344,10 @@ async def run(arguments: argparse.Namespace, work: Path) -> list[dict[str, Any]]
                 each.kill()
             store.process.kill()
             metrics.shutdown()
+
+
+def _keep(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def _questions(texts: dict[str, str]) -> list[str]:
