@@ -156,15 +156,19 @@ _DELAYS_S: tuple[tuple[type[HiragError], float], ...] = (
     (ModelUnavailable, 1.0),
 )
 
+_ROWS: dict[type[HiragError], tuple[type[HiragError], grpc.StatusCode]] = {}  # rows of `STATUS` that were looked up
+
 
 def status_of(error: HiragError) -> grpc.StatusCode:
     """Return the code of the first row of `STATUS` that fits."""
     return _row_of(type(error))[1]
 
 
-@lru_cache
 def _row_of(kind: type[HiragError]) -> tuple[type[HiragError], grpc.StatusCode]:
-    return next(row for row in STATUS if issubclass(kind, row[0]))
+    row = _ROWS.get(kind)
+    if row is None:
+        row = _ROWS[kind] = next(row for row in STATUS if issubclass(kind, row[0]))
+    return row
 
 
 def reason_of(kind: type[HiragError]) -> str:
@@ -205,13 +209,14 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
     """
     from google.rpc import error_details_pb2, status_pb2  # not at the top: clients do without these packages
 
-    code, delay_s = status_of(error), retry_delay_s(error)
+    (row, code), delay_s = _row_of(type(error)), retry_delay_s(error)
     constant = _encoded_status(
-        type(error),
+        reason_of(row),
+        code.value[0],
         message_of(error),
         field_of(error) if isinstance(error, InvalidQuery) else "",
         error.reason if isinstance(error, AccessRefused) else "",
-        error.caller if isinstance(error, AccessRefused) else "",
+        error.caller if isinstance(error, QuotaExceeded) else None,
         error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None,
         delay_s,
     )
@@ -229,28 +234,30 @@ def trailers_of(error: HiragError, request_id: str, remaining_s: float | None) -
 
 @lru_cache(_MAX_ENCODED)
 def _encoded_status(
-    kind: type[HiragError],
+    kind: str,
+    code: int,
     message: str,
     field: str,
     reason: str,
-    caller: str,
+    exceeded_by: str | None,
     retry_after_s: float | None,
     delay_s: float | None,
 ) -> bytes:
     """Return the bytes of a google.rpc.Status with all details but the request's: rejections repeat one another.
 
     Args:
-        kind: class of the error.
+        kind: of the error, as `reason_of` names it.
+        code: of gRPC.
         message: of the error, cut.
         field: of a query that is wrong.
-        reason, caller, retry_after_s: of the error, where it has them.
+        reason, retry_after_s: of the error, where it has them.
+        exceeded_by: caller whose quota is exceeded.
         delay_s: until a retry may succeed, None if it cannot.
     """
     from google.rpc import error_details_pb2, status_pb2
 
-    row, code = _row_of(kind)
-    status = status_pb2.Status(code=code.value[0], message=message)
-    info = error_details_pb2.ErrorInfo(reason=reason_of(row), domain=DOMAIN)
+    status = status_pb2.Status(code=code, message=message)
+    info = error_details_pb2.ErrorInfo(reason=kind, domain=DOMAIN)
     if retry_after_s is not None:
         info.metadata["retry_after_s"] = repr(retry_after_s)
     if reason:
@@ -259,8 +266,8 @@ def _encoded_status(
     if field:
         violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=message)
         details.append(error_details_pb2.BadRequest(field_violations=[violation]))
-    if issubclass(kind, QuotaExceeded):
-        quota = error_details_pb2.QuotaFailure.Violation(subject=f"caller:{caller}", description=message)
+    if exceeded_by is not None:
+        quota = error_details_pb2.QuotaFailure.Violation(subject=f"caller:{exceeded_by}", description=message)
         details.append(error_details_pb2.QuotaFailure(violations=[quota]))
     if delay_s is not None:
         retry = error_details_pb2.RetryInfo()
