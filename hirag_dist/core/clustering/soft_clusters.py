@@ -239,7 +239,13 @@ def join_cells(
     for number, (members, part) in enumerate(parts):
         order = np.lexsort((part.rows, part.components))
         cells = np.full(len(order), number)
-        values: tuple[Any, ...] = (part.components + n_components, members[part.rows], cells, part.shares, part.evidence)
+        values: tuple[Any, ...] = (
+            part.components + n_components,
+            members[part.rows],
+            cells,
+            part.shares,
+            part.evidence,
+        )
         for column, value in zip(columns, values, strict=True):
             column.append(value[order])
         n_components += part.n_components
