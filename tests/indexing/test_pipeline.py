@@ -216,7 +216,8 @@ def test_a_share_of_fewer_than_three_units_fails_no_stage(bench: Bench, n_refuse
 
 def test_a_last_layer_whose_summaries_are_all_refused_is_left_out(bench: Bench) -> None:
     """Of few clusters: the build goes on without them, and the letters can be asked again."""
-    whole = bench.build([LONG])
+    text = " ".join(LONG.split()[:33])
+    whole = bench.build([text])
     top = max(row["layer"] for row in rows(whole, "layers"))
     n_top = sum(row["layer"] == top for row in rows(whole, "entities"))
     assert n_top < MIN_REJECTS
@@ -227,11 +228,11 @@ def test_a_last_layer_whose_summaries_are_all_refused_is_left_out(bench: Bench) 
 
     other = Bench(bench.folder / "other")
     other.folder.mkdir()
-    snapshot = other.build([LONG], script, max_reject_ratio=0.2)
+    snapshot = other.build([text], script, max_reject_ratio=0.2)
     assert max(row["layer"] for row in rows(snapshot, "entities")) == top - 1
     assert not snapshot.manifest.complete
     assert {row["stage"].split(".")[0] for row in rows(snapshot, "rejects")} == {"summarise"}
-    healed = other.build([LONG], retry=True, max_reject_ratio=0.2)
+    healed = other.build([text], retry=True, max_reject_ratio=0.2)
     assert healed.manifest.snapshot_id == whole.manifest.snapshot_id
 
 
