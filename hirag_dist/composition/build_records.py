@@ -29,6 +29,7 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -282,6 +283,17 @@ def last_build(store: Store) -> dict[str, Any] | None:
     if record["state"] == "running" and not BuildLock(store).is_held():
         record["state"] = "killed"
     return record
+
+
+def recorded_embedder(store: Store) -> str | None:
+    """Return the embedder of an index: of its last build, which may be unfinished, else of its current snapshot."""
+    with suppress(StoreError):  # a damaged record is none
+        if name := ((last_build(store) or {}).get("decisive") or {}).get("embedder"):
+            return str(name)
+    with suppress(SnapshotError):  # of another version, or damaged: a build makes a new one
+        if current_id(store) is not None:
+            return open_current(store).manifest.embedder
+    return None
 
 
 def repeated(record: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,8 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hirag_dist.composition.build import make_batches, make_executor, resolve
-from hirag_dist.composition.build_records import BuildArguments, BuildRecord, last_build, note_not_begun
-from hirag_dist.composition.embedder_choice import recorded_embedder, settle_embedder
+from hirag_dist.composition.build_records import (
+    BuildArguments,
+    BuildRecord,
+    last_build,
+    note_not_begun,
+    recorded_embedder,
+)
+from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.models import BUILD_ROLES
 from hirag_dist.composition.prices import check_prices

@@ -246,7 +246,7 @@ def info_from_proto(message: pb.IndexInfo) -> IndexInfo:
         snapshot_id=message.snapshot_id,
         created_at=message.created_at,
         complete=message.complete,
-        counts=dict(message.counts),
+        counts=dict(sorted(message.counts.items())),
         layers=tuple(
             {name: value_from_proto(layer.values[name]) for name in sorted(layer.values)} for layer in message.layers
         ),

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hirag_dist.composition.embedder_choice import recorded_embedder, settle_embedder
+from hirag_dist.composition.build_records import recorded_embedder
+from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.removal.evidence import RemovedDocuments, finished_snapshots
 from hirag_dist.composition.removal.search import (
     Finding,

@@ -46,11 +46,13 @@ from tests.ray_nodes import started
 
 CORPUS = Path(__file__).parents[3] / "hirag_dist" / "samples" / "corpus"
 FILES = ("newton-whiteness-from-colours.md", "jefferson-1803-louisiana.md")
+HASHING = {"builtin-embedder": {"kind": "hashing"}}  # in all processes
 SMALL = {
     "chunk_tokens": 100,
     "chunk_overlap_tokens": 0,
     "clustering": {"target_size": 6, "max_size": 12},
     "execution": {"executor": "inline"},
+    "llm": {"endpoints": HASHING},
 }
 WHERE = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])
 WORDS = pa.schema([pa.field("word", pa.string(), nullable=False)])
@@ -244,7 +246,7 @@ def test_rows_reach_the_tasks_of_their_keys_though_workers_die(plain: RayExecuto
 def slow_endpoint(url: str) -> Config:
     """Extraction over HTTP, slow enough that a killed worker has calls in flight."""
     chat = {"base_url": url, "model": "extractive", "output": "json_schema", "max_concurrent": 64}
-    return Config.model_validate(SMALL | {"llm": {"endpoints": {"slow": chat}, "roles": {"extract": "slow"}}})
+    return Config.model_validate(SMALL | {"llm": {"endpoints": HASHING | {"slow": chat}, "roles": {"extract": "slow"}}})
 
 
 def chat_calls(thread: SimulatorThread) -> int:

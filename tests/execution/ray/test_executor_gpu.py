@@ -59,6 +59,7 @@ CONFIG = Config.model_validate(
         "chunk_overlap_tokens": 0,
         "clustering": {"target_size": 6, "max_size": 12},
         "execution": {"executor": "ray", "gpu_workers": 1},
+        "llm": {"endpoints": {"builtin-embedder": {"kind": "hashing"}}},  # in all processes
     }
 )
 PLACES = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])
@@ -364,7 +365,7 @@ def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
     assert found == ["gpu"]
     assert {"extract", "summarise layer 0", "cluster layer 1", "reports"} <= set(finished)
     assert watch.nodes("kernel") == node_ids(with_gpu=True)
-    assert {"em", "leiden", "project"} <= watch.calls("kernel")
+    assert {"assign", "leiden", "project", "statistics"} <= watch.calls("kernel")
     assert watch.nodes("model") <= node_ids(with_gpu=False)
     assert {"ask", "embed"} <= watch.calls("model")
 

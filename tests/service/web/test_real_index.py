@@ -30,7 +30,7 @@ WORDS = (  # a word is an entity
 
 async def test_an_index_of_attacks(serve: Callable[..., Any], visit: Callable[..., Any], tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    snapshot = await asyncio.to_thread(bench.build, [" ".join(WORDS), " ".join(reversed(WORDS))])
+    snapshot = await asyncio.to_thread(bench.build, [" ".join(WORDS), " ".join(reversed(WORDS))], max_layers=0)
     embedder = {"endpoints": {"words": {"kind": "hashing", "dim": 32}}, "roles": {"embed": "words"}}
     config = Config.model_validate({"vectors": {"backend": "memory"}, "llm": embedder})
 
