@@ -42,7 +42,11 @@ def make_folder(path: Path) -> None:
 def sync_tree(root: Path, files: Iterable[Path]) -> None:
     """Fsync files below a folder, then the folders from theirs up to this one. A file that is gone is left out."""
     wanted = list(dict.fromkeys(files))
-    folders = {parent for file in wanted for parent in file.parents if parent == root or root in parent.parents}
+    folders: set[Path] = set()
+    for folder in {file.parent for file in wanted}:
+        while folder not in folders and folder.is_relative_to(root):
+            folders.add(folder)
+            folder = folder.parent
     deepest_first = sorted(folders, key=lambda folder: len(folder.parts), reverse=True)
     with ThreadPoolExecutor(_THREADS) as threads:
         for wave in (wanted, deepest_first):

@@ -21,7 +21,7 @@ from hirag_dist.storage.store import Store
 logger = logging.getLogger(__name__)
 _GROUP_SIZE = 64
 _GROUP_S = 0.1  # on an object store, where each group is an object
-_LOCAL_GROUP_S = 0.01
+_LOCAL_GROUP_S = 0.002  # and while a group is being written the next one gathers
 _LOG_RECORDS = 4096  # a log is sealed at whichever comes first
 _LOG_BYTES = 16 << 20
 _SUPERSEDING = -1.0  # time of a record that counts before those that were stored earlier
@@ -70,6 +70,7 @@ class Ledger:
             clock: seconds since the epoch.
         """
         self._store = store
+        self._is_local = store.local is not None
         self._log_records = log_records
         self._log_bytes = log_bytes
         self._clock = clock
@@ -141,8 +142,8 @@ class Ledger:
         self._waiting.append(group)
         if sum(len(each.records) for each in self._waiting) >= _GROUP_SIZE:
             self._flush()
-        elif self._timer is None:
-            self._timer = loop.call_later(_GROUP_S if self._store.local is None else _LOCAL_GROUP_S, self._flush)
+        elif self._timer is None and not (self._is_local and any(log.n_writes for log in self._own())):
+            self._timer = loop.call_later(_LOCAL_GROUP_S if self._is_local else _GROUP_S, self._flush)
         await group.done
 
     async def refresh(self) -> None:
@@ -217,6 +218,8 @@ class Ledger:
                 group.done.set_exception(StoreError(str(failure)) if isinstance(failure, StoreError) else failure)
         if to.broken or len(to.records) >= self._log_records or to.n_bytes >= self._log_bytes:
             self._retire(to)
+        if self._timer is None:
+            self._flush()
 
     def _append(self, to: _OpenLog, records: Sequence[Record]) -> None:
         path = path_of(to.name)
