@@ -40,13 +40,22 @@ class NlpConfig(ConfigSection):
 class VerifyConfig(ConfigSection):
     """Method verify: what one call checks."""
 
+    text: Literal["sentences", "whole"] = Field(
+        "sentences",
+        description="of a chunk that the model sees. sentences: those that the proposed descriptions quote; whole: all",
+    )
     pack_tokens: int = Field(8000, ge=0, description="of chunks that share one call, about; 0: one chunk a call")
 
 
 class SkeletonConfig(ConfigSection):
     """Method skeleton: what the extract model reads."""
 
-    share: float = Field(0.3, gt=0, lt=1, description="of the chunks, the most central ones; nlp reads the others")
+    share: float = Field(
+        0.3,
+        gt=0,
+        lt=1,
+        description="of the text and of the tokens of its extraction: the most central chunks; nlp reads the rest",
+    )
 
 
 class ExtractionConfig(ConfigSection):

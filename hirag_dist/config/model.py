@@ -173,6 +173,7 @@ class LlmConfig(ConfigSection):
         return self
 
 
+MEMBER_CHARS = 480
 _FULL_DIMS = 64  # a component then has 2,080 covariances
 
 
@@ -189,6 +190,9 @@ class ClusteringConfig(ConfigSection):
     target_size: int = Field(20, ge=2, description="members that a cluster should have, about")
     max_size: int = Field(40, ge=2, description="members that one prompt takes; a larger cluster is split again")
     threshold: float = Field(0.1, gt=0, lt=1, description="responsibility that makes a member")
+    member_chars: int = Field(
+        MEMBER_CHARS, ge=20, description="of a member's description, at most, that the prompt of a summary shows"
+    )
     summary_pack_tokens: int = Field(10000, ge=0, description="of clusters that share one call, about; 0: one a call")
 
 
@@ -347,8 +351,8 @@ class Config(ConfigSection):
     update: UpdateConfig = UpdateConfig()
     kernels: Literal["auto", "cpu", "gpu", "cupy"] = Field(
         "auto",
-        description="gpu, or cupy for communities on the CPU: an error where none can be used; auto: a GPU where there "
-        "is one, noted in the manifest",
+        description="cupy: a GPU, with communities on the CPU; gpu: these by cuGraph, of lower modularity; auto: "
+        "cupy where there is a GPU, else cpu, and what an existing index has; noted in the manifest",
     )
     llm: LlmConfig = Field(default_factory=lambda: LlmConfig.model_validate({}))
     retrieval: RetrievalConfig = RetrievalConfig()

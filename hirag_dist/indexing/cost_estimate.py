@@ -1,8 +1,9 @@
 """Estimate of the cost of an index before any call: documents and chunks are counted, the rest is estimated.
 
 The ratios were measured with the built-in model on two corpora, the sample corpus (60 chunks) and Mix (576 chunks,
-644,008 tokens), where calls and tokens of every stage came out within a quarter. A real model finds more or fewer
-entities in a text of another kind and writes longer or shorter, so the estimate is good to about a factor of two.
+644,008 tokens), where the tokens of every large stage came out within a quarter and its calls within a third. A real
+model finds more or fewer entities in a text of another kind and writes longer or shorter, so the estimate is good to
+about a factor of two.
 """
 
 from __future__ import annotations
@@ -49,9 +50,12 @@ DESCRIBED_SHARE = 0.0025  # entities whose descriptions grow past the limit
 DESCRIBE_OUT = 240
 QUESTIONS_PER_ENTITY = 0.03  # pairs that entity resolution asks about; 0.01 to 0.09 in graphs of real models
 QUESTION_IN, QUESTION_OUT = 180, 25
-CLUSTERS_PER_MEMBER = 1.1  # times entities / target_size: large clusters are split, members of several count in each
+# all layers of Mix; `hashing` has 1.082, 1.29 and 1.60, `minilm` 1.016, 1.06 and 1.92
+MEMBERS_PER_ENTITY = 1.05  # entities of several clusters count in each
+CLUSTERS_PER_ENTITY = 1.17  # times target_size; large clusters are split
 SUMMARIES_PER_CLUSTER = 1.75  # entities of the layer above
 MEMBER_IN, MEMBER_IN_ABOVE, MEMBER_OUT = 54, 104, 13  # tokens a cluster's member costs; summaries are longer to show
+MEMBER_NAMED = 12  # of these, its number, name and type
 SUMMARIES_PER_CALL, REPORTS_PER_CALL = 5.7, 4.8  # units that share one call, with the tokens of a pack below
 SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
 TOKENS_PER_ENTITY = 60  # embedded
@@ -347,15 +351,16 @@ def _hierarchy(entities: float, config: Config) -> tuple[float, float, float, fl
     """Return clusters of all layers, the tokens that show and that summarise them, and entities above layer 0."""
     target = config.clustering.target_size
     clusters = tokens_in = tokens_out = above = 0.0
-    here, member_in = entities, MEMBER_IN
+    most = MEMBER_NAMED + config.clustering.member_chars / CHARS_PER_TOKEN
+    here, member_in = entities, min(MEMBER_IN, most)
     for _ in range(config.max_layers):
         if here <= target:
             break
-        members = here * CLUSTERS_PER_MEMBER
-        clusters += members / target
+        members, clusters_here = here * MEMBERS_PER_ENTITY, here * CLUSTERS_PER_ENTITY / target
+        clusters += clusters_here
         tokens_in += members * member_in
         tokens_out += members * MEMBER_OUT
-        here, member_in = min(members / target * SUMMARIES_PER_CLUSTER, here * 0.8), MEMBER_IN_ABOVE
+        here, member_in = min(clusters_here * SUMMARIES_PER_CLUSTER, here * 0.8), min(MEMBER_IN_ABOVE, most)
         above += here
     return clusters, tokens_in, tokens_out, above
 

@@ -136,6 +136,7 @@ def _verified(context: BuildContext, chunks: Dataset, label: str, any_letters: b
         entity_types=config.entity_types,
         split_homonyms=config.homonyms == "split",
         same_language=context.same_language,
+        whole_text=config.extraction.verify.text == "whole",
         packing=PackingOptions(config.extraction.verify.pack_tokens, config.pack_units),
         prompts=context.prompts.of(VERIFY_TASK),
         models=context.models.models["extract"],

@@ -15,8 +15,9 @@ from hirag_dist.core.prompts.templates import PACKED, Prompts, extraction_reques
 
 OUT_PER_TOKEN = 1.3  # of the text; MIN_OUT at least in each call
 MIN_OUT = 150
-PROPOSED_PER_TOKEN = 0.25  # tokens of the candidates and pairs that a chunk's check shows, by tokens of its text
-CHECKED_PER_TOKEN = 0.43  # tokens of the reply
+QUOTED_PER_TOKEN = 0.59  # of the text: the sentences that a chunk's check shows
+PROPOSED_PER_TOKEN = 0.22  # of the text: the candidates and pairs
+CHECKED_PER_TOKEN = 0.34  # of the text: the reply
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,9 @@ def _verification(
     n_chunks: int, n_tokens: int, config: Config, prompts: Prompts, count: Callable[[str], int]
 ) -> ExtractionCalls:
     """Return the calls that check what was found in chunks, which share calls."""
-    shown = n_tokens * (1.0 + PROPOSED_PER_TOKEN)
-    per_call = config.extraction.verify.pack_tokens * n_chunks / max(shown, 1.0)
+    verify = config.extraction.verify
+    shown = n_tokens * ((1.0 if verify.text == "whole" else QUOTED_PER_TOKEN) + PROPOSED_PER_TOKEN)
+    per_call = verify.pack_tokens * n_chunks / max(shown, 1.0)
     calls = n_chunks / min(max(math.floor(per_call), 1), config.pack_units)
     task = VERIFY_TASK if per_call < 2 else PACKED[VERIFY_TASK]
     fixed = count(prompts.system(task, None, entity_types=", ".join(config.entity_types)).content)

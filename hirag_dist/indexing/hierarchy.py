@@ -12,7 +12,6 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, LayerClusters, cluster_layer
 from hirag_dist.indexing.layers import (
-    DESCRIPTION_CHARS,
     BaseLayer,
     Hierarchy,
     LayerRecord,
@@ -190,7 +189,7 @@ def clustering_options(context: BuildContext) -> LayerClusteringOptions:
         ClusterSettings(config.target_size, config.max_size, config.threshold, context.config.seed, config.covariance),
         context.models.dim,
         config.reduce_dims,
-        DESCRIPTION_CHARS,
+        config.member_chars,
         context.models.kernels,
         config.reduction,
     )

@@ -33,6 +33,14 @@ def test_another_method_is_another_index(method: str) -> None:
     assert differences(before, now)
 
 
+def test_summaries_that_see_less_of_their_members_are_another_index() -> None:
+    """Former versions showed 480 characters, and recorded nothing of it."""
+    former = content_config(Config())
+    assert "member_chars" not in former["clustering"]
+    now = content_config(Config.model_validate({"clustering": {"member_chars": 60}}))
+    assert differences(former, now) == ["clustering.member_chars: not there → 60"]
+
+
 def test_only_the_settings_in_use_decide_the_content() -> None:
     def content(**keys: Any) -> Any:
         return ExtractionConfig.model_validate(keys).content()

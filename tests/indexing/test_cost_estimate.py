@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.composition.build import make_executor, resolve
+from hirag_dist.config.extraction import METHODS
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InputError
@@ -124,6 +125,16 @@ def test_no_layers_no_summaries() -> None:
     assert stages["reports"] > 0
 
 
+def test_summaries_that_see_less_of_their_members_cost_less() -> None:
+    def asked(**clustering: Any) -> Any:
+        return {stage.stage: stage for stage in plan([CORPUS], clustering=clustering).stages}["summarise"]
+
+    whole, short = asked(), asked(member_chars=60)
+    assert short.input_tokens < 0.7 * whole.input_tokens
+    assert short.output_tokens == whole.output_tokens
+    assert asked(member_chars=2000) == whole
+
+
 def test_shares_of_several_endpoints_and_their_time() -> None:
     llm = {
         "endpoints": {"fast": CHAT | {"rpm": 600}, "slow": CHAT | {"rpm": 6}},
@@ -147,9 +158,10 @@ def test_without_limits_the_assumed_latency_bounds_the_time() -> None:
     assert assumed.latency_s == pytest.approx(FIRST_TOKEN_S + S_PER_TOKEN * assumed.output_tokens / assumed.calls)
 
 
-def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path, method: str) -> None:
     """Calls and tokens of every stage that matters, against a build of the sample corpus with the built-in model."""
-    config = Config.model_validate({"execution": {"executor": "inline"}})
+    config = Config.model_validate({"execution": {"executor": "inline"}, "extraction": {"method": method}})
     executor = make_executor(config, Store(str(tmp_path)), None, None)
     runner = StageRunner(Store(str(tmp_path)), executor, (), config.max_reject_ratio)
     try:

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.indexing.extraction_estimate import ExtractionCalls, extraction_calls
+from hirag_dist.indexing.extraction_estimate import QUOTED_PER_TOKEN, ExtractionCalls, extraction_calls
 
 
 def calls(**extraction: Any) -> ExtractionCalls | None:
@@ -19,10 +21,14 @@ def test_each_method_takes_its_share_of_the_calls() -> None:
     assert skeleton.input_tokens == llm.input_tokens / 4
     assert skeleton.output_tokens == llm.output_tokens / 4
     assert calls(method="nlp") is None
-    verify = calls(method="verify", verify={"pack_tokens": 4 * 1300})
+    verify = calls(method="verify", verify={"pack_tokens": 5 * 810})
+    whole = calls(method="verify", verify={"pack_tokens": 5 * 1220, "text": "whole"})
     assert verify is not None
-    assert verify.calls == 25
-    assert verify.input_tokens + verify.output_tokens < 0.7 * (llm.input_tokens + llm.output_tokens)
+    assert whole is not None
+    assert verify.calls == whole.calls == 20
+    assert verify.input_tokens + verify.output_tokens < 0.5 * (llm.input_tokens + llm.output_tokens)
+    assert whole.input_tokens - verify.input_tokens == pytest.approx((1 - QUOTED_PER_TOKEN) * 100_000)
+    assert whole.output_tokens == verify.output_tokens
     alone = calls(method="verify", verify={"pack_tokens": 0})
     assert alone is not None
     assert alone.calls == 100

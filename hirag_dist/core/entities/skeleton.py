@@ -22,6 +22,8 @@ _TOLERANCE: Final = 1e-9  # change of the scores in a step, in sum
 _MAX_STEPS: Final = 100
 _DIGITS: Final = 12  # of a score that is compared: the last bits differ between machines
 _CANDIDATES: Final = 128  # terms of a chunk whose frequency in the corpus is counted
+_INSTRUCTIONS = 220  # tokens of an extraction call without its text
+_WRITTEN_PER_TERM = 1.75  # tokens of its reply, by terms of the text; both measured with the built-in model on Mix
 _MIN_CHARS, _LONG = 3, 12  # of a term in ASCII; of one that counts no more for its length
 
 
@@ -33,6 +35,14 @@ def keywords_of(text: str) -> list[tuple[str, int]]:
     counts = Counter(term for term in terms(text) if len(term) >= _MIN_CHARS or not term.isascii())
     ranked = sorted(counts.items(), key=lambda item: (-item[1] * min(len(item[0]), _LONG), item[0]))
     return ranked[:_CANDIDATES]
+
+
+def expected_tokens(text: str, n_tokens: int) -> int:
+    """Return the tokens that the extraction of a text by a model takes, about: instructions, text and reply.
+
+    The more words a text has for its tokens, the more records it has.
+    """
+    return _INSTRUCTIONS + n_tokens + round(_WRITTEN_PER_TERM * len(terms(text)))
 
 
 def term_hash(term: str) -> int:

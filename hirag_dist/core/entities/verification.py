@@ -10,7 +10,7 @@ from typing import Any
 from hirag_dist.core.prompts.lenient_json import json_object, scalar_text
 from hirag_dist.core.prompts.record_lines import record_lines
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
-from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS, Prompts, tagged
+from hirag_dist.core.prompts.templates import BAR, DONE, FIELD, FORMATS, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.core.text.language_check import other_language
 from hirag_dist.core.text.normalize import name_key, one_line
@@ -21,9 +21,12 @@ Pair = tuple[int, int]  # positions of two candidates, the smaller one first
 
 _KIND = re.compile(r"""^[\s\-*•>(\["'`“”]{0,20}(entity|unrelated)\b["'`“”*]*\s*$""", re.IGNORECASE)
 _NUMBER = re.compile(r"[\s\[(#\-*•>]*(\d{1,6})(?:[\s\]).:]|$)")
-_PAIR = re.compile(r"(?<![\d\-–])(\d{1,6})\s*[-–—/]\s*(\d{1,6})(?![\d\-–])")
+_PAIR = re.compile(
+    r"(?<![\d\-–])(\d{1,6})\s*[-–—/]\s*(\d{1,6})(?![\d\-–])((?:,\s?\d{1,6}(?!\d|\s*[-–—/])){0,60})"
+)  # 1-2, or 1-2,5 for 1-2 and 1-5
 _EDGES = " \t\"'`“”()[]{}"
-_FORM = frozenset(line for line in FORMATS[VERIFY_TASK].splitlines() if FIELD in line)
+_ROW = re.compile(r"^[\s>*•\-]{0,20}\|")  # of a table
+_FORM = FORMATS[VERIFY_TASK].splitlines()[1]  # a reply may well hold the other lines
 _MAX_TYPE = 60
 
 
@@ -60,7 +63,7 @@ def verification_request(
     """Return the request that checks the candidates of one chunk, which it numbers from 1.
 
     Args:
-        text: of the chunk.
+        text: of the chunk, or the sentences of it that tell of the candidates.
         names: of the candidates.
         pairs: of candidates that may be related.
         prompts: in force.
@@ -68,7 +71,10 @@ def verification_request(
         form: the task's name for a JSON reply, None for delimited records.
     """
     listed = "\n".join(f"{number}. {one_line(name)}" for number, name in enumerate(names, start=1))
-    near = " ".join(f"{one + 1}-{other + 1}" for one, other in pairs)
+    partners: dict[int, list[str]] = {}
+    for one, other in sorted(pairs):
+        partners.setdefault(one + 1, []).append(str(other + 1))
+    near = " ".join(f"{one}-{','.join(others)}" for one, others in partners.items())
     body = "\n".join((tagged("candidates", listed), tagged("pairs", near), tagged("text", text)))
     system = prompts.system(VERIFY_TASK, form, entity_types=", ".join(entity_types))
     return ChatRequest(role="extract", messages=(system, Message("user", body)), unit=unit_id(body), form=form)
@@ -102,13 +108,14 @@ def parse_verification(reply: ChatReply, names: Sequence[str], pairs: Sequence[P
     for who, type_, description in rows:
         place = _candidate(who, len(names), by_name)
         if place is not None:
+            type_, description = _without_name(names[place], type_, description)
             kept.setdefault(place, VerifiedEntity(place, _type(type_), one_line(description)))
     if not kept and not said_none:
         raise MalformedReply("the reply keeps no candidate in the requested form, and does not say that there is none")
     difference = other_language((one.description for one in kept.values()), read) if read else ""
     if difference:
         raise MalformedReply(f"{difference}; descriptions stay in the language of the text")
-    unrelated = set(_pairs(struck))
+    unrelated = set(listed_pairs(struck))
     related = tuple(pair for pair in pairs if pair not in unrelated and kept.keys() >= set(pair))
     return Verification(tuple(kept.values()), related)
 
@@ -140,22 +147,35 @@ def _of_records(text: str) -> tuple[list[tuple[str, str, str]], str]:
     rows: list[tuple[str, str, str]] = []
     struck: list[str] = []
     for line in record_lines(text.replace(DONE, "\n")):
-        fields = [part.strip(_EDGES) for part in line.split(FIELD)]
-        if len(fields) < 2 or line.strip() in _FORM:
+        mark = FIELD if FIELD in line else BAR
+        if mark == BAR and _ROW.match(line):
+            line = _ROW.sub("", line).rstrip().removesuffix(BAR)
+        kind = _KIND.match(line.split(mark)[0])
+        if mark not in line or line.strip() == _FORM:
             continue
-        kind = _KIND.match(line.split(FIELD)[0])
         if kind is None or kind.group(1).lower() == "entity":
-            who, type_, description = (*fields[0 if kind is None else 1 :], "", "")[:3]
+            fields = line.split(mark, 2 if kind is None else 3)[0 if kind is None else 1 :]
+            who, type_, description = (*(field.strip(_EDGES) for field in fields), "", "")[:3]
             rows.append((who, type_, description))
         else:
-            numbers = [field for field in fields[1:] if field.isdecimal()]
-            struck.append("-".join(numbers) if len(numbers) == 2 else " ".join(fields[1:]))
+            fields = [field.strip(_EDGES) for field in line.split(mark)[1:]]
+            numbers = [field for field in fields if field.isdecimal()]
+            struck.append("-".join(numbers) if len(numbers) == 2 else " ".join(fields))
     return rows, " ".join(struck)
 
 
-def _pairs(text: str) -> list[Pair]:
-    found = ((int(one) - 1, int(other) - 1) for one, other in _PAIR.findall(text))
-    return [(min(pair), max(pair)) for pair in found]
+def listed_pairs(text: str) -> list[Pair]:
+    """Return the pairs of numbers from 1 that a text lists, as positions from 0.
+
+    >>> listed_pairs("1-2,5 4-3")
+    [(0, 1), (0, 4), (2, 3)]
+    """
+    found: list[Pair] = []
+    for one, other, more in _PAIR.findall(text):
+        for number in (other, *re.findall(r"\d+", more)):
+            first, second = sorted((int(one) - 1, int(number) - 1))
+            found.append((first, second))
+    return found
 
 
 def _candidate(who: str, n_candidates: int, by_name: Mapping[str, int]) -> int | None:
@@ -163,6 +183,15 @@ def _candidate(who: str, n_candidates: int, by_name: Mapping[str, int]) -> int |
     if match and 1 <= int(match.group(1)) <= n_candidates:
         return int(match.group(1)) - 1
     return by_name.get(name_key(who))
+
+
+def _without_name(name: str, type_: str, description: str) -> tuple[str, str]:
+    """Return the type and description of a record that may repeat the candidate's name in front of them."""
+    if not type_ or name_key(type_) != name_key(name):
+        return type_, description
+    mark = FIELD if FIELD in description else BAR
+    first, found, rest = description.partition(mark)
+    return (first.strip(_EDGES), rest.strip(_EDGES)) if found else ("", description)
 
 
 def _type(text: str) -> str:

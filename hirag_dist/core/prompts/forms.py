@@ -34,9 +34,7 @@ _CLAIM = FIELD.join(
 )
 _SUMMARY = "entity|name|type|description|1 2 5"
 _REPORT = "title|…\nsummary|…\nfinding|one sentence|explanation|E1 R2"
-_CHECKED = (
-    f"number of the candidate{FIELD}type{FIELD}description\nunrelated{FIELD}pairs of numbers, with spaces between them"
-)
+_CHECKED = "1|type|description\nunrelated|1-2 1-5"
 _SAME = f"answer{FIELD}yes or no{FIELD}reason"
 
 FORMATS: Mapping[str, str] = {

@@ -19,6 +19,7 @@ from hirag_dist.core.prompts.reply_parsing import EntityRecord, ExtractionReply,
 from hirag_dist.core.prompts.templates import DONE, PACKED, Prompts
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables, reject_row
+from hirag_dist.extraction import quoted_sentences
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
 from hirag_dist.schemas import CHUNKS, EXTRACTION_COSTS, MENTIONS, REJECTS, RELATION_MENTIONS
 from hirag_dist.types import ChatReply, Rejected
@@ -39,6 +40,11 @@ class _Proposal:
     def names(self) -> list[str]:
         return [row["name"] for row in self.entities]
 
+    def excerpt(self) -> str:
+        """Return the sentences of the text that the descriptions of candidates and pairs quote."""
+        rows = (*self.entities, *self.relations.values())
+        return quoted_sentences(self.text, (row["description"] for row in rows), self.names())
+
 
 @dataclass(frozen=True)
 class VerifyMentions:
@@ -46,10 +52,13 @@ class VerifyMentions:
 
     Chunks share calls within `packing`. A relation that is kept has the description and strength of its proposal, and
     so has an entity that the model leaves undescribed.
+
+    Attributes:
+        whole_text: show the text of a chunk; otherwise the sentences that the proposal's descriptions quote.
     """
 
     name: ClassVar[str] = "verify"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByKey("chunk_id", 32)
 
     class Inputs(TableSet):
@@ -67,6 +76,7 @@ class VerifyMentions:
     entity_types: tuple[str, ...]
     split_homonyms: bool
     same_language: bool
+    whole_text: bool
     packing: PackingOptions
     prompts: Prompts
     models: tuple[str, ...]
@@ -106,9 +116,10 @@ class VerifyMentions:
 
     def _unit(self, proposal: _Proposal, form: str | None, services: Services) -> PackableUnit[_Checked]:
         names, pairs = proposal.names(), list(proposal.relations)
-        request = verification_request(proposal.text, names, pairs, self.prompts, self.entity_types, form)
+        text = proposal.text if self.whole_text else proposal.excerpt()
+        request = verification_request(text, names, pairs, self.prompts, self.entity_types, form)
         own_prompt = VERIFY_TASK in self.prompts.instructions  # may ask for a language
-        read = proposal.text if self.same_language and not own_prompt else ""
+        read = text if self.same_language and not own_prompt else ""
         shown = services.count_tokens(request.messages[1].content)
 
         def parse(reply: ChatReply) -> _Checked:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.config.model import Config
+from hirag_dist.config.model import MEMBER_CHARS, Config
 from hirag_dist.core.row_changes import rows_between
 from hirag_dist.errors import HiragError, SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.execution.dataset import Dataset, DatasetPart
@@ -154,11 +154,15 @@ _NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts",
 def content_config(config: Config) -> dict[str, Any]:
     """Return the part of the configuration that decides the content of an index, as JSON.
 
-    `communities.reports` is not part of it: an update follows another policy without a build from nothing.
+    `communities.reports` is not part of it: an update follows another policy without a build from nothing. Nor is
+    `clustering.member_chars` by default, since former versions did not record it.
     """
     unused = {name for name, used in (("resolution", config.resolution.enabled), ("claims", config.claims)) if not used}
     excluded: dict[str, Any] = dict.fromkeys(_NO_CONTENT | unused, True)
-    dumped = config.model_dump(mode="json", exclude=excluded | {"communities": {"reports"}})
+    excluded["communities"] = {"reports"}
+    if config.clustering.member_chars == MEMBER_CHARS:
+        excluded["clustering"] = {"member_chars"}
+    dumped = config.model_dump(mode="json", exclude=excluded)
     return dumped | {"extraction": config.extraction.content()}
 
 

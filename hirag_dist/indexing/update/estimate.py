@@ -19,7 +19,6 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.cost_estimate import (
-    CLUSTERS_PER_MEMBER,
     MEMBER_IN,
     MEMBER_IN_ABOVE,
     REPORT_PACK_TOKENS,
@@ -277,6 +276,8 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
     per_chunk = counts["mentions"] / max(counts["chunks"], 1)
     moved = per_chunk * (changed.chunks + changed.removed_chunks)
     layers = base.table("layers").to_pylist()
+    clustered = sum(int(row["n_entities"]) for row in layers if row["n_clusters"])
+    per_entity = counts["clusters"] / max(clustered, 1)  # clusters that an entity is a member of
     here, summaries, tokens, total, touched = moved, 0.0, 0.0, 0, 0.0
     for row in layers:
         here = min(here, float(row["n_entities"]))
@@ -284,8 +285,8 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
         n_clusters = int(row["n_clusters"] or 0)
         if not n_clusters:
             break
-        size = row["n_entities"] * CLUSTERS_PER_MEMBER / n_clusters
-        due = n_clusters * _share_due(here * CLUSTERS_PER_MEMBER / n_clusters, size, config.update.staleness)
+        size = row["n_entities"] * per_entity / n_clusters
+        due = n_clusters * _share_due(here * per_entity / n_clusters, size, config.update.staleness)
         summaries, total = summaries + due, total + n_clusters
         tokens += due * (size * (MEMBER_IN if row["layer"] == 0 else MEMBER_IN_ABOVE) + replies[0])
         here = due * SUMMARIES_PER_CLUSTER

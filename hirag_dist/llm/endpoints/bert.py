@@ -62,8 +62,8 @@ class _Layer(NamedTuple):
 class BertEncoder:
     """BERT without training: mean of the last layer over the pieces of a text, of unit length.
 
-    A text has the same bits in any company: products of matrices add in the same order whatever their number of rows,
-    from two rows on.
+    A text has the same bits alone and in any batch: its pieces are multiplied apart from those of other texts, since
+    the order in which a product of matrices adds depends on its number of rows on some processors.
 
     Source: Devlin et al. 2019 (arXiv 1810.04805); mean pooling as in Reimers and Gurevych 2019 (arXiv 1908.10084).
     """
@@ -116,10 +116,11 @@ class BertEncoder:
         places = np.concatenate([np.arange(len(text)) for text in texts])
         state = self._first.of(self._pieces[np.concatenate(texts)] + self._places[places])
         for layer in self._layers:
-            mixed = _product(self._attention(_product(state, layer.attention), groups), layer.mixed)
+            attended = self._attention(_product(state, layer.attention, groups), groups)
+            mixed = _product(attended, layer.mixed, groups)
             mixed += state
             state = layer.after_attention.of(mixed)
-            narrow = _product(_gelu(_product(state, layer.wide)), layer.narrow)
+            narrow = _product(_gelu(_product(state, layer.wide, groups)), layer.narrow, groups)
             narrow += state
             state = layer.after.of(narrow)
         means = [part.mean(axis=1) for part in _parts(state, groups)]
@@ -165,8 +166,11 @@ def _parts(rows: Array, groups: list[tuple[int, int]]) -> Iterator[Array]:
         start += length * n_texts
 
 
-def _product(rows: Array, linear: Linear) -> Array:
-    product = rows @ linear[0]
+def _product(rows: Array, linear: Linear, groups: list[tuple[int, int]]) -> Array:
+    """Return (n, n_out) rows, one product of matrices for each text."""
+    product = np.empty((len(rows), len(linear[1])), dtype=np.float32)
+    for part, out in zip(_parts(rows, groups), _parts(product, groups), strict=True):
+        np.matmul(part, linear[0], out=out)
     product += linear[1]
     return product
 

@@ -22,7 +22,7 @@ class MiniLmEmbedder:
     """Sentence vectors of 384 numbers from a small transformer for English (texts beyond 256 word pieces are cut).
 
     The weights are read from an installed package at the first call; nothing is fetched. Vectors are those of
-    sentence-transformers to 1e-5, and a text has the same bits in any company.
+    sentence-transformers to 1e-5, and a text has the same bits alone and in any batch.
     """
 
     dim = 384

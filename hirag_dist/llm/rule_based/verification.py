@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from hirag_dist.core.prompts.templates import DONE, FIELD
+from hirag_dist.core.entities.verification import listed_pairs
+from hirag_dist.core.prompts.templates import BAR, DONE
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
 from hirag_dist.llm.rule_based.excerpts import about
@@ -15,7 +16,6 @@ from hirag_dist.llm.rule_based.requests import ParsedRequest
 from hirag_dist.llm.rule_based.sentences import clean, sentences
 
 _CANDIDATE = re.compile(r"^(\d+)\. (.+)$")
-_PAIR = re.compile(r"(\d+)-(\d+)")
 _WORDS, _CHARS = 8, 20  # of a description; characters in writing without spaces
 
 
@@ -38,16 +38,16 @@ def verify(ask: ParsedRequest) -> str:
         if places:
             at[int(match[1])] = set(places)
             kept[int(match[1])] = (words.word(one.kind if one else "concept"), _short(about(name, places, lines)))
-    pairs = [(int(one), int(other)) for one, other in _PAIR.findall(ask.between("pairs"))]
+    pairs = [(one + 1, other + 1) for one, other in listed_pairs(ask.between("pairs"))]
     unrelated = " ".join(
         f"{one}-{other}" for one, other in pairs if one in kept and other in kept and _apart(at[one], at[other])
     )
     if ask.form is not None:
         entities = [{"id": number, "type": kind, "text": text} for number, (kind, text) in kept.items()]
         return json.dumps({"entities": entities, "unrelated": unrelated}, ensure_ascii=False)
-    records = [FIELD.join((str(number), kind, text)) for number, (kind, text) in kept.items()]
+    records = [BAR.join((str(number), kind, text)) for number, (kind, text) in kept.items()]
     if unrelated:
-        records.append(FIELD.join(("unrelated", unrelated)))
+        records.append(BAR.join(("unrelated", unrelated)))
     return "\n".join([*records, DONE])
 
 

@@ -3,7 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hirag_dist.core.entities.skeleton import RESTART, allowance, central_chunks, chosen, keywords_of, term_hash
+from hirag_dist.core.entities.skeleton import (
+    RESTART,
+    allowance,
+    central_chunks,
+    chosen,
+    expected_tokens,
+    keywords_of,
+    term_hash,
+)
 
 
 def scores(*chunks: dict[int, int]) -> list[float]:
@@ -75,6 +83,13 @@ def test_keywords_are_bounded_and_of_any_writing() -> None:
     assert len(keywords_of(" ".join(f"word{number}" for number in range(1000)))) == 128
     assert keywords_of("") == []
     assert 0 <= term_hash("plague") < 1 << 63 != term_hash("athens")
+
+
+def test_a_text_of_more_words_is_expected_to_cost_more() -> None:
+    few, many = expected_tokens("0x" + 400 * "f", 100), expected_tokens("word " * 100, 100)
+    assert 300 < few < many < 600
+    assert expected_tokens("東京都" * 50, 100) > few
+    assert expected_tokens("", 0) > 0
 
 
 def test_no_chunks_have_no_scores() -> None:

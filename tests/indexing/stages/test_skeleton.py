@@ -17,9 +17,17 @@ async def chosen(texts: list[str], max_tokens: int, at_least_one: bool = False) 
 
 
 async def test_the_chunk_between_the_others_is_chosen_first() -> None:
-    assert await chosen(TEXTS, 9) == await chosen(TEXTS, 8, at_least_one=True) == ["c0"]
+    assert await chosen(TEXTS, 10) == await chosen(TEXTS, 8, at_least_one=True) == ["c0"]
     assert await chosen(TEXTS, 4 * 9) == ["c0", "c1", "c2", "c3"]
     assert await chosen(TEXTS, 8) == await chosen([], 9, at_least_one=True) == []
+
+
+async def test_the_share_is_one_of_the_extraction_too() -> None:
+    """A quarter of the tokens is one chunk of four; the first one's extraction takes more than a quarter of all."""
+    assert await chosen(TEXTS, 9) == []
+    long = [f"plague of Athens {'and siege of Troy ' * 400}", *TEXTS[1:]]
+    assert await chosen(long, 18) == []
+    assert await chosen(long, 30) == ["c0"]
 
 
 async def test_every_chunk_is_on_one_side() -> None:

@@ -38,8 +38,8 @@ def keeps_people(request: ChatRequest) -> str | None:
         return None
     lines = []
     for unit, names in units(request).items():
-        lines += [f"unit<|>{unit}"] if unit else []
-        lines += [f"{at}<|>scholar<|>{name} met others." for at, name in names.items() if " " in name]
+        lines += [f"unit|{unit}"] if unit else []
+        lines += [f"{at}|scholar|{name} met others." for at, name in names.items() if " " in name]
     return "\n".join([*lines, DONE])
 
 
@@ -69,6 +69,20 @@ def test_the_model_keeps_types_and_describes(living: LivingBench) -> None:
     costs = snapshot.table("extraction_costs").to_pylist()
     assert {row["stage"] for row in costs} == {"verify"}
     assert all(row["tokens"] > 0 for row in costs)
+
+
+def test_the_model_sees_the_sentences_about_the_candidates(living: LivingBench, tmp_path: Path) -> None:
+    text = f"Nothing of note was said that day. {prose(1)}\n\nIt rained. It rained again."
+    living.index({"a.txt": text}, script=keeps_people, **KEYS)
+    (request,) = asked(living)
+    assert "Nothing of note" not in request.messages[1].content
+    assert "rained" not in request.messages[1].content
+    assert all(name in request.messages[1].content for name in units(request)[0].values())
+    whole = LivingBench(tmp_path / "whole")
+    extraction = {"method": "verify", "verify": {"text": "whole"}}
+    whole.index({"a.txt": text}, script=keeps_people, **(KEYS | {"extraction": extraction}))
+    (request,) = asked(whole)
+    assert text in request.messages[1].content
 
 
 def test_chunks_share_calls_with_the_same_result(living: LivingBench, tmp_path: Path) -> None:
@@ -110,9 +124,9 @@ def test_a_refused_chunk_is_a_dead_letter_and_is_asked_again(living: LivingBench
 def test_one_bad_unit_of_a_pack_is_asked_again_alone(living: LivingBench) -> None:
     def forgets(request: ChatRequest) -> str | None:
         said = keeps_people(request)
-        if said is None or "unit<|>2" not in said:
+        if said is None or "unit|2" not in said:
             return said
-        return re.sub(r"unit<\|>2\n.*?(?=unit<\|>3)", "", said, flags=re.DOTALL)
+        return re.sub(r"unit\|2\n.*?(?=unit\|3)", "", said, flags=re.DOTALL)
 
     snapshot = living.index(documents(4), script=forgets, **SEVERAL)
     assert [len(units(request)) for request in asked(living)] == [4, 1]

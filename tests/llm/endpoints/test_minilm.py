@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +56,7 @@ def test_the_encoder_is_that_of_transformers(small: Any) -> None:
     assert rows.dtype == np.float32
 
 
-def test_a_text_has_the_same_bits_in_any_company(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_has_the_same_bits_in_any_batch(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = BertEncoder(small, n_heads=4)
     together = encoder.encode(SMALL * 3)
     monkeypatch.setattr(bert, "_BATCH_TOKENS", 20)
@@ -60,6 +64,17 @@ def test_a_text_has_the_same_bits_in_any_company(small: Any, monkeypatch: pytest
         assert encoder.encode([text])[0].tobytes() == row.tobytes()
     assert encoder.encode(SMALL * 3).tobytes() == together.tobytes()
     assert encoder.encode([]).shape == (0, 16)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="names a kernel of OpenBLAS for x86-64")
+@pytest.mark.integration
+def test_bits_do_not_depend_on_the_kernel_of_the_processor() -> None:
+    """OpenBLAS adds the last rows of a product in another order on processors without AVX-512."""
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__, "-k", "any_batch"],
+        env=os.environ | {"OPENBLAS_CORETYPE": "Haswell"},
+        check=True,
+    )
 
 
 @pytest.mark.parametrize("name", BY_NAME)
