@@ -14,11 +14,11 @@ from hirag_dist.types import (
     Assignment,
     ChatReply,
     ChatRequest,
-    Covariance,
     CsrGraph,
     FloatMatrix,
     FloatVector,
     FoundName,
+    GroupSums,
     IntVector,
     Mixture,
     MixtureStatistics,
@@ -234,12 +234,12 @@ class Kernels(Protocol):
         """Return (n, n_components) float32 positions that keep neighbours together. Raises BackendUnavailable."""
         ...
 
-    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
-        """Fit a mixture to rows from `core.clustering.gaussian_mixture.standardise`.
+    def kmeans(self, rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, GroupSums]:
+        """Return k means of n ≥ k finite rows, and the sums of the rows by their nearest mean."""
+        ...
 
-        Raises:
-            ValueError: fewer rows than components.
-        """
+    def nearest(self, rows: FloatMatrix, means: FloatMatrix) -> IntVector:
+        """Return (n,) int64 the nearest of the (k, d) means of each finite row, the first of equally near ones."""
         ...
 
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:

@@ -22,7 +22,7 @@ FUNCTIONS = (  # all of them are in CuPy 14, with the arguments that are used
     *("arange", "clip", "concatenate", "cumsum", "einsum", "exp", "full", "log", "maximum", "nan_to_num", "nonzero"),
     *("searchsorted", "unique", "zeros"),
 )
-TYPES = ("int32", "int64")
+TYPES = ("float64", "int32", "int64")
 
 
 class DeviceArray(np.ndarray):
@@ -154,89 +154,58 @@ class StandInCupy(ModuleType):
     @staticmethod
     def get_default_memory_pool() -> Any:
         """An empty pool."""
-        return SimpleNamespace(free_bytes=lambda: 0)
-
-
-class Column:
-    """A column of cuDF: it is brought to the host by name."""
-
-    def __init__(self, values: Any) -> None:
-        self._values = np.asarray(values)
-
-    def to_numpy(self) -> Any:
-        """Copy to the host."""
-        return self._values.copy()
-
-
-class DataFrame(dict[str, Column]):
-    """Named columns of one length."""
-
-    def __init__(self, columns: dict[str, Any]) -> None:
-        super().__init__({name: Column(values) for name, values in columns.items()})
+        return SimpleNamespace(free_bytes=lambda: 0, free_all_blocks=lambda: None)
 
 
 class Graph:
-    """cuGraph's undirected graph, as far as it is used; signatures are those of the wheel, which a test compares."""
+    """pylibcugraph's SGGraph, as far as it is used: edges of an undirected graph, given in both directions."""
 
-    def __init__(self, m_graph: Any = None, directed: bool = False) -> None:
-        assert m_graph is None
-        self.directed = directed
-        self.edges = nx.Graph()
-
-    def from_cudf_edgelist(
+    def __init__(
         self,
-        input_df: DataFrame,
-        source: str = "source",
-        destination: str = "destination",
-        edge_attr: Any = None,
-        weight: Any = None,
-        edge_id: Any = None,
-        edge_type: Any = None,
-        renumber: bool = True,
-        store_transposed: bool = False,
-        symmetrize: Any = None,
-        vertices: Any = None,
+        resource_handle: object,
+        graph_properties: Any,
+        src_or_offset_array: Any,
+        dst_or_index_array: Any,
+        weight_array: Any = None,
+        renumber: bool = False,
     ) -> None:
-        """Take edges that are given in one direction each."""
-        columns = [input_df[name].to_numpy().tolist() for name in (source, destination, edge_attr)]
-        self.edges.add_weighted_edges_from(zip(*columns, strict=True))
+        assert graph_properties == {"is_symmetric": True, "is_multigraph": False}
+        assert renumber
+        ends = [StandInCupy.asnumpy(each).tolist() for each in (src_or_offset_array, dst_or_index_array, weight_array)]
+        both = {(head, tail): weight for head, tail, weight in zip(*ends, strict=True)}
+        assert all(both[tail, head] == weight for (head, tail), weight in both.items())
+        self.edges = nx.Graph()
+        self.edges.add_weighted_edges_from((head, tail, weight) for (head, tail), weight in both.items())
 
 
 def leiden(
-    G: Graph,  # noqa: N803
-    max_iter: int = 100,
-    resolution: float = 1.0,
-    random_state: int | None = None,
-    theta: int = 1,
-) -> tuple[DataFrame, float]:
+    resource_handle: object,
+    random_state: int | None,
+    graph: Graph,
+    max_level: int,
+    resolution: float,
+    theta: float,
+    do_expensive_check: bool,
+) -> tuple[DeviceArray, DeviceArray, float]:
     """A flat partition of the nodes that have an edge, in no order: Louvain's, so not always of connected parts."""
-    assert not G.directed
-    parts = nx.community.louvain_communities(G.edges, resolution=resolution, seed=random_state)
+    parts = nx.community.louvain_communities(graph.edges, resolution=resolution, seed=random_state)
     found = [(node, number) for number, part in enumerate(parts) for node in sorted(part, reverse=True)]
-    frame = {"vertex": np.array([node for node, _ in found], np.int32), "partition": [number for _, number in found]}
-    return DataFrame(frame), nx.community.modularity(G.edges, parts, resolution=resolution)
+    nodes, labels = (np.array(column, np.int32).view(DeviceArray) for column in zip(*found, strict=True))
+    return nodes, labels, nx.community.modularity(graph.edges, parts, resolution=resolution)
 
 
-def rapids() -> dict[str, ModuleType]:
-    """Return cuDF and cuGraph, by name."""
-    modules = {
-        "cudf": {"DataFrame": DataFrame, "Series": Column, "Index": Column},  # scikit-learn looks for all three
-        "cugraph": {"Graph": Graph, "leiden": leiden},
-    }
-    made = {}
-    for name, members in modules.items():
-        made[name] = ModuleType(name)
-        made[name].__spec__ = ModuleSpec(name, None)
-        vars(made[name]).update(members)
+def cugraph() -> ModuleType:
+    """Return pylibcugraph, as far as it is used."""
+    made = ModuleType("pylibcugraph")
+    made.__spec__ = ModuleSpec("pylibcugraph", None)
+    vars(made).update(ResourceHandle=object, GraphProperties=dict, SGGraph=Graph, leiden=leiden)
     return made
 
 
 @contextmanager
-def standin_gpu(cupy: StandInCupy | None = None, with_rapids: bool = True) -> Iterator[Any]:
+def standin_gpu(cupy: StandInCupy | None = None, with_cugraph: bool = True) -> Iterator[Any]:
     """Lend `hirag_dist.compute.gpu`, loaded with stand-ins for its libraries; all of it is gone afterwards."""
-    modules: dict[str, ModuleType | None] = {"cudf": None, "cugraph": None, "cupy": cupy or StandInCupy()}
-    if with_rapids:
-        modules |= rapids()
+    modules = {"cupy": cupy or StandInCupy(), "pylibcugraph": cugraph() if with_cugraph else None}
     ours = "hirag_dist.compute.gpu"
     before = {name: sys.modules.pop(name, None) for name in (*modules, ours)}
     sys.modules.update({name: module for name, module in modules.items() if module is not None})

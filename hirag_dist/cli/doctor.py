@@ -38,12 +38,6 @@ from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
 
-_UNTRIED = (
-    "Not yet run on a GPU by the project: checked on the CPU through the same code, and calls to cuGraph against the "
-    "signatures of 26.10. Please report what `pytest -m gpu` says"
-)
-
-
 _MAX_IN_MEMORY = 200_000  # vectors that are scanned in less time than a Milvus server answers in, about
 
 
@@ -197,16 +191,14 @@ def _gpu() -> DoctorFinding:
         return DoctorFinding(
             "GPU", "note", f"{seen}, and CuPy is not installed: clustering and communities run on the CPU", fix
         )
-    from hirag_dist.compute.gpu import describe_device, device_count
+    from hirag_dist.compute.gpu import describe_device, device_count, has_cugraph
 
     if not device_count():
         return DoctorFinding(
             "GPU", "note", "CuPy is installed and no GPU is visible: see `nvidia-smi`, CUDA_VISIBLE_DEVICES"
         )
-    graphs = "communities by cuGraph" if find_spec("cugraph") else "communities on the CPU (cuGraph is not installed)"
-    return DoctorFinding(
-        "GPU", "note", f"{describe_device()}: mixtures, PCA and path statistics by CuPy, {graphs}. {_UNTRIED}"
-    )
+    graphs = "communities on the CPU" + (", by cuGraph with kernels: gpu" if has_cugraph() else "")
+    return DoctorFinding("GPU", "note", f"{describe_device()}: mixtures, PCA and path statistics by CuPy, {graphs}")
 
 
 def _mixtures_of_cuml() -> list[DoctorFinding]:

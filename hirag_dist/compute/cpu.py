@@ -1,4 +1,4 @@
-"""The numerical work on the CPU: numpy, and numba for Leiden. Implements `ports.Kernels`."""
+"""The numerical work on the CPU: numpy, and numba for Leiden. Implements `protocols.Kernels`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.compute.umap import umap_scores
-from hirag_dist.core.clustering import gaussian_mixture, pca
+from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.communities import nested_labels
 from hirag_dist.core.graph.leiden import leiden
 from hirag_dist.core.graph.warm_start import warm_partition
 from hirag_dist.types import (
     Assignment,
-    Covariance,
     CsrGraph,
     FloatMatrix,
+    GroupSums,
     IntVector,
     Mixture,
     MixtureStatistics,
@@ -46,9 +46,13 @@ class CpuKernels:
         """Return (n, n_components) positions by umap-learn."""
         return umap_scores(vectors, n_components, seed)
 
-    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
-        """Fit a mixture."""
-        return gaussian_mixture.expectation_maximisation(np, rows, n_components, seed, covariance)
+    def kmeans(self, rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, GroupSums]:
+        """Fit k means."""
+        return kmeans.fit_means(np, rows, k, seed)
+
+    def nearest(self, rows: FloatMatrix, means: FloatMatrix) -> IntVector:
+        """Return the nearest mean of each row."""
+        return kmeans.nearest(np, rows, means)
 
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
         """Return the sufficient statistics of one shard of rows for the next M step."""

@@ -1,7 +1,8 @@
-"""The numerical work on an NVIDIA GPU: CuPy, and cuGraph for communities. Implements `ports.Kernels`.
+"""The numerical work on an NVIDIA GPU: CuPy, and cuGraph for communities. Implements `protocols.Kernels`.
 
 Both libraries import on a machine without a GPU and fail at first use, so `device_count` is asked first. Arrays come
-and go as numpy's. The mathematics is `core`'s, the same functions as on the CPU with CuPy for the array module.
+and go as numpy's. The mathematics is `core`'s, the same functions as on the CPU with CuPy for the array module. What is
+too small for a card to gain by it is computed on the CPU; sizes alone decide that.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from numpy.typing import NDArray
 
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.compute.umap import umap_scores
-from hirag_dist.core.clustering import gaussian_mixture, pca
+from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca
 from hirag_dist.core.graph.bfs import frontier_hops
 from hirag_dist.core.graph.communities import Partition, hierarchical_labels
+from hirag_dist.core.graph.csr import heads
 from hirag_dist.errors import BackendUnavailable, StageFailed
 from hirag_dist.protocols import Kernels
 from hirag_dist.types import (
     Assignment,
-    Covariance,
     CsrGraph,
     FloatMatrix,
+    GroupSums,
     IntVector,
     Mixture,
     MixtureStatistics,
@@ -38,6 +40,7 @@ _BFS_SHARE = 0.25  # of the memory that is free, for a block of sources
 _BFS_PAIR_BYTES = 48  # a source and a node: its distance, and its place in the widest frontier
 _BLOCK_ELEMENTS = 1 << 25  # responsibilities of a block: 128 MiB, a few times over
 _MAX_BLOCK_ROWS = 1 << 15
+MIN_ELEMENTS = 1 << 17  # responsibilities: 19 ns each on a CPU, and launching the kernels takes a GPU 1.5 ms
 _LEIDEN_LEVELS = 100  # at most; it ends by itself long before
 
 
@@ -56,8 +59,8 @@ def describe_device() -> str:
 
 
 def has_cugraph() -> bool:
-    """Return whether cuGraph is installed."""
-    return importlib.util.find_spec("cugraph") is not None
+    """Return whether cuGraph is installed, of which pylibcugraph is what is used."""
+    return importlib.util.find_spec("pylibcugraph") is not None
 
 
 class _OnCupy:
@@ -68,12 +71,16 @@ class _OnCupy:
     is room for; a graph has to fit.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, min_elements: int = MIN_ELEMENTS) -> None:
         """Take the GPU.
+
+        Args:
+            min_elements: rows times components of a mixture, from which on the card computes statistics and shares.
 
         Raises:
             BackendUnavailable: none is visible.
         """
+        self._min_elements = min_elements
         if not device_count():
             raise BackendUnavailable(
                 "kernels on a GPU need one, and none is visible: see `nvidia-smi`, or kernels: cpu"
@@ -97,22 +104,36 @@ class _OnCupy:
         """Return (n, n_components) positions by umap-learn, on the CPU."""
         return umap_scores(vectors, n_components, seed)
 
-    def em(self, rows: FloatMatrix, n_components: int, seed: int, covariance: Covariance) -> Mixture:
-        """Fit a mixture; the rows stay on the card while it is fitted."""
+    def kmeans(self, rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, GroupSums]:
+        """Fit k means; the rows stay on the card meanwhile."""
+        if len(rows) * k < self._min_elements:
+            return kmeans.fit_means(np, rows, k, seed)
         with _on_device():
-            return gaussian_mixture.expectation_maximisation(
-                cupy, rows, n_components, seed, covariance, block_rows(n_components)
-            )
+            return kmeans.fit_means(cupy, rows, k, seed, block_rows(k))
+
+    def nearest(self, rows: FloatMatrix, means: FloatMatrix) -> IntVector:
+        """Return the nearest mean of each row."""
+        if len(rows) * len(means) < self._min_elements:
+            return kmeans.nearest(np, rows, means)
+        with _on_device():
+            return kmeans.nearest(cupy, rows, means, block_rows(len(means)))
 
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
         """Return the sufficient statistics of one shard of rows for the next M step."""
+        if self._is_small(rows, fitted):
+            return gaussian_mixture.shard_statistics(np, rows, fitted)
         with _on_device():
             return gaussian_mixture.shard_statistics(cupy, rows, fitted, block_rows(fitted.n_components))
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
         """Return the components of each row that pass the threshold, and its best one."""
+        if self._is_small(rows, fitted):
+            return gaussian_mixture.assign(np, rows, fitted, threshold)
         with _on_device():
             return gaussian_mixture.assign(cupy, rows, fitted, threshold, block_rows(fitted.n_components))
+
+    def _is_small(self, rows: FloatMatrix, fitted: Mixture) -> bool:
+        return len(rows) * fitted.n_components < self._min_elements
 
     def bfs(self, graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
         """Return (n_sources, n_nodes) hops, as many sources at a time as the free memory takes."""
@@ -131,9 +152,9 @@ class CupyKernels(_OnCupy):
 
     name = "cupy"
 
-    def __init__(self, communities: Kernels) -> None:
+    def __init__(self, communities: Kernels, min_elements: int = MIN_ELEMENTS) -> None:
         """Take the GPU, and what finds communities."""
-        super().__init__()
+        super().__init__(min_elements)
         self._communities = communities
 
     def leiden(
@@ -153,13 +174,13 @@ class GpuKernels(_OnCupy):
 
     name = "gpu"
 
-    def __init__(self) -> None:
+    def __init__(self, min_elements: int = MIN_ELEMENTS) -> None:
         """Take the GPU.
 
         Raises:
             BackendUnavailable: none is visible, or cuGraph is not installed.
         """
-        super().__init__()
+        super().__init__(min_elements)
         if not has_cugraph():
             raise BackendUnavailable(
                 "communities on a GPU need cuGraph: pip install 'hirag-dist[gpu-cu12]' (or gpu-cu13)"
@@ -196,29 +217,34 @@ def block_rows(n_components: int) -> int:
 
 
 def cugraph_partition(resolution: float, seed: int) -> Partition:
-    """Return cuGraph's Leiden as `core.graph.communities` calls it: graph, number of the call → (n_nodes,) labels."""
-    import cudf
-    import cugraph
+    """Return cuGraph's Leiden as `core.graph.communities` calls it: graph, number of the call → (n_nodes,) labels.
+
+    pylibcugraph is cuGraph's algorithms for CuPy's arrays. Its allocations do not come from CuPy's memory pool, whose
+    free blocks are given back before.
+    """
+    import pylibcugraph
+
+    handle = pylibcugraph.ResourceHandle()
+    undirected = pylibcugraph.GraphProperties(is_symmetric=True, is_multigraph=False)
 
     def partition(part: CsrGraph, call: int) -> NDArray[np.int64]:
         labels = np.arange(part.n_nodes, dtype=np.int64)  # a node without an edge is not in cuGraph's answer
-        heads = np.repeat(np.arange(part.n_nodes, dtype=np.int32), np.diff(part.indptr))
-        once = heads < part.indices
-        if not once.any():
+        kept = part.weights > 0
+        if not kept.any():
             return labels
-        edges = cudf.DataFrame(
-            {
-                "source": heads[once],
-                "destination": part.indices[once],
-                "weight": part.weights[once].astype(np.float64),
-            }
-        )
-        graph = cugraph.Graph(directed=False)
-        graph.from_cudf_edgelist(edges, source="source", destination="destination", edge_attr="weight")
-        found, _ = cugraph.leiden(
-            graph, max_iter=_LEIDEN_LEVELS, resolution=resolution, random_state=(seed + call) % (1 << 31)
-        )
-        labels[found["vertex"].to_numpy()] = part.n_nodes + found["partition"].to_numpy().astype(np.int64)
+        cupy.get_default_memory_pool().free_all_blocks()
+        ends = cupy.asarray(heads(part)[kept], dtype=cupy.int32), cupy.asarray(part.indices[kept])
+        weights = cupy.asarray(part.weights[kept], dtype=cupy.float64)
+        state = (seed + call) % (1 << 31)
+        try:
+            graph = pylibcugraph.SGGraph(handle, undirected, *ends, weight_array=weights, renumber=True)
+            nodes, found, _ = pylibcugraph.leiden(handle, state, graph, _LEIDEN_LEVELS, resolution, 1.0, False)
+        except (MemoryError, RuntimeError) as error:
+            raise StageFailed(
+                f"cuGraph failed on {part.n_nodes:,} nodes and {int(kept.sum()) // 2:,} edges ({error}): if the GPU's "
+                "memory is full, let fewer workers share it (execution.workers), or set kernels: cupy"
+            ) from error
+        labels[cupy.asnumpy(nodes)] = part.n_nodes + cupy.asnumpy(found).astype(np.int64)
         return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
     return partition

@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 def resolve_kernels(choice: str, before: str | None = None) -> str:
     """Return the name of the kernels that a configured choice means on this machine, for `make_kernels`.
 
-    `gpu` where CuPy and cuGraph are installed and a GPU is visible, `cupy` where cuGraph is missing: communities are
-    then found on the CPU, as they are where `cupy` is chosen. `auto` keeps those that the index was built with where
-    it can, since others give other clusters, whose summaries are paid for again; it takes the CPU where no GPU can be
+    `gpu` finds communities by cuGraph where that is installed, and is `cupy` elsewhere: communities on the CPU, which
+    have the higher modularity. `auto` keeps the kernels that the index was built with where it can, since others give
+    other clusters, whose summaries are paid for again; for a new index it is `cupy`, or the CPU where no GPU can be
     used.
 
     Args:
@@ -27,11 +27,9 @@ def resolve_kernels(choice: str, before: str | None = None) -> str:
     Raises:
         BackendUnavailable: a GPU was asked for by name, and cannot be used.
     """
-    if choice == "cpu" or (choice == "auto" and before == CpuKernels.name):
-        return CpuKernels.name
-    available = _available_kernels(choice)
-    if available == "gpu" and "cupy" in (choice, before if choice == "auto" else ""):
-        return "cupy"
+    if choice == CPU or (choice == "auto" and before == CPU):
+        return CPU
+    available = _available_kernels(choice, with_cugraph="gpu" in (choice, before if choice == "auto" else ""))
     if choice == "auto" and before not in (None, available):
         logger.warning(
             "the index was built with kernels: %s, which this machine does not have; with %s layers are clustered "
@@ -42,20 +40,21 @@ def resolve_kernels(choice: str, before: str | None = None) -> str:
     return available
 
 
-def _available_kernels(choice: str) -> str:
+def _available_kernels(choice: str, with_cugraph: bool) -> str:
     reason = _missing_for_gpu()
     if reason is not None:
         if choice != "auto":
             raise BackendUnavailable(f"kernels: {choice} {reason}")
         logger.info("kernels: cpu (auto: a GPU %s)", reason)
-        return CpuKernels.name
-    from hirag_dist.compute.gpu import CupyKernels, GpuKernels, describe_device, has_cugraph
+        return CPU
+    from hirag_dist.compute.gpu import describe_device, has_cugraph
 
-    if has_cugraph():
-        logger.info("kernels: gpu (%s)", describe_device())
-        return GpuKernels.name
-    logger.info("kernels: cupy (%s; cuGraph is not installed, so communities are found on the CPU)", describe_device())
-    return CupyKernels.name
+    name = "gpu" if with_cugraph and has_cugraph() else "cupy"
+    missing = (
+        "; cuGraph is not installed, so communities are found on the CPU" if with_cugraph and name != "gpu" else ""
+    )
+    logger.info("kernels: %s (%s%s)", name, describe_device(), missing)
+    return name
 
 
 def _missing_for_gpu() -> str | None:
@@ -73,22 +72,19 @@ def has_gpu_workers(config: Config) -> bool:
 
 
 def known_kernels(config: Config, before: str | None) -> str:
-    """Return the name of the kernels, empty where only a worker with a GPU knows it.
+    """Return the name of the kernels, empty where only a worker with a GPU knows it: `gpu` is `cupy` without cuGraph.
 
     A GPU worker is asked only if needed: kernels of the index that match the configuration are kept, so that a build
-    with nothing left to compute needs no GPU. `gpu` matches `cupy` too, which a worker without cuGraph resolves it to;
-    a worker with cuGraph would find other communities.
+    with nothing left to compute needs no GPU. A worker with cuGraph would find other communities than `cupy`.
 
     Args:
         before: kernels of the existing index; None if they need not be kept.
     """
     if not has_gpu_workers(config):
         return resolve_kernels(config.kernels, before)
-    if config.kernels == "cupy":
-        return config.kernels
-    if config.kernels == "gpu" and before == CPU:
-        return ""
-    return before or ""
+    if config.kernels == "gpu":
+        return "" if before in (None, CPU) else before
+    return "cupy" if config.kernels == "cupy" else before or "cupy"
 
 
 def gpu_kernels(services: object, data: None, argument: None) -> str:
@@ -106,7 +102,7 @@ def make_kernels(name: str) -> Kernels:
     Raises:
         BackendUnavailable: this machine, perhaps another one than that which resolved the name, lacks a requirement.
     """
-    if name == CpuKernels.name:
+    if name == CPU:
         return CpuKernels()
     reason = _missing_for_gpu()
     if reason is not None:

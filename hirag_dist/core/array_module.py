@@ -6,6 +6,10 @@ from typing import Any
 
 import numpy as np
 
+# Decorates functions of finite rows: on some processors with AVX-512, OpenBLAS raises the invalid flag in products with
+# a few float32 vectors, and NumPy would warn of it.
+finite_products = np.errstate(invalid="ignore")
+
 
 def to_numpy(xp: Any, values: Any) -> Any:
     """Return values of the array module `xp` as numpy's; numpy's own as they are."""

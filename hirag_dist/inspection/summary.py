@@ -47,7 +47,7 @@ def inspect_tables(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any], 
     Args:
         tables: those named in `TABLES`, with the columns of `schemas`; `aliases` and `claims` too where there are any.
         manifest: `snapshot_id`, `created_at`, `complete` and `notes` are used, where they are there.
-        bfs: what counts hops, as of `ports.Kernels`.
+        bfs: what counts hops, as of `protocols.Kernels`.
 
     Raises:
         SchemaMismatch: a table is missing.

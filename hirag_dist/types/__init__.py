@@ -33,6 +33,8 @@ from hirag_dist.types.metadata import FieldType, MetadataField, MetadataValue
 from hirag_dist.types.mode_choice import AUTO, ModeChoice
 from hirag_dist.types.places import Box, Place
 from hirag_dist.types.results import (
+    BY_NAME,
+    BY_VECTOR,
     MAP_REDUCE,
     Answer,
     Citation,
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
         CsrGraph,
         FloatMatrix,
         FloatVector,
+        GroupSums,
         IntVector,
         Mixture,
         MixtureStatistics,
@@ -67,6 +70,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AUTO",
+    "BY_NAME",
+    "BY_VECTOR",
     "DEFAULT_CHARS",
     "DEFAULT_MEMBERS",
     "DEFAULT_RELATIONS",
@@ -94,6 +99,7 @@ __all__ = [
     "FloatMatrix",
     "FloatVector",
     "FoundName",
+    "GroupSums",
     "IndexEntry",
     "IndexInfo",
     "IntVector",

@@ -135,6 +135,37 @@ class MixtureStatistics:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupSums:
+    """Sums of rows by their nearest mean; those of two sets of rows add up.
+
+    Attributes:
+        counts: (k,) int64 rows.
+        sums: (k, d) float64 of the rows.
+        squares: squared lengths of all rows together.
+    """
+
+    counts: IntVector
+    sums: FloatVector
+    squares: float
+
+    def __add__(self, other: GroupSums) -> GroupSums:
+        return GroupSums(self.counts + other.counts, self.sums + other.sums, self.squares + other.squares)
+
+    @property
+    def spread(self) -> float:
+        """Squared distances of all rows to the means of their groups, added up."""
+        lengths = np.einsum("ij,ij->i", self.sums, self.sums)
+        return max(self.squares - float(np.sum(lengths / np.maximum(self.counts, 1))), 0.0)
+
+    def means(self, before: FloatMatrix) -> FloatMatrix:
+        """Return (k, d) float32 means of the groups; one without rows stays where it was."""
+        found = before.copy()
+        some = self.counts > 0
+        found[some] = (self.sums[some] / self.counts[some, None]).astype(np.float32)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """Sparse responsibilities, sorted by (row, component).
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.types import Mixture
+from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, fit, isotropic_mixture, statistics_of
+from hirag_dist.core.clustering.kmeans import labelled_sums, nearest, start_means
+from hirag_dist.types import Covariance, Mixture
 
 Rows = NDArray[np.float32]
 
@@ -16,6 +20,14 @@ def blobs(n_blobs: int, per_blob: int, n_dims: int, seed: int, spread: float = 0
     centres = rng.normal(0, 10, (n_blobs, n_dims))
     labels = rng.permutation(np.repeat(np.arange(n_blobs), per_blob))
     return (centres[labels] + rng.normal(0, spread, (len(labels), n_dims))).astype(np.float32), labels
+
+
+def fitted_mixture(rows: Rows, k: int, seed: int, covariance: Covariance = "diag", xp: Any = np) -> Mixture:
+    """A mixture fitted from means drawn by k-means++, with the variance of the rows around them."""
+    means = start_means(rows, k, seed)
+    spread = labelled_sums(rows, nearest(np, rows, means), k).spread / rows.size
+    start = isotropic_mixture(means, max(spread, MIN_VARIANCE), np.full(k, 1 / k), covariance)
+    return fit(lambda mixture: statistics_of(xp, rows, mixture), start, len(rows), 50)
 
 
 def covariances(mixture: Mixture) -> NDArray[np.float64]:

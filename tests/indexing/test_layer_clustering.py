@@ -58,9 +58,9 @@ class Mortal(CpuKernels):
         self._called("moments")
         return super().moments(vectors)
 
-    def statistics(self, rows: Any, fitted: Any) -> Any:
-        self._called("statistics")
-        return super().statistics(rows, fitted)
+    def nearest(self, rows: Any, means: Any) -> Any:
+        self._called("nearest")
+        return super().nearest(rows, means)
 
     def _called(self, kernel: str) -> None:
         if kernel == self._kernel:
@@ -234,7 +234,7 @@ def test_workers_give_what_one_task_gives_whatever_their_number(
     check_same(Bench(tmp_path).clustered(on_ray(workers, CpuKernels())), expected)
 
 
-@pytest.mark.parametrize("kernel", ["moments", "statistics"])
+@pytest.mark.parametrize("kernel", ["moments", "nearest"])
 def test_a_worker_that_dies_in_a_round_changes_nothing(
     ray_cluster: Cluster, kernel: str, tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
 ) -> None:
@@ -249,7 +249,7 @@ def test_a_step_that_kills_every_worker_fails_the_stage_and_another_run_goes_on(
 ) -> None:
     bench = Bench(tmp_path / "index")
     with pytest.raises(StageFailed, match="5 workers died over the same"):
-        bench.clustered(on_ray(2, Mortal("statistics", str(tmp_path / "trace"), always=True)))
+        bench.clustered(on_ray(2, Mortal("nearest", str(tmp_path / "trace"), always=True)))
     check_same(bench.clustered(inline()), expected)
     assert [event.label.rpartition(" ")[2] for event in bench.finished if event.reused] == ["axes", "scores"]
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.array_module import finite_products
 from hirag_dist.core.clustering.group_sums import group_sums
 from hirag_dist.core.clustering.partition_tree import largest_of_row
 from hirag_dist.core.sparse import bounds_of
@@ -173,6 +174,7 @@ def _quantiles(similarities: NDArray[np.float32], clusters: IntVector, n_cluster
     return found
 
 
+@finite_products
 def _candidates(
     anchors: _Anchors, vectors: FloatMatrix, rows: IntVector, open_: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float32], IntVector]:

@@ -20,10 +20,12 @@ def cut_height(
     """Return the height at which to cut the trees of a layer: merges above it are undone.
 
     The number of clusters k is n_rows / target_size, unless the slope −d log h / d log k of the merge heights h(k)
-    exceeds 1 + 4 / √n_dims somewhere between half and twice that number: then it is the one at the largest drop of the
-    steepest place. Of rows without groups the slope is 1/2 + 1/n_dims: k clusters of n/k rows each are k^(−1/n_dims)
-    apart, and Ward's height is that distance times the root of the size. It varies the more, the fewer dimensions there
-    are, since the variance of a squared distance relative to its mean is 2/n_dims.
+    exceeds 1 + 4 / √n_dims somewhere between half and twice that number. Then it is the geometric mean of the steepest
+    number and the one from which on the slope exceeds this limit, or, where the slope exceeds twice the limit, as
+    between distinct groups, the one at the largest drop near the steepest place. Of rows without groups
+    the slope is 1/2 + 1/n_dims: k clusters of n/k rows each are k^(−1/n_dims) apart, and Ward's height is that distance
+    times the root of the size. It varies the more, the fewer dimensions there are, since the variance of a squared
+    distance relative to its mean is 2/n_dims.
 
     Args:
         heights: (n_merges,) of all trees, in any order.
@@ -45,11 +47,16 @@ def cut_height(
     places, half = np.log(numbers - weights[order] / 2), np.log(_WINDOW) / 2
     above, below = (np.interp(np.log(numbers[inside]) + step, places, logs) for step in (-half, half))
     slopes = (above - below) / (2 * half)
-    steepest = inside[slopes.argmax()]
-    if slopes.max() <= 1 + 4 / np.sqrt(n_dims):
+    limit = 1 + 4 / np.sqrt(n_dims)
+    steepest = int(slopes.argmax())
+    if slopes[steepest] <= limit:
         return height_of(heights, weights, n_roots, usual)
-    near = inside[np.abs(np.log(numbers[inside] / numbers[steepest])) <= half]
-    return float(falling[1 + near[(logs[near] - logs[near + 1]).argmax()]])
+    if slopes[steepest] > 2 * limit:
+        near = inside[np.abs(np.log(numbers[inside] / numbers[inside[steepest]])) <= half]
+        return float(falling[1 + near[(logs[near] - logs[near + 1]).argmax()]])
+    flat = np.flatnonzero(slopes[:steepest] <= limit)
+    first = int(flat[-1]) + 1 if len(flat) else 0
+    return height_of(heights, weights, n_roots, float(np.sqrt(numbers[inside[first]] * numbers[inside[steepest]])))
 
 
 def height_of(heights: FloatVector, weights: FloatVector, n_roots: float, n_clusters: float) -> float:

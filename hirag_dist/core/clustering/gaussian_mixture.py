@@ -12,52 +12,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.array_module import to_numpy
-from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, MixtureStatistics
+from hirag_dist.core.array_module import finite_products, to_numpy
+from hirag_dist.types import Assignment, Covariance, FloatMatrix, GroupSums, IntVector, Mixture, MixtureStatistics
+
+Sums = TypeVar("Sums", MixtureStatistics, GroupSums)
 
 BLOCK_ROWS = 4_096
 SHARD_ROWS = 65_536  # 16 blocks: the rows that one worker sums up before it sends statistics
-START_ROWS = 65_536  # sample that k-means++ draws from
 MAX_ITERATIONS = 15
 TOLERANCE = 1e-3  # rise of the log-likelihood, nats per row, below which EM stops
 MIN_VARIANCE = 1e-4  # for data scaled to unit mean variance: a component of one point keeps a finite density
+_MIN_LOG_SHARE = -60.0  # of a responsibility relative to the largest of its row: far below what float32 can add to 1
 _MIN_COUNT = 1e-8  # rows: a component without rows keeps its mean
-
-
-def expectation_maximisation(
-    xp: Any,
-    rows: Any,
-    n_components: int,
-    seed: int,
-    covariance: Covariance = "diag",
-    block_rows: int = BLOCK_ROWS,
-) -> Mixture:
-    """Fit a mixture to rows that one device holds.
-
-    Args:
-        xp: numpy or CuPy.
-        rows: (n, d) float32 of `xp` or numpy, finite, centred and scaled by `standardise`; n ≥ n_components ≥ 1.
-        n_components: k.
-        seed: of the start; the rest is deterministic.
-        covariance: full is for few dimensions: its features grow with their square.
-        block_rows: of a product. It decides the last bits, so workers that share a fit must agree; more than the
-            usual number keeps a GPU busier.
-
-    Raises:
-        ValueError: fewer rows than components.
-    """
-    n_rows = len(rows)
-    if not 1 <= n_components <= n_rows:
-        raise ValueError(f"n_components must be between 1 and the {n_rows} rows, got {n_components}")
-    held = xp.asarray(rows)
-    sample = held[xp.asarray(sample_numbers(n_rows, max(START_ROWS, n_components), seed))]
-    start = start_mixture(xp, sample, n_components, seed, covariance)
-    return fit(lambda mixture: statistics_of(xp, held, mixture, block_rows=block_rows), start, n_rows)
 
 
 def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
@@ -68,21 +39,6 @@ def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
     if n_rows <= size:
         return np.arange(n_rows)
     return np.sort(np.random.default_rng(seed).choice(n_rows, size, replace=False, shuffle=False))
-
-
-def start_mixture(xp: Any, rows: Any, n_components: int, seed: int, covariance: Covariance = "diag") -> Mixture:
-    """Return equally weighted components at means from greedy k-means++, with the variance of the rows around them.
-
-    Args:
-        xp: numpy or CuPy.
-        rows: (n, d) float32 of `xp`: all rows, or a sample of them.
-        n_components: at most n.
-        seed: of the draws.
-        covariance: of the mixture.
-    """
-    means, spread = _kmeans_plus_plus(xp, rows, n_components, np.random.default_rng(seed))
-    weights = np.full(n_components, 1.0 / n_components)
-    return isotropic_mixture(means, max(spread, MIN_VARIANCE), weights, covariance)
 
 
 def isotropic_mixture(
@@ -167,8 +123,8 @@ def statistics_of(
     return total(shard_statistics(xp, shard, mixture, block_rows) for shard in shards)
 
 
-def total(statistics: Iterable[MixtureStatistics]) -> MixtureStatistics:
-    """Return the sum, from first to last: the order decides the last bits.
+def total(statistics: Iterable[Sums]) -> Sums:
+    """Return the sum of the statistics of shards, from first to last: the order decides the last bits.
 
     Raises:
         TypeError: there are none.
@@ -176,6 +132,7 @@ def total(statistics: Iterable[MixtureStatistics]) -> MixtureStatistics:
     return reduce(add, statistics)
 
 
+@finite_products
 def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLOCK_ROWS) -> MixtureStatistics:
     """Return the statistics of one shard, its blocks added up in order on the device.
 
@@ -183,7 +140,8 @@ def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLO
         xp: numpy or CuPy.
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
         mixture: gives the responsibilities (E step).
-        block_rows: as of `expectation_maximisation`.
+        block_rows: of a product. It decides the last bits, so workers that share a fit must agree; more than the
+            usual number keeps a GPU busier.
     """
     density = _Density(xp, mixture)
     n_dims = mixture.means.shape[1]
@@ -202,15 +160,16 @@ def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLO
     return MixtureStatistics(to_numpy(xp, counts), to_numpy(xp, sums), to_numpy(xp, squares), float(likelihood))
 
 
+@finite_products
 def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: int = BLOCK_ROWS) -> Assignment:
     """Return each row's best component and every other whose responsibility passes the threshold (paper Eq. 8).
 
     Args:
         xp: numpy or CuPy.
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
-        mixture: as `expectation_maximisation` fitted it.
+        mixture: as `fit` gave it.
         threshold: 1.0 gives the best components alone.
-        block_rows: as of `expectation_maximisation`.
+        block_rows: as of `shard_statistics`.
     """
     density = _Density(xp, mixture)
     found, log_densities = [], [np.zeros(0, np.float32)]
@@ -282,48 +241,23 @@ class _Density:
         return squares if self._covariance == "diag" else squares.sum(axis=1, keepdims=True)
 
     def shares(self, block: Any, features: Any) -> tuple[Any, Any]:
-        """Return ((b, k) responsibilities, (b,) log densities)."""
+        """Return ((b, k) responsibilities, (b,) log densities).
+
+        No responsibility is subnormal: operations on such numbers take tens of times as long on some processors.
+        """
         xp = self._xp
-        log_joint = features @ self._quadratic.T
-        log_joint += block @ self._linear.T
+        log_joint = block @ self._linear.T
+        if self._covariance == "spherical":
+            log_joint += features * self._quadratic[:, 0]
+        elif self._covariance != "tied":
+            log_joint += features @ self._quadratic.T
         log_joint += self._constant
         top = log_joint.max(axis=1, keepdims=True)
         log_joint -= top
+        xp.maximum(log_joint, _MIN_LOG_SHARE, out=log_joint)
         xp.exp(log_joint, out=log_joint)
         sums = log_joint.sum(axis=1, keepdims=True)
         log_joint /= sums
+        if self._covariance == "tied":  # the same for all components of a row
+            top = top + features * self._quadratic[0, 0]
         return log_joint, (top + xp.log(sums))[:, 0]
-
-
-def _kmeans_plus_plus(xp: Any, rows: Any, k: int, rng: np.random.Generator) -> tuple[FloatMatrix, float]:
-    """Return k initial means by greedy k-means++, and the variance of the rows around the nearest.
-
-    Each mean is the best of a few rows, drawn with probability proportional to the squared distance to earlier means,
-    so no group far from the others is left without one.
-    """
-    chosen = [int(rng.integers(len(rows)))]
-    norms = xp.einsum("ij,ij->i", rows, rows)
-    with np.errstate(invalid="ignore"):  # rows are finite; a product with one of them has been seen to raise the flag
-        products = rows @ rows[chosen[0]]
-    nearest = xp.maximum(norms - 2.0 * products + norms[chosen[0]], 0.0)
-    nearest[chosen[0]] = 0.0
-    n_drawn = 2 + int(np.log(k))
-    drawn_rows = xp.arange(n_drawn)
-    for _ in range(1, k):
-        heights = xp.cumsum(nearest, dtype=np.float64)
-        height = float(heights[-1])
-        if height <= 0:  # only copies of the chosen rows remain
-            free = np.setdiff1d(np.arange(len(rows)), chosen)
-            chosen.append(int(free[0]))
-            continue
-        drawn = xp.searchsorted(heights, xp.asarray(rng.random(n_drawn) * height), side="right")
-        distances = rows[drawn] @ rows.T
-        distances *= -2.0
-        distances += norms
-        distances += norms[drawn][:, None]
-        xp.clip(distances, 0.0, nearest, out=distances)
-        distances[drawn_rows, drawn] = 0.0
-        best = int(distances.sum(axis=1, dtype=np.float64).argmin())
-        chosen.append(int(drawn[best]))
-        nearest = distances[best]
-    return to_numpy(xp, rows[xp.asarray(chosen)]), float(nearest.mean(dtype=np.float64)) / rows.shape[1]

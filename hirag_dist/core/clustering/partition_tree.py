@@ -2,22 +2,23 @@
 
 The cost of a mixture grows with rows times components, and components grow with rows: in cells of a fixed size the
 whole grows with n log n. A row is at home in one cell and is seen by others near it, so a cluster on a border is seen
-whole.
+whole. Coarse mixtures have one spherical covariance for all components; they are fitted by k-means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.clustering.gaussian_mixture import SHARD_ROWS, fit, standardised
+from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, SHARD_ROWS, isotropic_mixture, standardised
+from hirag_dist.core.clustering.kmeans import lloyd
 from hirag_dist.core.clustering.ward import MAX_LEAVES
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import Covariance, FloatMatrix, IntVector, Mixture, MixtureStatistics
+from hirag_dist.types import Covariance, FloatMatrix, GroupSums, IntVector, Mixture
 
 CELL_ROWS = 12_288
 _LEAVES_PER_CLUSTER = 3  # of a cell's tree, at least: it is cut into up to two clusters for one that is usual
@@ -25,10 +26,11 @@ _CELL_SHARE = 0.02  # from which another cell than its own sees a row: less cost
 _CLUSTERS_PER_CELL = 25  # about: larger cells cost time and find planted clusters no better
 _CELLS_PER_LIMIT = 4  # at least: cells are of uneven size, and see rows of each other
 _MAX_CHILDREN = 2_048
-_ROOT_ROUNDS = 2  # EM rounds over all rows, started from the mixture of the sample
+_ROOT_ROUNDS = 2  # of k-means over all rows, started from the means of the sample
 _SAMPLE_ROWS = 65_536
 _SAMPLE_ROWS_A_CELL = 64
 _MIN_SAMPLE = 64  # rows needed to split a cell
+_MIN_COUNT = 1e-8  # rows of a component without any
 _MIN_SCALE = 1e-10  # rows closer together than this count as copies
 _MIN_CUT = 0.9  # a split that leaves more than this share in one child is refused
 
@@ -99,7 +101,7 @@ def sample_size(n_rows: int, settings: ClusterSettings) -> int:
 
 def fit_cells(
     kernels: Kernels,
-    statistics_of: Callable[[Mixture], MixtureStatistics],
+    sums_of: Callable[[FloatMatrix], GroupSums],
     sample: FloatMatrix,
     n_rows: int,
     settings: ClusterSettings,
@@ -110,7 +112,7 @@ def fit_cells(
 
     Args:
         kernels: does the products.
-        statistics_of: statistics of all rows under a mixture, as `gaussian_mixture.fit` takes it.
+        sums_of: sums of all rows by their nearest mean, as `kmeans.lloyd` takes it.
         sample: rows at `sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)`, finite.
         n_rows: of the layer.
         settings: sizes and `seed` are used.
@@ -119,8 +121,9 @@ def fit_cells(
         return PartitionTree(None, 1)
     rows_each = n_rows / len(sample)
     start = coarse_mixture(kernels, sample, _n_children(n_rows, settings), settings)
+    fitted = _mixture(*lloyd(sums_of, start.means, _ROOT_ROUNDS))
     numbers = count()
-    root = _grow(kernels, fit(statistics_of, start, n_rows, _ROOT_ROUNDS), sample, rows_each, settings, numbers)
+    root = _grow(kernels, fitted, sample, rows_each, settings, numbers)
     return PartitionTree(root, next(numbers)) if isinstance(root, PartitionNode) else PartitionTree(None, 1)
 
 
@@ -165,13 +168,16 @@ def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, setti
     scaled, shift, scale = standardised(rows)
     if scale < _MIN_SCALE:  # their squares leave the range of float32
         scaled, scale = np.zeros_like(rows), 1.0
-    fitted = kernels.em(scaled, min(n_components, len(rows)), settings.seed, "tied")
-    return replace(
-        fitted,
-        means=(fitted.means * np.float64(scale) + shift).astype(np.float32),
-        variances=(fitted.variances * scale**2).astype(np.float32),
-        min_variance=fitted.min_variance * scale**2,
-    )
+    means, sums = kernels.kmeans(scaled, min(n_components, len(rows)), settings.seed)
+    return _mixture((means * np.float64(scale) + shift).astype(np.float32), sums, scale)
+
+
+def _mixture(means: FloatMatrix, sums: GroupSums, scale: float = 1.0) -> Mixture:
+    """Return the mixture of means and the sums of the rows nearest to them, which `scale` takes to the rows' own."""
+    n_rows, n_dims = int(sums.counts.sum()), means.shape[1]
+    variance = max(sums.spread / (n_rows * n_dims) * scale**2, MIN_VARIANCE * scale**2)
+    weights = np.maximum(sums.counts, _MIN_COUNT) / n_rows
+    return isotropic_mixture(means, variance, weights / weights.sum(), "tied")
 
 
 def _n_children(n_rows: float, settings: ClusterSettings) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.array_module import to_numpy
+from hirag_dist.core.array_module import finite_products, to_numpy
 from hirag_dist.types import FloatMatrix, Moments, Projection
 
 _BLOCK_ROWS = 8192
@@ -54,6 +54,7 @@ def principal_axes(found: Moments, n_components: int) -> Projection:
     return Projection(top.astype(np.float32), (mean @ top).astype(np.float32))
 
 
+@finite_products
 def project(xp: Any, rows: Any, projection: Projection) -> FloatMatrix:
     """Return (n, c) float32 scores, block by block; what is not finite counts as zero."""
     axes, shift = xp.asarray(projection.axes), xp.asarray(projection.shift)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.clustering.cluster_count import cut_height
 from hirag_dist.core.clustering.gaussian_mixture import fit, sample_numbers, standardised, total
+from hirag_dist.core.clustering.kmeans import labelled_sums
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
     assign_cells,
@@ -28,7 +29,7 @@ from hirag_dist.core.clustering.partition_tree import (
 )
 from hirag_dist.core.clustering.ward import RowTree, row_tree, start_of
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import FloatMatrix, FloatVector, IntVector, Mixture, MixtureStatistics
+from hirag_dist.types import FloatMatrix, FloatVector, GroupSums, IntVector
 
 Cell = tuple[IntVector, NDArray[np.bool_]]  # a cell's rows, and whether they are at home
 
@@ -123,11 +124,12 @@ def _cells_of(rows: FloatMatrix, settings: ClusterSettings, kernels: Kernels) ->
         return [(np.arange(n_rows), np.ones(n_rows, bool))]
     shards = [slice(first, first + settings.shard_rows) for first in range(0, n_rows, settings.shard_rows)]
 
-    def statistics_of(mixture: Mixture) -> MixtureStatistics:
-        return total(kernels.statistics(rows[shard], mixture) for shard in shards)
+    def sums_of(means: FloatMatrix) -> GroupSums:
+        parts = ((rows[shard], kernels.nearest(rows[shard], means)) for shard in shards)
+        return total(labelled_sums(part, labels, len(means)) for part, labels in parts)
 
     numbers = sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)
-    tree = fit_cells(kernels, statistics_of, rows[numbers], n_rows, settings)
+    tree = fit_cells(kernels, sums_of, rows[numbers], n_rows, settings)
     found = [assign_cells(kernels, rows[shard], tree) for shard in shards]
     members = np.concatenate([each.rows + shard.start for each, shard in zip(found, shards, strict=True)])
     cell_of = np.concatenate([each.cells for each in found])

@@ -71,7 +71,7 @@ def path_lengths(
     Args:
         entities: with the columns `entity_id`, `layer` and `chunk_ids` of ENTITIES.
         relations: with those of RELATIONS that `core.graph.csr.build_graph` reads.
-        bfs: as of `ports.Kernels`.
+        bfs: as of `protocols.Kernels`.
         seed: of the sample.
         max_pairs: up to so many, all pairs are looked at; above it, a sample of about as many.
     """

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers, total
+from hirag_dist.core.clustering.kmeans import labelled_sums
 from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size
 from hirag_dist.core.clustering.soft_clusters import cell_memberships, split_labels
 from hirag_dist.core.clustering.ward import RowTree, row_tree
@@ -21,7 +22,7 @@ from hirag_dist.indexing.stages.memberships import CELL_LINKS, KEPT_LINKS, NAMED
 from hirag_dist.indexing.stages.partition_tables import CELL_NODES, cells_of, node_table
 from hirag_dist.protocols import Kernels, ResidentShards
 from hirag_dist.schemas import VECTORS
-from hirag_dist.types import FloatMatrix, IntVector, Mixture, MixtureStatistics
+from hirag_dist.types import FloatMatrix, GroupSums, IntVector
 
 CELL_ROWS = pa.schema(  # a row of the layer, once for each cell that sees it
     [
@@ -58,7 +59,7 @@ class FitCells:
     """
 
     name: ClassVar[str] = "fit_cells"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     class Inputs(TableSet):
         scores: Annotated[Dataset, VECTORS]
@@ -84,8 +85,8 @@ class FitCells:
         numbers = sample_numbers(n_rows, sample_size(n_rows, self.settings), self.settings.seed)
         sample = np.concatenate(list(shards.each(_sampled, numbers)))
 
-        def each(mixture: Mixture) -> MixtureStatistics:
-            return total(shards.each(_statistics, (self.kernels, mixture)))
+        def each(means: FloatMatrix) -> GroupSums:
+            return total(shards.each(_sums, (self.kernels, means)))
 
         return {"nodes": node_table(fit_cells(kernels, each, sample, n_rows, self.settings))}
 
@@ -95,7 +96,7 @@ class AssignCells:
     """Scores → the cells that see each row."""
 
     name: ClassVar[str] = "assign_cells"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     class Inputs(TableSet):
         scores: Annotated[Dataset, VECTORS]
@@ -173,7 +174,7 @@ class ClusterCells:
     """
 
     name: ClassVar[str] = "cluster_cells"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     class Inputs(TableSet):
         rows: Annotated[Dataset, CELL_ROWS]
@@ -290,6 +291,6 @@ def _sampled(services: Services, shard: tuple[int, FloatMatrix], numbers: IntVec
     return rows[numbers[first:last] - first_row]
 
 
-def _statistics(services: Services, shard: tuple[int, FloatMatrix], asked: tuple[str, Mixture]) -> MixtureStatistics:
-    kernels, mixture = asked
-    return services.kernels(kernels).statistics(shard[1], mixture)
+def _sums(services: Services, shard: tuple[int, FloatMatrix], asked: tuple[str, FloatMatrix]) -> GroupSums:
+    kernels, means = asked
+    return labelled_sums(shard[1], services.kernels(kernels).nearest(shard[1], means), len(means))

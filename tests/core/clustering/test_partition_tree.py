@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.core.clustering.gaussian_mixture import sample_numbers, statistics_of
+from hirag_dist.core.clustering.gaussian_mixture import sample_numbers, total
+from hirag_dist.core.clustering.kmeans import labelled_sums
 from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size
 from hirag_dist.core.clustering.soft_clusters import (
     Memberships,
@@ -25,7 +26,7 @@ from hirag_dist.core.clustering.soft_clusters import (
     soft_clusters,
 )
 from hirag_dist.core.clustering.ward import row_tree
-from hirag_dist.types import Mixture, MixtureStatistics
+from hirag_dist.types import GroupSums
 from tests.core.clustering.test_soft_clusters import check_promises, same
 from tests.core.planted_rows import Rows, blobs
 
@@ -59,8 +60,9 @@ def test_every_row_is_in_a_cell_and_cells_are_near_the_size_they_should_have() -
     assert (np.lexsort((found.cells, found.rows)) == np.arange(len(found.rows))).all()
 
 
-def each_of(rows: Rows) -> Callable[[Mixture], MixtureStatistics]:
-    return lambda mixture: statistics_of(np, rows, mixture, SETTINGS.shard_rows)
+def each_of(rows: Rows) -> Callable[[Rows], GroupSums]:
+    shards = [rows[first : first + SETTINGS.shard_rows] for first in range(0, len(rows), SETTINGS.shard_rows)]
+    return lambda means: total(labelled_sums(shard, KERNELS.nearest(shard, means), len(means)) for shard in shards)
 
 
 def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> None:

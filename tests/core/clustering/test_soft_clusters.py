@@ -18,8 +18,7 @@ from hirag_dist.core.clustering.gaussian_mixture import fit, standardise
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import SoftClusters, soft_clusters
 from hirag_dist.core.clustering.ward import row_tree, start_of
-from hirag_dist.types import Mixture
-from tests.core.planted_rows import Rows, blobs, densities
+from tests.core.planted_rows import Rows, blobs, densities, fitted_mixture
 
 KERNELS = CpuKernels()
 
@@ -30,10 +29,6 @@ def wanted(target_size: int, max_size: int, threshold: float, seed: int) -> Clus
 
 def clusters_of(rows: Rows, target_size: int, max_size: int, threshold: float, seed: int) -> SoftClusters:
     return soft_clusters(rows, wanted(target_size, max_size, threshold, seed), KERNELS)
-
-
-def fitted(rows: Rows, n_components: int, seed: int) -> Mixture:
-    return KERNELS.em(rows, n_components, seed, "tied")
 
 
 def check_promises(found: SoftClusters, n_rows: int, max_size: int, threshold: float) -> None:
@@ -164,7 +159,7 @@ def test_many_blocks_of_rows_agree_with_one_formula() -> None:
     """Three blocks of 4,096 rows: the likelihood and the memberships are those computed over all rows at once."""
     rows, labels = blobs(6, 2000, 4, seed=11, spread=1.0)
     scaled = standardise(rows)
-    mixture = fitted(scaled, 6, seed=2)
+    mixture = fitted_mixture(scaled, 6, 2, "tied")
     achieved = logsumexp(densities(scaled, mixture), axis=1).sum()
     assert mixture.log_likelihood == pytest.approx(achieved, abs=0.01 * len(rows))
     assert adjusted_rand_score(labels, densities(scaled, mixture).argmax(axis=1)) > 0.7

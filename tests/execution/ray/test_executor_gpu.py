@@ -393,7 +393,7 @@ def test_shards_of_a_large_layer_are_held_where_the_gpu_is(standing_gpu_node: An
             executor.close()
     assert found[0] == found[1]
     assert watch.nodes("kernel") == node_ids(with_gpu=True)
-    assert {"moments", "project", "statistics", "assign"} <= watch.calls("kernel")
+    assert {"moments", "project", "kmeans", "nearest", "statistics", "assign"} <= watch.calls("kernel")
 
 
 def test_where_the_index_keeps_the_kernels_of_the_cpu_nodes_with_gpus_do_all_work(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from hirag_dist.core.array_module import finite_products
 from hirag_dist.types import FloatMatrix, IntVector
 
 EXACT_ROWS = 20_000  # above it, partitions: the product of all pairs takes 2 n² dim operations
@@ -86,6 +87,7 @@ def _partitions(vectors: FloatMatrix, rows: IntVector, seed: int) -> Iterator[In
                 yield part
 
 
+@finite_products
 def _nearest(
     vectors: FloatMatrix, rows: IntVector, least: float, n_nearest: int
 ) -> tuple[IntVector, IntVector, NDArray[np.float32]]:
