@@ -14,7 +14,7 @@ from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.types import AccessScope, Facet, Query, Retrieval, SourceItem
+from hirag_dist.types import BY_NAME, AccessScope, Facet, Query, Retrieval, SourceItem
 from tests.filtered_builds import METADATA, build_records, records
 from tests.leaky_builds import HIDDEN, NOBODY, QUESTIONS, all_text, corpus, engine_of
 from tests.toy_builds import Bench, rows
@@ -105,6 +105,18 @@ async def test_documents_that_do_not_pass_leave_no_text_in_any_mode(made: Indexe
     assert HIDDEN in all_text(await engine.retrieve(Query(question, mode, top_n=40)))
     answer = await engine.answer(Query(question, mode, top_n=40, filter=OPEN))
     assert HIDDEN not in all_text(answer)
+
+
+@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
+@pytest.mark.parametrize("mode", ["hirag", "local", "nobridge", "flat", "lean"])
+async def test_entities_of_documents_that_do_not_pass_are_not_named(made: Indexes, mode: str) -> None:
+    asked = Query(f"{HIDDEN}aa and wordaa, {HIDDEN}ab", mode, top_n=8)
+    everything = await made().retrieve(asked)
+    assert [item.name for item in everything.local if item.matched == BY_NAME] == [f"{HIDDEN}aa", "wordaa"]
+    found = await made().retrieve(replace(asked, filter=OPEN))
+    assert [item.name for item in found.local if item.matched == BY_NAME] == ["wordaa"]
+    assert found.local[0].name == "wordaa"
+    assert not any(HIDDEN in item.name for item in found.local)
 
 
 @pytest.mark.integration  # it starts no process, but builds indexes and asks many questions

@@ -32,9 +32,8 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "milvus_lite": ("retrieval/vector_index/milvus/",),
     "gliner": ("extraction/gliner.py",),
     "cuml": _GPU,
-    "cugraph": _GPU,
+    "pylibcugraph": _GPU,
     "cupy": _GPU,
-    "cudf": _GPU,
     "umap": ("compute/umap.py",),
     "scipy": (),  # an oracle of tests: the kernels of core need none, and it is a tenth of an installation
     "sklearn": (),

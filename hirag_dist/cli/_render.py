@@ -32,9 +32,9 @@ def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
     if retrieval.choice is not None:
         out.print(f"Mode {retrieval.mode}: {retrieval.choice.reason}.", style="dim", markup=False)
     if retrieval.local:
-        shown = [(item.name, item.type, item.layer, item.score) for item in retrieval.local[:rows]]
-        title = f"Local: the entities nearest to the question ({len(retrieval.local)} found)"
-        out.print(table(title, ["entity", "type", "layer", "similarity"], shown, right=(2, 3)))
+        shown = [(item.name, item.type, item.layer, item.score, item.matched) for item in retrieval.local[:rows]]
+        title = f"Local: entities that the question names, then the nearest ({len(retrieval.local)} found)"
+        out.print(table(title, ["entity", "type", "layer", "similarity", "found by"], shown, right=(2, 3)))
     if retrieval.communities:
         shown_c = [
             (shorten(item.title, 60), item.level, item.hits, shorten(one_line(item.report), 90))

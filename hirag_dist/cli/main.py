@@ -20,6 +20,7 @@ INTERRUPTED_MESSAGE = "interrupted; finished work is kept, run the same command 
 def main() -> None:
     """Run the command line and exit with its code."""
     _exit_on_interrupt()
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep what was freed
     atexit.register(gc.freeze)  # last of all: else the interpreter's end collects what the libraries hold, for 0.4 s
     from hirag_dist.cli._command_line import run
 

@@ -25,6 +25,7 @@ from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import IndexBusy, SnapshotError, SnapshotNotFound, StoreError, WorkFileDamaged
+from hirag_dist.execution.process_memory import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
@@ -246,6 +247,7 @@ def execute_build(
         base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
     """
     started = time.perf_counter()
+    return_freed_memory()
     prompts = load_prompts(config.prompts)
     store.check_writable()
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)

@@ -34,6 +34,7 @@ from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics, any_serving
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
+from hirag_dist.service.processor_affinity import bind_process
 from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.shared_state import ServiceState, open_service_state
 from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
@@ -42,6 +43,7 @@ from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
+from hirag_dist.wire.encode_bridge import compile_encoder
 
 logger = logging.getLogger(__name__)
 _SPARE_REQUESTS = 64  # requests to the HTTP server that the service is about to refuse
@@ -193,7 +195,7 @@ def process_count(config: Config) -> int:
 
 
 def multi_process_config(config: Config) -> Config:
-    """Return the configuration of one process among several. Milvus Lite has one owner.
+    """Return the configuration of one process among several, with their number. Milvus Lite has one owner.
 
     Raises:
         ConfigError: the configuration names Milvus Lite.
@@ -204,7 +206,9 @@ def multi_process_config(config: Config) -> Config:
             "vectors.backend milvus-lite belongs to one process: set service.processes to 1, or vectors.backend to "
             "memory or milvus"
         )
-    return config.model_copy(update={"vectors": vectors.model_copy(update={"backend": vectors.chosen})})
+    service = config.service.model_copy(update={"processes": process_count(config)})
+    vectors = vectors.model_copy(update={"backend": vectors.chosen})
+    return config.model_copy(update={"service": service, "vectors": vectors})
 
 
 def _default_concurrency(config: Config) -> int:
@@ -238,6 +242,7 @@ async def serve_index(
     """
     if options.access_log == "json":
         log_messages_only(ACCESS_LOGGER)
+    await asyncio.to_thread(compile_encoder)
     if not index:
         await serve_grpc(make_catalogue(config, process_count(config)), options, ready, stop, state, on_stop)
         return
@@ -372,6 +377,7 @@ class IndexTask:
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
         """Serve until a signal arrives or `stop` is set; call `ready` with HOST:PORT."""
+        bind_process(self._state.process, process_count(self._config), self._config.service.pin_processes)
         on_stop = partial(exit_within, self._options.drain_s + STOP_GRACE_S)  # the supervisor may have died
         await serve_index(self._config, self._index, self._options, ready, stop, self._state, on_stop)
 

@@ -40,6 +40,11 @@ class RetrievalConfig(ConfigSection):
     top_n: int = Field(20, ge=1, le=1000, description="local entities (Eq. 12)")
     top_m: int = Field(10, ge=1, le=100, description="key entities of each community (Eq. 14)")
     top_c: int = Field(10, ge=1, le=100, description="communities at most (Eq. 13)")
+    local_entities: Literal["named", "nearest"] = Field(
+        "named",
+        description="named: entities that the question names come first, a quarter of top_n at most, then the nearest; "
+        "nearest: the nearest alone (Eq. 12)",
+    )
     selection: Literal["rank", "coverage"] = Field(
         "rank",
         description="records of hirag and global; rank: the nearest entities and the first communities; coverage: of "

@@ -57,6 +57,11 @@ class ServiceConfig(ConfigSection):
     processes: int = Field(
         1, ge=0, le=64, description="processes that share the port; 0: one per core. Several cannot use Milvus Lite"
     )
+    pin_processes: bool | None = Field(
+        None,
+        description="bind each of several processes to one processor; null: where there are no more processors than "
+        "processes",
+    )
     tls_cert: str | None = Field(None, description="PEM file of the service's certificate chain")
     tls_key: str | None = Field(None, description="PEM file of its key")
     tls_client_ca: str | None = Field(

@@ -59,6 +59,8 @@ def check_levels(levels: Iterable[str]) -> None:
 
 def _entity(item: EntityItem) -> RetrievedDocument:
     metadata = {"entity_id": item.entity_id, "title": item.name, "type": item.type, "layer": item.layer}
+    if item.matched:
+        metadata["matched"] = item.matched
     text = f"{item.name} ({item.type}): {item.description}"
     return RetrievedDocument(item.entity_id, text, item.score, metadata)
 

@@ -23,6 +23,7 @@ class EntityContent(BaseModel):
     layer: int = Field(description="0 extracted from the documents; 1 and above: a summary of several")
     description: str = Field(description=f"At most {_MAX_TEXT} characters")
     score: float | None = Field(None, description="Cosine similarity to the question")
+    matched: str = Field("", description="In a search: name if the question names it, vector if it is near")
     uri: str = Field(description="Resource with everything about it")
 
 
@@ -76,7 +77,7 @@ class SearchReply(BaseModel):
     question: str
     mode: str
     index: str
-    entities: list[EntityContent] = Field(description="Local level: the nearest entities")
+    entities: list[EntityContent] = Field(description="Local level: those that the question names, then the nearest")
     communities: list[CommunityContent] = Field(description="Global level: reports of the communities that hold them")
     paths: list[PathContent] = Field(description="Bridge level: paths between key entities")
     relations: list[RelationContent] = Field(description="Bridge level: the relations on these paths")
@@ -201,6 +202,7 @@ def entity_content(item: EntityItem, index: str) -> EntityContent:
         layer=item.layer,
         description=shortened(item.description),
         score=item.score,
+        matched=item.matched,
         uri=resource_uri(index, "entities", item.entity_id),
     )
 

@@ -48,6 +48,7 @@ from hirag_dist.types import (
     Query,
     Retrieval,
 )
+from hirag_dist.types.mapped_bridge import EncodableRetrieval
 
 T = TypeVar("T")
 EVERYTHING = AccessScope()
@@ -134,15 +135,24 @@ class QueryEngine:
         Raises:
             InvalidQuery: an empty question, an unknown mode, a number out of bounds, a vector of the wrong size.
         """
-        result = Retrieval(query.question, query.mode or self._config.mode, self._resources.index.snapshot_id)
-        async for _, found in self.retrieve_stream(query, deadline_s=deadline_s):
-            result = found
-        return result
+        return [found.retrieval async for _, found in self._levels(query, deadline_s)][-1]
+
+    async def retrieve_encodable(self, query: Query, *, deadline_s: float | None = None) -> EncodableRetrieval:
+        """Return the result of `retrieve`, with key entities and paths as rows where they need not be items."""
+        return [found async for _, found in self._levels(query, deadline_s, maps_bridge=True)][-1]
 
     async def retrieve_stream(
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncGenerator[tuple[str, Retrieval]]:
         """Yield (level, the result so far) as each level is ready, and ("done", the whole result) at the end."""
+        async with aclosing(self._levels(query, deadline_s)) as levels:
+            async for level, found in levels:
+                yield level, found.retrieval
+
+    async def _levels(
+        self, query: Query, deadline_s: float | None, *, maps_bridge: bool = False
+    ) -> AsyncGenerator[tuple[str, EncodableRetrieval]]:
+        """Yield (level, the result so far), as `retrieve_stream`; `maps_bridge`: as `retrieve_encodable`."""
         resources, limits = self._resources, self._limits(query)
         deadline = self._deadline(deadline_s)
         if query.write_reports:
@@ -155,7 +165,10 @@ class QueryEngine:
         mode = query.mode or limits.mode
         view = await self._view(query)
         if view is None:  # no document is visible
-            yield "done", Retrieval(query.question, mode, resources.index.snapshot_id, timings_ms={"total": 0.0})
+            yield (
+                "done",
+                EncodableRetrieval(Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})),
+            )
             return
         texts = resources.texts_of(view)
         run = make_run(
@@ -169,14 +182,15 @@ class QueryEngine:
             resources.reranker,
             resources.late,
         )
+        run.maps_bridge = maps_bridge
         if not await run.begin(resources.embedder, resources.vectors):
-            yield "done", run.result
+            yield "done", EncodableRetrieval(run.result)
             return
         for level in run.levels:
             if await run.run(level):
-                yield level, run.result
+                yield level, EncodableRetrieval(run.result, run.bridge)
         await run.finish()
-        yield "done", run.result
+        yield "done", EncodableRetrieval(run.result, run.bridge)
 
     async def answer_stream(
         self, query: Query, *, deadline_s: float | None = None

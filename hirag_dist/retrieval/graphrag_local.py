@@ -22,6 +22,7 @@ class GraphragLocalRun(RetrievalRun):
     """A question in the mode graphrag-local: claims, relations and text units of the local entities, in its orders."""
 
     fuses_sources: ClassVar[bool] = False
+    takes_names: ClassVar[bool] = False
     _related: _Related = np.zeros(0, np.int64), np.zeros((0, 2), np.int32)
 
     def _ranked_communities(self, rows: IntVector, scores: NDArray[np.float32]) -> list[RankedCommunity]:

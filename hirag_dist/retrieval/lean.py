@@ -37,7 +37,7 @@ class LeanRun(RetrievalRun):
     async def _bridge_level(self) -> None:
         """The ways, the summary entities on them, and the relations among all entities of the context."""
         with self._timed("bridge"):
-            index, starts = self._index, [row for row, _ in self._local_entities]
+            index, starts = self._index, [row for row, _ in self._local]
             ancestry, closeness = await self._deadline.run(ancestry_of(index, starts, self._vector))
             ways = await self._deadline.run(joining_steps(starts, ancestry, index.layers, closeness))
             found = {row for way in ways for row in way} - set(starts)
@@ -49,12 +49,12 @@ class LeanRun(RetrievalRun):
             ranked = self._ranked_triples(relations, np.array(nodes, np.int64), ways)[: self._limits.max_triples]
             self._rows["bridge"] = [row for row, _ in ranked]
             self._seeds.of_relations(ranked)
-            entities = [*self._local_entities, *summaries]
+            entities = [*self._local, *summaries]
             self._rows["local"] = [row for row, _ in entities]
             named = index.named(nodes)
             self.result = replace(
                 self.result,
-                local=index.entities(entities, named),
+                local=index.entities(entities, named, [*self._matches, *("" for _ in summaries)]),
                 paths=index.paths([(way[0], way[-1]) for way in ways], ways, named),
                 triples=index.triples(ranked, named),
             )

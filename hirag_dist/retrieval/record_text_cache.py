@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-Tokens = Callable[[str, int], int]  # (level, row) → tokens of a stored text, 0 where they are unknown
+from hirag_dist.core.retrieval.context import MakeText
+from hirag_dist.core.retrieval.record_texts import UNKNOWN_FORM
+
+Rendering = Callable[[str, int], tuple[int, int]]  # (level, row) → tokens of a stored text, 0: unknown; its form
 
 
 class RecordTextCache:
@@ -26,32 +29,33 @@ class RecordTextCache:
         self._chars = 0
         self._records: dict[tuple[str, int], tuple[str, int]] = {}
 
-    def uncached(self, make: Callable[[], str]) -> tuple[str, int]:
+    def uncached(self, make: MakeText) -> tuple[str, int]:
         """Return the text and tokens of a record that few questions retrieve."""
-        text = make()
+        text = make(UNKNOWN_FORM)
         return text, self._count(text)
 
-    def rebuilt(self, level: str, row: int, make: Callable[[], str]) -> tuple[str, int]:
+    def rebuilt(self, level: str, row: int, make: MakeText) -> tuple[str, int]:
         """Return the text and tokens of a record of which the view has a part; the arguments are those of `get`."""
         return self._record(level, row, None, make)
 
-    def get(self, level: str, row: int, tokens: Tokens, make: Callable[[], str]) -> tuple[str, int]:
+    def get(self, level: str, row: int, rendering: Rendering, make: MakeText) -> tuple[str, int]:
         """Return the text and tokens of a record that is the same in all views.
 
         Args:
             level: of the record; with `row` its key.
             row: of the record.
-            tokens: of its text.
+            rendering: of the record.
             make: makes the text.
         """
-        return (self._stored or self)._record(level, row, tokens, make)
+        return (self._stored or self)._record(level, row, rendering, make)
 
-    def _record(self, level: str, row: int, tokens: Tokens | None, make: Callable[[], str]) -> tuple[str, int]:
+    def _record(self, level: str, row: int, rendering: Rendering | None, make: MakeText) -> tuple[str, int]:
         key = (level, row)
         record = self._records.get(key)
         if record is None:
-            text = make()
-            record = self._records[key] = text, (tokens and tokens(level, row)) or self._count(text)
+            tokens, form = (0, UNKNOWN_FORM) if rendering is None else rendering(level, row)
+            text = make(form)
+            record = self._records[key] = text, tokens or self._count(text)
             self._chars += len(text)
             while self._chars > self._max_chars:
                 oldest, _ = self._records.pop(next(iter(self._records)))

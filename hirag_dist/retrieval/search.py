@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entity_steps
-from hirag_dist.core.retrieval.context import render_context
-from hirag_dist.core.retrieval.endpoints import along_first, asks_for_paths, joined_in_order, named_endpoints
-from hirag_dist.core.retrieval.entity_linking import NamePhrase, rows_of
+from hirag_dist.core.retrieval.context import MakeText, render_context
+from hirag_dist.core.retrieval.endpoints import along_first, asks_for_paths, joined_in_order
+from hirag_dist.core.retrieval.entity_linking import NamePhrase
 from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
 from hirag_dist.core.retrieval.quantized_scan import AT_ONCE
 from hirag_dist.core.retrieval.source_ranking import NEAREST, WORDS, SeedSet
@@ -34,9 +34,11 @@ from hirag_dist.protocols import Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
 from hirag_dist.retrieval.hierarchy_paths import chain_over_steps
 from hirag_dist.retrieval.late_reports import LateReports
+from hirag_dist.retrieval.question_entities import QuestionEntities
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.serving.mapped_index import MappedIndex
-from hirag_dist.types import AUTO, CommunityItem, IntVector, ModeChoice, Query, Retrieval
+from hirag_dist.types import AUTO, BY_NAME, BY_VECTOR, CommunityItem, IntVector, ModeChoice, Query, Retrieval
+from hirag_dist.types.mapped_bridge import MappedBridge
 
 logger = logging.getLogger(__name__)
 GRAPHRAG_LOCAL = "graphrag-local"
@@ -67,9 +69,12 @@ class RetrievalRun:
     Attributes:
         levels: of the question's mode, in order.
         result: what is retrieved so far.
+        maps_bridge: whether key entities and paths may be left as rows; set before the first level.
+        bridge: these rows; None where the result has them as items.
     """
 
     fuses_sources: ClassVar[bool] = True  # whether chunks near the question, or with its words, are among the seeds
+    takes_names: ClassVar[bool] = True  # whether entities that the question names come first in the local level
 
     def __init__(
         self,
@@ -106,7 +111,9 @@ class RetrievalRun:
         self._vector: NDArray[np.float32] = np.zeros(0, np.float32)
         self._rows: dict[str, list[int]] = {}  # rows of the records in the result, by the context's levels
         self._rebuilt: dict[str, list[bool]] = {}  # of the same records: whether the caller sees a part of each
-        self._local_entities: Scored = []
+        self._local_entities: Scored = []  # the nearest
+        self._local: Scored = []  # those of the local level
+        self._matches: list[str] = []  # how each of these was found
         self._near_chunks: Scored = []
         self._word_chunks: Scored = []
         self._communities: list[RankedCommunity] = []
@@ -118,7 +125,9 @@ class RetrievalRun:
         self._mode = query.mode or limits.mode
         self.levels = _LEVELS[self._mode]
         self.result = Retrieval(query.question, self._mode, index.snapshot_id)
-        self._phrases: list[NamePhrase] | None = None  # names of entities in the question
+        self.maps_bridge = False
+        self.bridge: MappedBridge | None = None
+        self._names = QuestionEntities(index, query.question)
 
     def was_chosen(self, choice: ModeChoice, phrases: list[NamePhrase], duration_ms: float) -> None:
         """Note that the mode was chosen by the question.
@@ -128,7 +137,7 @@ class RetrievalRun:
             phrases: names of entities in the question.
             duration_ms: of the choice.
         """
-        self._phrases = phrases
+        self._names = QuestionEntities(self._index, self._query.question, phrases)
         self._times["choice"] = duration_ms
         self._started -= duration_ms / 1e3
         self.result = replace(self.result, choice=choice)
@@ -229,8 +238,16 @@ class RetrievalRun:
 
     def _local_level(self) -> None:
         self._seeds.of_entities(self._local_entities)
-        self._rows["local"] = [row for row, _ in self._local_entities]
-        self.result = replace(self.result, local=self._index.entities(self._local_entities))
+        self._local, named = self._nearest_shown(), frozenset[int]()
+        if self.takes_names and self._limits.local_entities == "named":
+            self._local, named = self._names.local(self._local, self._vector, self._limits.top_n)
+        self._matches = [BY_NAME if row in named else BY_VECTOR for row, _ in self._local]
+        self._rows["local"] = [row for row, _ in self._local]
+        self.result = replace(self.result, local=self._index.entities(self._local, matches=self._matches))
+
+    def _nearest_shown(self) -> Scored:
+        """Return the nearest entities that the local level has."""
+        return self._local_entities
 
     async def _global_level(self) -> None:
         with self._timed("communities"):
@@ -264,7 +281,7 @@ class RetrievalRun:
             members = key_entity_steps(
                 index.communities, chosen, index.vectors, self._vector, self._limits.top_m, access
             )
-            named_keys = self._named_keys()
+            named_keys = self._names.endpoints(self._vector) if self._limits.bridge_endpoints == "named" else []
             keys = joined_in_order(named_keys, await self._deadline.run(members))
             rows = [row for row, _ in keys]
             paths = await self._paths_between(rows)
@@ -279,6 +296,10 @@ class RetrievalRun:
             self._seeds.of_relations(ranked)
             if "local" not in self.levels:  # the local level's seeds are the nearest entities of all otherwise
                 self._seeds.of_entities(keys)
+            self.bridge = index.mapped_bridge(keys, paths) if self.maps_bridge else None
+            if self.bridge is not None:
+                self.result = replace(self.result, triples=index.triples(ranked))
+                return
             named = index.named(nodes.tolist())
             self.result = replace(
                 self.result,
@@ -286,24 +307,6 @@ class RetrievalRun:
                 paths=index.paths(pairwise(rows), paths, named),
                 triples=index.triples(ranked, named),
             )
-
-    def _names(self) -> list[NamePhrase]:
-        """Return the names of entities in the question, looked up once."""
-        if self._phrases is None:
-            self._phrases = self._index.name_phrases(self._query.question)
-        return self._phrases
-
-    def _named_keys(self) -> Scored:
-        """Return (row, similarity) of the entities that the bridge joins before the key entities of communities."""
-        if self._limits.bridge_endpoints != "named":
-            return []
-        rows = rows_of(self._names())
-        if len(rows) < 2:
-            return []
-        scores = self._index.similarities(np.array(rows, np.int64), self._vector).tolist()
-        closeness = dict(zip(rows, scores, strict=True))
-        chosen = named_endpoints(self._query.question, self._names(), self._index.layers, closeness)
-        return [(row, closeness[row]) for row in chosen]
 
     async def _paths_between(self, rows: Sequence[int]) -> list[list[int]]:
         """Return a path for each consecutive pair of key entities (Eq. 15), in the graph or over the hierarchy."""
@@ -330,7 +333,7 @@ class RetrievalRun:
             return self._near_chunks
         if set(self.levels) <= set(self.result.partial):
             return []  # sources follow from the levels, and there was time for none
-        self._seeds.of_names(rows_of(self._names()))
+        self._seeds.of_names(self._names.rows)
         self._seeds.of_chunks(self._near_chunks)
         self._seeds.of_words(self._word_chunks)
         return await self._deadline.run_to_end(self._seeds.ranked_steps(limit))
@@ -368,7 +371,7 @@ class RetrievalRun:
         order = np.argsort(-scores, kind="stable")[:limit].tolist()
         return [(ranked[at][0], float(scores[at])) for at in order]
 
-    def _record_text(self, level: str, position: int, make: Callable[[], str]) -> tuple[str, int]:
+    def _record_text(self, level: str, position: int, make: MakeText) -> tuple[str, int]:
         if level == "claims":
             return self._texts.uncached(make)
         row = self._rows[level][position]
@@ -378,7 +381,7 @@ class RetrievalRun:
             self._rebuilt[level] = self._index.rebuilt(level, np.array(self._rows[level], np.int64)).tolist()
         if self._rebuilt[level][position]:
             return self._texts.rebuilt(level, row, make)
-        return self._texts.get(level, row, self._index.tokens, make)
+        return self._texts.get(level, row, self._index.rendering, make)
 
     def _end(self) -> None:
         self._times["total"] = (time.perf_counter() - self._started) * 1e3

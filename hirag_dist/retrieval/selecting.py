@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -54,13 +52,10 @@ class SelectingRun(RetrievalRun):
             own = visible_vectors(self._index.vectors, rows, self._vector, self._index.access)
             self._among = similarities_among(own)
 
-    def _local_level(self) -> None:
-        super()._local_level()
+    def _nearest_shown(self) -> Scored:
         with self._timed("selection"):
             scores = np.array([score for _, score in self._candidates], np.float32)
-            chosen = [self._candidates[at] for at in marginal_order(scores, self._among, self._limits.top_n)]
-        self._rows["local"] = [row for row, _ in chosen]
-        self.result = replace(self.result, local=self._index.entities(chosen))
+            return [self._candidates[at] for at in marginal_order(scores, self._among, self._limits.top_n)]
 
     async def _global_level(self) -> None:
         communities = self._communities

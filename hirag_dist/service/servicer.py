@@ -19,6 +19,7 @@ from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.lookups import Find, LookupMethods, LookupResponse
 from hirag_dist.service.request_gate import RequestGate
 from hirag_dist.types import MAP_REDUCE, AccessScope, Answer, Query, Retrieval
+from hirag_dist.types.mapped_bridge import EncodableRetrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_lookups import scope_from_proto
 from hirag_dist.wire.convert_query import query_from_proto
@@ -29,6 +30,7 @@ from hirag_dist.wire.convert_results import (
     retrieval_to_proto,
     text_to_proto,
 )
+from hirag_dist.wire.encode_bridge import bridge_fields, retrieve_response
 from hirag_dist.wire.error_status import (
     DeadlinePassed,
     RequestTooLarge,
@@ -38,6 +40,7 @@ from hirag_dist.wire.error_status import (
 logger = logging.getLogger(__name__)
 MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the other requests
 _DEADLINE_MARGIN_S = 0.05  # subtracted from the deadline, so that a partial result reaches the caller in time
+_SMALLER = "omit_context, omit_source_text or a smaller top_n, top_m or top_c"  # options of a request
 _Response = pb.RetrieveResponse | pb.RetrieveStreamResponse | pb.AnswerResponse | LookupResponse
 
 
@@ -96,12 +99,12 @@ class _Call:
             answer.output_tokens,
         )
 
-    def fill(self, message: pb.Retrieval, retrieval: Retrieval) -> None:
-        """Fill a reply's message with a retrieval, and record what it holds."""
+    def fill(self, message: pb.Retrieval, retrieval: Retrieval, n_encoded: int = 0) -> None:
+        """Fill a reply's message with a retrieval, and record its content; `n_encoded` entities are encoded apart."""
         record, request = self.record, self.request
         record.mode, record.partial, record.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
         levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
-        record.items = sum(map(len, levels))
+        record.items = sum(map(len, levels)) + n_encoded
         record.communities = tuple([item.community_id for item in retrieval.communities])
         retrieval_to_proto(
             retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text, into=message
@@ -148,11 +151,14 @@ class QueryServicer(LookupMethods):
             query = call.query()
 
             async def work(deadline_s: float | None) -> bytes:
-                retrieval = await call.engine.retrieve(query, deadline_s=deadline_s)
-                _check_found(retrieval)
-                response = pb.RetrieveResponse()
-                call.fill(response.retrieval, retrieval)
-                return self._serialized(response)
+                found = await call.engine.retrieve_encodable(query, deadline_s=deadline_s)
+                encoded = b"" if found.bridge is None else bridge_fields(found.bridge)
+                if encoded is None:  # protobuf cannot hold one of the texts as it is
+                    found = EncodableRetrieval(await call.engine.retrieve(query, deadline_s=call.deadline_s()))
+                _check_found(found.retrieval, found.n_encoded)
+                message = pb.Retrieval()
+                call.fill(message, found.retrieval, found.n_encoded)
+                return self._checked(retrieve_response(message, encoded or b""))
 
             async with self._slot(call):
                 return await self._indexes.runner.run(work(call.deadline_s()))
@@ -299,15 +305,16 @@ class QueryServicer(LookupMethods):
                 f"nothing of the reply was read for {self._send_timeout_s:g} s, so the rest is dropped", "slow_reader"
             ) from None
 
-    def _serialized(
-        self, response: _Response, smaller: str = "omit_context, omit_source_text or a smaller top_n, top_m or top_c"
-    ) -> bytes:
+    def _serialized(self, response: _Response, smaller: str = _SMALLER) -> bytes:
         """Return the bytes of a reply, if they fit into a message.
 
         Args:
             smaller: the options of a request with a smaller reply.
         """
-        message: bytes = response.SerializeToString()
+        return self._checked(response.SerializeToString(), smaller)
+
+    def _checked(self, message: bytes, smaller: str = _SMALLER) -> bytes:
+        """Return the bytes of a reply, if they fit into a message; the arguments are those of `_serialized`."""
         if len(message) > self._max_message_bytes:
             raise RequestTooLarge(
                 f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "
@@ -316,9 +323,9 @@ class QueryServicer(LookupMethods):
         return message
 
 
-def _check_found(retrieval: Retrieval) -> None:
-    """Raise DeadlinePassed if the deadline left nothing of a retrieval."""
+def _check_found(retrieval: Retrieval, n_encoded: int = 0) -> None:
+    """Raise DeadlinePassed if the deadline left nothing of a retrieval; the arguments are those of `_Call.fill`."""
     levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
-    if retrieval.partial and not any(levels):
+    if retrieval.partial and not n_encoded and not any(levels):
         cut = ", ".join(retrieval.partial)
         raise DeadlinePassed(f"the deadline passed before anything was found (cut off: {cut}); allow more time")

@@ -2,7 +2,7 @@
 
 URI/
   current                     the id of the snapshot being served: writing it is going live
-  snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, serving-1/ derived from them,
+  snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, serving-2/ derived from them,
                               manifest.json written last
   reports/<id>/               reports written after the snapshot was published, part of the next one; a file each
   work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete: they are written again

@@ -20,8 +20,12 @@ def retrieval_html(retrieval: Retrieval) -> str:
     why = "" if retrieval.choice is None else f": {escape(retrieval.choice.reason)}"
     parts = [f"<p><b>{escape(retrieval.question)}</b> <small>mode {escape(retrieval.mode)}{why}</small></p>"]
     if retrieval.local:
-        rows = [(item.name, item.type, item.layer, _score(item.score), item.description) for item in retrieval.local]
-        parts.append(table_html("Local: entities", ("entity", "type", "layer", "similarity", "description"), rows))
+        rows = [
+            (item.name, item.type, item.layer, _score(item.score), item.matched, item.description)
+            for item in retrieval.local
+        ]
+        columns = ("entity", "type", "layer", "similarity", "found by", "description")
+        parts.append(table_html("Local: entities", columns, rows))
     if retrieval.communities:
         communities = [(item.title, item.level, item.hits, item.report) for item in retrieval.communities]
         parts.append(table_html("Global: community reports", ("community", "level", "hits", "report"), communities))

@@ -21,12 +21,19 @@ if TYPE_CHECKING:  # a client has no numpy
 
     Numbers = Sequence[float] | NDArray[np.floating[Any]]
 
+BY_NAME: Final = "name"
+BY_VECTOR: Final = "vector"
 MAP_REDUCE: Final = ("graphrag-global", "text-map-reduce")  # modes that ask a model about every part of the corpus
 
 
 @dataclass(frozen=True, slots=True)
 class EntityItem:
-    """An entity in a result. `score` is the cosine similarity to the question, None where it was not scored."""
+    """An entity in a result. `score` is the cosine similarity to the question, None where it was not scored.
+
+    Attributes:
+        matched: how a local entity was found: name (the question names it) or vector (it is near the question). Empty
+            elsewhere, and for the summary entities of lean mode.
+    """
 
     entity_id: str
     name: str
@@ -34,6 +41,7 @@ class EntityItem:
     description: str
     layer: int
     score: float | None = None
+    matched: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +253,8 @@ class Retrieval:
         key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
         paths: one per consecutive pair of key entities; unconnected pairs are there too. In lean mode the ways from
             entities up to the summary entities that join them.
-        local: the nearest entities; in lean mode then the summary entities on the paths, the nearest first.
+        local: entities that the question names, then the nearest; in lean mode then the summary entities on the paths,
+            the nearest first.
         context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
         timings_ms: embed, search, communities, bridge, sources, render, total.
         partial: levels that the deadline cut off.

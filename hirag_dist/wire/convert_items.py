@@ -22,6 +22,7 @@ def fill_entity(message: pb.Entity, entity: EntityItem) -> None:
     message.layer = entity.layer
     if entity.score is not None:
         message.score = entity.score
+    message.matched = entity.matched
 
 
 def fill_community(message: pb.Community, community: CommunityItem) -> None:
@@ -84,6 +85,7 @@ def entities_from_proto(messages: Iterable[pb.Entity]) -> tuple[EntityItem, ...]
                 one.description,
                 one.layer,
                 one.score if one.HasField("score") else None,
+                one.matched,
             )
             for one in messages
         ]

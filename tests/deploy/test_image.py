@@ -133,7 +133,7 @@ def test_every_package_is_pinned_by_its_hash() -> None:
     cpu, query, gpu = (locked(name) for name in ("image.txt", "image-query.txt", "image-gpu.txt"))
     assert {"ray", "opencensus"} <= cpu.keys() & gpu.keys()  # opencensus: of ray[default], which takes jobs
     assert not [name for name in cpu if name.startswith(("nvidia-", "cupy"))]
-    assert {"cupy-cuda12x", "cugraph-cu12"} <= gpu.keys()
+    assert {"cupy-cuda12x", "pylibcugraph-cu12"} <= gpu.keys()
     assert not {"ray", "milvus-lite", "faiss-cpu", "lxml"} & query.keys()
     assert {name: version for name, version in query.items() if cpu.get(name) != version} == {}
 

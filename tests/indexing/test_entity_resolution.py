@@ -95,7 +95,7 @@ def test_an_entity_is_found_by_each_of_its_names(bench: Bench) -> None:
         "the longest name counts"
     )
     files = [name for name in snapshot.manifest.files if "alias" in name]
-    assert sorted(files) == ["aliases.parquet", "serving-1/alias_keys.npy", "serving-1/alias_rows.npy"]
+    assert sorted(files) == ["aliases.parquet", "serving-2/alias_keys.npy", "serving-2/alias_rows.npy"]
     plain = build(bench)
     assert not [name for name in plain.manifest.files if "alias" in name]
     assert MappedIndex.open(plain).named_entities("WHO, Marley?") == [

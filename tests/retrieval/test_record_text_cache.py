@@ -18,27 +18,34 @@ def test_records_are_made_and_counted_once_and_the_oldest_are_forgotten() -> Non
         return text
 
     cache = RecordTextCache(count, max_chars=10)
-    assert cache.get("local", 1, lambda *_: 0, lambda: make("abcd")) == ("abcd", 4)
-    assert cache.get("local", 1, lambda *_: 0, lambda: make("else")) == ("abcd", 4)
-    assert cache.get("bridge", 1, lambda *_: 7, lambda: make("wxyz")) == ("wxyz", 7)
+    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: make("abcd")) == ("abcd", 4)
+    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: make("else")) == ("abcd", 4)
+    assert cache.get("bridge", 1, lambda *_: (7, 1), lambda form: make("wxyz")) == ("wxyz", 7)
     assert (made, counted) == (["abcd", "wxyz"], ["abcd"])
-    cache.get("local", 2, lambda *_: 0, lambda: make("123"))  # no room: the oldest goes
-    assert cache.get("bridge", 1, lambda *_: 7, lambda: make("never")) == ("wxyz", 7)
-    assert cache.get("local", 1, lambda *_: 0, lambda: make("again")) == ("again", 5)
+    cache.get("local", 2, lambda *_: (0, 0), lambda form: make("123"))  # no room: the oldest goes
+    assert cache.get("bridge", 1, lambda *_: (7, 1), lambda form: make("never")) == ("wxyz", 7)
+    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: make("again")) == ("again", 5)
+
+
+def test_a_stored_text_is_made_by_its_form_and_any_other_is_searched() -> None:
+    cache = RecordTextCache(len)
+    assert cache.get("local", 1, lambda level, row: (7, row + 1), lambda form: f"form {form}") == ("form 2", 7)
+    assert cache.rebuilt("local", 2, lambda form: f"form {form}") == ("form 0", 6)
+    assert cache.uncached(lambda form: f"form {form}") == ("form 0", 6)
 
 
 def test_a_record_larger_than_all_room_is_given_and_not_kept() -> None:
     cache = RecordTextCache(len, max_chars=3)
-    assert cache.get("local", 1, lambda *_: 0, lambda: "too long") == ("too long", 8)
-    assert cache.get("local", 1, lambda *_: 0, lambda: "other") == ("other", 5)
+    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: "too long") == ("too long", 8)
+    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: "other") == ("other", 5)
 
 
 def test_views_share_what_is_stored_and_keep_what_is_rebuilt() -> None:
     stored = RecordTextCache(len)
     one, other = (RecordTextCache(len, stored=stored) for _ in range(2))
-    assert one.get("local", 1, lambda *_: 0, lambda: "stored") == ("stored", 6)
-    assert other.get("local", 1, lambda *_: 0, lambda: "never made") == ("stored", 6)
-    assert one.rebuilt("local", 1, lambda: "of one view") == ("of one view", 11)
-    assert one.rebuilt("local", 1, lambda: "never made") == ("of one view", 11)
-    assert other.rebuilt("local", 1, lambda: "of another") == ("of another", 10)
-    assert other.get("local", 1, lambda *_: 0, lambda: "never made") == ("stored", 6)
+    assert one.get("local", 1, lambda *_: (0, 0), lambda form: "stored") == ("stored", 6)
+    assert other.get("local", 1, lambda *_: (0, 0), lambda form: "never made") == ("stored", 6)
+    assert one.rebuilt("local", 1, lambda form: "of one view") == ("of one view", 11)
+    assert one.rebuilt("local", 1, lambda form: "never made") == ("of one view", 11)
+    assert other.rebuilt("local", 1, lambda form: "of another") == ("of another", 10)
+    assert other.get("local", 1, lambda *_: (0, 0), lambda form: "never made") == ("stored", 6)

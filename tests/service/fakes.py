@@ -36,6 +36,7 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
+from hirag_dist.types.mapped_bridge import EncodableRetrieval
 
 INFO = IndexInfo(
     snapshot_id="s1",
@@ -51,7 +52,7 @@ INFO = IndexInfo(
     dim=4,
 )
 
-LIGHTHOUSE = EntityItem("e1", "Lighthouse", "location", "Stands on the rock.", 0, 0.75)
+LIGHTHOUSE = EntityItem("e1", "Lighthouse", "location", "Stands on the rock.", 0, 0.75, "name")
 KEEPER = EntityItem("e2", "Wärterin 灯台守", "person", "Lit the lamp.", 1)
 WHOLE = Retrieval(
     question="Who lit the lamp?",
@@ -94,6 +95,7 @@ class FakeEngine:
         self.whole = replace(whole, snapshot_id=snapshot_id)
         self.late = replace(self.whole, communities=(), key_entities=(), paths=(), triples=(), sources=())
         self.late = replace(self.late, partial=("global", "bridge", "sources"))
+        self.encodable: EncodableRetrieval | None = None
         self.gate: asyncio.Event | None = None
         self.error: Exception | None = None
         self.queries: list[Query] = []
@@ -116,6 +118,9 @@ class FakeEngine:
         except TimeoutError:
             return self.late
         return self.whole
+
+    async def retrieve_encodable(self, query: Query, *, deadline_s: float | None = None) -> EncodableRetrieval:
+        return self.encodable or EncodableRetrieval(await self.retrieve(query, deadline_s=deadline_s))
 
     async def retrieve_stream(
         self, query: Query, *, deadline_s: float | None = None

@@ -35,7 +35,7 @@ from tests.service import fakes
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)
 SCORE = st.floats(allow_nan=False)
 SMALL = st.integers(0, 2**31 - 1)
-ENTITY = st.builds(EntityItem, TEXT, TEXT, TEXT, TEXT, SMALL, st.none() | SCORE)
+ENTITY = st.builds(EntityItem, TEXT, TEXT, TEXT, TEXT, SMALL, st.none() | SCORE, TEXT)
 
 
 def few(item: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Final
 
-from hirag_dist.core.entities.claim_text import claim_text
-from hirag_dist.core.retrieval.citations import UNSEEN, CitationReader, defused
-from hirag_dist.core.text.normalize import one_line, shorten
+from hirag_dist.core.retrieval.citations import CitationReader, defused
+from hirag_dist.core.retrieval.record_texts import (
+    UNKNOWN_FORM,
+    claim_line,
+    community_text,
+    entity_text,
+    members_text,
+    relation_text,
+    source_text,
+)
+from hirag_dist.core.text.normalize import shorten
 from hirag_dist.types import Citation, ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
 
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
@@ -29,11 +37,11 @@ LEVEL_OF_HEADING = {  # the headings of a rendered context
 }
 _SEAM = re.compile("[A-Za-z] (?=[A-Za-z])")
 _SEAM_CHARS = 100  # at the end of a text that are looked at for a seam
-_BEGINNING = re.compile(rf"\n(?=[{UNSEEN}]*(?:\[|##))")  # of a line that looks like a record or a section
 UNKNOWN_ANSWER = "I do not know"
 
 
-RecordText = Callable[[str, int, Callable[[], str]], tuple[str, int]]  # (level, position, make) → (text, tokens)
+MakeText = Callable[[int], str]  # form of the record's texts → its text
+RecordText = Callable[[str, int, MakeText], tuple[str, int]]  # (level, position, make) → (text, tokens)
 
 
 def render_context(
@@ -42,8 +50,7 @@ def render_context(
     """Return the retrieval with its context, references and token count filled in.
 
     Each level gets a share of the budget; what one leaves over goes to the next. A record is in whole, but for the
-    last of a level, which may be shortened to what is left. Text from documents is put on single lines or behind
-    its reference, so that it cannot pass for a record of its own, and is `defused`, so that none of it cites another.
+    last of a level, which may be shortened to what is left. Texts are those of `record_texts`.
 
     Args:
         retrieval: what was found.
@@ -54,8 +61,8 @@ def render_context(
     """
     if record_text is None:
 
-        def record_text(level: str, position: int, make: Callable[[], str]) -> tuple[str, int]:
-            text = make()
+        def record_text(level: str, position: int, make: MakeText) -> tuple[str, int]:
+            text = make(UNKNOWN_FORM)
             return text, count_tokens(text)
 
     shares = {"graphrag-local": _GRAPHRAG, "lean": _LEAN}.get(retrieval.mode, _SHARES)
@@ -138,100 +145,35 @@ def cut_tokens(text: str, tokens: int, cut: str, count_tokens: Callable[[str], i
     return count_tokens(cut)
 
 
-def _entity_line(item: EntityItem) -> str:
-    return entity_text(item.name, item.type, item.layer, item.description)
+def _entity(item: EntityItem, form: int) -> str:
+    return entity_text(item.name, item.type, item.layer, item.description, form)
 
 
-def _relation_line(item: TripleItem) -> str:
-    return relation_text(item.source_name, item.target_name, item.description)
+def _relation(item: TripleItem, form: int) -> str:
+    return relation_text(item.source_name, item.target_name, item.description, form)
 
 
-def _claim_line(item: ClaimItem) -> str:
-    return f" {_safe(claim_text(item))}"
+def _claim(item: ClaimItem, form: int) -> str:
+    return claim_line(item)
 
 
-def _community_lines(item: CommunityItem) -> str:
+def _community(item: CommunityItem, form: int) -> str:
     if item.report_missing:
         return members_text(item.title, item.level, item.report)
-    return community_text(item.title, item.level, item.rating, item.report)
+    return community_text(item.title, item.level, item.rating, item.report, form)
 
 
-def _source_lines(item: SourceItem) -> str:
-    return source_text(item.title, item.start, item.end, item.text)
+def _source(item: SourceItem, form: int) -> str:
+    return source_text(item.title, item.start, item.end, item.text, form)
 
 
-_RECORDS: Final[Mapping[str, tuple[str, str, Callable[[Any], str]]]] = {  # letter of the reference, id field, text
-    "local": ("E", "entity_id", _entity_line),
-    "bridge": ("R", "relation_id", _relation_line),
-    "claims": ("K", "claim_id", _claim_line),
-    "global": ("C", "community_id", _community_lines),
-    "sources": ("S", "chunk_id", _source_lines),
+_RECORDS: Final[Mapping[str, tuple[str, str, Callable[[Any, int], str]]]] = {  # letter of the reference, id field, text
+    "local": ("E", "entity_id", _entity),
+    "bridge": ("R", "relation_id", _relation),
+    "claims": ("K", "claim_id", _claim),
+    "global": ("C", "community_id", _community),
+    "sources": ("S", "chunk_id", _source),
 }
-
-
-def entity_text(name: str, kind: str, layer: int, description: str) -> str:
-    """Return an entity as it stands behind its reference. Snapshots hold the tokens of all these texts."""
-    return f" {_safe(name)} {_kind_text(kind, layer)}: {_safe(description)}"
-
-
-@lru_cache(4096)
-def _kind_text(kind: str, layer: int) -> str:
-    return defused(f"({one_line(kind)}, layer {layer})")
-
-
-def relation_text(source: str, target: str, description: str) -> str:
-    """Return a relation as it stands behind its reference."""
-    return "".join(relation_parts(source, target, description))
-
-
-def relation_parts(source: str, target: str, description: str) -> tuple[str, str, str]:
-    """Return the same in parts that each begin with a space, so that the tokens of all together are those of each."""
-    return f" {_safe(source)} —", f" {_safe(target)}:", f" {_safe(description)}"
-
-
-def community_text(title: str, level: int, rating: float, report: str) -> str:
-    """Return a community as it stands behind its reference."""
-    return f" {_safe(title)} (level {level}, rating {rating:g})\n{_body(report)}"
-
-
-def members_text(title: str, level: int, members: str) -> str:
-    """Return a community without a report as it stands behind its reference."""
-    return f" {_safe(title)} (level {level}, main members; its report is not written)\n{_body(members)}"
-
-
-def source_text(title: str, start: int, end: int, text: str) -> str:
-    """Return a chunk as it stands behind its reference."""
-    return f" {_safe(title)}, characters {start}–{end}\n{_body(text)}"
-
-
-def _safe(text: str) -> str:
-    if _is_plain(text):
-        return text
-    return defused(one_line(text))
-
-
-def _is_plain(text: str) -> bool:
-    """Return whether a text is ASCII on one line without what `one_line` and `defused` look at, as most texts are."""
-    return (
-        text.isascii()
-        and "(" not in text
-        and "[" not in text
-        and "<" not in text
-        and ">" not in text
-        and "  " not in text
-        and text.isprintable()
-        and text[:1] != " " != text[-1:]
-    )
-
-
-def _body(text: str) -> str:
-    """Return text of several lines in which none begins as a record or a section does."""
-    if "  " not in text and text.replace("\n", "").isprintable():  # no white space but these two, as in most texts
-        lines = [line.strip(" ") for line in text.split("\n")]
-    else:
-        lines = [one_line(line) for line in text.splitlines()]
-    safe = defused("\n".join([line for line in lines if line]))
-    return _BEGINNING.sub("\n ", f"\n{safe}")[1:]
 
 
 def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citation, ...], int]:

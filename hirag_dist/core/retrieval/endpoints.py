@@ -6,46 +6,30 @@ first paths are those that were asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval.entity_linking import NamePhrase, spelled_words, words
-from hirag_dist.core.retrieval.question_words import WORDS_OF_CLASS, question_words
+from hirag_dist.core.retrieval.entity_linking import words
+from hirag_dist.core.retrieval.named_entities import NamedEntity, most_specific
+from hirag_dist.core.retrieval.question_words import question_words
 
 MAX_ENDPOINTS: Final = 8
 
 Ranked = list[tuple[int, float]]
 
 
-def named_endpoints(
-    question: str, phrases: Sequence[NamePhrase], layers: NDArray[Any], closeness: Mapping[int, float]
-) -> list[int]:
+def named_endpoints(named: Sequence[NamedEntity]) -> list[int]:
     """Return the rows of the entities that the bridge joins first; none where the question names fewer than two.
 
-    Of the entities of one name, that of the lowest layer counts, then the nearest to the question, then the lowest row.
-    Names that only show the type of the question ("connection") do not count. Names that are written with a capital
-    letter or a digit come before the others, since they are more specific; otherwise the order is the question's.
+    Those with specific names come before the others; otherwise the order is the question's.
 
     Args:
-        question: text.
-        phrases: its longest names (`entity_linking.longest_phrases`).
-        layers: (n_entities,) of each entity.
-        closeness: row → similarity to the question.
+        named: an entity for each name in the question, in its order.
     """
-    read, spelled = words(question), spelled_words(question)
-    proper: list[int] = []
-    others: list[int] = []
-    for (start, end), own in groupby(phrases, key=lambda one: (one.start, one.end)):
-        phrase = " ".join(read[start:end])
-        if any(phrase in listed for listed in WORDS_OF_CLASS.values()):
-            continue
-        row = min((one.row for one in own), key=lambda row: (int(layers[row]), -closeness[row], row))
-        specific = any(letter.isupper() or letter.isdigit() for word in spelled[start:end] for letter in word)
-        (proper if specific else others).append(row)
-    found = list(dict.fromkeys([*proper, *others]))[:MAX_ENDPOINTS]
+    found = most_specific(named, MAX_ENDPOINTS)
     return found if len(found) > 1 else []
 
 

@@ -14,13 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from hirag_dist.core.retrieval.context import (
-    LEVEL_OF_HEADING,
-    RECORD_LETTERS,
-    community_text,
-    entity_text,
-    relation_text,
-)
+from hirag_dist.core.retrieval.context import LEVEL_OF_HEADING, RECORD_LETTERS
+from hirag_dist.core.retrieval.record_texts import community_text, entity_text, relation_text
 from hirag_dist.types import Retrieval
 
 LEVELS = ("local", "global", "bridge")

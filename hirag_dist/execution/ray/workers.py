@@ -10,6 +10,7 @@ from typing import Any
 import ray
 
 from hirag_dist.errors import HiragError
+from hirag_dist.execution.process_memory import return_freed_memory
 from hirag_dist.execution.ray.quota_actor import DeclaredDead, RemoteQuotaCoordinator
 from hirag_dist.execution.stage import Services
 from hirag_dist.execution.task import Task, TaskResult, one_thread, run_task
@@ -41,6 +42,7 @@ class Worker:
     """One process: runs tasks, and holds shards."""
 
     def __init__(self, make_services: MakeServices, coordinator_name: str, number: int) -> None:
+        return_freed_memory()
         self._make_services = make_services
         self._coordinator_name = coordinator_name
         self._number = number

@@ -1,8 +1,8 @@
 """Derived values of a base snapshot for the rows of a new one that have the same texts.
 
-Counting tokens and hashing names are Python work for each row. An update changes few rows, so the values of the others
-are taken from the serving files of its base. A row is the same when its id and every text that the value is derived
-from are: what is taken equals what would be derived.
+Rendering texts, counting their tokens and hashing names are Python work for each row. An update changes few rows, so
+the values of the others are taken from the serving files of its base. A row is the same when its id and every text that
+the value is derived from are: what is taken equals what would be derived.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hirag_dist.core.retrieval.lexical import LexicalIndex
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving.column_arrays import Batches, ids_of, numbers
 from hirag_dist.storage.serving.mmap_files import map_array
+from hirag_dist.storage.serving.renderings import Renderings
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS
-from hirag_dist.storage.serving.token_counts import Counts
 from hirag_dist.types import IntVector
 
 Rows = NDArray[np.int32]  # of the base; −1 for a row that it does not have
@@ -35,25 +35,25 @@ _IDS: Final = {
 }
 ARRAYS: Final = (  # that values are taken from: the caller checks that they are whole
     "entity_layers",
-    "entity_tokens",
+    "entity_renderings",
     "entity_name_keys",
     "entity_name_rows",
     "relation_ends",
-    "relation_tokens",
+    "relation_renderings",
     "chunk_documents",
     "chunk_spans",
-    "chunk_tokens",
+    "chunk_renderings",
     "community_levels",
     "community_ratings",
     "community_reports",
-    "community_tokens",
+    "community_renderings",
 )
 LEXICAL_ARRAYS: Final = ("term_keys", "term_indptr", "term_chunks", "term_counts", "chunk_terms")  # of `LexicalIndex`
 _ROWS_OF: Final = {  # an array with a row for each row of a table
-    "entities": "entity_tokens",
-    "relations": "relation_tokens",
-    "chunks": "chunk_tokens",
-    "communities": "community_tokens",
+    "entities": "entity_renderings",
+    "relations": "relation_renderings",
+    "chunks": "chunk_renderings",
+    "communities": "community_renderings",
 }
 _TEXTS: Final = {
     "entities": ["entity_id", "name", "type", "description"],
@@ -124,8 +124,8 @@ class BaseValues:
         self._base = base
         self._named_as: Rows | None = None  # base row of each entity that has the same name there
 
-    def entity_tokens(self, batches: Batches) -> Counts:
-        """Return (n_entities,) known token counts, −1 elsewhere."""
+    def entity_renderings(self, batches: Batches) -> Renderings:
+        """Return (n_entities,) known renderings, −1 elsewhere."""
         layers = numbers(batches, "entities", "layer", np.int32)
         if self._base is None:
             return np.full(len(layers), -1, np.int32)
@@ -134,12 +134,12 @@ class BaseValues:
         same = self._same(batches, "entities", ["name"], rows)
         self._named_as = np.where(same, rows, _OTHER_NAME).astype(np.int32)
         rows[~same] = -1
-        return self._taken("entity_tokens", rows, self._same(batches, "entities", ["type", "description"], rows))
+        return self._taken("entity_renderings", rows, self._same(batches, "entities", ["type", "description"], rows))
 
     def name_keys(self, n_entities: int) -> tuple[NDArray[np.uint64], NDArray[np.int8]]:
         """Return (n_entities,) keys of names, and whether each has one: 1, or 0, or −1 where it is not known.
 
-        `entity_tokens` comes first.
+        `entity_renderings` comes first.
         """
         if self._base is None or self._named_as is None:
             return np.zeros(n_entities, np.uint64), np.full(n_entities, -1, np.int8)
@@ -150,8 +150,8 @@ class BaseValues:
         rows = np.where(self._named_as >= 0, self._named_as, n_before)
         return keys[rows], states[rows]
 
-    def relation_tokens(self, batches: Batches, ends: NDArray[np.int32]) -> Counts:
-        """Return (n_relations,) known token counts, −1 elsewhere. `entity_tokens` comes first.
+    def relation_renderings(self, batches: Batches, ends: NDArray[np.int32]) -> Renderings:
+        """Return (n_relations,) known renderings, −1 elsewhere. `entity_renderings` comes first.
 
         Args:
             batches: as of `storage.serving.writer.write_serving`.
@@ -162,10 +162,10 @@ class BaseValues:
         rows = self._base.rows("relations", ids_of(batches, "relations", "relation_id"))
         now = np.append(self._named_as, np.int32(-1))[ends]
         rows[(now != self._base.values("relation_ends", rows)).any(axis=1)] = -1
-        return self._taken("relation_tokens", rows, self._same(batches, "relations", ["description"], rows))
+        return self._taken("relation_renderings", rows, self._same(batches, "relations", ["description"], rows))
 
-    def chunk_tokens(self, batches: Batches, documents: NDArray[np.int32]) -> Counts:
-        """Return (n_chunks,) known token counts, −1 elsewhere.
+    def chunk_renderings(self, batches: Batches, documents: NDArray[np.int32]) -> Renderings:
+        """Return (n_chunks,) known renderings, −1 elsewhere.
 
         Args:
             batches: as of `storage.serving.writer.write_serving`.
@@ -179,7 +179,7 @@ class BaseValues:
         titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
         before = _titles(self._base.texts("documents")["title"], self._base.values("chunk_documents", rows))
         rows[~_equal(_titles(titles, documents), before)] = -1
-        return self._taken("chunk_tokens", rows, self._same(batches, "chunks", ["text"], rows))
+        return self._taken("chunk_renderings", rows, self._same(batches, "chunks", ["text"], rows))
 
     def lexical(self, batches: Batches) -> tuple[LexicalIndex | None, IntVector]:
         """Return the lexical index, and (n_chunks,) the row in it of each chunk with the same text, −1 elsewhere."""
@@ -189,10 +189,10 @@ class BaseValues:
         rows[~self._same(batches, "chunks", ["text"], rows)] = -1
         return self._base.lexical, rows.astype(np.int64)
 
-    def report_tokens(
+    def report_renderings(
         self, ids: pa.Array, levels: IntVector, ratings: NDArray[np.float64], texts: pa.RecordBatch
-    ) -> Counts:
-        """Return known token counts of some reports, −1 elsewhere.
+    ) -> Renderings:
+        """Return known renderings of some reports, −1 elsewhere.
 
         Args:
             ids: (n_reports,) of their communities.
@@ -205,12 +205,12 @@ class BaseValues:
         rows[self._base.values("community_levels", rows) != levels] = -1
         rows[self._base.values("community_ratings", rows) != ratings] = -1
         reports = np.where(rows >= 0, self._base.values("community_reports", rows), -1)
-        return self._taken("community_tokens", rows, _same_texts(texts, self._base.texts("reports"), reports))
+        return self._taken("community_renderings", rows, _same_texts(texts, self._base.texts("reports"), reports))
 
-    def _taken(self, name: str, rows: Rows, same: Flags) -> Counts:
+    def _taken(self, name: str, rows: Rows, same: Flags) -> Renderings:
         assert self._base is not None
-        counts: Counts = np.where(same & (rows >= 0), self._base.values(name, rows), -1).astype(np.int32)
-        return counts
+        found: Renderings = np.where(same & (rows >= 0), self._base.values(name, rows), -1).astype(np.int32)
+        return found
 
     def _same(self, batches: Batches, table: str, columns: Sequence[str], rows: Rows) -> Flags:
         """Return (n_rows,) whether the texts of a row are those of its row in the base; False at −1."""

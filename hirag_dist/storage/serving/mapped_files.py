@@ -22,8 +22,8 @@ from hirag_dist.storage.serving.claims import MappedClaims
 from hirag_dist.storage.serving.lexical import map_lexical
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.serving.places import MappedPlaces
+from hirag_dist.storage.serving.renderings import TOKENIZER, Renderings
 from hirag_dist.storage.serving.text_columns import TextColumns
-from hirag_dist.storage.serving.token_counts import TOKENIZER
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import CsrGraph, FloatMatrix
 
@@ -37,7 +37,8 @@ class MappedFiles:
         components: (n_entities,) connected component of each entity.
         aliases: other names of entities; None in a snapshot without them.
         lexical: lexical index of chunks; None in a snapshot without it.
-        token_counts: level → (n_rows,) tokens of each record; empty where another tokenizer counts.
+        renderings: level → (n_rows,) tokens and form of each record (`storage.serving.renderings`).
+        counts_tokens: whether the tokens are those of the engine's tokenizer.
     """
 
     snapshot_id: str
@@ -61,7 +62,8 @@ class MappedFiles:
     lexical: LexicalIndex | None
     spans: NDArray[np.int64]
     report_rows: NDArray[np.int32]
-    token_counts: Mapping[str, NDArray[np.int32]]
+    renderings: Mapping[str, Renderings]
+    counts_tokens: bool
     entities: TextColumns
     relations: TextColumns
     chunks: TextColumns
@@ -122,9 +124,8 @@ def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
         lexical=map_lexical(files),
         spans=files.array("chunk_spans"),
         report_rows=files.array("community_reports"),
-        token_counts={level: files.array(f"{kind}_tokens") for level, kind in kinds.items()}
-        if tokenizer == TOKENIZER
-        else {},
+        renderings={level: files.array(f"{kind}_renderings") for level, kind in kinds.items()},
+        counts_tokens=tokenizer == TOKENIZER,
         entities=files.texts(writer.ENTITIES),
         relations=files.texts(writer.RELATIONS),
         chunks=files.texts(writer.CHUNKS),

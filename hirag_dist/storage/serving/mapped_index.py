@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from hirag_dist.core.text.normalize import shorten
 from hirag_dist.core.text.terms import terms
 from hirag_dist.storage.serving.mapped_files import MappedFiles, map_files
 from hirag_dist.storage.serving.mmap_files import as_bytes
+from hirag_dist.storage.serving.renderings import unpacked
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import (
     AccessFilter,
@@ -38,11 +40,13 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
+from hirag_dist.types.mapped_bridge import MappedBridge
 
 _MAIN_MEMBERS = 20  # of a community without a report
 _MAX_COMPARED = 4096  # members of such a community that are compared with the question
 _TITLE_MEMBERS, _TITLE_CHARS = 6, 120
 _MEMBERS_CHARS, _MEMBER_CHARS = 2000, 240  # of the members together, about as long as a report; of each
+_BRIDGE_TEXTS = ("entity_id", "name", "type", "description")
 _CHUNK_TEXTS = ("chunk_id", "document_id", "text")
 Scored = Sequence[tuple[int, float]]
 Named = tuple[Mapping[int, str], Mapping[int, str]]  # ids and names of entities, by row
@@ -111,13 +115,17 @@ class MappedIndex:
         return ids, names
 
     def entities(
-        self, scored: Sequence[tuple[int, float | None]], named: Named | None = None
+        self,
+        scored: Sequence[tuple[int, float | None]],
+        named: Named | None = None,
+        matches: Iterable[str] = repeat(""),
     ) -> tuple[EntityItem, ...]:
         """Return entities by (row, score).
 
         Args:
             scored: rows and scores; None without a score.
             named: ids and names of at least these rows; None: read now.
+            matches: how each was found.
         """
         rows = [row for row, _ in scored]
         ids, names = named or self.named(rows)
@@ -130,6 +138,7 @@ class MappedIndex:
                 self._entities.values("description", rows),
                 self.layers[rows].tolist() if rows else [],
                 [score for _, score in scored],
+                matches,
             )
         )
 
@@ -209,6 +218,15 @@ class MappedIndex:
             ]
         )
 
+    def mapped_bridge(self, keys: Scored, paths: Sequence[Sequence[int]]) -> MappedBridge:
+        """Return key entities by (row, score), and the rows of the paths between them, for an encoder."""
+        rows = np.array([row for row, _ in keys], np.int64)
+        scores = np.array([score for _, score in keys], np.float64)
+        nodes = np.fromiter(chain.from_iterable(paths), np.int64)
+        ends = np.cumsum([len(path) for path in paths], dtype=np.int64)
+        texts, numbered = self._entities.mapped(_BRIDGE_TEXTS, np.concatenate([rows, nodes]))
+        return MappedBridge(texts, self.layers[rows], numbered[: len(rows)], scores, ends, numbered[len(rows) :])
+
     def triples(self, scored: Scored, named: Named | None = None) -> tuple[TripleItem, ...]:
         """Return relations by (row, score).
 
@@ -285,8 +303,12 @@ class MappedIndex:
             level: local, bridge, global or sources, whose rows are entities, relations, communities and chunks.
             row: of the record.
         """
-        counted = self.files.token_counts.get(level)
-        return 0 if counted is None else int(counted[row])
+        return self.rendering(level, row)[0]
+
+    def rendering(self, level: str, row: int) -> tuple[int, int]:
+        """Return the tokens of a record, as `tokens`, and the form of its stored texts."""
+        tokens, form = unpacked(int(self.files.renderings[level][row]))
+        return tokens if self.files.counts_tokens else 0, form
 
     def rebuilt(self, level: str, rows: IntVector) -> NDArray[np.bool_]:
         """Return whether the texts of records differ from the stored ones, for the view has a part of them: (n,).

@@ -1,7 +1,7 @@
 """Writer of serving files: flat files, derived from a snapshot's tables, that processes map and share.
 
 Tables are for storage and exchange: compressed, with ids. A question needs single values by row number, immediately and
-without a copy in every process. So each snapshot has, in addition to its tables, `serving-1/`:
+without a copy in every process. So each snapshot has, in addition to its tables, `serving-2/`:
 
   *.arrow   texts and ids by row (`storage.serving.text_columns`)
   *.npy     numbers: layers, ends and weights of relations, who is mentioned where, who belongs to which community,
@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.reports.material import report_text
-from hirag_dist.core.retrieval.context import community_text
 from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
 from hirag_dist.core.retrieval.quantized_scan import encode
@@ -46,11 +45,16 @@ from hirag_dist.storage.serving.column_arrays import (
 )
 from hirag_dist.storage.serving.lexical import write_lexical
 from hirag_dist.storage.serving.places import write_places
+from hirag_dist.storage.serving.renderings import (
+    chunk_renderings,
+    entity_renderings,
+    relation_renderings,
+    report_renderings,
+)
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, text_schema, write_texts
-from hirag_dist.storage.serving.token_counts import chunk_tokens, entity_tokens, relation_tokens, token_counts
 from hirag_dist.types import FloatMatrix, IntVector
 
-SERVING: Final = "serving-1"  # with the format's number
+SERVING: Final = "serving-2"  # with the format's number
 
 ENTITIES: Final = "entities.arrow"
 RELATIONS: Final = "relations.arrow"
@@ -69,7 +73,7 @@ _TEXTS: Final = {
 _REPORT_TEXTS: Final = text_schema(["title", "text"], wide=["text"])
 ARRAYS: Final = (
     "entity_layers",
-    "entity_tokens",
+    "entity_renderings",
     "entity_components",
     "entity_codes",
     "entity_scales",
@@ -79,7 +83,7 @@ ARRAYS: Final = (
     "entity_name_keys",
     "entity_name_rows",
     "relation_ends",
-    "relation_tokens",
+    "relation_renderings",
     "relation_weights",
     "relation_chunks_indptr",
     "relation_chunks",
@@ -93,12 +97,12 @@ ARRAYS: Final = (
     "chunk_entities",
     "chunk_documents",
     "chunk_spans",
-    "chunk_tokens",
+    "chunk_renderings",
     "community_levels",
     "community_ratings",
     "community_order",
     "community_reports",
-    "community_tokens",
+    "community_renderings",
     "community_indptr",
     "community_members",
     "entity_communities_indptr",
@@ -164,7 +168,7 @@ def write_serving(
 def _save_entities(batches: Batches, save: Save, chunk_ids: pa.Array, values: BaseValues) -> Lists:
     """Write the columns of entities; return the chunks of each, −1 for an unknown one."""
     save("entity_layers", numbers(batches, "entities", "layer", np.int32))
-    save("entity_tokens", entity_tokens(batches, values.entity_tokens(batches)))
+    save("entity_renderings", entity_renderings(batches, values.entity_renderings(batches)))
     mentioned_in = rows_in_lists(batches("entities", ["chunk_ids"]), chunk_ids)
     indptr, rows = known_rows(*mentioned_in)
     save("entity_chunks_indptr", indptr)
@@ -237,7 +241,7 @@ def _save_chunks(batches: Batches, save: Save, values: BaseValues) -> None:
     save("chunk_documents", rows)
     spans = [numbers(batches, "chunks", name, np.int64) for name in ("start", "end")]
     save("chunk_spans", np.column_stack(spans))
-    save("chunk_tokens", chunk_tokens(batches, rows, values.chunk_tokens(batches, rows)))
+    save("chunk_renderings", chunk_renderings(batches, rows, values.chunk_renderings(batches, rows)))
 
 
 def _save_relations(
@@ -249,7 +253,7 @@ def _save_relations(
     )
     weights = numbers(batches, "relations", "weight", np.float64)
     save("relation_ends", ends)
-    save("relation_tokens", relation_tokens(batches, ends, values.relation_tokens(batches, ends)))
+    save("relation_renderings", relation_renderings(batches, ends, values.relation_renderings(batches, ends)))
     save("entity_components", _components(ends, len(entity_ids)))
     save("relation_weights", weights)
     of, parallel_indptr, parallel_rows = parallel_relations(ends, weights)
@@ -312,32 +316,32 @@ def parallel_relations(
 def _save_reports(
     batches: Batches, create: Create, values: BaseValues
 ) -> tuple[pa.Array, NDArray[np.float64], NDArray[np.int32]]:
-    """Write the texts of reports; return the community ids, ratings and tokens of the reports."""
+    """Write the texts of reports; return the community ids, ratings and renderings of the reports."""
     columns = ["community_id", "level", "title", "summary", "rating", "findings"]
     ids: list[pa.Array] = []
     ratings = [np.zeros(0, np.float64)]
-    tokens = [np.zeros(0, np.int32)]
+    renderings = [np.zeros(0, np.int32)]
 
     def rendered() -> Iterator[pa.RecordBatch]:
         for batch in batches("reports", columns):
             levels, own_ratings = (batch[name].to_numpy(zero_copy_only=False) for name in ("level", "rating"))
             texts = list(map(report_text, _report_rows(batch)))
             piece = pa.record_batch([batch["title"].cast(pa.large_string()), pa.array(texts, pa.large_string())], names)
-            counts = values.report_tokens(batch["community_id"], levels, own_ratings, piece)
-            rows = np.flatnonzero(counts < 0)
-            chosen = (
-                column.take(pa.array(rows)).to_pylist() for column in (batch["title"], batch["level"], batch["rating"])
+            found = values.report_renderings(batch["community_id"], levels, own_ratings, piece)
+            rows = np.flatnonzero(found < 0)
+            titles, of_levels, rated = (
+                batch[name].take(pa.array(rows)).to_pylist() for name in ("title", "level", "rating")
             )
-            counts[rows] = token_counts(list(map(community_text, *chosen, [texts[row] for row in rows.tolist()])))
+            found[rows] = report_renderings(titles, of_levels, rated, [texts[row] for row in rows.tolist()])
             ids.append(batch["community_id"])
             ratings.append(own_ratings)
-            tokens.append(counts)
+            renderings.append(found)
             yield piece
 
     names = _REPORT_TEXTS.names
     with create(REPORTS) as file:
         write_texts(file, _REPORT_TEXTS, rendered())
-    return joined(ids, pa.string()), np.concatenate(ratings), np.concatenate(tokens)
+    return joined(ids, pa.string()), np.concatenate(ratings), np.concatenate(renderings)
 
 
 def _report_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
@@ -358,7 +362,7 @@ def _save_communities(
     entity_ids: pa.Array,
     reported: pa.Array,
     ratings: NDArray[np.float64],
-    tokens: NDArray[np.int32],
+    renderings: NDArray[np.int32],
 ) -> Lists:
     """Write the columns of communities; return the members of each, −1 for an unknown one."""
     levels = numbers(batches, "communities", "level", np.int32)
@@ -370,8 +374,8 @@ def _save_communities(
     report_rows = reports.rows()
     own_ratings = np.zeros(len(ids), np.float64)
     own_ratings[report_rows >= 0] = ratings[report_rows[report_rows >= 0]]
-    own_tokens = np.zeros(len(ids), np.int32)
-    own_tokens[report_rows >= 0] = tokens[report_rows[report_rows >= 0]]
+    own_renderings = np.zeros(len(ids), np.int32)
+    own_renderings[report_rows >= 0] = renderings[report_rows[report_rows >= 0]]
     listed = rows_in_lists(batches("communities", ["entity_ids"]), entity_ids)
     indptr, members = known_rows(*listed)
     owner = np.repeat(np.arange(len(ids)), np.diff(indptr))
@@ -380,7 +384,7 @@ def _save_communities(
     save("community_ratings", own_ratings)
     save("community_order", order)
     save("community_reports", report_rows)
-    save("community_tokens", own_tokens)
+    save("community_renderings", own_renderings)
     save("community_indptr", indptr)
     save("community_members", members)
     of_indptr, of = invert(indptr, members, levels, len(entity_ids))

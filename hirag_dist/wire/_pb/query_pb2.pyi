@@ -338,20 +338,22 @@ class GetDocumentResponse(_message.Message):
     def __init__(self, document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., text: _Optional[str] = ..., start: _Optional[int] = ..., total_chars: _Optional[int] = ..., chunks: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., metadata: _Optional[_Mapping[str, Value]] = ...) -> None: ...
 
 class Entity(_message.Message):
-    __slots__ = ("entity_id", "name", "type", "description", "layer", "score")
+    __slots__ = ("entity_id", "name", "type", "description", "layer", "score", "matched")
     ENTITY_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     LAYER_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
+    MATCHED_FIELD_NUMBER: _ClassVar[int]
     entity_id: str
     name: str
     type: str
     description: str
     layer: int
     score: float
-    def __init__(self, entity_id: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., description: _Optional[str] = ..., layer: _Optional[int] = ..., score: _Optional[float] = ...) -> None: ...
+    matched: str
+    def __init__(self, entity_id: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., description: _Optional[str] = ..., layer: _Optional[int] = ..., score: _Optional[float] = ..., matched: _Optional[str] = ...) -> None: ...
 
 class Community(_message.Message):
     __slots__ = ("community_id", "level", "title", "report", "rating", "hits", "score", "report_missing")

@@ -187,12 +187,12 @@ def test_a_vector_is_found(index: Index) -> None:
 
 
 def test_a_serving_file_is_found(index: Index) -> None:
-    path = Path(index.store.root) / snapshot_path(index.current_id) / "serving-1" / "reports.arrow"
+    path = Path(index.store.root) / snapshot_path(index.current_id) / "serving-2" / "reports.arrow"
     table = pa.table({"title": ["x"], "text": [SENTENCE]})
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
-    index.accept("serving-1/reports.arrow")
-    assert [found.what for found in index.findings()] == ["serving-1/reports.arrow.text"]
+    index.accept("serving-2/reports.arrow")
+    assert [found.what for found in index.findings()] == ["serving-2/reports.arrow.text"]
 
 
 def test_an_older_snapshot_is_found(index: Index) -> None:

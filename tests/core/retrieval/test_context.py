@@ -1,7 +1,6 @@
 """The rendered context keeps to its budget, cannot be forged from inside, and its citations are checked."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,13 +10,12 @@ from hypothesis import strategies as st
 from hirag_dist.core.prompts.answer_requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.citations import UNSEEN, defused
-from hirag_dist.core.retrieval.context import (
-    check_citations,
-    cut_tokens,
+from hirag_dist.core.retrieval.context import MakeText, check_citations, cut_tokens, render_context
+from hirag_dist.core.retrieval.record_texts import (
+    UNKNOWN_FORM,
     entity_text,
     relation_parts,
     relation_text,
-    render_context,
     source_text,
 )
 from hirag_dist.core.text.normalize import one_line
@@ -274,9 +272,9 @@ def test_who_has_texts_and_tokens_gives_them_and_the_context_is_the_same() -> No
     found = retrieval("Some text of a document.")
     asked: list[tuple[str, int]] = []
 
-    def told(level: str, place: int, make: Callable[[], str]) -> tuple[str, int]:
+    def told(level: str, place: int, make: MakeText) -> tuple[str, int]:
         asked.append((level, place))
-        text = make()
+        text = make(UNKNOWN_FORM)
         return text, COUNT(text)
 
     for budget in (300, 800, 100_000):

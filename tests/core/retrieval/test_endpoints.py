@@ -10,6 +10,7 @@ import pytest
 
 from hirag_dist.core.retrieval.endpoints import MAX_ENDPOINTS, along_first, named_endpoints
 from hirag_dist.core.retrieval.entity_linking import found_names, longest_phrases, name_keys, sorted_names, words
+from hirag_dist.core.retrieval.named_entities import named_entities
 
 
 def endpoints(
@@ -18,8 +19,8 @@ def endpoints(
     keys, rows = name_keys(names)
     phrases = longest_phrases(found_names(sorted_names(keys, rows), words(question)))
     near = dict(enumerate(closeness or [0.0] * len(names)))
-    found = named_endpoints(question, phrases, np.array(layers or [0] * len(names)), near)
-    return [f"{names[row]} {row}" for row in found]
+    named = named_entities(question, phrases, np.array(layers or [0] * len(names)), near)
+    return [f"{names[row]} {row}" for row in named_endpoints(named)]
 
 
 @pytest.mark.parametrize(

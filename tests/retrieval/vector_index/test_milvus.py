@@ -355,10 +355,11 @@ def test_a_fill_that_was_killed_after_its_end_is_used(snapshot: Snapshot) -> Non
 
 
 class SlowFlush:
-    """A client whose flush lasts until three heartbeats of the fill."""
+    """A client whose flush lasts until three heartbeats of the fill, and that drops no alias meanwhile, if so asked."""
 
-    def __init__(self, held: Any) -> None:
+    def __init__(self, held: Any, *, keeps: bool = False) -> None:
         self._held = held
+        self._keeps = keeps
         self.beats: list[str] = []
         self._shown = threading.Event()
 
@@ -372,14 +373,19 @@ class SlowFlush:
             if len(self.beats) == 3:
                 self._shown.set()
 
+    def drop_alias(self, alias: str) -> None:
+        if not (self._keeps and threading.current_thread().name == "milvus-beat"):
+            self._held.drop_alias(alias)
+
     def flush(self, name: str, **options: Any) -> None:
         assert self._shown.wait(30), "nothing shows that a fill lives while Milvus flushes"
         self._held.flush(name, **options)
 
 
-def test_a_fill_shows_that_it_lives_while_milvus_flushes(snapshot: Snapshot) -> None:
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_fill_shows_that_it_lives_while_milvus_flushes(snapshot: Snapshot, keeps: bool) -> None:
     filled = filling(snapshot, Clock())
-    filled.client, filled.beat_s = SlowFlush(filled.client), 0.01
+    filled.client, filled.beat_s = SlowFlush(filled.client, keeps=keeps), 0.01
     filled.ensure()
     assert len(set(filled.client.beats)) >= 3
     only_collection(filled.client, snapshot)

@@ -49,6 +49,7 @@ async def test_retrieve_as_json(serve: Serve, http: Any) -> None:
         "description": "Stands on the rock.",
         "layer": 0,
         "score": 0.75,
+        "matched": "name",
     }
     assert found["sources"][0]["start"] == "10", "64-bit numbers are texts, as in all JSON of Protocol Buffers"
     assert found["partial"] == [], "empty fields are there"

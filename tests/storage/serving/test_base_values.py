@@ -19,7 +19,7 @@ from hirag_dist.storage.serving.writer import write_serving
 from hirag_dist.storage.store import Store
 from tests.storage.serving.test_writer import random_tables, vectors_of
 
-COUNTS = ("entity_tokens", "relation_tokens", "chunk_tokens", "community_tokens")
+COUNTS = ("entity_renderings", "relation_renderings", "chunk_renderings", "community_renderings")
 
 
 def written(folder: Path, tables: dict[str, pa.Table], base: Path | None = None) -> Path:
@@ -93,14 +93,14 @@ def test_values_of_the_same_rows_are_taken_and_others_derived(tmp_path: Path) ->
         entities[0]["entity_id"] in (row["source_id"], row["target_id"]) for row in tables["relations"].to_pylist()
     ]
     assert 0 < sum(at_first) < len(at_first)
-    assert (counts["relation_tokens"] - expected["relation_tokens"]).tolist() == [
+    assert (counts["relation_renderings"] - expected["relation_renderings"]).tolist() == [
         0 if own else 1000 for own in at_first
     ]
-    assert (counts["entity_tokens"] - expected["entity_tokens"]).tolist() == [0] + [1000] * (len(entities) - 1)
-    assert set((counts["chunk_tokens"] - expected["chunk_tokens"]).tolist()) == {1000}
+    assert (counts["entity_renderings"] - expected["entity_renderings"]).tolist() == [0] + [1000] * (len(entities) - 1)
+    assert set((counts["chunk_renderings"] - expected["chunk_renderings"]).tolist()) == {1000}
     reported = np.load(new / "community_reports.npy") >= 0
     assert reported.any()
-    assert (counts["community_tokens"] - expected["community_tokens"])[reported].tolist() == [1000] * int(
+    assert (counts["community_renderings"] - expected["community_renderings"])[reported].tolist() == [1000] * int(
         reported.sum()
     )
     own_keys = np.load(new / "entity_name_keys.npy")

@@ -17,14 +17,22 @@ from numpy.typing import NDArray
 from hirag_dist import schemas
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.reports.material import report_text
-from hirag_dist.core.retrieval.context import community_text, entity_text, relation_text, source_text
 from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, words
 from hirag_dist.core.retrieval.quantized_scan import encode
+from hirag_dist.core.retrieval.record_texts import (
+    PLAIN,
+    UNKNOWN_FORM,
+    community_text,
+    entity_text,
+    relation_text,
+    source_text,
+    text_form,
+)
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.storage.serving import writer
 from hirag_dist.storage.serving.base_values import LEXICAL_ARRAYS
 from hirag_dist.storage.serving.mmap_files import ServingFiles
-from hirag_dist.storage.serving.token_counts import TOKENIZER
+from hirag_dist.storage.serving.renderings import TOKENIZER, unpacked
 from hirag_dist.storage.serving.writer import FILES, parallel_relations, write_serving
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
@@ -159,17 +167,23 @@ def test_every_number_and_text_is_that_of_the_tables(tmp_path: Path, seed: int) 
     assert files.array("chunk_spans").tolist() == [[row["start"], row["end"]] for row in rows["chunks"]]
     titles = {row["document_id"]: row["title"] for row in rows["documents"]}
     count = counter(TOKENIZER)
-    assert files.array("chunk_tokens").tolist() == [
-        count(source_text(titles.get(row["document_id"], ""), row["start"], row["end"], row["text"]))
+    assert list(map(unpacked, files.array("chunk_renderings").tolist())) == [
+        (count(source_text(title, row["start"], row["end"], row["text"])), text_form(title, row["text"]))
         for row in rows["chunks"]
+        for title in [titles.get(row["document_id"], "")]
     ]
     names = {row["entity_id"]: row["name"] for row in rows["entities"]}
-    assert files.array("entity_tokens").tolist() == [
-        count(entity_text(row["name"], row["type"], row["layer"], row["description"])) for row in rows["entities"]
+    assert list(map(unpacked, files.array("entity_renderings").tolist())) == [
+        (count(text), PLAIN if text == entity_text(*fields, PLAIN) else UNKNOWN_FORM)
+        for row in rows["entities"]
+        for fields in [(row["name"], row["type"], row["layer"], row["description"])]
+        for text in [entity_text(*fields)]
     ]
-    assert files.array("relation_tokens").tolist() == [
-        count(relation_text(names.get(row["source_id"], ""), names.get(row["target_id"], ""), row["description"]))
+    assert list(map(unpacked, files.array("relation_renderings").tolist())) == [
+        (count(text), PLAIN if text == relation_text(*fields, PLAIN) else UNKNOWN_FORM)
         for row in rows["relations"]
+        for fields in [(names.get(row["source_id"], ""), names.get(row["target_id"], ""), row["description"])]
+        for text in [relation_text(*fields)]
     ]
 
 
@@ -228,10 +242,13 @@ def test_communities_have_their_members_reports_and_order(tmp_path: Path, seed: 
     assert files.array("community_order").tolist() == [by_id.index(at) for at in range(len(communities))]
     place = {row["community_id"]: at for at, row in enumerate(reports)}
     count = counter(TOKENIZER)
-    assert files.array("community_tokens").tolist() == [
-        count(community_text(row["title"], row["level"], row["rating"], report_text(row)))
+    assert list(map(unpacked, files.array("community_renderings").tolist())) == [
+        (
+            count(community_text(row["title"], row["level"], row["rating"], report_text(row))),
+            text_form(row["title"], report_text(row)),
+        )
         if (row := reports[place[own]] if (own := community["community_id"]) in place else None)
-        else 0
+        else (0, UNKNOWN_FORM)
         for community in communities
     ]
     assert files.array("community_reports").tolist() == [place.get(row["community_id"], -1) for row in communities]

@@ -64,7 +64,7 @@ def test_files_of_the_same_content_are_links_and_stay_when_the_base_goes(store: 
         if inode(store, found.snapshot_id, name) == inode(store, base.manifest.snapshot_id, name)
     }
     assert {"entities.parquet", "graph/indices.npy", "vectors/entities.npy"} <= linked
-    assert {"serving-1/relations.arrow", "serving-1/entity_codes.npy"} <= linked
+    assert {"serving-2/relations.arrow", "serving-2/entity_codes.npy"} <= linked
     assert not linked & {"documents.parquet", "chunks.parquet", "reports.parquet", "usage.parquet", "rejects.parquet"}
     store.delete(base.folder)
     open_snapshot(store, found.snapshot_id, full_check=True)
@@ -79,7 +79,7 @@ def test_a_base_that_is_gone_or_altered_is_not_used(
     if gone:
         shutil.rmtree(folder)
     else:
-        for path in (folder / "entities.parquet", folder / "serving-1" / "relation_tokens.npy"):
+        for path in (folder / "entities.parquet", folder / "serving-2" / "relation_renderings.npy"):
             data = bytearray(path.read_bytes())
             data[-9] ^= 1
             path.write_bytes(data)
@@ -134,7 +134,7 @@ def test_on_an_object_store_files_are_copied_by_the_store(tmp_path: Path) -> Non
     assert store.local is None
     base = open_snapshot(store, own_id).cached_in(str(tmp_path / "cache"))
     alone = write(local, " More.")
-    for part in ("graph", "vectors", "serving-1"):
+    for part in ("graph", "vectors", "serving-2"):
         store._fs.create_dir(f"{store.root}/snapshots/{alone.snapshot_id}/{part}")  # object stores have no folders
     found = write(store, " More.", base)
     assert dict(found.files) == dict(alone.files)

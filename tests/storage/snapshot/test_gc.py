@@ -117,7 +117,7 @@ def test_where_none_is_served_nothing_goes(store: Store, ids: list[str]) -> None
 
 def test_all_that_was_made_from_a_snapshot_goes_with_it(store: Store, ids: list[str]) -> None:
     for name in (*ids, "gone"):
-        store.write_bytes(f"cache/{name}/serving-1/entities.arrow", b"derived")
+        store.write_bytes(f"cache/{name}/serving-2/entities.arrow", b"derived")
         store.write_bytes(f"cache/.{name}.lock", b"")
     shelf = Shelf(f"{ids[0]}_1", f"{ids[0]}_2", f"{ids[1]}_1", f"{ids[4]}_1", "another_1")
     plan = plan_gc(store, RetentionPolicy(2, DAY), BEGIN + 5 * DAY)

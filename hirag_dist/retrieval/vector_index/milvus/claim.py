@@ -8,6 +8,7 @@ collection.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 import uuid
@@ -117,8 +118,9 @@ class Claim:
             ended.set()
             beats.join()
             drop_alias(self._client, self._alias)
-            if self._beat:
-                drop_alias(self._client, self._beat)
+            for alias in aliases(self._client, self._collection):
+                if _is_beat(alias, self._collection):  # the last, and one whose drop failed earlier
+                    drop_alias(self._client, alias)
             if self._collection.startswith(f"{self._alias}_"):
                 self._client.drop_collection(self._collection)
 
@@ -137,3 +139,12 @@ class Claim:
             self._beat = beat
             if before:
                 drop_alias(self._client, before)
+
+
+def _is_beat(alias: str, collection: str) -> bool:
+    """Return whether an alias is a heartbeat of a claim.
+
+    >>> _is_beat("rows_0a1b2c3d", "rows"), _is_beat("rows_extending", "rows")
+    (True, False)
+    """
+    return re.fullmatch(rf"{re.escape(collection)}_[0-9a-f]{{8}}", alias) is not None

@@ -51,10 +51,11 @@ function none(text) {
 }
 
 function entity(item) {
+  const kind = item.matched === "name" ? `${item.type}, named in the question` : item.type;
   return h(
     "details",
     { "data-item": item.entity_id },
-    h("summary", {}, layerMark(item.layer), title(item.name, item.type), h("span", { class: "end" }, meter(item.score), h("span", { class: "figure" }, score(item.score)))),
+    h("summary", {}, layerMark(item.layer), title(item.name, kind), h("span", { class: "end" }, meter(item.score), h("span", { class: "figure" }, score(item.score)))),
     h("p", { dir: "auto", class: "body" }, item.description || "No description."),
     h("p", { class: "acts" }, entityLink(item.entity_id)),
   );
@@ -62,7 +63,7 @@ function entity(item) {
 
 export function drawLocal(section, retrieval, searched) {
   section.replaceChildren(
-    head("local", "Local", "The entities nearest to the question, with their layer and similarity.", retrieval.local.length),
+    head("local", "Local", "Entities that the question names, then those nearest to it, with their layer and similarity.", retrieval.local.length),
     ...(retrieval.local.length ? list(retrieval.local.map(entity), "entities") : [none(searched ? "No entity was found." : "This mode does not look for entities.")]),
   );
 }

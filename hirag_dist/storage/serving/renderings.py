@@ -1,0 +1,156 @@
+"""Tokens and forms of records as rendered in contexts, found once when a snapshot is published.
+
+Counting the tokens of a record takes longer than retrieving it, and so does the search of a text for what could pass
+for a record or a citation. Both results are one number: tokens × 4 + form (`core.retrieval.record_texts`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hirag_dist.core.retrieval.record_texts import (
+    PLAIN,
+    UNKNOWN_FORM,
+    community_text,
+    entity_text,
+    is_plain,
+    relation_parts,
+    source_text,
+    text_form,
+)
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.storage.serving.column_arrays import Batches
+from hirag_dist.storage.serving.text_columns import BATCH_ROWS
+
+TOKENIZER: Final = "o200k_base"
+
+Renderings = NDArray[np.int32]  # (n,) one number for each record of a table
+Counts = NDArray[np.int32]
+_FORMS: Final = 4  # forms that there may be
+
+
+def unpacked(rendering: int) -> tuple[int, int]:
+    """Return the tokens and the form of a record."""
+    return divmod(rendering, _FORMS)
+
+
+def _packed(texts: Sequence[str], forms: Iterable[int]) -> Renderings:
+    return _token_counts(texts) * np.int32(_FORMS) + np.fromiter(forms, np.int32, len(texts))
+
+
+def _token_counts(texts: Sequence[str]) -> Counts:
+    return np.fromiter(map(counter(TOKENIZER), texts), np.int32, len(texts))
+
+
+def chunk_renderings(batches: Batches, documents: NDArray[np.int32], known: Renderings) -> Renderings:
+    """Return the rendering of each chunk.
+
+    Args:
+        batches: as of `write_serving`.
+        documents: (n_chunks,) row of the document of each, −1 for an unknown one.
+        known: (n_chunks,) values that are known, −1 elsewhere.
+    """
+    titles = pa.chunked_array([batch.column(0) for batch in batches("documents", ["title"])], pa.string())
+    found, first = known.copy(), 0
+    for batch in batches("chunks", ["start", "end", "text"]):
+        own = found[first : first + batch.num_rows]
+        rows = np.flatnonzero(own < 0)
+        if len(rows):
+            of = documents[first + rows]
+            named = titles.take(pa.array(of, mask=of < 0)).fill_null("").to_pylist()
+            columns = _columns(batch, rows)
+            own[rows] = _packed(list(map(source_text, named, *columns)), map(text_form, named, columns[-1]))
+        first += batch.num_rows
+    return found
+
+
+def entity_renderings(batches: Batches, known: Renderings) -> Renderings:
+    """Return the rendering of each entity.
+
+    Args:
+        batches: as of `write_serving`.
+        known: (n_entities,) values that are known, −1 elsewhere.
+    """
+    found, first = known.copy(), 0
+    for batch in batches("entities", ["name", "type", "layer", "description"]):
+        own = found[first : first + batch.num_rows]
+        rows = np.flatnonzero(own < 0)
+        if len(rows):
+            names, kinds, layers, described = _columns(batch, rows)
+            own[rows] = _packed(
+                list(map(entity_text, names, kinds, layers, described)), map(_field_form, names, described)
+            )
+        first += batch.num_rows
+    return found
+
+
+def relation_renderings(batches: Batches, ends: NDArray[np.int32], known: Renderings) -> Renderings:
+    """Return the rendering of each relation.
+
+    The names at the ends are those of entities, and relations of one sentence share a description: each distinct text
+    is looked at once.
+
+    Args:
+        batches: as of `write_serving`.
+        ends: (n_relations, 2) rows of the entities at its ends, −1 for an unknown one.
+        known: (n_relations,) values that are known, −1 elsewhere.
+    """
+    open_rows = np.flatnonzero(known < 0)
+    found = known.copy()
+    if not len(open_rows):
+        return found
+    tokens, plain = _ends(batches, ends[open_rows])
+    sources, targets = ends[open_rows].T
+    counts, forms = np.zeros((2, len(known)), np.int32)
+    counts[open_rows] = tokens[0, sources] + tokens[1, targets]
+    forms[open_rows] = np.where(plain[sources] & plain[targets], PLAIN, UNKNOWN_FORM)
+    first = 0
+    for batch in batches("relations", ["description"]):
+        rows = np.flatnonzero(known[first : first + batch.num_rows] < 0)
+        if len(rows):
+            described = batch.column(0).take(pa.array(rows)).dictionary_encode()
+            texts, at = described.dictionary.to_pylist(), described.indices.to_numpy()
+            counts[first + rows] += _token_counts([relation_parts("", "", text)[2] for text in texts])[at]
+            forms[first + rows] *= np.fromiter(map(is_plain, texts), np.int32, len(texts))[at]
+        first += batch.num_rows
+    found[open_rows] = counts[open_rows] * _FORMS + forms[open_rows]
+    return found
+
+
+def _ends(batches: Batches, ends: NDArray[np.int32]) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """Return (2, n_entities + 1) tokens of each entity's name as source and as target, and whether it is plain.
+
+    Only the entities at the ends are looked at, and the empty name of an unknown one, in the last row.
+    """
+    names = pa.chunked_array([batch.column(0) for batch in batches("entities", ["name"])], pa.string())
+    tokens = np.zeros((2, len(names) + 1), np.int32)
+    plain = np.ones(len(names) + 1, np.bool_)
+    for end, counts in enumerate(tokens):
+        wanted = np.zeros(len(counts), np.bool_)
+        wanted[ends[:, end]] = True
+        for first in range(0, len(names), BATCH_ROWS):
+            rows = first + np.flatnonzero(wanted[first : min(first + BATCH_ROWS, len(names))])
+            named = names.slice(first, BATCH_ROWS).combine_chunks().take(pa.array(rows - first)).to_pylist()
+            counts[rows] = _token_counts([relation_parts(name, name, "")[end] for name in named])
+            plain[rows] = [is_plain(name) for name in named]
+        counts[-1:] = _token_counts(relation_parts("", "", "")[end : end + 1])
+    return tokens, plain
+
+
+def report_renderings(titles: list[str], levels: list[int], ratings: list[float], texts: list[str]) -> Renderings:
+    """Return the rendering of each report."""
+    return _packed(list(map(community_text, titles, levels, ratings, texts)), map(text_form, titles, texts))
+
+
+def _field_form(name: str, description: str) -> int:
+    return PLAIN if is_plain(name) and is_plain(description) else UNKNOWN_FORM
+
+
+def _columns(batch: pa.RecordBatch, rows: NDArray[np.int64]) -> list[list[Any]]:
+    taken = batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))
+    return [column.to_pylist() for column in taken.columns]
