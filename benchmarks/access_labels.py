@@ -6,9 +6,11 @@ take turns, and the CPU time of a block is measured. Prints JSON lines:
     visible    share of the entities and relations that are visible, and the part of these that is partially visible;
                of the relations also those that name such an entity
     retrieve   CPU milliseconds of a question, vectors in memory and those of questions at hand: with full access, with
-               the labels, and the ratio with a bootstrap interval over blocks
+               the labels, and the ratio with a bootstrap interval over blocks; with --replies also the bytes of the
+               service's reply are made
 
     python -m benchmarks.access_labels INDEX QUESTIONS [--labels LABEL …] [--filter TEXT] [--mode hirag] [--repeats 5]
+        [--replies]
 
 QUESTIONS is JSONL with `query`. Without --labels the caller has full access and sees the documents that meet --filter.
 """
@@ -38,6 +40,9 @@ from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Query
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert_results import retrieval_to_proto
+from hirag_dist.wire.encode_bridge import bridge_fields, retrieve_response
 
 BLOCK: Final = 10  # questions; the first block is not measured
 
@@ -50,6 +55,7 @@ def main() -> None:
     parser.add_argument("--filter", default="")
     parser.add_argument("--mode", default="hirag")
     parser.add_argument("--repeats", type=int, default=5, help="of the questions that are asked again")
+    parser.add_argument("--replies", action="store_true", help="make the bytes of the replies too")
     asyncio.run(_measure(parser.parse_args()))
 
 
@@ -65,15 +71,18 @@ async def _measure(arguments: argparse.Namespace) -> None:
     view = await engines[1]._resources.view_of(part[0], 1.0)
     assert view is not None
     head = {"benchmark": "access_labels", "labels": arguments.labels, "filter": arguments.filter}
-    head |= {"mode": arguments.mode}
+    head |= {"mode": arguments.mode, "replies": arguments.replies}
     print(json.dumps(head | {"measure": "visible"} | _visible(view)), flush=True)
     for engine, asked in zip(engines, (whole, part), strict=True):
-        await _cpu_ms(engine, asked[:BLOCK])
+        await _cpu_ms(engine, asked[:BLOCK], arguments.replies)
     blocks = list(zip(batched(whole[BLOCK:]), batched(part[BLOCK:]), strict=True))
     for name, repeats in (("first", 1), ("again", arguments.repeats)):
         times = []
         for at, block in enumerate(blocks * repeats):
-            of_block = {caller: await _cpu_ms(engines[caller], block[caller]) for caller in (at % 2, 1 - at % 2)}
+            of_block = {
+                caller: await _cpu_ms(engines[caller], block[caller], arguments.replies)
+                for caller in (at % 2, 1 - at % 2)
+            }
             times.append((of_block[0], of_block[1]))
         line = {"measure": "retrieve", "asked": name, "questions": len(whole) - BLOCK} | _compared(np.array(times))
         print(json.dumps(head | line), flush=True)
@@ -100,11 +109,17 @@ def _visible(view: MappedIndex) -> dict[str, Any]:
     return line
 
 
-async def _cpu_ms(engine: QueryEngine, block: Sequence[Query]) -> float:
+async def _cpu_ms(engine: QueryEngine, block: Sequence[Query], replies: bool) -> float:
     """Return CPU milliseconds of a question."""
     started = time.process_time()
     for query in block:
-        await engine.retrieve(query)
+        if replies:
+            found = await engine.retrieve_encodable(query)
+            message = pb.Retrieval()
+            retrieval_to_proto(found.retrieval, into=message)
+            retrieve_response(message, b"" if found.bridge is None else bridge_fields(found.bridge) or b"")
+        else:
+            await engine.retrieve(query)
     return (time.process_time() - started) * 1e3 / len(block)
 
 

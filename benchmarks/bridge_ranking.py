@@ -19,6 +19,7 @@ import argparse
 import asyncio
 import json
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -72,8 +73,12 @@ def main() -> None:
                     )
 
 
-def configured(folder: Path, embedder: str) -> Config:
-    """Return the configuration that a folder's index is built and asked with."""
+def configured(folder: Path, embedder: str, settings: Mapping[str, Any] | None = None) -> Config:
+    """Return the configuration that a folder's index is built and asked with.
+
+    Args:
+        settings: key → value, over all others.
+    """
     overrides: dict[str, Any] = {
         "chunking": "none",
         "execution.executor": "inline",
@@ -84,7 +89,7 @@ def configured(folder: Path, embedder: str) -> Config:
     if any(folder.glob("openie*.jsonl")):
         overrides["llm.endpoints.recording"] = {"kind": "recorded", "path": str(folder), "fallback": "builtin"}
         overrides["llm.roles.extract"] = "recording"
-    return load_config(None, {}, overrides).config
+    return load_config(None, {}, overrides | dict(settings or {})).config
 
 
 def built(config: Config, folder: Path, index: Path, work: Path) -> Snapshot:

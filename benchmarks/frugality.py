@@ -29,7 +29,11 @@ TWO_STEP = {"extraction": "two_step"}
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
     "no packing": {"pack_units": 1},
-    "pack tokens doubled": {"clustering.summary_pack_tokens": 8000, "communities.report_pack_tokens": 16000},
+    "packs doubled": {
+        "clustering.summary_pack_tokens": 20000,
+        "communities.report_pack_tokens": 24000,
+        "pack_units": 16,
+    },
     "one gleaning round": {"gleaning_rounds": 1},
     "two_step": TWO_STEP,
     "two_step, one gleaning round": TWO_STEP | {"gleaning_rounds": 1},

@@ -1,11 +1,12 @@
 """Speed of a GPU against the CPU of this machine, and the share of the card that EM uses.
 
-For each number of rows: PCA of 384 columns to 32, a whole mixture fit, one round of it, the assignment, hops from 64
-sources and Leiden in a graph of five times as many edges. A JSON line for each size with the seconds of both, and one
-for the card with what it reaches by itself: copying, and float32 matrix products. Everything is warmed up once; times
+For each number of rows: PCA of 384 columns to 64, a whole mixture fit, one round of it, the assignment, hops from 64
+sources, Leiden in a graph of five times as many edges, and the clusters of a layer, of which all the others but hops
+and Leiden are parts. A JSON line for each size with the seconds of both and how good their communities are, and one for
+the card with what it reaches by itself: copying, and float32 matrix products. Everything is warmed up once; times
 include the copies to the card and back, except that of the round, whose rows are on the card as in a fit.
 
-    python benchmarks/gpu.py [--rows 100000 1000000] [--components 256]
+    python -m benchmarks.gpu [--rows 100000 1000000] [--components 256] [--parts pca em leiden layer] [--gpu-only]
 
 Without a GPU one line says so.
 """
@@ -16,6 +17,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,15 +25,29 @@ import pyarrow as pa
 from scipy.sparse import csr_array
 
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
-from hirag_dist.core.clustering.gaussian_mixture import BLOCK_ROWS, standardise, statistics_of
+from hirag_dist.config.model import ClusteringConfig
+from hirag_dist.core.clustering.gaussian_mixture import (
+    BLOCK_ROWS,
+    fit,
+    isotropic_mixture,
+    standardise,
+    statistics_of,
+)
+from hirag_dist.core.clustering.partition_tree import ClusterSettings
+from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.graph.leiden import visiting_keys
+from hirag_dist.core.graph.modularity import modularity
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import Covariance, CsrGraph, FloatMatrix, Mixture
+from hirag_dist.types import CsrGraph, FloatMatrix, Mixture
 
-COLUMNS, REDUCED, SOURCES, EDGES_A_NODE = 384, 32, 64, 5
-COVARIANCE: Covariance = "spherical"  # as a build fits them
-WARM_ROWS = 10_000
+COLUMNS, SOURCES, EDGES_A_NODE = 384, 64, 5
+CLUSTERING = ClusteringConfig()
+SETTINGS = ClusterSettings(
+    CLUSTERING.target_size, CLUSTERING.max_size, CLUSTERING.threshold, 0, CLUSTERING.covariance
+)  # as a build clusters
+PARTS = ("pca", "em", "em_round", "assign", "bfs", "leiden", "layer")
+WARM_ROWS = 14_000  # more than one cell
 # Of a round, the matrix of responsibilities is written, read or both by: the first product (1), the second, with its
 # temporary (1), and adding it (3), the constant (2), the largest (1) and its subtraction (2), the exponential (2), the
 # sum (1) and the division by it (2), the counts (1) and two products (2).
@@ -42,6 +58,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", type=int, default=[100_000, 1_000_000])
     parser.add_argument("--components", type=int, default=256)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--gpu-only", action="store_true", help="do not run the CPU")
     arguments = parser.parse_args()
     try:
         name = resolve_kernels("gpu")
@@ -56,46 +74,71 @@ def main() -> None:
     card = {"benchmark": "gpu", "gpu": describe_device(), "kernels": name, **card_rates(cupy)}
     print(json.dumps(card), flush=True)
     cpu = make_kernels("cpu")
-    measure(gpu, cupy, WARM_ROWS, 16)
-    measure(cpu, np, WARM_ROWS, 16)
+    parts = set(arguments.parts)
+    for kernels, xp in ((gpu, cupy), (cpu, np)):
+        measure(kernels, xp, WARM_ROWS, 16, parts)
     for n_rows in arguments.rows:
-        on_gpu, fitted = measure(gpu, cupy, n_rows, arguments.components, block_rows(arguments.components))
-        on_cpu, _ = measure(cpu, np, n_rows, arguments.components)
-        line = {
-            "benchmark": "gpu",
-            "rows": n_rows,
-            "components": arguments.components,
-            "gpu_s": rounded(on_gpu),
-            "cpu_s": rounded(on_cpu),
-            "times_faster": {part: round(on_cpu[part] / on_gpu[part], 1) for part in on_gpu},
-            "em_round": shares(fitted, n_rows, on_gpu["em_round"], card),
-        }
+        on_gpu = measure(gpu, cupy, n_rows, arguments.components, parts, block_rows(arguments.components))
+        line: dict[str, Any] = {"benchmark": "gpu", "rows": n_rows, "components": arguments.components}
+        line |= {"gpu_s": rounded(on_gpu.seconds), "gpu_quality": on_gpu.quality}
+        if on_gpu.fitted is not None and "em_round" in parts:
+            line["em_round"] = shares(on_gpu.fitted, n_rows, on_gpu.seconds["em_round"], card)
+        if not arguments.gpu_only:
+            on_cpu = measure(cpu, np, n_rows, arguments.components, parts)
+            line |= {"cpu_s": rounded(on_cpu.seconds), "cpu_quality": on_cpu.quality}
+            line["times_faster"] = {
+                part: round(on_cpu.seconds[part] / seconds, 1) for part, seconds in on_gpu.seconds.items()
+            }
         print(json.dumps(line), flush=True)
 
 
+@dataclass
+class Measured:
+    """Seconds of each part, its quality where there is a measure, and the mixture that was fitted."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    quality: dict[str, float] = field(default_factory=dict)
+    fitted: Mixture | None = None
+
+
 def measure(
-    kernels: Kernels, xp: Any, n_rows: int, n_components: int, rows_a_block: int = BLOCK_ROWS
-) -> tuple[dict[str, float], Mixture]:
-    """Return the seconds of each kernel, and the mixture that was fitted."""
-    vectors, graph = planted(n_rows, 0), heavy_tailed(n_rows, 0)
-    seconds: dict[str, float] = {}
+    kernels: Kernels, xp: Any, n_rows: int, n_components: int, parts: set[str], rows_a_block: int = BLOCK_ROWS
+) -> Measured:
+    """Run the parts; rows are reduced, and a mixture is fitted, for whatever needs them."""
+    found = Measured()
 
     def timed(part: str, work: Callable[[], Any]) -> Any:
         started = time.perf_counter()
-        found = work()
-        seconds[part] = time.perf_counter() - started
-        return found
+        result = work()
+        found.seconds[part] = time.perf_counter() - started
+        return result
 
-    rows = standardise(timed("pca", lambda: kernels.pca(vectors, REDUCED, 0)))
-    fitted = timed("em", lambda: kernels.em(rows, n_components, 0, COVARIANCE))
-    held = xp.asarray(rows)
-    timed("em_round", lambda: statistics_of(xp, held, fitted, block_rows=rows_a_block))
-    timed("assign", lambda: kernels.assign(rows, fitted, 0.1))
-    sources = np.random.default_rng(0).integers(n_rows, size=SOURCES)
-    timed("bfs", lambda: kernels.bfs(graph, sources))
-    keys = visiting_keys(pa.chunked_array([pa.array(np.arange(graph.n_nodes))]), 0)
-    timed("leiden", lambda: kernels.leiden(graph, n_rows, 1.0, keys))
-    return seconds, fitted
+    if parts & {"pca", "em", "em_round", "assign", "layer"}:
+        vectors = planted(n_rows, 0)
+        scores = timed("pca", lambda: kernels.pca(vectors, CLUSTERING.reduce_dims, 0))
+        rows = standardise(scores)
+    if parts & {"em", "em_round", "assign"}:
+        start = isotropic_mixture(rows[:n_components], 1.0, np.full(n_components, 1 / n_components), "tied")
+        fitted = found.fitted = timed(
+            "em", lambda: fit(lambda mixture: kernels.statistics(rows, mixture), start, n_rows)
+        )
+        held = xp.asarray(rows)
+        timed("em_round", lambda: statistics_of(xp, held, fitted, block_rows=rows_a_block))
+        timed("assign", lambda: kernels.assign(rows, fitted, 0.1))
+        del held
+    if "layer" in parts:
+        soft = timed("layer", lambda: soft_clusters(scores, SETTINGS, kernels))
+        found.quality["clusters"] = len(soft.sizes)
+    if parts & {"bfs", "leiden"}:
+        graph = heavy_tailed(n_rows, 0)
+    if "bfs" in parts:
+        sources = np.random.default_rng(0).integers(n_rows, size=SOURCES)
+        timed("bfs", lambda: kernels.bfs(graph, sources))
+    if "leiden" in parts:
+        keys = visiting_keys(pa.chunked_array([pa.array(np.arange(graph.n_nodes))]), 0)
+        levels = timed("leiden", lambda: kernels.leiden(graph, n_rows, 1.0, keys))
+        found.quality |= {"modularity": round(modularity(graph, levels[0]), 4), "communities": int(levels[0].max()) + 1}
+    return found
 
 
 def shares(fitted: Mixture, n_rows: int, seconds: float, card: dict[str, Any]) -> dict[str, float]:

@@ -101,7 +101,7 @@ class Asked:
 
 def main() -> None:
     parser = options(__doc__, folders="*")
-    parser.add_argument("--mix", type=Path, metavar="DATA", help="folder of the public data sets")
+    add_mix(parser)
     parser.add_argument("--multi-hop", action="store_true", help="leave out questions for which one source is enough")
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
     arguments = parser.parse_args()
@@ -127,6 +127,11 @@ def main() -> None:
         )
     if arguments.mix:
         report(arguments.embedder, "mix", asyncio.run(measure(mix(arguments), ways)))
+
+
+def add_mix(parser: argparse.ArgumentParser) -> None:
+    """Add the option that `mix` reads."""
+    parser.add_argument("--mix", type=Path, metavar="DATA", help="folder of the public data sets")
 
 
 def mix(arguments: argparse.Namespace) -> Asked:

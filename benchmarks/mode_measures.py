@@ -122,6 +122,7 @@ async def _measured(
     data: Path,
 ) -> list[Measured]:
     index, engine = MappedIndex.open(snapshot), make_engine(config, snapshot, Prompts())
+    nearest = engine.with_settings(config.retrieval.model_copy(update={"local_entities": "nearest"}))
     by_gold = any(question.gold for question in asked)
     passage = passages_of_chunks(snapshot, passages) if by_gold else {}
     mix = any(question.points for question in asked)
@@ -130,11 +131,10 @@ async def _measured(
     found = []
     for question, vector in zip(asked, vectors, strict=True):
         names = index.named(index.named_entities(question.text))[1].values()
-        figures, profile = {}, {}
+        started = await nearest.retrieve(Query(question.text, MODES[0], vector=vector))
+        figures, profile = {}, search_profile(index, question.text, vector, started)
         for mode in MODES:
             result = await engine.retrieve(Query(question.text, mode, vector=vector))
-            if mode == MODES[0]:
-                profile = search_profile(index, question.text, vector, result)
             first, all_of = evidence(question, result, passage, points)
             figures[mode] = {"recall@5": first, "evidence": all_of, "tokens": float(result.context_tokens)}
         n_names = len({tuple(words(name)) for name in names})
@@ -163,7 +163,7 @@ def search_profile(
     Args:
         index: that was searched.
         question, vector: of it.
-        result: in mode hirag.
+        result: in mode hirag, with the nearest entities alone.
     """
     near, near_scores = index.nearest_chunks(vector, _NEAREST)
     found, scores = index.chunks_with_words(question, _NEAREST)

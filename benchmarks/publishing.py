@@ -43,7 +43,7 @@ from hirag_dist.indexing import publish as publish_module
 from hirag_dist.indexing.publish import SnapshotContents, publish
 from hirag_dist.indexing.stages.embed import vector_table
 from hirag_dist.storage.serving.mapped_index import MappedIndex
-from hirag_dist.storage.serving.token_counts import TOKENIZER
+from hirag_dist.storage.serving.renderings import TOKENIZER
 from hirag_dist.storage.snapshot import writer as writer_module
 from hirag_dist.storage.snapshot.files import SnapshotFiles
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot

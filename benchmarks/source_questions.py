@@ -46,15 +46,17 @@ async def ask(case: Case) -> Asked:
     passages = passages_of_chunks(snapshot, case.passages)
     asked = Asked(index, [passages[own] for own in chunk_ids], [], [])
     embedder, engine = make_embedder(case.config), make_engine(case.config, snapshot, Prompts())
+    nearest = engine.with_settings(case.config.retrieval.model_copy(update={"local_entities": "nearest"}))
     vectors = await embedder.embed([question.text for question in case.questions])
     for question, vector in zip(case.questions, vectors, strict=True):
-        result = await engine.retrieve(Query(question.text, "hirag", vector=vector))
+        query = Query(question.text, "hirag", vector=vector)
+        result, started = await engine.retrieve(query), await nearest.retrieve(query)
         near = index.nearest_chunks(vector, FUSED)
         words = index.chunks_with_words(question.text, MOST)
         asked.found.append(
             Found(
                 index.named_entities(question.text),
-                [(entity_rows[item.entity_id], item.score) for item in result.local if item.score is not None],
+                [(entity_rows[item.entity_id], item.score) for item in started.local if item.score is not None],
                 [(relation_rows[item.relation_id], item.score) for item in result.triples],
                 list(zip(near[0].tolist(), near[1].tolist(), strict=True)),
                 list(zip(words[0].tolist(), words[1].tolist(), strict=True)),
