@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.types import IntVector
 
+_BLOCK_KEYS = 1 << 22  # of a union at a time, 34 MB each time that they are held
 LIST = pa.list_(pa.field("item", pa.int64(), nullable=False))
 
 
@@ -43,16 +44,36 @@ class KeySets:
         at = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], sizes)
         return KeySets(indptr, self.keys[at])
 
-    def unions(self, owners: IntVector, rows: IntVector, n_owners: int) -> KeySets:
+    def unions(self, owners: IntVector, rows: IntVector, n_owners: int, block_keys: int = _BLOCK_KEYS) -> KeySets:
         """Return for each owner the union of the sets of its rows.
 
         Args:
             owners: (n,) int64 owner of each of `rows`.
             rows: (n,) int64 rows of these sets; −1 adds nothing.
             n_owners: their number.
+            block_keys: that are processed at a time, at least; one row's set is not divided.
         """
-        inside = self.take(rows)
-        return distinct_keys(owners[inside.owners], inside.keys, n_owners)
+        used, numbers = np.unique(rows[rows >= 0], return_inverse=True)
+        sets = self.take(used)
+        distinct, codes = np.unique(sets.keys, return_inverse=True)
+        sets = KeySets(sets.indptr, codes)
+        order = np.argsort(owners[rows >= 0], kind="stable")
+        owners, rows = owners[rows >= 0][order], numbers[order]
+        block_of = np.cumsum(np.diff(sets.indptr)[rows]) // block_keys
+        ends = np.append(np.flatnonzero(np.diff(block_of)) + 1, len(rows)) if len(rows) else []
+        width = max(len(distinct), 1)
+        sizes, parts = np.zeros(n_owners, np.int64), [np.zeros(0, np.int64)]
+        first, begun = 0, np.zeros(0, np.int64)  # pairs of the last owner so far, which more rows follow
+        for end in ends:
+            inside = sets.take(rows[first:end])
+            pairs = _distinct(np.concatenate([begun, owners[first:end][inside.owners] * width + inside.keys]))
+            begun = begun[:0]
+            if end < len(rows) and owners[end] == owners[end - 1]:
+                pairs, begun = np.split(pairs, [np.searchsorted(pairs, owners[end] * width)])
+            sizes += np.bincount(pairs // width, minlength=n_owners)
+            parts.append(distinct[pairs % width])
+            first = end
+        return KeySets(np.concatenate([[0], np.cumsum(sizes)]), np.concatenate(parts))
 
     def hits(self, keys: IntVector) -> NDArray[np.bool_]:
         """Return (n_rows,) whether a set holds any of some keys."""
@@ -78,12 +99,17 @@ class KeySets:
 
 def distinct_keys(owners: IntVector, keys: IntVector, n_owners: int) -> KeySets:
     """Return the distinct keys of each owner."""
-    order = np.lexsort((keys, owners))
-    owners, keys = owners[order], keys[order]
-    new = np.ones(len(keys), bool)
-    new[1:] = (owners[1:] != owners[:-1]) | (keys[1:] != keys[:-1])
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(owners[new], minlength=n_owners))]).astype(np.int64)
-    return KeySets(indptr, keys[new])
+    distinct, codes = np.unique(keys, return_inverse=True)
+    width = max(len(distinct), 1)
+    pairs = _distinct(owners * width + codes)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(pairs // width, minlength=n_owners))]).astype(np.int64)
+    return KeySets(indptr, distinct[pairs % width])
+
+
+def _distinct(values: IntVector) -> IntVector:
+    """Return the distinct values, ascending."""
+    values = np.sort(values)
+    return values[np.diff(values, prepend=values[0] - 1 if len(values) else 0) != 0]
 
 
 def key_sets(lists: pa.ChunkedArray) -> KeySets:

@@ -47,15 +47,17 @@ def test_sets_are_taken_in_any_order_and_minus_one_is_empty(sets: list[set[int]]
     assert as_sets(made(sets).take(vector(rows))) == [sets[row] if row >= 0 else set() for row in rows]
 
 
-@given(SETS, st.integers(1, 4), st.data())
-def test_unions_are_those_of_python(sets: list[set[int]], n_owners: int, data: st.DataObject) -> None:
+@given(SETS, st.integers(1, 4), st.sampled_from([1, 2, 3, 7, 1 << 22]), st.data())
+def test_unions_are_those_of_python_in_blocks_of_any_size(
+    sets: list[set[int]], n_owners: int, block_keys: int, data: st.DataObject
+) -> None:
     pair = st.tuples(st.integers(0, n_owners - 1), st.integers(-1, len(sets) - 1))
     pairs = data.draw(st.lists(pair, max_size=8))
     wanted: list[set[int]] = [set() for _ in range(n_owners)]
     for owner, row in pairs:
         wanted[owner] |= sets[row] if row >= 0 else set()
     owners, rows = vector([owner for owner, _ in pairs]), vector([row for _, row in pairs])
-    assert as_sets(made(sets).unions(owners, rows, n_owners)) == wanted
+    assert as_sets(made(sets).unions(owners, rows, n_owners, block_keys)) == wanted
 
 
 @given(SETS, st.sets(st.integers(0, 5)))

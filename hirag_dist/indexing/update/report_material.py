@@ -20,6 +20,7 @@ from hirag_dist.types import IntVector
 
 _KINDS = pa.array(["extracted", "summary", "same_name"])  # the order of relations among the inputs of a report
 _SUMMARY = 1
+_BLOCK_ROWS = 65_536  # texts that are Python objects at a time
 
 
 @dataclass(frozen=True)
@@ -166,14 +167,31 @@ def _digests(graph: GraphTables, texts: IntVector) -> IntVector:
     """Return the digest of what a report shows of each entity and relation."""
     n_entities = graph.entities.num_rows
     is_entity = texts < n_entities
-    shown = np.array(_descriptions(graph, texts), object)
     digests = np.zeros(len(texts), np.int64)
-    some = graph.entities.select(["entity_id", "name", "type"]).take(pa.array(texts[is_entity]))
-    stated = _claims_of(graph.claims, some["entity_id"])
-    digests[is_entity] = digests_of(some["name"].to_pylist(), some["type"].to_pylist(), shown[is_entity], stated)
-    weights = graph.relations["weight"].take(pa.array(texts[~is_entity] - n_entities)).to_pylist()
-    digests[~is_entity] = digests_of(shown[~is_entity], [f"{weight:g}" for weight in weights])
+    digests[is_entity] = _entity_digests(graph, texts[is_entity])
+    digests[~is_entity] = _relation_digests(graph, texts[~is_entity] - n_entities)
     return digests
+
+
+def _entity_digests(graph: GraphTables, rows: IntVector) -> IntVector:
+    table, stated = graph.entities.select(["entity_id", "name", "type", "description"]), _claims_by_entity(graph.claims)
+    digests = [np.zeros(0, np.int64)]
+    for first in range(0, len(rows), _BLOCK_ROWS):
+        some = table.take(pa.array(rows[first : first + _BLOCK_ROWS]))
+        claims = [" ".join(stated.get(own, ())) for own in some["entity_id"].to_pylist()]
+        names, types = some["name"].to_pylist(), some["type"].to_pylist()
+        digests.append(digests_of(names, types, _shown(some["description"]), claims))
+    return np.concatenate(digests)
+
+
+def _relation_digests(graph: GraphTables, rows: IntVector) -> IntVector:
+    table = graph.relations.select(["description", "weight"])
+    digests = [np.zeros(0, np.int64)]
+    for first in range(0, len(rows), _BLOCK_ROWS):
+        some = table.take(pa.array(rows[first : first + _BLOCK_ROWS]))
+        weights = [f"{weight:g}" for weight in some["weight"].to_pylist()]
+        digests.append(digests_of(_shown(some["description"]), weights))
+    return np.concatenate(digests)
 
 
 def _descriptions(graph: GraphTables, texts: IntVector) -> list[str]:
@@ -186,11 +204,11 @@ def _descriptions(graph: GraphTables, texts: IntVector) -> list[str]:
     return list(found)
 
 
-def _claims_of(claims: pa.Table, ids: pa.ChunkedArray) -> list[str]:
+def _claims_by_entity(claims: pa.Table) -> dict[str, list[str]]:
     said: dict[str, list[str]] = {}
     for row in claims.select(["claim_id", "subject_id"]).sort_by("claim_id").to_pylist() if claims.num_rows else []:
         said.setdefault(row["subject_id"] or "", []).append(row["claim_id"])
-    return [" ".join(said.get(own, ())) for own in ids.to_pylist()]
+    return said
 
 
 def _shown(texts: pa.ChunkedArray) -> list[str]:

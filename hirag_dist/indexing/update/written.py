@@ -20,6 +20,7 @@ from hirag_dist.types import IntVector
 MODEL, STAND_IN = "model", "stand-in"
 _COVERS = SUMMARIES.field("covers").type
 _INPUTS = SUMMARIES.field("inputs").type
+_BLOCK_ROWS = 65_536  # texts that are Python objects at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,11 @@ def member_inputs(members: pa.Table, entity_ids: pa.ChunkedArray) -> Inputs:
         entity_ids: of the layer.
     """
     ids = members["member_ids"].combine_chunks()
-    digests = digests_of(
-        *(members[name].combine_chunks().flatten().to_pylist() for name in ("names", "types", "descriptions"))
-    )
-    return Inputs(_bounds(ids), rows_of(pa.chunked_array([ids.flatten()]), entity_ids), digests)
+    shown = [members[name].combine_chunks().flatten() for name in ("names", "types", "descriptions")]
+    digests = [np.zeros(0, np.int64)]
+    for first in range(0, len(shown[0]), _BLOCK_ROWS):
+        digests.append(digests_of(*(column.slice(first, _BLOCK_ROWS).to_pylist() for column in shown)))
+    return Inputs(_bounds(ids), rows_of(pa.chunked_array([ids.flatten()]), entity_ids), np.concatenate(digests))
 
 
 def written_inputs(lists: pa.ChunkedArray, ids: pa.ChunkedArray) -> Inputs:

@@ -336,11 +336,11 @@ class TestSeveralProcesses:
         checks = 0
 
         async def write(writer: Ledger, name: str) -> None:
-            for n in count():
+            for n in range(50):
                 await writer.put_many({key(f"{name}{n}-{m}"): {"n": n} for m in range(64)})
                 stored.update(key(f"{name}{n}-{m}") for m in range(64))
-                if n >= 49 and checks > 5:  # however slow the reader is, it has looked in between
-                    return
+                while checks < n // 8:  # however slow the reader is, it has looked in between
+                    await asyncio.sleep(0.001)
 
         writing = [asyncio.ensure_future(write(writer, str(n))) for n, writer in enumerate(writers)]
         while not all(task.done() for task in writing):
@@ -350,7 +350,7 @@ class TestSeveralProcesses:
             checks += 1
         await asyncio.gather(*writing, *(writer.close() for writer in writers))
         await reader.refresh()
-        assert len(await reader.get_many(list(stored))) == len(stored) >= 6400
+        assert len(await reader.get_many(list(stored))) == len(stored) == 6400
 
 
 class TestDamagedLogs:
