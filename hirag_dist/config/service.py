@@ -59,8 +59,7 @@ class ServiceConfig(ConfigSection):
     )
     pin_processes: bool | None = Field(
         None,
-        description="bind each of several processes to one processor; null: where there are no more processors than "
-        "processes",
+        description="bind each of several processes to one processor; null: where each processor gets as many",
     )
     tls_cert: str | None = Field(None, description="PEM file of the service's certificate chain")
     tls_key: str | None = Field(None, description="PEM file of its key")

@@ -51,7 +51,7 @@ class KeySets:
             owners: (n,) int64 owner of each of `rows`.
             rows: (n,) int64 rows of these sets; −1 adds nothing.
             n_owners: their number.
-            block_keys: that are processed at a time, at least; one row's set is not divided.
+            block_keys: that are processed at a time, about; one row's set is not divided.
         """
         used, numbers = np.unique(rows[rows >= 0], return_inverse=True)
         sets = self.take(used)
@@ -60,7 +60,7 @@ class KeySets:
         order = np.argsort(owners[rows >= 0], kind="stable")
         owners, rows = owners[rows >= 0][order], numbers[order]
         block_of = np.cumsum(np.diff(sets.indptr)[rows]) // block_keys
-        ends = np.append(np.flatnonzero(np.diff(block_of)) + 1, len(rows)) if len(rows) else []
+        ends = [*(np.flatnonzero(np.diff(block_of)) + 1).tolist(), *([len(rows)] if len(rows) else [])]
         width = max(len(distinct), 1)
         sizes, parts = np.zeros(n_owners, np.int64), [np.zeros(0, np.int64)]
         first, begun = 0, np.zeros(0, np.int64)  # pairs of the last owner so far, which more rows follow
@@ -108,8 +108,9 @@ def distinct_keys(owners: IntVector, keys: IntVector, n_owners: int) -> KeySets:
 
 def _distinct(values: IntVector) -> IntVector:
     """Return the distinct values, ascending."""
-    values = np.sort(values)
-    return values[np.diff(values, prepend=values[0] - 1 if len(values) else 0) != 0]
+    found = np.sort(values)
+    distinct: IntVector = found[np.diff(found, prepend=found[0] - 1 if len(found) else 0) != 0]
+    return distinct
 
 
 def key_sets(lists: pa.ChunkedArray) -> KeySets:

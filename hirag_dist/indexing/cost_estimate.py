@@ -347,20 +347,25 @@ def units_per_call(usual: float, room: float, max_units: int) -> float:
     return min(max(usual * room, 1.0), float(max(max_units, 1)))
 
 
+def member_tokens(config: Config, layer: int) -> float:
+    """Return the tokens that a member of a cluster of a layer takes in the prompt of the summary."""
+    most = MEMBER_NAMED + config.clustering.member_chars / CHARS_PER_TOKEN
+    return min(MEMBER_IN if layer == 0 else MEMBER_IN_ABOVE, most)
+
+
 def _hierarchy(entities: float, config: Config) -> tuple[float, float, float, float]:
     """Return clusters of all layers, the tokens that show and that summarise them, and entities above layer 0."""
     target = config.clustering.target_size
     clusters = tokens_in = tokens_out = above = 0.0
-    most = MEMBER_NAMED + config.clustering.member_chars / CHARS_PER_TOKEN
-    here, member_in = entities, min(MEMBER_IN, most)
+    here, layer = entities, 0
     for _ in range(config.max_layers):
         if here <= target:
             break
         members, clusters_here = here * MEMBERS_PER_ENTITY, here * CLUSTERS_PER_ENTITY / target
         clusters += clusters_here
-        tokens_in += members * member_in
+        tokens_in += members * member_tokens(config, layer)
         tokens_out += members * MEMBER_OUT
-        here, member_in = min(clusters_here * SUMMARIES_PER_CLUSTER, here * 0.8), min(MEMBER_IN_ABOVE, most)
+        here, layer = min(clusters_here * SUMMARIES_PER_CLUSTER, here * 0.8), layer + 1
         above += here
     return clusters, tokens_in, tokens_out, above
 

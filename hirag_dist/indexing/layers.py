@@ -12,7 +12,7 @@ from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.embed import EmbedEntities
 from hirag_dist.schemas import ALIASES, CLAIMS, CLUSTERS, EXTRACTION_COSTS, LAYERS
 
-DESCRIPTION_CHARS = 480  # of an entity or relation in a prompt about several
+DESCRIPTION_CHARS = 480  # of an entity or relation in the prompt of a report
 
 
 @dataclass(frozen=True)

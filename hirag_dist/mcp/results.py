@@ -23,7 +23,9 @@ class EntityContent(BaseModel):
     layer: int = Field(description="0 extracted from the documents; 1 and above: a summary of several")
     description: str = Field(description=f"At most {_MAX_TEXT} characters")
     score: float | None = Field(None, description="Cosine similarity to the question")
-    matched: str = Field("", description="In a search: name if the question names it, vector if it is near")
+    matched: str = Field(
+        "", description="In a search: name if it is there because the question names it, vector if it is near"
+    )
     uri: str = Field(description="Resource with everything about it")
 
 

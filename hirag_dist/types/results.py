@@ -31,8 +31,8 @@ class EntityItem:
     """An entity in a result. `score` is the cosine similarity to the question, None where it was not scored.
 
     Attributes:
-        matched: how a local entity was found: name (the question names it) or vector (it is near the question). Empty
-            elsewhere, and for the summary entities of lean mode.
+        matched: why a local entity is there: name (the question names it) or vector (it is among the nearest to the
+            question, and may be named too). Empty elsewhere, and for the summary entities of lean mode.
     """
 
     entity_id: str

@@ -14,13 +14,14 @@ from hirag_dist.service.processor_affinity import bind_process, processor_for
     ("processes", "allowed", "pins", "expected"),
     [
         (2, [0, 1], None, [0, 1]),
-        (3, [0, 1], None, [0, 1, 0]),
+        (4, [0, 1], None, [0, 1, 0, 1]),
+        (3, [0, 1], None, [None] * 3),  # one processor would get two of them
         (2, [6, 7, 8], None, [None, None]),  # a node that others use too
         (2, [6, 7, 8], True, [6, 7]),
         (2, [0, 1], False, [None, None]),
     ],
 )
-def test_each_process_has_a_processor_where_there_are_no_more(
+def test_processes_that_divide_evenly_have_a_processor_each(
     processes: int, allowed: list[int], pins: bool | None, expected: list[int | None]
 ) -> None:
     assert [processor_for(process, processes, allowed, pins) for process in range(processes)] == expected
@@ -44,3 +45,11 @@ def test_threads_that_a_bound_thread_starts_stay_with_it() -> None:
     expected = {sorted(before)[1 % len(before)]}
     assert found == [expected, expected]
     assert os.sched_getaffinity(0) == before
+
+
+def test_a_system_that_refuses_leaves_the_process_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse, raising=False)
+    bind_process(0, 1, True)

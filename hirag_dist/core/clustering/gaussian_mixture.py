@@ -28,7 +28,7 @@ MAX_ITERATIONS = 15
 TOLERANCE = 1e-3  # rise of the log-likelihood, nats per row, below which EM stops
 MIN_VARIANCE = 1e-4  # for data scaled to unit mean variance: a component of one point keeps a finite density
 _MIN_LOG_SHARE = -60.0  # of a responsibility relative to the largest of its row: far below what float32 can add to 1
-_MIN_COUNT = 1e-8  # rows: a component without rows keeps its mean
+MIN_COUNT = 1e-8  # rows of a component without any
 
 
 def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
@@ -42,22 +42,27 @@ def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
 
 
 def isotropic_mixture(
-    means: FloatMatrix, width: float, weights: NDArray[np.float64], covariance: Covariance
+    means: FloatMatrix,
+    width: float,
+    weights: NDArray[np.float64],
+    covariance: Covariance,
+    min_variance: float = MIN_VARIANCE,
 ) -> Mixture:
     """Return isotropic components with one variance, in the shape of the covariance type.
 
     Args:
         means: (k, d) float32.
-        width: their variance along an axis, of scaled rows.
+        width: their variance along an axis.
         weights: (k,) that add up to 1.
         covariance: of the mixture.
+        min_variance: of the mixture; the default is that of scaled rows.
     """
     n_components, n_dims = means.shape
     shape = {"diag": (n_dims,), "spherical": (1,), "tied": (1,), "full": (n_dims, n_dims)}[covariance]
     variances = np.full((n_components, *shape), width, np.float32)
     if covariance == "full":
         variances *= np.eye(n_dims, dtype=np.float32)
-    return Mixture(weights, means, variances, covariance, MIN_VARIANCE)
+    return Mixture(weights, means, variances, covariance, min_variance)
 
 
 def fit(
@@ -88,7 +93,7 @@ def fit(
 
 def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
     """Return the maximum-likelihood mixture of these statistics (M step); covariance type and floor as before."""
-    counts = np.maximum(statistics.counts, _MIN_COUNT)
+    counts = np.maximum(statistics.counts, MIN_COUNT)
     safe = counts[:, None]
     means = statistics.sums / safe
     squares = statistics.squares / safe

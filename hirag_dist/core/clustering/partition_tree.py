@@ -14,7 +14,13 @@ from itertools import count
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, SHARD_ROWS, isotropic_mixture, standardised
+from hirag_dist.core.clustering.gaussian_mixture import (
+    MIN_COUNT,
+    MIN_VARIANCE,
+    SHARD_ROWS,
+    isotropic_mixture,
+    standardised,
+)
 from hirag_dist.core.clustering.kmeans import lloyd
 from hirag_dist.core.clustering.ward import MAX_LEAVES
 from hirag_dist.protocols import Kernels
@@ -30,7 +36,6 @@ _ROOT_ROUNDS = 2  # of k-means over all rows, started from the means of the samp
 _SAMPLE_ROWS = 65_536
 _SAMPLE_ROWS_A_CELL = 64
 _MIN_SAMPLE = 64  # rows needed to split a cell
-_MIN_COUNT = 1e-8  # rows of a component without any
 _MIN_SCALE = 1e-10  # rows closer together than this count as copies
 _MIN_CUT = 0.9  # a split that leaves more than this share in one child is refused
 
@@ -121,7 +126,8 @@ def fit_cells(
         return PartitionTree(None, 1)
     rows_each = n_rows / len(sample)
     start = coarse_mixture(kernels, sample, _n_children(n_rows, settings), settings)
-    fitted = _mixture(*lloyd(sums_of, start.means, _ROOT_ROUNDS))
+    means, sums = lloyd(sums_of, start.means, _ROOT_ROUNDS)
+    fitted = _mixture(means, sums.counts, sums.spread, start.min_variance)
     numbers = count()
     root = _grow(kernels, fitted, sample, rows_each, settings, numbers)
     return PartitionTree(root, next(numbers)) if isinstance(root, PartitionNode) else PartitionTree(None, 1)
@@ -169,15 +175,16 @@ def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, setti
     if scale < _MIN_SCALE:  # their squares leave the range of float32
         scaled, scale = np.zeros_like(rows), 1.0
     means, sums = kernels.kmeans(scaled, min(n_components, len(rows)), settings.seed)
-    return _mixture((means * np.float64(scale) + shift).astype(np.float32), sums, scale)
+    placed = (means * np.float64(scale) + shift).astype(np.float32)
+    return _mixture(placed, sums.counts, sums.spread * scale**2, MIN_VARIANCE * scale**2)
 
 
-def _mixture(means: FloatMatrix, sums: GroupSums, scale: float = 1.0) -> Mixture:
-    """Return the mixture of means and the sums of the rows nearest to them, which `scale` takes to the rows' own."""
-    n_rows, n_dims = int(sums.counts.sum()), means.shape[1]
-    variance = max(sums.spread / (n_rows * n_dims) * scale**2, MIN_VARIANCE * scale**2)
-    weights = np.maximum(sums.counts, _MIN_COUNT) / n_rows
-    return isotropic_mixture(means, variance, weights / weights.sum(), "tied")
+def _mixture(means: FloatMatrix, counts: IntVector, spread: float, min_variance: float) -> Mixture:
+    """Return the mixture of means, the numbers of rows nearest to them, and their squared distances together."""
+    n_rows = float(counts.sum())
+    variance = max(spread / (n_rows * means.shape[1]), min_variance)
+    weights = np.maximum(counts, MIN_COUNT) / n_rows
+    return isotropic_mixture(means, variance, weights / weights.sum(), "tied", min_variance)
 
 
 def _n_children(n_rows: float, settings: ClusterSettings) -> int:

@@ -19,8 +19,6 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.cost_estimate import (
-    MEMBER_IN,
-    MEMBER_IN_ABOVE,
     REPORT_PACK_TOKENS,
     REPORTS_PER_CALL,
     SUMMARIES_PER_CALL,
@@ -33,6 +31,7 @@ from hirag_dist.indexing.cost_estimate import (
     StageEstimate,
     Work,
     estimate_planned,
+    member_tokens,
     read_planned,
     stages_of,
     units_per_call,
@@ -288,11 +287,13 @@ def _due_texts(base: UpdateBase, changed: _Changes, config: Config) -> Mapping[s
         size = row["n_entities"] * per_entity / n_clusters
         due = n_clusters * _share_due(here * per_entity / n_clusters, size, config.update.staleness)
         summaries, total = summaries + due, total + n_clusters
-        tokens += due * (size * (MEMBER_IN if row["layer"] == 0 else MEMBER_IN_ABOVE) + replies[0])
+        tokens += due * (size * member_tokens(config, row["layer"]) + replies[0])
         here = due * SUMMARIES_PER_CLUSTER
     urgent = _deriving(base.table("summaries"), changed.removed_keys)
     if urgent > summaries:
-        each = tokens / summaries if summaries else config.clustering.target_size * MEMBER_IN + replies[0]
+        each = (
+            tokens / summaries if summaries else config.clustering.target_size * member_tokens(config, 0) + replies[0]
+        )
         summaries, tokens = float(urgent), urgent * each
     n_missing = base.snapshot.manifest.missing_reports  # they are not due
     n_reports = base.table("report_inputs").num_rows - n_missing

@@ -197,12 +197,14 @@ class Ledger:
         to = self._log
         to.n_writes += 1
         records = [record for group in groups for record in group.records]
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             await asyncio.to_thread(self._append, to, records)
-        except Exception as error:
+        except BaseException as error:
             failure = error
             to.broken = True
+            if not isinstance(error, Exception):
+                raise
         else:
             for record in records:
                 known = to.records.get(record.key)

@@ -60,6 +60,21 @@ def test_every_row_is_in_a_cell_and_cells_are_near_the_size_they_should_have() -
     assert (np.lexsort((found.cells, found.rows)) == np.arange(len(found.rows))).all()
 
 
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_cells_are_those_of_rows_of_any_scale(factor: float) -> None:
+    rows, _ = blobs(200, 15, 8, seed=1, spread=0.3)
+
+    def cells_of(rows: Rows) -> tuple[int, int]:
+        sample = rows[sample_numbers(len(rows), sample_size(len(rows), SETTINGS), 0)]
+        cells = fit_cells(KERNELS, each_of(rows), sample, len(rows), SETTINGS)
+        return cells.n_cells, len(assign_cells(KERNELS, rows, cells).rows)
+
+    n_cells, n_entries = cells_of(rows)
+    scaled = cells_of(rows * np.float32(factor))
+    assert scaled[0] == n_cells
+    assert scaled[1] == pytest.approx(n_entries, rel=0.01)
+
+
 def each_of(rows: Rows) -> Callable[[Rows], GroupSums]:
     shards = [rows[first : first + SETTINGS.shard_rows] for first in range(0, len(rows), SETTINGS.shard_rows)]
     return lambda means: total(labelled_sums(shard, KERNELS.nearest(shard, means), len(means)) for shard in shards)
