@@ -150,7 +150,8 @@ async def measure(asked: Asked, ways: Iterable[str]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for way in ways:
         mode, changed = WAYS[way]
-        settings = asked.config.retrieval.model_validate(asked.config.retrieval.model_dump() | changed)
+        kept = asked.config.retrieval.model_dump() | {"local_entities": "nearest"}  # `local_entities.py` compares both
+        settings = asked.config.retrieval.model_validate(kept | changed)
         engine = make_engine(asked.config.model_copy(update={"retrieval": settings}), asked.snapshot, Prompts())
         found[way] = []
         for place, (text, vector) in enumerate(zip(asked.questions, vectors, strict=True)):

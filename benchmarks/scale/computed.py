@@ -16,9 +16,9 @@ from hirag_dist.execution.partitioning import runs_per_file
 TOKENS, CHUNKS, CALLS, TOKENS_A_CALL = 0.6116e6, 576, 769, 4506
 ENTITY_MENTIONS, RELATION_MENTIONS, ENTITIES, RELATIONS = 12_237, 17_110, 9480, 25_811
 STORED_BYTES, SNAPSHOT_BYTES, CPU_S, REPLIES = 69.1e6, 43.8e6, 12.1, 0.36
-MAPPED_BYTES, PRIVATE_BYTES = 3600e6, 270e6  # of a million entities: mapped by a pod, private to each of its processes
-LEIDEN_BYTES = 4 * 2**30 / 5e6  # of a relation
-PUBLISHING_BYTES = 1249e6 / 1e6  # of an entity, of a million with five million relations
+MAPPED_BYTES, PRIVATE_BYTES = 4246e6, 323e6  # of a million entities: mapped by a pod, private to each of its processes
+LEIDEN_BYTES = 2.2e9 / 5e6  # of a relation, with the outlines of reports
+PUBLISHING_BYTES = 1376e6 / 1e6  # of an entity, of a million with five million relations
 LAYER_0 = 8505  # entities
 TABLES_BYTES, VECTORS_BYTES, GRAPH_BYTES = 20.9e6, 15.5e6, 0.7e6  # of the snapshot, uncompressed
 MERGED_ROWS, CHUNKS_A_TASK = 100_000, 16
@@ -108,7 +108,7 @@ SCALE: Rows = {
     ),
     "time under 60,000 requests a minute": lambda n: duration(n * CALLS / 60_000 * 60),
     "all that can be split, on 24 CPUs": lambda n: duration(n * CPU_S / 24),
-    "clustering of layer 0, if one process did all of it": lambda n: duration(n * LAYER_0 / 1e6 * 206),
+    "clustering of layer 0, if one process did all of it": lambda n: duration(n * LAYER_0 / 1e6 * 161),
     "communities, one process": lambda n: duration(n * RELATIONS / 5e6 * 22),
     "publishing, one process: deriving the serving files": lambda n: duration(n * ENTITIES / 1e6 * 40),
     "the same: counting their tokens": lambda n: duration(n * (ENTITIES * 30e-6 + RELATIONS * 12e-6)),

@@ -54,7 +54,8 @@ class SkeletonConfig(ConfigSection):
         0.3,
         gt=0,
         lt=1,
-        description="of the text and of the tokens of its extraction: the most central chunks; nlp reads the rest",
+        description="of the text, and in a build of the tokens of its extraction: the most central chunks; nlp reads "
+        "the rest",
     )
 
 

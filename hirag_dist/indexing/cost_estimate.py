@@ -19,6 +19,7 @@ from tiktoken import Encoding
 from hirag_dist.config.extraction import METHODS, Method
 from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
 from hirag_dist.core.entities.claims import claims_request
+from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.entities.resolution.candidate_pairs import LLM
 from hirag_dist.core.prompts.templates import (
     Prompts,
@@ -35,6 +36,7 @@ from hirag_dist.indexing.extraction_estimate import MIN_OUT, MethodEstimate, ext
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.report_estimate import estimate_reports
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
+from hirag_dist.indexing.summary_estimate import estimate_summaries
 from hirag_dist.llm.batch_api import BATCH_PRICE
 from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.readers import Document, find_inputs, missing_packages, read_source
@@ -45,17 +47,10 @@ EXTRACT = "extract"  # stage of the calls that find entities and relations
 ENTITIES_PER_TOKEN = 0.0133  # distinct, of layer 0
 CLAIMS_OUT_PER_TOKEN = 0.8  # of the text: 0.55 and 1.01 in two recorded GraphRAG indexes
 CLAIM_NAMES_PER_TOKEN = 0.06  # names of entities shown, in the same two
-CHARS_PER_TOKEN = 4
 DESCRIBED_SHARE = 0.0025  # entities whose descriptions grow past the limit
 DESCRIBE_OUT = 240
 QUESTIONS_PER_ENTITY = 0.03  # pairs that entity resolution asks about; 0.01 to 0.09 in graphs of real models
 QUESTION_IN, QUESTION_OUT = 180, 25
-# all layers of Mix; `hashing` has 1.082, 1.29 and 1.60, `minilm` 1.016, 1.06 and 1.92
-MEMBERS_PER_ENTITY = 1.05  # entities of several clusters count in each
-CLUSTERS_PER_ENTITY = 1.17  # times target_size; large clusters are split
-SUMMARIES_PER_CLUSTER = 1.75  # entities of the layer above
-MEMBER_IN, MEMBER_IN_ABOVE, MEMBER_OUT = 54, 104, 13  # tokens a cluster's member costs; summaries are longer to show
-MEMBER_NAMED = 12  # of these, its number, name and type
 SUMMARIES_PER_CALL, REPORTS_PER_CALL = 5.7, 4.8  # units that share one call, with the tokens of a pack below
 SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
 TOKENS_PER_ENTITY = 60  # embedded
@@ -203,7 +198,7 @@ def estimate_planned(
     stages, seconds = stages_of(works_of_build(n_chunks, n_tokens, config, prompts), config, latency_s)
     methods = tuple(_method(method, planned, config, prompts, latency_s) for method in METHODS)
     entities = n_tokens * ENTITIES_PER_TOKEN
-    reports = estimate_reports(entities + _hierarchy(entities, config)[3], config)
+    reports = estimate_reports(entities + estimate_summaries(entities, config).entities, config)
     return CostEstimate(
         len(planned.documents),
         planned.duplicates,
@@ -324,50 +319,29 @@ def works_of_build(n_chunks: int, n_tokens: int, config: Config, prompts: Prompt
         calls = pairs / config.resolution.pairs_per_call
         system = count(same_entity_request([], prompts, None).messages[0].content)
         yield Work("resolve", roles.summarise, calls, pairs * QUESTION_IN + calls * system, pairs * QUESTION_OUT)
-    clusters, tokens_in, tokens_out, above = _hierarchy(entities, config)
-    if config.meta_types == "generate" and clusters:
+    summaries = estimate_summaries(entities, config)
+    if config.meta_types == "generate" and summaries.clusters:
         shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
         yield Work("meta types", roles.summarise, 1, fixed["meta types"] + shown, MIN_OUT)
-    calls = clusters / units_per_call(
+    calls = summaries.clusters / units_per_call(
         SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / SUMMARY_PACK_TOKENS, config.pack_units
     )
-    yield Work("summarise", roles.summarise, calls, tokens_in + calls * fixed["summarise"], tokens_out)
-    reports = estimate_reports(entities + above, config)
+    shown = summaries.tokens_in + calls * fixed["summarise"]
+    yield Work("summarise", roles.summarise, calls, shown, summaries.tokens_out)
+    in_graph = entities + summaries.entities
+    reports = estimate_reports(in_graph, config)
     calls = reports.written / units_per_call(
         REPORTS_PER_CALL, config.communities.report_pack_tokens / REPORT_PACK_TOKENS, config.pack_units
     )
     yield Work("reports", roles.report, calls, reports.tokens_in + calls * fixed["report"], reports.tokens_out)
-    texts = entities + above + n_chunks
+    texts = in_graph + n_chunks
     batches = texts / config.llm.endpoints[roles.embed].batch_size
-    yield Work("embed", roles.embed, batches, n_tokens + (entities + above) * TOKENS_PER_ENTITY, 0)
+    yield Work("embed", roles.embed, batches, n_tokens + in_graph * TOKENS_PER_ENTITY, 0)
 
 
 def units_per_call(usual: float, room: float, max_units: int) -> float:
     """Return how many units share a call, about: in proportion to the tokens that may."""
     return min(max(usual * room, 1.0), float(max(max_units, 1)))
-
-
-def member_tokens(config: Config, layer: int) -> float:
-    """Return the tokens that a member of a cluster of a layer takes in the prompt of the summary."""
-    most = MEMBER_NAMED + config.clustering.member_chars / CHARS_PER_TOKEN
-    return min(MEMBER_IN if layer == 0 else MEMBER_IN_ABOVE, most)
-
-
-def _hierarchy(entities: float, config: Config) -> tuple[float, float, float, float]:
-    """Return clusters of all layers, the tokens that show and that summarise them, and entities above layer 0."""
-    target = config.clustering.target_size
-    clusters = tokens_in = tokens_out = above = 0.0
-    here, layer = entities, 0
-    for _ in range(config.max_layers):
-        if here <= target:
-            break
-        members, clusters_here = here * MEMBERS_PER_ENTITY, here * CLUSTERS_PER_ENTITY / target
-        clusters += clusters_here
-        tokens_in += members * member_tokens(config, layer)
-        tokens_out += members * MEMBER_OUT
-        here, layer = min(clusters_here * SUMMARIES_PER_CLUSTER, here * 0.8), layer + 1
-        above += here
-    return clusters, tokens_in, tokens_out, above
 
 
 def _shares(work: Work, config: Config, latency_s: float | None) -> Iterator[StageEstimate]:

@@ -150,11 +150,9 @@ def _skeleton(context: BuildContext, chunks: Dataset, label: str, kept: KeptChun
     """Return the mentions that the model finds in the central chunks, and those that rules find in the others."""
     run = context.runner.run
     n_tokens = pc.sum(context.datasets.read(chunks, ["n_tokens"])["n_tokens"]).as_py() or 0
-    share = context.config.extraction.skeleton.share
-    max_tokens = allowance(share, n_tokens, kept.total, kept.by_model)
+    max_tokens = allowance(context.config.extraction.skeleton.share, n_tokens, kept.total, kept.by_model)
     terms = run(ListTerms(), "list terms", chunks=chunks).terms
-    choose = ChooseChunks(max_tokens, share, at_least_one=not kept.total)
-    chosen = run(choose, "choose chunks", terms=terms).chosen
+    chosen = run(ChooseChunks(max_tokens, at_least_one=not kept.total), "choose chunks", terms=terms).chosen
     divided = run(DivideChunks(), "divide chunks", chunks=chunks, chosen=chosen)
     others = _by_rules(context, divided.others, "read others")
     return _by_model(context, divided.central, label) + others

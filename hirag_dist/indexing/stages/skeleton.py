@@ -56,12 +56,11 @@ class ListTerms:
 class ChooseChunks:
     """Terms of chunks → the most central chunks, by PageRank.
 
-    Those that are chosen have at most `max_tokens`, and at most a share of the tokens that the extraction of all would
-    take: central chunks hold more records than others.
+    Those that are chosen have at most `max_tokens`, and at most the same share of the tokens that the extraction of all
+    would take: central chunks hold more records than others.
 
     Attributes:
         max_tokens: of the chosen chunks together.
-        max_share: of the tokens that the extraction of all given chunks would take.
         at_least_one: choose one even if it has more.
     """
 
@@ -76,7 +75,6 @@ class ChooseChunks:
         chosen: Annotated[Dataset, CHUNK_IDS]
 
     max_tokens: int
-    max_share: float
     at_least_one: bool
 
     async def run(self, tables: Tables, services: Services) -> Tables:
@@ -86,9 +84,10 @@ class ChooseChunks:
         numbers = np.unique(lists.flatten().to_numpy(), return_inverse=True)[1]
         counts = found["counts"].combine_chunks().flatten().to_numpy()
         scores = central_chunks(pc.list_parent_indices(lists).to_numpy(), numbers, counts, len(ids))
-        best = chosen(scores, ids, found["n_tokens"].to_numpy(), self.max_tokens)
+        sizes = found["n_tokens"].to_numpy()
+        best = chosen(scores, ids, sizes, self.max_tokens)
         costs = found["expected_tokens"].to_numpy()
-        best &= chosen(scores, ids, costs, round(self.max_share * int(costs.sum())))
+        best &= chosen(scores, ids, costs, int(costs.sum()) * self.max_tokens // max(int(sizes.sum()), 1))
         if self.at_least_one and len(ids) and not best.any():
             best[min(range(len(ids)), key=lambda row: (-scores[row], ids[row]))] = True
         return {"chosen": pa.table([found["chunk_id"].filter(pa.array(best))], schema=CHUNK_IDS)}

@@ -13,7 +13,7 @@ from hirag_dist.types import FloatVector, IntVector
 
 EXTRACT_AGAIN, CLAIMS_AGAIN = "extract: dead letters", "claims: dead letters"  # labels: chunks refused in the base
 _EXTRACTION = ("extract", EXTRACT_AGAIN, "claims", CLAIMS_AGAIN)  # stages whose cost the budget is a multiple of
-LLM_TOKENS_PER_TOKEN = 3.5  # what method llm costs, in and out, for each token of text
+LLM_TOKENS_PER_TOKEN = 2.5  # what method llm costs, in and out, for each token of text
 _CHAT_ROLES = ("extract", "summarise", "report")
 
 
@@ -81,14 +81,15 @@ def is_unbounded(config: Config) -> bool:
 def least_extraction(method: str, n_tokens: int) -> int:
     """Return the tokens that the extraction of chunks counts at least, in the bound of an update.
 
-    The bound is the same for every method: one that costs less than `llm` would otherwise put off more, and `nlp` all.
+    Under a method that costs less than `llm` the bound is about that of `llm`: otherwise it would put off more, and
+    `nlp` everything.
 
     Args:
         method: of extraction.
         n_tokens: of the text of chunks that were added, changed or removed.
 
     >>> least_extraction("llm", 1000), least_extraction("nlp", 1000)
-    (0, 3500)
+    (0, 2500)
     """
     return 0 if method == "llm" else int(n_tokens * LLM_TOKENS_PER_TOKEN)
 

@@ -22,7 +22,6 @@ from hirag_dist.indexing.cost_estimate import (
     REPORT_PACK_TOKENS,
     REPORTS_PER_CALL,
     SUMMARIES_PER_CALL,
-    SUMMARIES_PER_CLUSTER,
     SUMMARY_PACK_TOKENS,
     TOKENS_PER_ENTITY,
     CostEstimate,
@@ -31,13 +30,13 @@ from hirag_dist.indexing.cost_estimate import (
     StageEstimate,
     Work,
     estimate_planned,
-    member_tokens,
     read_planned,
     stages_of,
     units_per_call,
     works_of_build,
 )
 from hirag_dist.indexing.report_estimate import REPORT_IN_PER_ENTITY
+from hirag_dist.indexing.summary_estimate import SUMMARIES_PER_CLUSTER, member_tokens
 from hirag_dist.indexing.update.base import UpdateBase, open_configured
 from hirag_dist.indexing.update.budget import is_unbounded, least_extraction
 from hirag_dist.indexing.update.documents import DocumentCounts, extraction_tokens

@@ -9,11 +9,9 @@ from tests.indexing.stages.test_extract_nlp import chunks
 TEXTS = ["plague of Athens and siege of Troy", "plague plague Athens", "siege Troy", "nothing else"]
 
 
-async def chosen(
-    texts: list[str], max_tokens: int = 1 << 40, max_share: float = 1.0, at_least_one: bool = False
-) -> list[str]:
+async def chosen(texts: list[str], max_tokens: int, at_least_one: bool = False) -> list[str]:
     terms = await ListTerms().run({"chunks": chunks(texts).select(["chunk_id", "text", "n_tokens"])}, SERVICES)
-    found = await ChooseChunks(max_tokens, max_share, at_least_one).run(terms, SERVICES)
+    found = await ChooseChunks(max_tokens, at_least_one).run(terms, SERVICES)
     ids: list[str] = found["chosen"]["chunk_id"].to_pylist()
     return ids
 
@@ -25,10 +23,11 @@ async def test_the_chunk_between_the_others_is_chosen_first() -> None:
 
 
 async def test_the_share_is_one_of_the_extraction_too() -> None:
-    """The first chunk's extraction takes more than a quarter of all, whatever the tokens of new chunks may be."""
-    assert await chosen(TEXTS, max_share=0.25) == []
-    assert await chosen(TEXTS, max_share=0.5) == ["c0"]
-    assert await chosen(TEXTS, max_tokens=8, max_share=0.5) == []
+    """A quarter of the tokens is one chunk of four; the first one's extraction takes more than a quarter of all."""
+    assert await chosen(TEXTS, 9) == []
+    long = [f"plague of Athens {'and siege of Troy ' * 400}", *TEXTS[1:]]
+    assert await chosen(long, 18) == []
+    assert await chosen(long, 30) == ["c0"]
 
 
 async def test_every_chunk_is_on_one_side() -> None:
