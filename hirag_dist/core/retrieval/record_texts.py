@@ -3,7 +3,8 @@
 Text from documents is put on single lines or behind its reference, so that it cannot pass for a record of its own, and
 is `defused`, so that none of it cites another. Most texts are not changed by this, or by white space alone. The form of
 a text says so: it is found once, when a snapshot is published (`storage.serving.renderings`), and a text of a known
-form is not searched for marks again.
+form is not searched for marks again. Where a rule of this module, of `defused` or of `one_line` becomes stricter, the
+number in `storage.serving.writer.SERVING` has to rise, so that forms are found again.
 """
 
 from __future__ import annotations
