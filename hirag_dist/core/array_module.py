@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-# Decorates functions of finite rows: on some processors with AVX-512, OpenBLAS raises the invalid flag in products with
-# a few float32 vectors, and NumPy would warn of it.
-finite_products = np.errstate(invalid="ignore")
+# Decorates functions of finite rows: on some processors with AVX-512, OpenBLAS raises flags of the floating-point unit in
+# products with a few float32 vectors, and NumPy would warn of an invalid value.
+finite_products = np.errstate(invalid="ignore", over="ignore")
 
 
 def to_numpy(xp: Any, values: Any) -> Any:
