@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-# Decorates functions of finite rows: on some processors with AVX-512, OpenBLAS raises floating-point flags in products with
-# a few float32 vectors, and NumPy would warn of an invalid value.
+# Decorates functions of finite rows: on some processors with AVX-512, OpenBLAS raises floating-point flags in products
+# with a few float32 vectors, and NumPy would warn of an invalid value.
 finite_products = np.errstate(invalid="ignore", over="ignore")
 
 
