@@ -12,8 +12,8 @@ interval. Method verify has no recording: the built-in model checks. With --set 
 with its defaults and with the settings, and the difference is that of the settings.
 
 With --corpus no question is asked: a line for each method has calls and tokens of every stage, and their ratio to
-method llm. The built-in model answers in this process, or behind an endpoint that speaks the OpenAI API, such as
-`hirag-dist simulate-llm`.
+method llm; with --set all of them have the settings. The built-in model answers in this process, or behind an endpoint
+that speaks the OpenAI API, such as `hirag-dist simulate-llm`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Speed of a GPU against the CPU of this machine, and the share of the card that EM uses.
 
 For each number of rows: PCA of 384 columns to 64, a whole mixture fit, one round of it, the assignment, hops from 64
-sources, Leiden in a graph of five times as many edges, and the clusters of a layer, of which all the others but hops
-and Leiden are parts. A JSON line for each size with the seconds of both and how good their communities are, and one for
-the card with what it reaches by itself: copying, and float32 matrix products. Everything is warmed up once; times
-include the copies to the card and back, except that of the round, whose rows are on the card as in a fit.
+sources, Leiden in a graph of five times as many edges, and the clusters of a layer from its reduced rows. A JSON line
+for each size with the seconds of both and how good their communities are, and one for the card with what it reaches by
+itself: copying, and float32 matrix products. Everything is warmed up once; times include the copies to the card and
+back, except that of the round, whose rows are on the card as in a fit.
 
     python -m benchmarks.gpu [--rows 100000 1000000] [--components 256] [--parts pca em leiden layer] [--gpu-only]
 
@@ -48,10 +48,10 @@ SETTINGS = ClusterSettings(
 )  # as a build clusters
 PARTS = ("pca", "em", "em_round", "assign", "bfs", "leiden", "layer")
 WARM_ROWS = 14_000  # more than one cell
-# Of a round, the matrix of responsibilities is written, read or both by: the first product (1), the second, with its
-# temporary (1), and adding it (3), the constant (2), the largest (1) and its subtraction (2), the exponential (2), the
-# sum (1) and the division by it (2), the counts (1) and two products (2).
-PASSES = 18
+# Of a round with tied variances, the matrix of responsibilities is written, read or both by: the product (1), the
+# constant (2), the largest (1) and its subtraction (2), the smallest share (2), the exponential (2), the sum (1) and
+# the division by it (2), the counts (1) and two products (2).
+PASSES = 16
 
 
 def main() -> None:
@@ -147,7 +147,7 @@ def shares(fitted: Mixture, n_rows: int, seconds: float, card: dict[str, Any]) -
     n_columns = n_dims + {"diag": n_dims, "full": n_dims * (n_dims + 1) // 2}.get(fitted.covariance, 1)
     elements = n_rows * fitted.n_components
     moved = 4 * (PASSES * elements + 4 * n_rows * n_dims)
-    operations = 4 * elements * n_columns  # a product with the features and one with the shares, 2 an element each
+    operations = 2 * elements * (n_dims + n_columns)  # the product with the rows, and those with the shares
     return {
         "gb_per_s": round(moved / seconds / 1e9, 1),
         "share_of_copy": round(moved / seconds / 1e9 / card["copy_gb_per_s"], 3),

@@ -263,6 +263,8 @@ def main() -> None:
     parser.add_argument("--reference-whole", type=int, default=20_000, help="rows past which only three k are timed")
     parser.add_argument("--layers", type=int, default=0, help="vectors to grow a whole hierarchy from, both stop rules")
     options = parser.parse_args()
+    if options.reduction != "pca" and (options.executor or options.layers):
+        parser.error("--reduction umap is for --rows alone: not with --executor or --layers")
     warnings.filterwarnings("ignore", module="sklearn")  # that EM has not converged: the reference does not mind
     clustering = ClusteringConfig(
         reduction=options.reduction, reduce_dims=options.reduce_dims, covariance=options.covariance
@@ -271,6 +273,7 @@ def main() -> None:
         times = []
         for n_rows in options.rows:
             case = {"benchmark": "hierarchy", "vectors": n_rows, "dims": dim, "spread": options.spread}
+            case |= clustering.model_dump(include={"reduction", "reduce_dims", "covariance"})
             with tempfile.TemporaryDirectory() as folder:
                 planted = plant(Path(folder), n_rows, dim, spread=options.spread)
                 truth = members(planted.clusters, planted.rows, n_rows)

@@ -106,8 +106,8 @@ class Layer:
         together.eliminate_zeros()
         n_rows = len(self.vectors)
         of_any = together.nnz / (n_rows * (n_rows - 1))
-        of_related = np.count_nonzero(together[self.related[:, 0], self.related[:, 1]]) / len(self.related)
-        return float(of_related / of_any)
+        of_related = np.count_nonzero(together[self.related[:, 0], self.related[:, 1]]) / max(len(self.related), 1)
+        return float(of_related / of_any) if of_any else 0.0
 
     def _cosine(self, found: SoftClusters) -> float:
         ones = np.ones(len(found.rows), np.float32)
@@ -136,7 +136,7 @@ def draw(snapshots: dict[str, Snapshot], number: int, seed: int) -> None:
             if row["layer"] == 0:
                 members[row["cluster_id"]].append(row["entity_id"])
         ids = sorted(members)
-        for place in np.random.default_rng(seed).choice(len(ids), number, replace=False).tolist():
+        for place in np.random.default_rng(seed).choice(len(ids), min(number, len(ids)), replace=False).tolist():
             lines = []
             for key in members[ids[place]]:
                 text = entity[key]["description"][:SHOWN_CHARS].replace("\n", " ")

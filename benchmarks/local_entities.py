@@ -171,6 +171,7 @@ def _lines(measured: Mapping[str, list[Row]]) -> Iterator[dict[str, Any]]:
                 for figure in rows[0]
                 if figure not in ("entered", "left") and not figure.endswith("in gold")
                 for change in [_column(rows, figure) - _column(base, figure)]
+                if not np.isnan(change).all()
             }
         yield line
 

@@ -3,7 +3,8 @@
 Callers and service share the cores of a laptop, so a client's own time is missing for answers: `load.py`, whose clients
 are Python, measures both together. Here h2load (Debian: nghttp2-client) sends prepared requests over HTTP/2 and counts
 the bytes of replies. Each of its processes asks one question, so that its replies have one size and a rejection, which
-has no message, is distinguished from an answer. Prints JSON lines for each number of service processes on one port:
+has no message, is distinguished from an answer: one caller asks one question, 16 callers four, again and again. Prints
+JSON lines for each number of service processes on one port:
 
     closed loop   1 and 16 callers: answers a second, p50, p99, processor time of service and clients
     open loop     requests at 1, 1.5 and 2 times the rate of 16 callers: answered and rejected a second, and the

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.layer_clusters import Layer, draw
 from hirag_dist.composition.indexing import run_build
-from hirag_dist.config.model import Config
+from hirag_dist.config.model import ClusteringConfig, Config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -24,13 +24,14 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     (folder / "corpus").mkdir()
     for name in FILES:
         shutil.copy(SAMPLES / name, folder / "corpus" / name)
-    config = Config.model_validate({"execution": {"executor": "inline"}})
+    config = Config.model_validate({"execution": {"executor": "inline"}, "kernels": "cpu"})
     run_build([str(folder / "corpus")], str(folder / "index"), config)
     return open_snapshot(Store(str(folder / "index")))
 
 
 def test_default_settings_give_the_clusters_of_the_build(snapshot: Snapshot) -> None:
-    found = Layer(snapshot).measured("pca", 64, "tied")
+    usual = ClusteringConfig()
+    found = Layer(snapshot).measured(usual.reduction, usual.reduce_dims, usual.covariance)
     (first, *_) = snapshot.table("layers").to_pylist()
     memberships = sum(row["layer"] == 0 for row in snapshot.table("clusters").to_pylist())
     assert first["n_clusters"] > 2

@@ -33,4 +33,5 @@ async def test_every_request_of_the_demo_has_a_recorded_reply(tmp_path: Path) ->
             found = index.retrieve(question)
             reply = await recording.complete(answer_request(question, found.context, Prompts()))
             cited = {ref for ref in found.context_refs if f"[{ref}]" in reply.text}
+            assert cited
             assert len(cited) == len(set(REFERENCE.findall(reply.text))), "every reference names a record"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -37,6 +38,13 @@ def test_one_process_a_core() -> None:
     assert process_count(config()) == 1
     assert process_count(config(service={"processes": 3})) == 3
     assert process_count(config(service={"processes": 0})) >= 1
+
+
+def test_a_process_knows_how_many_there_are_before_it_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
+    own = multi_process_config(config(service={"processes": 0}))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
+    assert process_count(own) == 4
 
 
 def test_how_many_retrievals_at_a_time_goes_by_what_they_wait_for() -> None:

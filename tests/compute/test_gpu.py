@@ -89,10 +89,12 @@ def test_what_is_small_never_reaches_the_card() -> None:
         cupy.zeros = cupy.asarray = fail  # type: ignore[attr-defined, method-assign, assignment]
         ours, assigned = kernels.statistics(rows, fitted), kernels.assign(rows, fitted, 0.1)
         labels = kernels.nearest(rows, fitted.means)
+        means, _ = kernels.kmeans(rows, 4, 0)
     cpus = CpuKernels().statistics(rows, fitted)
     assert np.array_equal(ours.sums, cpus.sums)
     assert np.array_equal(assigned.shares, CpuKernels().assign(rows, fitted, 0.1).shares)
     assert np.array_equal(labels, CpuKernels().nearest(rows, fitted.means))
+    assert np.array_equal(means, CpuKernels().kmeans(rows, 4, 0)[0])
 
 
 def test_larger_blocks_give_the_same_statistics() -> None:

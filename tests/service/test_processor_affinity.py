@@ -48,8 +48,13 @@ def test_threads_that_a_bound_thread_starts_stay_with_it() -> None:
 
 
 def test_a_system_that_refuses_leaves_the_process_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    asked: list[tuple[int, set[int]]] = []
+
+    def refuse(process: int, processors: set[int]) -> None:
+        asked.append((process, processors))
         raise PermissionError(1, "Operation not permitted")
 
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 5}, raising=False)
     monkeypatch.setattr(os, "sched_setaffinity", refuse, raising=False)
-    bind_process(0, 1, True)
+    bind_process(1, 2, None)
+    assert asked == [(0, {5})]

@@ -16,9 +16,10 @@ from hirag_dist.storage.access.visible_text import FilteredTextColumns
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, TextColumns, text_schema, write_texts
 from hirag_dist.types import EntityItem, PathItem, Retrieval
 from hirag_dist.types.mapped_bridge import MappedBridge, MappedTexts
+from hirag_dist.wire import encode_bridge
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_results import retrieval_to_proto
-from hirag_dist.wire.encode_bridge import bridge_fields, retrieve_response
+from hirag_dist.wire.encode_bridge import bridge_fields, compile_encoder, retrieve_response
 
 NAMES = ("entity_id", "name", "type", "description")
 SCHEMA = text_schema(NAMES, wide=["description"])
@@ -103,6 +104,19 @@ def test_texts_of_partially_visible_rows_are_replaced(
     texts, numbered = columns.mapped(NAMES, np.concatenate([stored.keys, stored.nodes]))
     own = replace(stored, texts=texts, keys=numbered[: len(keys)], nodes=numbered[len(keys) :])
     assert bridge_fields(own) == by_protobuf(seen, [7] * len(rows), keys, [0.5] * len(keys), paths)
+
+
+def test_the_first_reply_compiles_nothing(tmp_path: Path) -> None:
+    compile_encoder()
+    before = len(encode_bridge._encode.signatures)
+    rows = [("id", "name", "type", "text")] * 3
+    columns = FilteredTextColumns(
+        columns_of(tmp_path, rows), lambda asked: asked == 1, lambda asked: [dict.fromkeys(NAMES[1:], "x")] * len(asked)
+    )
+    texts, numbered = columns.mapped(NAMES, np.array([0, 1, 2]))
+    assert bridge_fields(bridge(mapped(tmp_path, rows), [0] * 3, [0, 2], [1.0, 0.5], [[0, 1, 2]]))
+    assert bridge_fields(replace(bridge(texts, [0] * 3, [0, 1, 2], [1.0] * 3, [[], []]), keys=numbered))
+    assert len(encode_bridge._encode.signatures) == before
 
 
 def test_rows_of_several_batches_and_long_texts(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hirag_dist.types import FloatMatrix, Moments, Projection
 _BLOCK_ROWS = 8192
 
 
+@finite_products
 def moments(xp: Any, rows: Any) -> Moments:
     """Return the moments of rows, block by block; values that are not finite count as zero.
 

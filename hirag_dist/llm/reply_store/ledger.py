@@ -203,8 +203,6 @@ class Ledger:
         except BaseException as error:
             failure = error
             to.broken = True
-            if not isinstance(error, Exception):
-                raise
         else:
             for record in records:
                 known = to.records.get(record.key)
@@ -216,12 +214,16 @@ class Ledger:
                 continue  # given up by its caller, and stored all the same
             if failure is None:
                 group.done.set_result(None)
+            elif isinstance(failure, Exception) and not isinstance(failure, StoreError):
+                group.done.set_exception(failure)
             else:
-                group.done.set_exception(StoreError(str(failure)) if isinstance(failure, StoreError) else failure)
+                group.done.set_exception(StoreError(str(failure) or "the write was cancelled; run again"))
         if to.broken or len(to.records) >= self._log_records or to.n_bytes >= self._log_bytes:
             self._retire(to)
         if self._timer is None:
             self._flush()
+        if failure is not None and not isinstance(failure, Exception):
+            raise failure
 
     def _append(self, to: _OpenLog, records: Sequence[Record]) -> None:
         path = path_of(to.name)

@@ -62,3 +62,13 @@ def test_heights_that_are_equal_are_cut_together() -> None:
 def test_copies_and_few_rows_are_one_cluster(n_rows: int) -> None:
     assert chosen(np.ones((n_rows, 3), np.float32), 20) == 1
     assert chosen(np.arange(3 * n_rows, dtype=np.float32).reshape(-1, 3), 200) == 1
+
+
+@pytest.mark.parametrize(("steepest", "expected"), [(2.4, 31), (2.8, 31), (4.5, 50)])
+def test_groups_that_are_not_distinct_are_cut_between_rise_and_steepest_place(steepest: float, expected: int) -> None:
+    """The slope exceeds its limit, 1.5, from 20 clusters on and is steepest at 50; 30 clusters are usual."""
+    numbers = np.arange(1, 601)
+    slopes = np.where((numbers < 20) | (numbers > 50), 0.6, np.interp(numbers, [20, 50], [1.6, steepest]))
+    heights = np.exp(-np.cumsum(slopes * np.diff(np.log(numbers), prepend=0)))[:-1]
+    height = cut_height(heights, np.ones(len(heights)), 1, 600, 20, 64)
+    assert np.count_nonzero(heights > height) + 1 == expected

@@ -22,6 +22,7 @@ from hirag_dist.indexing.hierarchy import SUMMARY_CHARS
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS
 from hirag_dist.indexing.stages.memberships import NAMED_LINKS, described, grouped
 from hirag_dist.indexing.stages.summary_layer import LinkMembers
+from hirag_dist.indexing.update import report_material as report_material_module
 from hirag_dist.indexing.update.report_material import GraphTables, report_material
 from hirag_dist.indexing.update.summary_entities import sources_above
 from hirag_dist.indexing.update.written import as_summaries, changed_share, member_inputs, written_inputs
@@ -136,7 +137,8 @@ def test_shares_of_summaries_are_those_of_all_members(updated: list[Snapshot]) -
             np.testing.assert_array_equal(state["stale_share"].to_numpy(), share)
 
 
-def test_shares_of_reports_are_those_of_all_material(updated: list[Snapshot]) -> None:
+def test_shares_of_reports_are_those_of_all_material(updated: list[Snapshot], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_material_module, "_BLOCK_ROWS", 7)
     for snapshot in updated:
         entities, relations = snapshot.table("entities").cast(ENTITIES), snapshot.table("relations").cast(RELATIONS)
         communities, state = snapshot.table("communities"), snapshot.table("report_inputs")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hirag_dist.core.key_sets import LIST, key_sets
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES
+from hirag_dist.indexing.update import written
 from hirag_dist.indexing.update.written import (
     MODEL,
     STAND_IN,
@@ -178,7 +179,9 @@ def test_no_summaries_are_none() -> None:
     assert as_summaries(empty, MEMBERS, IDS).equals(CLUSTER_SUMMARIES.empty_table())
 
 
-def test_what_was_just_written_has_not_changed() -> None:
+@pytest.mark.parametrize("block_rows", [2, 65_536])
+def test_what_was_just_written_has_not_changed(monkeypatch: pytest.MonkeyPatch, block_rows: int) -> None:
+    monkeypatch.setattr(written, "_BLOCK_ROWS", block_rows)
     ordered = MEMBERS.take([1, 2, 0])  # as the replies
     before = written_inputs(stored()["inputs"], IDS)
     assert changed_share(before, member_inputs(ordered, IDS)).tolist() == [0, 0, 0]

@@ -70,7 +70,41 @@ class Held(Store):
         return super().append(path, data)
 
 
+class HeldCounting(Held, Counting):
+    """Appends nothing until it is released, and notes what it appends."""
+
+
 class TestStoring:
+    async def test_a_put_after_a_cancelled_write_does_not_wait_for_ever(self, store: Store) -> None:
+        held = Held(store.root)
+        ledger = Ledger(held)
+        first = asyncio.ensure_future(ledger.put(key("a"), {}))
+        while not held.asked.is_set():
+            await asyncio.sleep(0.001)
+        (writing,) = ledger._tasks
+        writing.cancel()
+        second = asyncio.ensure_future(ledger.put(key("b"), {}))  # gathers while the first is written
+        await asyncio.sleep(0)
+        held.released.set()
+        with pytest.raises(StoreError, match="cancelled"):
+            await asyncio.wait_for(first, 60)
+        await asyncio.wait_for(second, 60)
+        await asyncio.wait_for(ledger.put(key("c"), {}), 60)
+        await ledger.close()
+        assert len(await there(store, key("b"), key("c"))) == 2
+
+    async def test_what_comes_while_a_group_is_written_is_the_next_group(self, store: Store) -> None:
+        held = HeldCounting(store.root)
+        ledger = Ledger(held)
+        first = asyncio.ensure_future(ledger.put(key("a"), {}))
+        while not held.asked.is_set():
+            await asyncio.sleep(0.001)
+        rest = [asyncio.ensure_future(ledger.put(key(str(n)), {})) for n in range(10)]
+        await asyncio.sleep(0.05)
+        held.released.set()
+        await asyncio.wait_for(asyncio.gather(first, *rest), 60)
+        assert len(held.appended) == 2
+
     async def test_a_record_is_durable_before_put_returns(self, store: Store) -> None:
         held = Held(store.root)
         ledger = Ledger(held)

@@ -71,12 +71,7 @@ def _partitions(vectors: FloatMatrix, rows: IntVector, seed: int) -> Iterator[In
     random = np.random.default_rng(seed)
     n_pivots = -(-_HOMES * len(rows) // _PARTITION_ROWS)
     pivots = vectors[np.sort(random.choice(rows, n_pivots, replace=False))]
-    homes = np.concatenate(
-        [
-            _take_largest(vectors[rows[first : first + _BLOCK_ROWS]] @ pivots.T, _HOMES)[0]
-            for first in range(0, len(rows), _BLOCK_ROWS)
-        ]
-    )
+    homes = _homes(vectors, rows, pivots)
     order = np.argsort(homes.ravel(), kind="stable")
     sizes = np.bincount(homes.ravel(), minlength=n_pivots)
     for own in np.split(order // _HOMES, np.cumsum(sizes)[:-1]):
@@ -85,6 +80,13 @@ def _partitions(vectors: FloatMatrix, rows: IntVector, seed: int) -> Iterator[In
             part = rows[own[first : first + EXACT_ROWS]]
             if len(part) > 1:
                 yield part
+
+
+@finite_products
+def _homes(vectors: FloatMatrix, rows: IntVector, pivots: FloatMatrix) -> IntVector:
+    """Return (len(rows), `_HOMES`) the pivots nearest to each row."""
+    blocks = (vectors[rows[first : first + _BLOCK_ROWS]] for first in range(0, len(rows), _BLOCK_ROWS))
+    return np.concatenate([_take_largest(block @ pivots.T, _HOMES)[0] for block in blocks])
 
 
 @finite_products
