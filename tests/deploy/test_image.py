@@ -112,8 +112,6 @@ def test_compiled_code_is_looked_up_as_it_was_compiled() -> None:
     locks = [locked(name) for name in ("image.txt", "image-gpu.txt", "image-query.txt")]
     compilers = {(lock["numba"], lock["llvmlite"]) for lock in locks}
     assert len(compilers) == 1, "the service would compile everything at each start"
-        "the service would compile everything at each start"
-    )
 
 
 def test_the_chart_copies_compiled_code_from_where_it_is(chart: Chart) -> None:
