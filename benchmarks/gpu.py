@@ -30,8 +30,8 @@ from hirag_dist.core.clustering.gaussian_mixture import (
     BLOCK_ROWS,
     fit,
     isotropic_mixture,
+    mixture_statistics,
     standardise,
-    statistics_of,
 )
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
@@ -123,7 +123,7 @@ def measure(
             "em", lambda: fit(lambda mixture: kernels.statistics(rows, mixture), start, n_rows)
         )
         held = xp.asarray(rows)
-        timed("em_round", lambda: statistics_of(xp, held, fitted, block_rows=rows_a_block))
+        timed("em_round", lambda: mixture_statistics(xp, held, fitted, block_rows=rows_a_block))
         timed("assign", lambda: kernels.assign(rows, fitted, 0.1))
         del held
     if "layer" in parts:

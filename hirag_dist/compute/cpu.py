@@ -56,7 +56,7 @@ class CpuKernels:
 
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
         """Return the sufficient statistics of one shard of rows for the next M step."""
-        return gaussian_mixture.shard_statistics(np, rows, fitted)
+        return gaussian_mixture.mixture_statistics(np, rows, fitted)
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
         """Return the components of each row that pass the threshold, and its best one."""

@@ -121,9 +121,9 @@ class _OnCupy:
     def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
         """Return the sufficient statistics of one shard of rows for the next M step."""
         if self._is_small(rows, fitted):
-            return gaussian_mixture.shard_statistics(np, rows, fitted)
+            return gaussian_mixture.mixture_statistics(np, rows, fitted)
         with _on_device():
-            return gaussian_mixture.shard_statistics(cupy, rows, fitted, block_rows(fitted.n_components))
+            return gaussian_mixture.mixture_statistics(cupy, rows, fitted, block_rows(fitted.n_components))
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
         """Return the components of each row that pass the threshold, and its best one."""

@@ -110,7 +110,7 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True)
 class MixtureStatistics:
-    """Sufficient statistics of rows for the maximisation of a mixture; those of two sets of rows add up.
+    """Sufficient statistics of rows for the maximisation of a mixture.
 
     Attributes:
         counts: (k,) float64 rows of each component, in shares.
@@ -124,14 +124,6 @@ class MixtureStatistics:
     sums: FloatVector
     squares: FloatVector
     log_likelihood: float
-
-    def __add__(self, other: MixtureStatistics) -> MixtureStatistics:
-        return MixtureStatistics(
-            self.counts + other.counts,
-            self.sums + other.sums,
-            self.squares + other.squares,
-            self.log_likelihood + other.log_likelihood,
-        )
 
 
 @dataclass(frozen=True, slots=True)

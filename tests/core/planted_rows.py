@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, fit, isotropic_mixture, statistics_of
+from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, fit, isotropic_mixture, mixture_statistics
 from hirag_dist.core.clustering.kmeans import labelled_sums, nearest, start_means
 from hirag_dist.types import Covariance, Mixture
 
@@ -27,7 +27,7 @@ def fitted_mixture(rows: Rows, k: int, seed: int, covariance: Covariance = "diag
     means = start_means(rows, k, seed)
     spread = labelled_sums(rows, nearest(np, rows, means), k).spread / rows.size
     start = isotropic_mixture(means, max(spread, MIN_VARIANCE), np.full(k, 1 / k), covariance)
-    return fit(lambda mixture: statistics_of(xp, rows, mixture), start, len(rows), 50)
+    return fit(lambda mixture: mixture_statistics(xp, rows, mixture), start, len(rows), 50)
 
 
 def covariances(mixture: Mixture) -> NDArray[np.float64]:

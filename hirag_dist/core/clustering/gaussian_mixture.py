@@ -1,29 +1,23 @@
-"""Gaussian mixtures (paper Eq. 7) by expectation maximisation, for rows on a CPU, on a GPU, or sharded over workers.
+"""Gaussian mixtures (paper Eq. 7) by expectation maximisation, for rows on a CPU or on a GPU.
 
 One code path serves NumPy and CuPy: functions take the array module `xp` and return NumPy arrays. Products are float32
-over fixed blocks of rows, sums are float64 in block order, and shards are added up in shard order: memory is bounded by
-a block, and the result does not depend on which worker computed which shard, to the last bit. Every covariance type is
+over fixed blocks of rows, and sums are float64 in block order: memory is bounded by a block. Every covariance type is
 one product with second-order features of the row: its squares, their sum, or the products of its columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from functools import reduce
-from operator import add
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.array_module import finite_products, to_numpy
-from hirag_dist.types import Assignment, Covariance, FloatMatrix, GroupSums, IntVector, Mixture, MixtureStatistics
-
-Sums = TypeVar("Sums", MixtureStatistics, GroupSums)
+from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, MixtureStatistics
 
 BLOCK_ROWS = 4_096
-SHARD_ROWS = 65_536  # 16 blocks: the rows that one worker sums up before it sends statistics
 MAX_ITERATIONS = 15
 TOLERANCE = 1e-3  # rise of the log-likelihood, nats per row, below which EM stops
 MIN_VARIANCE = 1e-4  # for data scaled to unit mean variance: a component of one point keeps a finite density
@@ -75,9 +69,9 @@ def fit(
     """Repeat expectation and maximisation until the likelihood rises by less than the tolerance.
 
     Args:
-        statistics_of: returns the statistics of all rows under a mixture, with shards added up in shard order.
+        statistics_of: returns the statistics of all rows under a mixture.
         start: the first mixture.
-        n_rows: of all shards.
+        n_rows: their number.
         max_iterations: rounds at most.
         tolerance: nats a row.
     """
@@ -120,33 +114,15 @@ def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
     )
 
 
-def statistics_of(
-    xp: Any, rows: Any, mixture: Mixture, shard_rows: int = SHARD_ROWS, block_rows: int = BLOCK_ROWS
-) -> MixtureStatistics:
-    """Return the statistics of all rows: those of their shards, added up in order."""
-    shards = (rows[first : first + shard_rows] for first in range(0, len(rows), shard_rows))
-    return total(shard_statistics(xp, shard, mixture, block_rows) for shard in shards)
-
-
-def total(statistics: Iterable[Sums]) -> Sums:
-    """Return the sum of the statistics of shards, from first to last: the order decides the last bits.
-
-    Raises:
-        TypeError: there are none.
-    """
-    return reduce(add, statistics)
-
-
 @finite_products
-def shard_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLOCK_ROWS) -> MixtureStatistics:
-    """Return the statistics of one shard, its blocks added up in order on the device.
+def mixture_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLOCK_ROWS) -> MixtureStatistics:
+    """Return the statistics of rows, their blocks added up in order on the device.
 
     Args:
         xp: numpy or CuPy.
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
         mixture: gives the responsibilities (E step).
-        block_rows: of a product. It decides the last bits, so workers that share a fit must agree; more than the
-            usual number keeps a GPU busier.
+        block_rows: of a product. It decides the last bits; more than the usual number keeps a GPU busier.
     """
     density = _Density(xp, mixture)
     n_dims = mixture.means.shape[1]
@@ -174,7 +150,7 @@ def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: i
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
         mixture: as `fit` gave it.
         threshold: 1.0 gives the best components alone.
-        block_rows: as of `shard_statistics`.
+        block_rows: as of `mixture_statistics`.
     """
     density = _Density(xp, mixture)
     found, log_densities = [], [np.zeros(0, np.float32)]

@@ -6,7 +6,9 @@ maximisation, but a round takes a product and a maximum in place of exponentials
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -73,6 +75,15 @@ def labelled_sums(rows: FloatMatrix, labels: IntVector, n_groups: int) -> GroupS
     sums = np.zeros((n_groups, rows.shape[1]))
     sums[some] = np.add.reduceat(rows[order].astype(np.float64), firsts, axis=0)
     return GroupSums(counts, sums, float(np.einsum("ij,ij->", rows, rows, dtype=np.float64)))
+
+
+def total_sums(parts: Iterable[GroupSums]) -> GroupSums:
+    """Return the sums of shards, from first to last: the order decides the last bits.
+
+    Raises:
+        TypeError: there are none.
+    """
+    return reduce(add, parts)
 
 
 def lloyd(

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from hirag_dist.core.clustering.gaussian_mixture import (
     MIN_COUNT,
     MIN_VARIANCE,
-    SHARD_ROWS,
     isotropic_mixture,
     standardised,
 )
@@ -27,6 +26,7 @@ from hirag_dist.protocols import Kernels
 from hirag_dist.types import Covariance, FloatMatrix, GroupSums, IntVector, Mixture
 
 CELL_ROWS = 12_288
+SHARD_ROWS = 65_536  # that one worker sums up
 _LEAVES_PER_CLUSTER = 3  # of a cell's tree, at least: it is cut into up to two clusters for one that is usual
 _CELL_SHARE = 0.02  # from which another cell than its own sees a row: less costs time, more leaves clusters cut
 _CLUSTERS_PER_CELL = 25  # about: larger cells cost time and find planted clusters no better

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.clustering.cluster_count import cut_height
-from hirag_dist.core.clustering.gaussian_mixture import fit, sample_numbers, standardised, total
-from hirag_dist.core.clustering.kmeans import labelled_sums
+from hirag_dist.core.clustering.gaussian_mixture import fit, sample_numbers, standardised
+from hirag_dist.core.clustering.kmeans import labelled_sums, total_sums
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
     assign_cells,
@@ -126,7 +126,7 @@ def _cells_of(rows: FloatMatrix, settings: ClusterSettings, kernels: Kernels) ->
 
     def sums_of(means: FloatMatrix) -> GroupSums:
         parts = ((rows[shard], kernels.nearest(rows[shard], means)) for shard in shards)
-        return total(labelled_sums(part, labels, len(means)) for part, labels in parts)
+        return total_sums(labelled_sums(part, labels, len(means)) for part, labels in parts)
 
     numbers = sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)
     tree = fit_cells(kernels, sums_of, rows[numbers], n_rows, settings)

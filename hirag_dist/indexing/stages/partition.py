@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.clustering.gaussian_mixture import sample_numbers, total
-from hirag_dist.core.clustering.kmeans import labelled_sums
+from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
+from hirag_dist.core.clustering.kmeans import labelled_sums, total_sums
 from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size
 from hirag_dist.core.clustering.soft_clusters import cell_memberships, split_labels
 from hirag_dist.core.clustering.ward import RowTree, row_tree
@@ -86,7 +86,7 @@ class FitCells:
         sample = np.concatenate(list(shards.each(_sampled, numbers)))
 
         def each(means: FloatMatrix) -> GroupSums:
-            return total(shards.each(_sums, (self.kernels, means)))
+            return total_sums(shards.each(_sums, (self.kernels, means)))
 
         return {"nodes": node_table(fit_cells(kernels, each, sample, n_rows, self.settings))}
 

@@ -30,7 +30,7 @@ from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 TOKENIZER: Final = "o200k_base"
 
 Renderings = NDArray[np.int32]  # (n,) one number for each record of a table
-Counts = NDArray[np.int32]
+
 _FORMS: Final = 4  # forms that there may be
 
 
@@ -43,7 +43,7 @@ def _packed(texts: Sequence[str], forms: Iterable[int]) -> Renderings:
     return _token_counts(texts) * np.int32(_FORMS) + np.fromiter(forms, np.int32, len(texts))
 
 
-def _token_counts(texts: Sequence[str]) -> Counts:
+def _token_counts(texts: Sequence[str]) -> NDArray[np.int32]:
     return np.fromiter(map(counter(TOKENIZER), texts), np.int32, len(texts))
 
 

@@ -11,17 +11,12 @@ from scipy.special import logsumexp
 from sklearn.mixture import GaussianMixture
 
 from hirag_dist.core.clustering.gaussian_mixture import (
-    BLOCK_ROWS,
     assign,
-    fit,
-    isotropic_mixture,
+    mixture_statistics,
     sample_numbers,
-    shard_statistics,
     standardise,
-    statistics_of,
-    total,
 )
-from hirag_dist.types import Covariance, Mixture, MixtureStatistics
+from hirag_dist.types import Covariance
 from tests.core.planted_rows import blobs, covariances, densities, fitted_mixture
 
 
@@ -89,7 +84,7 @@ KINDS: tuple[Covariance, ...] = ("diag", "spherical", "tied", "full")
 def test_every_covariance_has_the_likelihood_of_the_formula(kind: Covariance) -> None:
     rows = standardise(blobs(3, 300, 3, seed=2, spread=4.0)[0])
     mixture = fitted_mixture(rows, 3, 0, kind)
-    statistics = shard_statistics(np, rows, mixture)
+    statistics = mixture_statistics(np, rows, mixture)
     log_joint = densities(rows, mixture)
     shares = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
     assert statistics.log_likelihood == pytest.approx(logsumexp(log_joint, axis=1).sum(), rel=1e-4)
@@ -119,25 +114,6 @@ def test_every_covariance_ends_where_scikit_learn_does_from_the_same_means(kind:
     }[kind]()
     assert found == pytest.approx(expected, rel=0.05, abs=2e-4)
     assert ours.log_likelihood == pytest.approx(theirs.score(rows.astype(float)) * len(rows), rel=2e-3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_shards_give_the_bits_of_one_process_whoever_computes_them(kind: Covariance) -> None:
-    """Three shards of three blocks and a rest, computed backwards and added up in order."""
-    rows = standardise(np.random.default_rng(0).normal(size=(30_000, 3)).astype(np.float32))
-    shard_rows = 3 * BLOCK_ROWS
-    start = isotropic_mixture(rows[sample_numbers(len(rows), 6, 1)], 1.0, np.full(6, 1 / 6), kind)
-    shards = [rows[first : first + shard_rows] for first in range(0, len(rows), shard_rows)]
-
-    def each(mixture: Mixture) -> MixtureStatistics:
-        backwards = {number: shard_statistics(np, shards[number], mixture) for number in (2, 1, 0)}
-        return total(backwards[number] for number in range(3))
-
-    one = fit(lambda mixture: statistics_of(np, rows, mixture, shard_rows), start, len(rows))
-    other = fit(each, start, len(rows))
-    assert one.means.tobytes() == other.means.tobytes()
-    assert one.variances.tobytes() == other.variances.tobytes()
-    assert one.log_likelihood == other.log_likelihood
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.core.clustering.gaussian_mixture import sample_numbers, total
-from hirag_dist.core.clustering.kmeans import labelled_sums
+from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
+from hirag_dist.core.clustering.kmeans import labelled_sums, total_sums
 from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size
 from hirag_dist.core.clustering.soft_clusters import (
     Memberships,
@@ -77,7 +77,7 @@ def test_cells_are_those_of_rows_of_any_scale(factor: float) -> None:
 
 def each_of(rows: Rows) -> Callable[[Rows], GroupSums]:
     shards = [rows[first : first + SETTINGS.shard_rows] for first in range(0, len(rows), SETTINGS.shard_rows)]
-    return lambda means: total(labelled_sums(shard, KERNELS.nearest(shard, means), len(means)) for shard in shards)
+    return lambda means: total_sums(labelled_sums(shard, KERNELS.nearest(shard, means), len(means)) for shard in shards)
 
 
 def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> None:

@@ -272,13 +272,13 @@ def test_who_has_texts_and_tokens_gives_them_and_the_context_is_the_same() -> No
     found = retrieval("Some text of a document.")
     asked: list[tuple[str, int]] = []
 
-    def told(level: str, place: int, make: MakeText) -> tuple[str, int]:
+    def prepared(level: str, place: int, make: MakeText) -> tuple[str, int]:
         asked.append((level, place))
         text = make(UNKNOWN_FORM)
         return text, COUNT(text)
 
     for budget in (300, 800, 100_000):
-        assert render_context(found, budget, COUNT, told) == render_context(found, budget, COUNT)
+        assert render_context(found, budget, COUNT, prepared) == render_context(found, budget, COUNT)
     assert {level for level, _ in asked} == {"local", "bridge", "global", "sources"}
 
 
