@@ -14,7 +14,7 @@ IMAGE := --extra cluster --extra otel --extra minilm
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help demo test test-all test-rest test-image test-cluster coverage check audit bench proto chart docs docs-check lock clean run-env dev-env
-.PHONY: lint types imports prose licences wire charts
+.PHONY: lint types imports licences wire charts
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
@@ -48,8 +48,8 @@ coverage: dev-env ## share of lines and branches that the unit tests of core, ll
 			--fail-under=$${floor#*=} || exit 1; \
 	done
 
-check: dev-env ## ruff, mypy, import rules, names, prose, licences, buf lint, generated code, docs; reports every failure
-	@$(MAKE) -k lint types imports prose licences wire charts docs-check
+check: dev-env ## ruff, mypy, import rules, licences, buf lint, generated code, docs; reports every failure
+	@$(MAKE) -k lint types imports licences wire charts docs-check
 
 audit: ## known vulnerabilities of the packages that users and images get; asks pypi.org, so it is no part of check
 	@tools/audit.sh
@@ -98,10 +98,6 @@ types:
 
 imports:
 	@$(BIN)/pytest -q -n 0 tests/test_import_rules.py
-
-prose:
-	@$(BIN)/python tools/prose.py
-	@$(BIN)/python tools/find_test.py --floor 38 | tail -1
 
 licences:
 	@$(BIN)/python tools/licences.py

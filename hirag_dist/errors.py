@@ -20,6 +20,7 @@ HiragError
 │   │   ├── TimedOut       an endpoint that was reached did not answer in time
 │   │   └── UnusableReply  an answer of 2xx that cannot be read, or is too large
 │   └── RequestRejected    4xx: asking again will not help
+│       └── ContextLengthExceeded  the prompt and its reply do not fit into the model's window
 ├── StageFailed            a stage cannot go on
 ├── BudgetReached          --max-usd or --max-tokens would be passed          exit 4
 ├── Deferred               a reply has to wait for a batch; never leaves a task
@@ -190,6 +191,23 @@ class RequestRejected(ModelError):
 
     def __reduce__(self) -> tuple[type[RequestRejected], tuple[str, bool]]:
         return (type(self), (str(self), self.fatal))
+
+
+class ContextLengthExceeded(RequestRejected):
+    """The prompt and its reply do not fit into the model's context window: a shorter prompt may be answered.
+
+    Attributes:
+        window_tokens: Size of the window in tokens, where the endpoint names it.
+        prompt_tokens: Size of the prompt in tokens as the endpoint counts it, where it names it.
+    """
+
+    def __init__(self, message: str, window_tokens: int | None = None, prompt_tokens: int | None = None) -> None:
+        super().__init__(message)
+        self.window_tokens = window_tokens
+        self.prompt_tokens = prompt_tokens
+
+    def __reduce__(self) -> tuple[type[ContextLengthExceeded], tuple[str, int | None, int | None]]:  # type: ignore[override]
+        return (type(self), (str(self), self.window_tokens, self.prompt_tokens))
 
 
 class StageFailed(HiragError):

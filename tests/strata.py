@@ -24,7 +24,6 @@ FOLDERS = {
     "cluster": "cluster",
     "e2e": "integration",
     "examples": "integration",
-    "benchmarks": "research",
 }
 FIXTURES = {
     "milvus_uri": "integration",
