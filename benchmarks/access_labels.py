@@ -42,7 +42,6 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import Query
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_results import retrieval_to_proto
-from hirag_dist.wire.encode_bridge import bridge_fields, retrieve_response
 
 BLOCK: Final = 10  # questions; the first block is not measured
 
@@ -114,10 +113,9 @@ async def _cpu_ms(engine: QueryEngine, block: Sequence[Query], replies: bool) ->
     started = time.process_time()
     for query in block:
         if replies:
-            found = await engine.retrieve_encodable(query)
-            message = pb.Retrieval()
-            retrieval_to_proto(found.retrieval, into=message)
-            retrieve_response(message, b"" if found.bridge is None else bridge_fields(found.bridge) or b"")
+            response = pb.RetrieveResponse()
+            retrieval_to_proto(await engine.retrieve(query), into=response.retrieval)
+            response.SerializeToString()
         else:
             await engine.retrieve(query)
     return (time.process_time() - started) * 1e3 / len(block)

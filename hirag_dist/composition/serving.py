@@ -43,7 +43,6 @@ from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.wire.encode_bridge import compile_encoder
 
 logger = logging.getLogger(__name__)
 _SPARE_REQUESTS = 64  # requests to the HTTP server that the service is about to refuse
@@ -242,7 +241,6 @@ async def serve_index(
     """
     if options.access_log == "json":
         log_messages_only(ACCESS_LOGGER)
-    await asyncio.to_thread(compile_encoder)
     if not index:
         await serve_grpc(make_catalogue(config, process_count(config)), options, ready, stop, state, on_stop)
         return

@@ -48,7 +48,6 @@ from hirag_dist.types import (
     Query,
     Retrieval,
 )
-from hirag_dist.types.mapped_bridge import EncodableRetrieval
 
 T = TypeVar("T")
 EVERYTHING = AccessScope()
@@ -135,24 +134,12 @@ class QueryEngine:
         Raises:
             InvalidQuery: an empty question, an unknown mode, a number out of bounds, a vector of the wrong size.
         """
-        return [found.retrieval async for _, found in self._levels(query, deadline_s)][-1]
-
-    async def retrieve_encodable(self, query: Query, *, deadline_s: float | None = None) -> EncodableRetrieval:
-        """Return the result of `retrieve`, with key entities and paths as rows where they need not be items."""
-        return [found async for _, found in self._levels(query, deadline_s, maps_bridge=True)][-1]
+        return [found async for _, found in self.retrieve_stream(query, deadline_s=deadline_s)][-1]
 
     async def retrieve_stream(
         self, query: Query, *, deadline_s: float | None = None
     ) -> AsyncGenerator[tuple[str, Retrieval]]:
         """Yield (level, the result so far) as each level is ready, and ("done", the whole result) at the end."""
-        async with aclosing(self._levels(query, deadline_s)) as levels:
-            async for level, found in levels:
-                yield level, found.retrieval
-
-    async def _levels(
-        self, query: Query, deadline_s: float | None, *, maps_bridge: bool = False
-    ) -> AsyncGenerator[tuple[str, EncodableRetrieval]]:
-        """Yield (level, the result so far), as `retrieve_stream`; `maps_bridge`: as `retrieve_encodable`."""
         resources, limits = self._resources, self._limits(query)
         deadline = self._deadline(deadline_s)
         if query.write_reports:
@@ -165,10 +152,7 @@ class QueryEngine:
         mode = query.mode or limits.mode
         view = await self._view(query)
         if view is None:  # no document is visible
-            yield (
-                "done",
-                EncodableRetrieval(Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})),
-            )
+            yield "done", Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})
             return
         texts = resources.texts_of(view)
         run = make_run(
@@ -182,15 +166,14 @@ class QueryEngine:
             resources.reranker,
             resources.late,
         )
-        run.maps_bridge = maps_bridge
         if not await run.begin(resources.embedder, resources.vectors):
-            yield "done", EncodableRetrieval(run.result)
+            yield "done", run.result
             return
         for level in run.levels:
             if await run.run(level):
-                yield level, EncodableRetrieval(run.result, run.bridge)
+                yield level, run.result
         await run.finish()
-        yield "done", EncodableRetrieval(run.result, run.bridge)
+        yield "done", run.result
 
     async def answer_stream(
         self, query: Query, *, deadline_s: float | None = None

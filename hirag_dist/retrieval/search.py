@@ -38,7 +38,6 @@ from hirag_dist.retrieval.question_entities import QuestionEntities
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.types import AUTO, BY_NAME, BY_VECTOR, CommunityItem, IntVector, ModeChoice, Query, Retrieval
-from hirag_dist.types.mapped_bridge import MappedBridge
 
 logger = logging.getLogger(__name__)
 GRAPHRAG_LOCAL = "graphrag-local"
@@ -69,8 +68,6 @@ class RetrievalRun:
     Attributes:
         levels: of the question's mode, in order.
         result: what is retrieved so far.
-        maps_bridge: whether key entities and paths may be left as rows; set before the first level.
-        bridge: these rows; None where the result has them as items.
     """
 
     fuses_sources: ClassVar[bool] = True  # whether chunks near the question, or with its words, are among the seeds
@@ -125,8 +122,6 @@ class RetrievalRun:
         self._mode = query.mode or limits.mode
         self.levels = _LEVELS[self._mode]
         self.result = Retrieval(query.question, self._mode, index.snapshot_id)
-        self.maps_bridge = False
-        self.bridge: MappedBridge | None = None
         self._names = QuestionEntities(index, query.question)
 
     def was_chosen(self, choice: ModeChoice, phrases: list[NamePhrase], duration_ms: float) -> None:
@@ -296,10 +291,6 @@ class RetrievalRun:
             self._seeds.of_relations(ranked)
             if "local" not in self.levels:  # the local level's seeds are the nearest entities of all otherwise
                 self._seeds.of_entities(keys)
-            self.bridge = index.mapped_bridge(keys, paths) if self.maps_bridge else None
-            if self.bridge is not None:
-                self.result = replace(self.result, triples=index.triples(ranked))
-                return
             named = index.named(nodes.tolist())
             self.result = replace(
                 self.result,

@@ -36,7 +36,6 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
-from hirag_dist.types.mapped_bridge import EncodableRetrieval
 
 INFO = IndexInfo(
     snapshot_id="s1",
@@ -95,7 +94,6 @@ class FakeEngine:
         self.whole = replace(whole, snapshot_id=snapshot_id)
         self.late = replace(self.whole, communities=(), key_entities=(), paths=(), triples=(), sources=())
         self.late = replace(self.late, partial=("global", "bridge", "sources"))
-        self.encodable: EncodableRetrieval | None = None
         self.gate: asyncio.Event | None = None
         self.error: Exception | None = None
         self.queries: list[Query] = []
@@ -118,9 +116,6 @@ class FakeEngine:
         except TimeoutError:
             return self.late
         return self.whole
-
-    async def retrieve_encodable(self, query: Query, *, deadline_s: float | None = None) -> EncodableRetrieval:
-        return self.encodable or EncodableRetrieval(await self.retrieve(query, deadline_s=deadline_s))
 
     async def retrieve_stream(
         self, query: Query, *, deadline_s: float | None = None
