@@ -28,6 +28,15 @@ _RENAMED = {  # former dotted path of a key → its path now; * stands for one n
     "service.max_concurrent": "service.max_concurrent_requests",
     "service.max_wait_s": "service.max_queue_wait_s",
 }
+_PROXY = "limits of one client's connections are those of a proxy in front of the service"
+_REMOVED = {  # former dotted path of a key → what takes its place
+    "service.hits_file": "hits of communities are not kept",
+    "service.http_max_connections": _PROXY,
+    "service.http_max_connections_per_client": _PROXY,
+    "service.max_connections_per_client": _PROXY,
+    "service.pin_processes": "taskset or the cpuset of a container binds processes",
+    "service.state_dir": "each process counts callers' requests from its start",
+}
 
 
 @dataclass(frozen=True)
@@ -154,13 +163,19 @@ def _explain(error: ValidationError, origin: str) -> str:
     for fault in error.errors(include_url=False, include_input=False):
         where = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
-            renamed = _renamed(where)
-            hint = _nearest(fault["loc"]) if renamed is None else f"; it is called {renamed} now"
-            lines.append(f"unknown key {where}{hint}")
+            lines.append(f"unknown key {where}{_hint(where, fault['loc'])}")
         else:
             message = fault["msg"].removeprefix("Value error, ")
             lines.append(f"{where}: {message}" if where else message)
     return f"{origin}: " + "; ".join(dict.fromkeys(lines))
+
+
+def _hint(where: str, location: tuple[int | str, ...]) -> str:
+    if (renamed := _renamed(where)) is not None:
+        return f"; it is called {renamed} now"
+    if where in _REMOVED:
+        return f"; there is no such key any more: {_REMOVED[where]}"
+    return _nearest(location)
 
 
 def _renamed(where: str) -> str | None:

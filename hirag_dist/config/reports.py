@@ -20,7 +20,7 @@ class ReportsConfig(ConfigSection):
     share: float = Field(0.2, gt=0, le=1, description="with top: share of the communities whose reports are written")
     hits: str | None = Field(
         None,
-        description="with top: file of past questions' hits, as service.hits_file writes it; its communities come "
+        description="with top: file of past questions' hits, JSON Lines of community_id and hits; its communities come "
         "first. null: by size and place in the hierarchy alone",
     )
 

@@ -103,7 +103,6 @@ class _Call:
         record.mode, record.partial, record.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
         levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
         record.items = sum(map(len, levels))
-        record.communities = tuple([item.community_id for item in retrieval.communities])
         retrieval_to_proto(
             retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text, into=message
         )

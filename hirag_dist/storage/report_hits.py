@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.storage.file_locks import lock_file
-
-MAX_COMMUNITIES = 100_000  # in a file; those with the fewest hits are left out
 
 
 def read_hits(path: str | Path) -> dict[str, int]:
@@ -36,25 +32,3 @@ def read_hits(path: str | Path) -> dict[str, int]:
             )
         found[own] = found.get(own, 0) + hits
     return found
-
-
-def add_hits(path: Path, hits: Mapping[str, int]) -> None:
-    """Add hits to a file, which several processes may do at a time; it is made where it does not exist.
-
-    Raises:
-        ConfigError: the file is damaged.
-        OSError: it cannot be written.
-    """
-    lock = lock_file(path.with_name(f".{path.name}.lock"), create=True, wait=True)
-    try:
-        total = read_hits(path) if path.exists() else {}
-        for own, more in hits.items():
-            total[own] = total.get(own, 0) + more
-        kept = sorted(total.items(), key=lambda item: (-item[1], item[0]))[:MAX_COMMUNITIES]
-        new = path.with_name(f".{path.name}.new")
-        rows = (json.dumps({"community_id": own, "hits": n}) for own, n in kept)
-        new.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
-        new.replace(path)
-    finally:
-        if lock is not None:
-            lock.release()

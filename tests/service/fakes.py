@@ -18,7 +18,6 @@ from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
-from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.types import (
     AccessScope,
     Answer,
@@ -211,12 +210,11 @@ class Services:
         engine: FakeEngine | SnapshotSwapper,
         *,
         load: bool = True,
-        state: ServiceState | None = None,
         **options: object,
     ) -> Service:
         swapper = swapper_of(engine) if isinstance(engine, FakeEngine) else engine
         chosen = {"listen": "127.0.0.1:0"} | options
-        server = QueryServer(SingleIndex(swapper), ServerOptions(**chosen), state)  # type: ignore[arg-type]
+        server = QueryServer(SingleIndex(swapper), ServerOptions(**chosen))  # type: ignore[arg-type]
         address = await server.start()
         service = Service(address, server, swapper)
         self._running.append(service)

@@ -13,7 +13,6 @@ from grpc_status import rpc_status
 
 from hirag_dist import errors
 from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
-from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.wire import convert_results as convert
 from hirag_dist.wire import error_status
 from hirag_dist.wire._pb import query_pb2 as pb
@@ -126,10 +125,10 @@ async def test_look_ups_have_the_defaults_of_the_server(stub: Any, engine: fakes
 
 @pytest.mark.parametrize("method", LOOKUPS)
 async def test_look_ups_pass_the_same_checks_as_retrievals(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: ServiceState, method: str
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, method: str
 ) -> None:
     callers.add("reader", labels=["a"], quota_per_day=2)
-    service = await start(engine, state=state, callers_file=callers.path)
+    service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
 

@@ -14,7 +14,6 @@ from aiohttp import web
 from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Overloaded, Unauthenticated
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery
-from hirag_dist.service.connection_limits import ConnectionGuard, address_of
 from hirag_dist.service.http_api.api import HttpApi
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.files import StaticFile, read_files
@@ -50,7 +49,6 @@ class PageApp:
         options: limits.
         guard: checks every request first.
         clients: of the service.
-        connections: counts the requests of each connection.
         api: has the routes of the APIs, if they are served too.
         uploads: has the routes of uploads, if they are on.
     """
@@ -60,14 +58,12 @@ class PageApp:
         options: PageOptions,
         guard: RequestChecks,
         clients: ClientPool[AsyncHiragClient],
-        connections: ConnectionGuard,
         api: HttpApi | None = None,
         uploads: UploadRoutes | None = None,
     ) -> None:
         self._options = options
         self._guard = guard
         self._clients = clients
-        self._connections = connections
         self._api = api
         self._uploads = uploads
         self._files = read_files()
@@ -75,9 +71,7 @@ class PageApp:
 
     def app(self) -> web.Application:
         """Return the application."""
-        app = web.Application(
-            middlewares=[self._counted, self._checked, _errors], client_max_size=self._options.max_body_bytes
-        )
+        app = web.Application(middlewares=[self._checked, _errors], client_max_size=self._options.max_body_bytes)
         app.on_response_prepare.append(self._guard.sign)
         if self._api is not None:
             app.on_response_prepare.append(self._api.sign)
@@ -97,14 +91,6 @@ class PageApp:
         if self._api is not None and self._api.serves(request.path):
             return await self._api.reply(request, handler)
         return await self._guard.check(request, handler)
-
-    @web.middleware
-    async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count a request for its connection."""
-        transport = request.transport
-        name = None if transport is None else transport.get_extra_info("peername")
-        with self._connections.call((address_of(name[0]), name[1]) if name else None):
-            return await handler(request)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         file: StaticFile | None = self._files.get(request.match_info.get("name", "index.html"))
