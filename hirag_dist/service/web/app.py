@@ -15,6 +15,7 @@ from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Ove
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service.http_api.api import HttpApi
+from hirag_dist.service.http_api.status_error import http_status
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.files import StaticFile, read_files
 from hirag_dist.service.web.json_lines import (
@@ -23,7 +24,6 @@ from hirag_dist.service.web.json_lines import (
     answer_line,
     error_body,
     error_line,
-    http_status,
     info_body,
     level_line,
     read_body,
@@ -34,6 +34,7 @@ from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.request_checks import Handler, RequestChecks
 from hirag_dist.service.web.uploads.routes import UploadRoutes
 from hirag_dist.types import Answer, Retrieval
+from hirag_dist.wire.error_status import status_of
 
 logger = logging.getLogger(__name__)
 _TOKEN_MAX = 4096
@@ -218,7 +219,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except HiragError as error:
-        return _error_response(error, http_status(error))
+        return _error_response(error, http_status(status_of(error)))
     except web.HTTPRequestEntityTooLarge:
         return _error_response(InvalidQuery("the request is too long; shorten the question"), 413)
     except (web.HTTPException, ConnectionError):  # a reply of aiohttp, or a browser that disconnected
