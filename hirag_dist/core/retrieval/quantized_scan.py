@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.access.labels import PARTIAL, VISIBLE
-from hirag_dist.core.numba_jit import compiled, compiled_apart, compiled_bare
+from hirag_dist.core.numba_jit import compiled, compiled_apart
 from hirag_dist.core.retrieval.vector_scoring import nearest
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
@@ -157,7 +157,7 @@ def _candidates(
     return rows
 
 
-@compiled_bare
+@compiled
 def _fill_bounds(
     codes: QuantizedVectors,
     query: NDArray[np.int16],
@@ -197,7 +197,7 @@ def _fill_bounds(
     return span
 
 
-@compiled_bare
+@compiled
 def replace_first(heap: NDArray[np.float64], value: float) -> None:
     """Put a value in the place of a heap's smallest."""
     at = 0

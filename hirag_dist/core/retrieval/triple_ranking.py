@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.numba_jit import compiled_bare
+from hirag_dist.core.numba_jit import compiled
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.core.retrieval.vector_scoring import product
 from hirag_dist.types import FloatMatrix, IntVector
@@ -39,7 +39,7 @@ def nearest_chunks(
     return best
 
 
-@compiled_bare
+@compiled
 def _fill_nearest(
     provenance: RelationProvenance,
     vectors: FloatMatrix,
@@ -77,7 +77,7 @@ def question_scores(
     return scores
 
 
-@compiled_bare
+@compiled
 def _fill_question_scores(
     ends: NDArray[Any],
     nodes: IntVector,

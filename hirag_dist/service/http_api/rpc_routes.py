@@ -190,8 +190,7 @@ def _request_bytes(method: _Method, body: bytes) -> bytes:
         text = body.decode("utf-8")
         if not text.lstrip().startswith("{"):
             raise json_format.ParseError("it is not an object")
-        message = json_format.Parse(text, method.request())
-        return message.SerializeToString()
+        return json_format.Parse(text, method.request()).SerializeToString()
     except (ValueError, RecursionError, json_format.ParseError) as error:
         why = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
         raise error_of(InvalidQuery(f"the request is no {method.request.DESCRIPTOR.name} in JSON: {why}")) from None

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.numba_jit import compiled_bare
+from hirag_dist.core.numba_jit import compiled
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.types import IntVector
 
@@ -125,7 +125,7 @@ def _places(array: pa.Array, address: int) -> tuple[int, int]:
     return offsets.address - address, 0 if data is None else data.address - address
 
 
-@compiled_bare
+@compiled
 def _join(data: NDArray[np.uint8], places: IntVector, rows: IntVector, found: NDArray[np.uint8]) -> Any:
     """Write the values of some rows, a zero byte behind each, as far as there is room.
 
