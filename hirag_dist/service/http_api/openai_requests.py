@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from google.protobuf import json_format
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -98,6 +98,7 @@ class _ResponsesBody(_Body):
 
 
 _B = TypeVar("_B", bound=_Body)
+_Accepts: TypeAlias = Callable[[Any], bool]
 
 
 def chat_request(body: Mapping[str, Any]) -> Asked:
@@ -214,7 +215,7 @@ def _read(form: type[_B], body: Mapping[str, Any]) -> _B:
         raise BadRequest(f"{where}: {fault['msg']}", where) from None
 
 
-def _refuse(body: Mapping[str, Any], refused: Mapping[str, Any]) -> None:
+def _refuse(body: Mapping[str, Any], refused: Mapping[str, _Accepts]) -> None:
     """Refuse a parameter that would change the meaning of the reply and has another value than the harmless ones."""
     for name, accepts in refused.items():
         value = body.get(name)
@@ -242,18 +243,18 @@ def _never(value: Any) -> bool:
     return False
 
 
-_REFUSED: Mapping[str, Any] = {
+_REFUSED: dict[str, _Accepts] = {
     "tool_choice": _lets_choose,
     "function_call": _lets_choose,
     "top_logprobs": lambda value: value == 0,
 }
-_CHAT_REFUSED: Mapping[str, Any] = _REFUSED | {
+_CHAT_REFUSED: dict[str, _Accepts] = _REFUSED | {
     "n": lambda value: value == 1,
     "logprobs": lambda value: value is False,
     "response_format": _is_text_format,
     "modalities": lambda value: value == ["text"],
 }
-_RESPONSES_REFUSED: Mapping[str, Any] = _REFUSED | {
+_RESPONSES_REFUSED: dict[str, _Accepts] = _REFUSED | {
     "text": lambda value: isinstance(value, dict) and _is_text_format(value.get("format") or {}),
     "previous_response_id": _never,
     "conversation": _never,
