@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from hirag_dist.cli._options import ConfigOption, SetOption, configuration
-from hirag_dist.cli._output import err
+from hirag_dist.cli._output import COMPILING, err
 from hirag_dist.errors import ConfigError
+
+_LATE_S = 5.0  # seconds without an answer, after which the command says why
 
 
 def register(app: typer.Typer) -> None:
@@ -68,9 +69,19 @@ def serve(
         raise ConfigError("give --index URI for one index, or --catalogue URI for all indexes in a folder")
     if verify and index is None:
         raise ConfigError("--verify is for --index; `hirag-dist doctor` opens every index of a catalogue")
-    announce = partial(_announce, page=service.http_page, api=service.http_api)
-    if not serving.serve(loaded, index or "", announce, verify=verify):
-        raise typer.Exit(1)
+    late = threading.Timer(_LATE_S, err.print, (COMPILING,))
+    late.daemon = True
+    late.start()
+
+    def announce(address: str, url: str | None = None) -> None:
+        late.cancel()
+        _announce(address, url, page=service.http_page, api=service.http_api)
+
+    try:
+        if not serving.serve(loaded, index or "", announce, verify=verify):
+            raise typer.Exit(1)
+    finally:
+        late.cancel()
 
 
 def _announce(address: str, url: str | None = None, *, page: bool = True, api: bool = True) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,7 +15,7 @@ from hirag_dist.types import (
     Query,
 )
 
-Mode = Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local", "lean", "auto"]
+Mode = Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local"]
 
 
 class IndexArguments(BaseModel):
@@ -67,8 +66,7 @@ class QuestionArguments(ScopeArguments):
     mode: Mode | None = Field(
         None,
         description="hirag: entities, reports and the paths between them (the default) · local: entities · global: "
-        "reports · bridge: paths · lean: entities and the summaries that join them, half the text · naive: passages "
-        "only, the fastest · auto: chosen by the question",
+        "reports · bridge: paths · naive: passages only, the fastest",
     )
     top_n: int | None = Field(None, ge=1, description="Local entities at most")
     context_tokens: int | None = Field(None, ge=1, description="Length of the returned text at most, in tokens")
@@ -84,18 +82,6 @@ class QuestionArguments(ScopeArguments):
             filter=self.filter,
             as_of=self.as_of,
         )
-
-
-class AnswerArguments(QuestionArguments):
-    """A question that is to be answered."""
-
-    write_reports: bool = Field(
-        False, description="Have missing reports written that the question needs, where the server allows it: slower"
-    )
-
-    def query(self, required: tuple[str, ...]) -> Query:
-        """Return the query, with the labels that the server requires of every document."""
-        return replace(super().query(required), write_reports=self.write_reports)
 
 
 class EntityArguments(ScopeArguments):

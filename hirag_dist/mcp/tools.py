@@ -77,12 +77,11 @@ async def search(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
         sources=res.source_contents(found.sources, index),
         partial=list(found.partial),
         note=found.note,
-        mode_reason=_mode_reason(found),
     )
     return ToolReply(result, found.context or found.note or "Nothing was found.")
 
 
-async def answer(asked: args.AnswerArguments, call: ToolCall) -> ToolReply:
+async def answer(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
     """Return an answer with citations."""
     last: Answer | None = None
     pieces = 0
@@ -106,7 +105,6 @@ async def answer(asked: args.AnswerArguments, call: ToolCall) -> ToolReply:
         citations=[res.citation_content(item, index) for item in last.citations],
         sources=res.source_contents([chunks[own] for own in cited], index),
         model=last.model,
-        mode_reason=_mode_reason(last.retrieval),
     )
     notes = [f"[{item.ref}] {item.title} {item.uri}".rstrip() for item in result.citations]
     return ToolReply(result, "\n".join([last.text, *(["", *notes] if notes else [])]))
@@ -247,10 +245,6 @@ async def _retrieved(query: Query, call: ToolCall) -> Retrieval:
     return found
 
 
-def _mode_reason(found: Retrieval) -> str:
-    return "" if found.choice is None else found.choice.reason
-
-
 def _entities(found: Retrieval) -> tuple[EntityItem, ...]:
     """Return the local entities, then the key entities that are not among them."""
     local = {item.entity_id for item in found.local}
@@ -270,7 +264,7 @@ TOOLS: Final[Mapping[str, ToolSpec]] = {
         "Answer from the index",
         "Let the index's own language model answer a question from the documents, with citations. It is slower than "
         "search and may cost money; use search where you write the answer yourself.",
-        args.AnswerArguments,
+        args.QuestionArguments,
         res.AnswerReply,
         answer,
         calls_model=True,

@@ -30,6 +30,8 @@ class ServerOptions:
             sent.
         send_timeout_s: time for which a client may leave a part of a stream unread before the rest is dropped.
         keepalive_s: seconds of silence after which a connection is probed.
+        min_ping_interval_s: seconds between a client's probes during a silent call; a client that probes more often is
+            disconnected. Clients are asked for 10 s: half of it leaves room for probes that arrive unevenly.
         max_connection_age_s: seconds after which a connection is asked to reconnect, so that load balancers can move
             it; 0 for never.
         max_connection_age_grace_s: seconds that its requests have to finish; then the connection is closed.
@@ -71,6 +73,7 @@ class ServerOptions:
     max_concurrent_requests: int = 256
     send_timeout_s: float = 30.0
     keepalive_s: float = 60.0
+    min_ping_interval_s: float = 5.0
     max_connection_age_s: float = 600.0
     max_connection_age_grace_s: float = 300.0
     max_connections: int = 4096
@@ -108,7 +111,7 @@ class ServerOptions:
         for name in (*counts, "keepalive_s"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("max_queue_wait_s", "send_timeout_s", "max_connection_idle_s"):
+        for name in ("min_ping_interval_s", "max_queue_wait_s", "send_timeout_s", "max_connection_idle_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
         for name in (

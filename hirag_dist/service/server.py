@@ -66,7 +66,6 @@ class QueryServer:
         anonymous = Caller(
             reach=options.anonymous_labels,
             indexes=options.anonymous_indexes,
-            write_reports=options.callers_file is None,  # then the configuration alone decides
         )
         self._authenticator = Authenticator(self._callers, anonymous, certificates=options.tls_client_ca is not None)
         self._shedder = LoadShedder(

@@ -67,12 +67,7 @@ class _Call:
                 f"context_tokens must be at most {self.max_context_tokens} (service.max_context_tokens), got "
                 f"{query.context_tokens}"
             )
-        if query.write_reports and not self.caller.write_reports:
-            raise InvalidQuery(
-                "write_reports: this caller may not have reports written; `write_reports: true` in the callers file "
-                "gives the right"
-            )
-        return replace(query, reach=self.caller.reach, caller=self.caller.name)
+        return replace(query, reach=self.caller.reach)
 
     def scope(self) -> AccessScope:
         """Return the scope of a look-up, limited to what the caller may see."""

@@ -9,7 +9,6 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from hirag_dist.types.metadata import MetadataValue
-from hirag_dist.types.mode_choice import ModeChoice
 from hirag_dist.types.notebook import answer_html, retrieval_html
 from hirag_dist.types.places import Place
 
@@ -32,7 +31,7 @@ class EntityItem:
 
     Attributes:
         matched: why a local entity is there: name (the question names it) or vector (it is among the nearest to the
-            question, and may be named too). Empty elsewhere, and for the summary entities of lean mode.
+            question, and may be named too). Empty elsewhere.
     """
 
     entity_id: str
@@ -145,9 +144,8 @@ class Query:
     """A question and how to look for its answer. None takes the configured default.
 
     Attributes:
-        mode: hirag, local, global, bridge, nobridge, naive, flat, graphrag-local, lean, or auto (chosen by the
-            question); None the configured one. For an answer also graphrag-global or text-map-reduce, which ask a model
-            about every part of the corpus.
+        mode: hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; None the configured one.
+            For an answer also graphrag-global or text-map-reduce, which ask a model about every part of the corpus.
         top_n: local entities (Eq. 12).
         top_m: key entities of each community (Eq. 14).
         top_c: communities at most.
@@ -158,9 +156,6 @@ class Query:
         filter: expression over metadata that every document searched must meet, within `reach`; empty for none.
         as_of: date or time, ISO 8601, that no document searched is later than; empty for none.
         reach: the labels that the caller holds, which decide what may be seen; None: everything may.
-        write_reports: for an answer: whether missing reports of the communities found are written, a call each, as far
-            as `retrieval.reports_on_demand` allows.
-        caller: name of the caller, whose budget of reports is used; empty for an anonymous one.
     """
 
     question: str
@@ -175,8 +170,6 @@ class Query:
     filter: str = ""
     as_of: str = ""
     reach: frozenset[str] | None = None
-    write_reports: bool = False
-    caller: str = ""
 
 
 class QueryOptions(TypedDict, total=False):
@@ -193,8 +186,6 @@ class QueryOptions(TypedDict, total=False):
     filter: str
     as_of: str
     reach: frozenset[str] | None
-    write_reports: bool
-    caller: str
 
 
 def as_query(query: Query | str, options: QueryOptions) -> Query:
@@ -251,21 +242,17 @@ class Retrieval:
 
     Attributes:
         key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
-        paths: one per consecutive pair of key entities; unconnected pairs are there too. In lean mode the ways from
-            entities up to the summary entities that join them.
-        local: entities that the question names, then the nearest; in lean mode then the summary entities on the paths,
-            the nearest first.
+        paths: one per consecutive pair of key entities; unconnected pairs are there too.
+        local: entities that the question names, then the nearest.
         context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
         timings_ms: embed, search, communities, bridge, sources, render, total.
         partial: levels that the deadline cut off.
-        note: why nothing was retrieved, where the question itself is the cause, or why missing reports were not
-            written; else empty.
+        note: why nothing was retrieved, where the question itself is the cause, or why the sources are not reranked;
+            else empty.
         map_work: of a map-reduce mode. Communities or sources are then those that the points in the context cite, by
             how the context has them; their `score` is the best helpfulness of those points in hundredths, and a
             community's `hits` is how many they are.
         claims: about the local entities, in graphrag-local mode.
-        written_reports: communities whose reports were written for this answer.
-        choice: in mode auto, why `mode` was chosen.
     """
 
     question: str
@@ -285,8 +272,6 @@ class Retrieval:
     map_work: MapWork | None = None
     claims: tuple[ClaimItem, ...] = ()
     note: str = ""
-    written_reports: tuple[str, ...] = ()
-    choice: ModeChoice | None = None
 
     @property
     def missing_reports(self) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from hirag_dist.types import (
     IndexEntry,
     IndexInfo,
     MapWork,
-    ModeChoice,
     Retrieval,
 )
 from hirag_dist.wire._pb import query_pb2 as pb
@@ -114,13 +113,10 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
     message.timings_ms.update(retrieval.timings_ms)
     message.partial.extend(retrieval.partial)
     message.note = retrieval.note
-    message.written_reports.extend(retrieval.written_reports)
     for claim in retrieval.claims:
         message.claims.add(**asdict(claim))
     if retrieval.map_work is not None:
         message.map_work.CopyFrom(pb.MapWork(**asdict(retrieval.map_work)))
-    if retrieval.choice is not None:
-        message.choice.CopyFrom(pb.ModeChoice(**asdict(retrieval.choice) | {"mode": MODES[retrieval.choice.mode]}))
 
 
 def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
@@ -141,23 +137,10 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
         timings_ms=dict(message.timings_ms),
         partial=tuple(message.partial),
         note=message.note,
-        written_reports=tuple(message.written_reports),
         claims=tuple(
             [ClaimItem(**{each.name: getattr(one, each.name) for each in fields(ClaimItem)}) for one in message.claims]
         ),
         map_work=_map_work(message.map_work) if message.HasField("map_work") else None,
-        choice=_choice(message.choice) if message.HasField("choice") else None,
-    )
-
-
-def _choice(message: pb.ModeChoice) -> ModeChoice:
-    return ModeChoice(
-        mode=_mode_name(message.mode),
-        question_class=message.question_class,
-        probability=message.probability,
-        reason=message.reason,
-        words=tuple(message.words),
-        features=dict(message.features),
     )
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hirag_dist.cli._render import retrieval_as_json, show_answer, show_retrieval
-from hirag_dist.types import Answer, Citation, CommunityItem, ModeChoice, Place, Retrieval, SourceItem
+from hirag_dist.cli._render import show_answer, show_retrieval
+from hirag_dist.types import Answer, Citation, CommunityItem, Place, Retrieval, SourceItem
 from tests.service import fakes
 
 SENTENCE = "The keeper, who had slept badly for a week, lit the lamp [sic] long before the first of the ships came in."
@@ -33,20 +33,7 @@ def test_piped_answers_have_whole_lines_and_the_cited_sentences(capsys: pytest.C
     ]
 
 
-def test_a_choice_of_mode_is_shown_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    choice = ModeChoice(
-        "local", "fact", 0.8, "the question names [Ada], so the mode is local", ("who",), {"one name": 1.0}
-    )
-    chosen = replace(fakes.WHOLE, mode="local", choice=choice)
-    show_retrieval(chosen)
-    assert capsys.readouterr().out.startswith("Mode local: the question names [Ada], so the mode is local.\n")
-    assert retrieval_as_json(chosen)["choice"]["question_class"] == "fact"
-    assert "the question names [Ada]" in chosen._repr_html_()
-    show_retrieval(fakes.WHOLE)
-    assert not capsys.readouterr().out.startswith("Mode")
-
-
-def test_missing_and_written_reports_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_reports_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     bare = CommunityItem("c", 0, "Ada, Engine", "Ada (person): wrote notes", 0.0, 1, 0.5, report_missing=True)
     found = Retrieval("q", "hirag", "s", communities=(bare,), context_refs={"C1": "c"}, note="a budget is used up")
     show_retrieval(found)
@@ -54,7 +41,6 @@ def test_missing_and_written_reports_are_named(capsys: pytest.CaptureFixture[str
     assert "1 report is not written: main members take the place." in shown
     assert "no model was called" in shown
     assert "Note: a budget is used up." in shown
-    show_retrieval(replace(found, written_reports=("c",), context_refs={}))
+    show_retrieval(replace(found, context_refs={}))
     shown = capsys.readouterr().out
-    assert "1 report written for it" in shown
     assert "Nothing was retrieved: a budget is used up." in shown

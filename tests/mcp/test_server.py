@@ -71,8 +71,7 @@ async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None
     assert found["entities"][0]["uri"] == "hirag://default/entities/e1"
     assert found["paths"][1] == {"connected": False, "entities": []}
     assert found["sources"][0]["text"] == fakes.WHOLE.sources[0].text
-    answer = (await client.call_tool("answer", ARGUMENTS["answer"] | {"write_reports": True})).structured_content
-    assert engine.queries[-1].write_reports
+    answer = (await client.call_tool("answer", ARGUMENTS["answer"])).structured_content
     assert answer["answer"] == fakes.ANSWER.text
     assert answer["citations"][0]["uri"] == "hirag://default/entities/e2"
     entity = (await client.call_tool("entity", ARGUMENTS["entity"])).structured_content
@@ -86,12 +85,12 @@ async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None
 async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     server = connect((await start(engine)).address, labels=("team:a",), timeout_s=20.0)
     async with Client(server) as client:
-        asked = ARGUMENTS["search"] | {"mode": "auto", "top_n": 3, "context_tokens": 50, "labels": ["x"]}
+        asked = ARGUMENTS["search"] | {"mode": "local", "top_n": 3, "context_tokens": 50, "labels": ["x"]}
         assert not (await client.call_tool("search", asked | {"filter": "a = 1", "as_of": "2024"})).is_error
         await client.call_tool("document", {"document_id": "d1", "start": 5, "max_chars": 7, "labels": ["x"]})
         await client.read_resource("hirag://default/documents/d%2F1?start=2&max_chars=3")
     (query, *_) = engine.queries
-    assert (query.mode, query.top_n, query.context_tokens) == ("auto", 3, 50)
+    assert (query.mode, query.top_n, query.context_tokens) == ("local", 3, 50)
     assert (query.labels, query.filter, query.as_of, query.reach) == (("team:a", "x"), "a = 1", "2024", NOTHING)
     assert engine.lookups == [
         ("get_document", ("d1",), AccessScope(("team:a", "x"), reach=NOTHING), {"start": 5, "max_chars": 7}),
