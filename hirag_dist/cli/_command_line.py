@@ -16,7 +16,7 @@ from importlib import import_module
 
 import typer
 
-from hirag_dist import __version__
+from hirag_dist._version import __version__
 from hirag_dist.cli._output import claim_stdout, emit_error, use_json
 from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, exit_at_once
 from hirag_dist.composition.logs import configure_logging

@@ -38,8 +38,20 @@ from hirag_dist.service.tracing import make_tracing
 
 logger = logging.getLogger(__name__)
 _SAMPLE_S = 1.0  # interval of the gauges
-_DRAIN_CHECK_S = 0.05
-_SENT_S = 0.5  # for the last replies to be sent; clients that watch the health never end their calls by themselves
+_WATCHES_END_S = 0.2  # after the health is NOT_SERVING, which watches are told first
+_STOCK_HEALTH: Any = health.aio.HealthServicer  # the stubs leave out its types
+
+
+class _HealthServicer(_STOCK_HEALTH):  # type: ignore[misc]
+    """The stock servicer, whose watches would never end and so hold up every drain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watches_end = asyncio.Event()
+
+    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802 - the name is the protocol's
+        """Send the current status, then every change, until the service stops."""
+        await finished_before(self.watches_end, asyncio.create_task(super().Watch(request, context)))
 
 
 class QueryServer:
@@ -108,7 +120,7 @@ class QueryServer:
             max_context_tokens=options.max_context_tokens,
             map_reduce=options.map_reduce,
         )
-        self._health: Any = health.aio.HealthServicer()  # the stubs leave out its types
+        self._health = _HealthServicer()
         self._serving = False
         self._server: grpc.aio.Server | None = None
         self._watchers: list[asyncio.Task[None]] = []
@@ -175,11 +187,8 @@ class QueryServer:
         if self._server is not None:
             if self._shedder.present:
                 logger.info("stopping; %d requests have %g s to finish", self._shedder.present, drain_s)
-            stopping = asyncio.create_task(self._server.stop(drain_s))  # of several times the shortest counts
-            while self._shedder.present and not stopping.done():
-                await asyncio.wait({stopping}, timeout=_DRAIN_CHECK_S)
-            await self._server.stop(min(drain_s, _SENT_S))
-            await stopping
+            asyncio.get_running_loop().call_later(_WATCHES_END_S, self._health.watches_end.set)
+            await self._server.stop(drain_s)
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers.clear()

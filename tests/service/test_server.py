@@ -47,7 +47,7 @@ async def test_health_from_start_to_end(start: fakes.Start, engine: fakes.FakeEn
         assert (await anext(watch)).status == SERVING
         assert (await health.Check(asked(name))).status == SERVING
         await service.server.stop(3600)  # the open watch does not hold it up
-        assert (await anext(watch)).status == NOT_SERVING
+        assert [reply.status async for reply in watch] == [NOT_SERVING]
 
 
 async def test_health_of_an_unknown_name(start: fakes.Start, engine: fakes.FakeEngine) -> None:

@@ -81,8 +81,8 @@ class RpcRoutes:
     async def _reply(self, request: web.Request) -> web.StreamResponse:
         method = _METHODS.get(request.match_info["method"])
         if method is None:
-            message = f"there is no RPC {request.match_info['method'][:80]!r}"
-            return error_response(StatusError(grpc.StatusCode.UNIMPLEMENTED, message), 404)
+            why = f"there is no RPC {request.match_info['method'][:80]!r}"
+            return error_response(StatusError(grpc.StatusCode.UNIMPLEMENTED, why), 404)
         if request.method != "POST":
             error = StatusError(grpc.StatusCode.UNIMPLEMENTED, "RPCs are requests with POST")
             return error_response(error, 405, {"Allow": "POST"})
