@@ -61,7 +61,6 @@ class ServerOptions:
         metrics_public: whether that address may be beyond loopback.
         access_log: format of the access log, one line per request.
         log_questions: whether questions are written into it.
-        hits_file: file that the hits of communities are added to; None: none.
         traces_endpoint: URL of an OpenTelemetry collector; None sends no traces.
         traces_ratio: share of the traces that are sent.
 
@@ -104,7 +103,6 @@ class ServerOptions:
     metrics_public: bool = False
     access_log: Literal["text", "json", "off"] = "text"
     log_questions: bool = False
-    hits_file: str | None = None
     traces_endpoint: str | None = None
     traces_ratio: float = 1.0
 
