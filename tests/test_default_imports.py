@@ -25,7 +25,7 @@ found = [name for name in sys.modules if name.startswith({BUILDS})]
 assert not found, found
 """
 SERVE = """
-import hirag_dist.cli.serve, hirag_dist.cli.token
+import hirag_dist.cli.serve
 import hirag_dist.composition.catalogue, hirag_dist.composition.serving
 import hirag_dist.service.server, hirag_dist.service.tracing, hirag_dist.service.web.run
 """

@@ -69,5 +69,6 @@ def test_another_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (module / "model.onnx").write_bytes(b"other")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(minilm, "_MODULES", ("hirag_other_weights",))
+    monkeypatch.setattr(minilm, "is_installed", lambda: True)
     with pytest.raises(BackendUnavailable, match="damaged or another version"):
         MiniLmEmbedder().embed_now(["a text"])
