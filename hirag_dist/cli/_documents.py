@@ -48,7 +48,7 @@ def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> No
     if len(found) > _SHOWN:
         out.print(f"and {len(found) - _SHOWN:,} more; --source GLOB selects, --json lists all.")
     if snapshot.manifest.missing_reports:
-        out.print(missing_line(snapshot.manifest.missing_reports, snapshot.manifest.report_policy))
+        out.print(missing_line(snapshot.manifest.missing_reports))
 
 
 def show_document(snapshot: Snapshot, document: str, json: bool) -> None:
