@@ -152,16 +152,15 @@ def _version(name: str) -> DoctorFinding:
 
 
 def _milvus_packages(config: Config) -> DoctorFinding:
-    """Return the versions of the extra `milvus`, a fault where the configuration needs what is missing."""
-    backend = config.vectors.chosen
-    versions = {name: _version(name) for name in ("pymilvus", "milvus-lite")}
-    missing = [name for name, found in versions.items() if found.state == "fault"]
-    if not missing:
-        return DoctorFinding("Milvus packages", "ok", ", ".join(f"{name} {versions[name].seen}" for name in versions))
-    if backend == "milvus-lite" or (backend == "milvus" and "pymilvus" in missing):
-        return DoctorFinding("Milvus packages", "fault", f"vectors.backend is {backend}, without {missing[0]}", INSTALL)
-    seen = f"{' and '.join(missing)} not installed: vectors are searched in memory"
-    return DoctorFinding("Milvus packages", "note", seen, f"{INSTALL} for Milvus Lite and Milvus servers")
+    """Return the versions of the client of Milvus and of Milvus Lite; a fault where Lite is configured and missing."""
+    client, lite = _version("pymilvus"), _version("milvus-lite")
+    if client.state == "fault":
+        return DoctorFinding("Milvus packages", "fault", "pymilvus is not installed", client.fix)
+    if lite.state != "fault":
+        return DoctorFinding("Milvus packages", "ok", f"pymilvus {client.seen}, milvus-lite {lite.seen}")
+    if config.vectors.chosen == "milvus-lite":
+        return DoctorFinding("Milvus packages", "fault", "vectors.backend is milvus-lite, which is missing", INSTALL)
+    return DoctorFinding("Milvus packages", "ok", f"pymilvus {client.seen}")
 
 
 def _second_distribution() -> list[DoctorFinding]:
