@@ -58,7 +58,7 @@ class _Worker:
 
 
 class Supervisor:
-    """Runs jobs until SIGTERM or SIGINT; must be used in the main thread.
+    """Runs jobs until SIGTERM, SIGINT or SIGHUP; must be used in the main thread.
 
     Args:
         jobs: one per worker.

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import threading
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -47,7 +50,7 @@ def start(address: str | None, n_cpus: int | None) -> None:
     for more in reversed(range(1 if address else _STARTS)):
         try:
             _check_reachable(address)
-            with warnings.catch_warnings():
+            with _own_sigterm(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 ray.init(**options)
             return
@@ -57,6 +60,17 @@ def start(address: str | None, n_cpus: int | None) -> None:
                 continue
             where = f"the Ray cluster {address} is out of reach" if address else "Ray does not start on this machine"
             raise BackendUnavailable(f"{where}: {last_line(error)}; `--executor inline` does without it") from error
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep this process's handler of SIGTERM, where it has one: `ray.init` puts one that exits in its place."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def stop() -> None:
