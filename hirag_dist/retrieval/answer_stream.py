@@ -30,7 +30,8 @@ async def answer_pieces(
     """Yield the answer's text in pieces, and at last the answer, whose text is those pieces.
 
     Where nothing was retrieved, no model is called, and the answer is `UNKNOWN_ANSWER`. The points of a map-reduce have
-    a prompt of their own, and the tokens of their calls are counted. Close the generator to close the model's stream immediately.
+    a prompt of their own, and the tokens of their calls are counted. Close the generator to close the model's stream
+    immediately.
 
     Args:
         deadline_s: seconds left.
