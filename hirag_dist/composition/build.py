@@ -29,7 +29,6 @@ from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
 from hirag_dist.execution.sized_executor import SizedExecutor
 from hirag_dist.execution.stage import Services
-from hirag_dist.extraction import make_entity_finder
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import embedder_identity, with_context
@@ -165,7 +164,6 @@ def make_services(
         close,
         bind,
         is_superseded,
-        entity_finder=cache(make_entity_finder),
     )
 
 

@@ -29,7 +29,11 @@ _RENAMED = {  # former dotted path of a key → its path now; * stands for one n
     "service.max_wait_s": "service.max_queue_wait_s",
 }
 _NO_BATCHES = "calls are always sent one by one; leave the key out"
+_ONE_FINDER = "extraction.method is llm or nlp, and nlp has no settings; leave the section out"
 _REMOVED = {  # former dotted path of a key → what to do instead
+    "extraction.nlp": _ONE_FINDER,
+    "extraction.skeleton": _ONE_FINDER,
+    "extraction.verify": _ONE_FINDER,
     "llm.batch": _NO_BATCHES,
     "llm.batch_lines": _NO_BATCHES,
     "llm.batch_poll_s": _NO_BATCHES,

@@ -1,8 +1,7 @@
-"""Extraction without a language model: entity finders, and the records of what they find."""
+"""Extraction without a language model: names and noun phrases, and the records of what is found."""
 
-from hirag_dist.extraction.excerpts import quoted_sentences
-from hirag_dist.extraction.factory import make_entity_finder
+from hirag_dist.extraction.builtin import find_names
 from hirag_dist.extraction.records import extracted
 from hirag_dist.extraction.scripts import split_sentences
 
-__all__ = ["extracted", "make_entity_finder", "quoted_sentences", "split_sentences"]
+__all__ = ["extracted", "find_names", "split_sentences"]

@@ -1,4 +1,4 @@
-"""The built-in finder: names and noun phrases by the rules that suit the writing of a text."""
+"""Names and noun phrases of texts, by the rules that suit their writing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hirag_dist.extraction.unspaced import find_terms as find_unspaced_terms
 from hirag_dist.llm.rule_based.cjk import find_unspaced
 from hirag_dist.llm.rule_based.entity_types import TypeWords
 from hirag_dist.llm.rule_based.key_phrases import find_terms
-from hirag_dist.llm.rule_based.names import NameOccurrence, Spelling, find_names
+from hirag_dist.llm.rule_based.names import NameOccurrence, Spelling
+from hirag_dist.llm.rule_based.names import find_names as find_capitalised
 from hirag_dist.llm.rule_based.records import safe_name
 from hirag_dist.llm.rule_based.sentences import tokens
 from hirag_dist.types import FoundName
@@ -20,17 +21,19 @@ from hirag_dist.types import FoundName
 _PARTICLE = re.compile("(?<=[A-Za-z0-9])(?=[가-힣])")  # between a Latin name and the Korean particle that follows
 
 
-class BuiltinFinder:
-    """Names by capitals and noun phrases by word lists in English; elsewhere what recurs, by counts alone.
+def find_names(texts: Sequence[Sequence[str]], types: Sequence[str]) -> list[list[FoundName]]:
+    """Return the names and terms of each text, best first, each once.
 
-    In writing with capitals other than English: names by capitals, and recurring phrases. Without capitals: recurring
-    phrases. Chinese and Japanese, and other writing without spaces: recurring strings of characters.
+    English: names by capitals and noun phrases by word lists. Other writing with capitals: names by capitals, and
+    recurring phrases. Without capitals: recurring phrases. Chinese and Japanese, and other writing without spaces:
+    recurring strings of characters.
+
+    Args:
+        texts: the sentences of each text (`split_sentences`).
+        types: types that a name may have.
     """
-
-    def find(self, texts: Sequence[Sequence[str]], types: Sequence[str]) -> list[list[FoundName]]:
-        """Return the names and terms of each text, best first, each once."""
-        words = TypeWords(types)
-        return [[_found(one, words) for one in _distinct(_candidates(lines))] for lines in texts]
+    words = TypeWords(types)
+    return [[_found(one, words) for one in _distinct(_candidates(lines))] for lines in texts]
 
 
 def _candidates(lines: Sequence[str]) -> list[NameOccurrence]:
@@ -44,7 +47,7 @@ def _candidates(lines: Sequence[str]) -> list[NameOccurrence]:
     if Script.CASED in scripts:
         words = [tokens(_PARTICLE.sub(" ", line)) for line in lines]
         spelling = Spelling(words)
-        names = find_names(words, spelling)
+        names = find_capitalised(words, spelling)
         found += names
         if scripts[0] is Script.CASED:
             found += find_terms(words, spelling) if is_english(text) else _others(find_phrases(lines), names)

@@ -4,7 +4,7 @@ import pytest
 
 from hirag_dist.config.model import ENTITY_TYPES
 from hirag_dist.core.text.normalize import name_key
-from hirag_dist.extraction.builtin import BuiltinFinder
+from hirag_dist.extraction import find_names
 from hirag_dist.extraction.scripts import split_sentences
 from hirag_dist.types import FoundName
 from tests.extraction.test_phrases import CASES
@@ -20,7 +20,7 @@ GERMAN = (
 
 
 def find(text: str) -> dict[str, FoundName]:
-    (found,) = BuiltinFinder().find([split_sentences(text)], ENTITY_TYPES)
+    (found,) = find_names([split_sentences(text)], ENTITY_TYPES)
     assert all(one.type in ENTITY_TYPES and one.places for one in found)
     assert len({name_key(one.name) for one in found}) == len(found)
     return {one.name: one for one in found}
@@ -50,4 +50,4 @@ def test_names_of_japanese_and_of_latin_words_in_korean() -> None:
 
 
 def test_a_text_without_letters_holds_no_name() -> None:
-    assert BuiltinFinder().find([[], ["1234 5678"], ["…"]], ENTITY_TYPES) == [[], [], []]
+    assert find_names([[], ["1234 5678"], ["…"]], ENTITY_TYPES) == [[], [], []]

@@ -180,20 +180,3 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path, method
         calls, tokens = sum(u.calls for u in uses), sum(u.input_tokens + u.output_tokens for u in uses)
         assert calls / 2 <= sum(each.calls for each in wanted) <= 2 * calls, stage
         assert tokens / 2 <= sum(each.input_tokens + each.output_tokens for each in wanted) <= 2 * tokens, stage
-
-
-def test_every_method_of_extraction_is_planned_side_by_side() -> None:
-    found = plan([CORPUS], llm=priced(), extraction={"method": "verify"})
-    assert [(each.method, each.configured) for each in found.methods] == [
-        ("llm", False),
-        ("verify", True),
-        ("skeleton", False),
-        ("nlp", False),
-    ]
-    by = {each.method: each for each in found.methods}
-    assert (by["verify"].calls, by["verify"].cost_usd) == (found.calls, found.cost_usd)
-    tokens = [each.extraction_tokens for each in found.methods]
-    assert tokens == sorted(tokens, reverse=True)
-    assert (by["nlp"].extraction_calls, by["nlp"].extraction_tokens) == (0, 0)
-    alone = {method: plan([CORPUS], llm=priced(), extraction={"method": method}) for method in ("llm", "skeleton")}
-    assert {method: by[method].calls for method in alone} == {method: each.calls for method, each in alone.items()}

@@ -37,7 +37,6 @@ _CLAIM_SCHEMA = object_schema(
     description=TEXT,
     source_text=TEXT,
 )
-_CHECKED_SCHEMA = object_schema(id=INTEGER, type=TEXT, text=TEXT)
 _SUMMARY_SCHEMA = object_schema(name=TEXT, type=TEXT, description=TEXT, members=TEXT)
 _POINT_SCHEMA = object_schema(text=TEXT, helpfulness=INTEGER)
 _FINDING_SCHEMA = object_schema(summary=TEXT, explanation=TEXT, references=TEXT)
@@ -46,7 +45,6 @@ PROPERTIES: Mapping[str, dict[str, Any]] = {  # task → properties of the reply
     "extract-graph": dict(entities=array_schema(_NUMBERED_SCHEMA), relations=array_schema(_RELATION_SCHEMA)),
     "extract-entities": dict(entities=array_schema(_ENTITY_SCHEMA)),
     "extract-relations": dict(relations=array_schema(_RELATION_SCHEMA)),
-    "verify-graph": dict(entities=array_schema(_CHECKED_SCHEMA), unrelated=TEXT),
     "extract-claims": dict(claims=array_schema(_CLAIM_SCHEMA)),
     "summarise": dict(entities=array_schema(_SUMMARY_SCHEMA)),
     "same-entity": dict(same={"type": "boolean"}, reason=TEXT),

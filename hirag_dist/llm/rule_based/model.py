@@ -16,7 +16,6 @@ from hirag_dist.llm.rule_based.reports import report
 from hirag_dist.llm.rule_based.requests import ParsedRequest, asked
 from hirag_dist.llm.rule_based.short_answers import short_answer
 from hirag_dist.llm.rule_based.summaries import summarise
-from hirag_dist.llm.rule_based.verification import verify
 from hirag_dist.types import Message
 
 _TASKS: Mapping[str, Callable[[ParsedRequest], str]] = {
@@ -33,8 +32,6 @@ _TASKS: Mapping[str, Callable[[ParsedRequest], str]] = {
     "report-pack": each_unit(report),
     "same-entity": same_entity,
     "same-entity-pack": each_unit(same_entity),
-    "verify-graph": verify,
-    "verify-graph-pack": each_unit(verify),
     "answer": answer,
     "map-answer": map_answer,
     "reduce-answer": reduce_answer,

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from hirag_dist.core.entities.claims import claims_request
-from hirag_dist.core.entities.verification import verification_request
 from hirag_dist.core.prompts import templates
 from hirag_dist.core.prompts.answer_requests import answer_request, map_request, reduce_request, short_answer_request
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, judge_request, listing_request
@@ -54,7 +53,6 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-entities": extraction_request("extract-entities", text, prompts, TYPES, None),
         "extract-relations": extraction_request("extract-relations", text, prompts, TYPES, None, [(text, "person")]),
         "extract-claims": claims_request(text, [text], prompts, None),
-        "verify-graph": verification_request(text, [text, f"{text} (person)"], [(0, 1)], prompts, TYPES, None),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "meta-types": meta_types_request([text], prompts),
         "entity-types": entity_types_request([text], prompts),
