@@ -12,7 +12,7 @@ from hirag_dist.core.entities.merging import mentions_of
 from hirag_dist.core.prompts.reply_parsing import ExtractionReply
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables
-from hirag_dist.extraction import extracted, find_names, split_sentences
+from hirag_dist.llm.rule_based.finder import extract_records
 from hirag_dist.schemas import CHUNKS, EXTRACTION_COSTS, MENTIONS, RELATION_MENTIONS
 
 
@@ -56,6 +56,4 @@ class ExtractNames:
         }
 
     def _extracted(self, texts: list[str]) -> list[ExtractionReply]:
-        lines = [split_sentences(text) for text in texts]
-        found = find_names(lines, self.entity_types)
-        return [extracted(names, sentences) for names, sentences in zip(found, lines, strict=True)]
+        return [extract_records(text, self.entity_types) for text in texts]

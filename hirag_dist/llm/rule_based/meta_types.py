@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from hirag_dist.llm.rule_based.entity_types import DEFAULT_TYPES
-from hirag_dist.llm.rule_based.extraction import candidates
+from hirag_dist.llm.rule_based.finder import find_entities
 from hirag_dist.llm.rule_based.requests import ParsedRequest
-from hirag_dist.llm.rule_based.sentences import clean, sentences
+from hirag_dist.llm.rule_based.sentences import split_sentences
 
 _MOST = 7
 _ALWAYS = ("concept", "field", "process")  # what groups of things are about, however few excerpts say so
@@ -30,6 +30,6 @@ def _counts(ask: ParsedRequest) -> Counter[str]:
     """Return how often the excerpts name each kind."""
     counts: Counter[str] = Counter()
     for piece in ask.body.split("<excerpt>")[1:]:
-        text = clean(piece.partition("</excerpt>")[0])
-        counts.update(found.kind for found in candidates(sentences(text)))
+        lines = split_sentences(piece.partition("</excerpt>")[0])
+        counts.update(found.type for found in find_entities(lines))
     return counts
