@@ -82,9 +82,7 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
     if made.missing_reports:
         reports = count_noun(made.missing_reports, "report is", "reports are")
-        out.print(
-            f"About {reports} left to questions: about {short(made.missing_report_tokens)} tokens if all are written."
-        )
+        out.print(f"About {reports} left out: about {short(made.missing_report_tokens)} tokens if all are written.")
     said = (
         f"{latency_s:g} s"
         if latency_s is not None

@@ -39,14 +39,17 @@ _REMOVED = {  # former dotted path of a key → what takes its place
     "llm.batch_lines": _NO_BATCHES,
     "llm.batch_poll_s": _NO_BATCHES,
     "llm.batch_rounds": _NO_BATCHES,
+    "communities.reports": "communities.report_share is the share of the reports that a build writes",
     "retrieval.bridge_endpoints": _FIDELITY,
     "retrieval.bridge_paths": "a bridge takes shortest paths in the graph",
     "retrieval.bridge_ranking": _FIDELITY,
     "retrieval.lean": "choose another retrieval.mode, such as local",
     "retrieval.lexical": _FIDELITY,
     "retrieval.local_entities": _FIDELITY,
+    "retrieval.reports_on_demand": "`hirag-dist refresh --reports` writes missing reports",
     "retrieval.selection": "records are taken by rank",
     "retrieval.source_fusion": _FIDELITY,
+    "service.hits_file": "communities.report_share takes the most prominent communities first",
 }
 
 
