@@ -1,20 +1,22 @@
-"""Replies to requests for the entities and relations of a chunk, of a first pass or a gleaning."""
+"""Replies about a text: its entities and relations, of a first pass or a gleaning, and the types of its names."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 
 from hirag_dist.core.prompts.templates import BAR
 from hirag_dist.core.text.normalize import is_name, name_key
-from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
+from hirag_dist.llm.rule_based.entity_types import DEFAULT_TYPES, TypeWords, listed_types
 from hirag_dist.llm.rule_based.finder import best_names, described, find_entities, related
-from hirag_dist.llm.rule_based.records import EntityLine, RelationLine, safe_name, write
-from hirag_dist.llm.rule_based.requests import ParsedRequest
+from hirag_dist.llm.rule_based.requests import EntityLine, ParsedRequest, RelationLine, safe_name, write
 from hirag_dist.llm.rule_based.sentences import split_sentences
 from hirag_dist.types import FoundName
 
 _MISSED_OF_LESSER = 0.15  # of the lower two thirds: 10 % of all
+_MAX_META_TYPES = 7
+_ALWAYS = ("concept", "field", "process")  # what groups of things are about, however few excerpts say so
 
 
 def extract(ask: ParsedRequest) -> str:
@@ -86,3 +88,25 @@ def _missed(keys: Sequence[str], ask: ParsedRequest) -> list[bool]:
         share = int.from_bytes(data, "little") / 2**32
         late.append(rank * 3 >= len(keys) and rank > 1 and share < _MISSED_OF_LESSER)
     return late
+
+
+def entity_types(ask: ParsedRequest) -> str:
+    """Return the reply to entity-types: the built-in kinds, the most frequent in the excerpts first."""
+    counts = _counts(ask)
+    return "\n".join(sorted(DEFAULT_TYPES, key=lambda kind: (-counts[kind], DEFAULT_TYPES.index(kind))))
+
+
+def meta_types(ask: ParsedRequest) -> str:
+    """Return the reply to meta-types: one a line, the most frequent first."""
+    counts = _counts(ask)
+    ranked = sorted(counts, key=lambda kind: (-counts[kind], kind))[:_MAX_META_TYPES]
+    return "\n".join(dict.fromkeys([*ranked, *_ALWAYS]))
+
+
+def _counts(ask: ParsedRequest) -> Counter[str]:
+    """Return how often the excerpts name each kind."""
+    counts: Counter[str] = Counter()
+    for piece in ask.body.split("<excerpt>")[1:]:
+        lines = split_sentences(piece.partition("</excerpt>")[0])
+        counts.update(found.type for found in find_entities(lines))
+    return counts

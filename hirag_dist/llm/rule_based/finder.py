@@ -14,7 +14,7 @@ from hirag_dist.llm.rule_based.excerpts import about, around
 from hirag_dist.llm.rule_based.language import Script, is_english, scripts_of
 from hirag_dist.llm.rule_based.names import Spelling, find_names
 from hirag_dist.llm.rule_based.phrases import find_phrases
-from hirag_dist.llm.rule_based.records import safe_name
+from hirag_dist.llm.rule_based.requests import safe_name
 from hirag_dist.llm.rule_based.sentences import split_sentences, tokens
 from hirag_dist.llm.rule_based.unspaced import find_characters, find_clusters
 from hirag_dist.types import FoundName

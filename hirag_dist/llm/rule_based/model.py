@@ -6,13 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.rule_based.answers import answer, map_answer, reduce_answer, short_answer
-from hirag_dist.llm.rule_based.descriptions import describe
-from hirag_dist.llm.rule_based.extraction import extract
-from hirag_dist.llm.rule_based.matching import same_entity
-from hirag_dist.llm.rule_based.meta_types import entity_types, meta_types
-from hirag_dist.llm.rule_based.packs import each_unit
+from hirag_dist.llm.rule_based.descriptions import describe, same_entity
+from hirag_dist.llm.rule_based.extraction import entity_types, extract, meta_types
 from hirag_dist.llm.rule_based.reports import report
-from hirag_dist.llm.rule_based.requests import ParsedRequest, asked
+from hirag_dist.llm.rule_based.requests import ParsedRequest, asked, each_unit
 from hirag_dist.llm.rule_based.summaries import summarise
 from hirag_dist.types import Message
 

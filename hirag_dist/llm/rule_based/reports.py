@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from hirag_dist.core.prompts.templates import BAR, DONE
 from hirag_dist.core.text.normalize import name_key, shorten
-from hirag_dist.llm.rule_based.records import safe
-from hirag_dist.llm.rule_based.requests import ParsedRequest
+from hirag_dist.llm.rule_based.requests import ParsedRequest, safe
 
 _RECORD = re.compile(r"^\s*\[?([ERC]\d+)\]?[.:)]?\s+(.*)$")
 _NAMED = re.compile(r"^(.*?)(?: \([^()]{0,80}\))?(?:: (.*))?$")
