@@ -27,7 +27,6 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.events import ExecutorStarting
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
-from hirag_dist.execution.sized_executor import SizedExecutor
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
@@ -210,14 +209,11 @@ def make_executor(
             gpu=GpuWorkers(execution.gpu_workers) if apart else None,
         )
 
-    in_process, on_ray = LazyExecutor("inline", inline), LazyExecutor("ray", ray)
-    match execution.chosen:
-        case "inline":
-            return in_process
-        case "auto" if not os.environ.get("RAY_ADDRESS"):
-            return SizedExecutor(in_process, on_ray)
-        case _:
-            return on_ray
+    if execution.chosen == "inline":
+        return LazyExecutor("inline", inline)
+    if execution.chosen == "auto" and not os.environ.get("RAY_ADDRESS"):
+        return LazyExecutor("inline", inline, large=("ray", ray))
+    return LazyExecutor("ray", ray)
 
 
 def _tasks_in_flight(config: Config, n_workers: int) -> int:
