@@ -10,8 +10,11 @@ from hirag_dist.api.build_keywords import BuildKeywords, Inputs, input_names, ru
 from hirag_dist.api.config import ConfigLike, as_config
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import run_build
+from hirag_dist.composition.models import BUILD_ROLES
+from hirag_dist.composition.windows import ask_windows, index_windows, role_windows
 from hirag_dist.indexing.cost_estimate import CostEstimate, estimate_build
 from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
+from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
@@ -80,8 +83,10 @@ def plan_build(inputs: Inputs, *, config: ConfigLike = None, latency_s: float | 
         InputError: there is nothing to read.
         ConfigError: the configuration is invalid.
     """
-    loaded = as_config(config)
-    return estimate_build(input_names(inputs), loaded, load_prompts(loaded.prompts), latency_s)
+    loaded = ask_windows(as_config(config), BUILD_ROLES)
+    prompts = load_prompts(loaded.prompts)
+    cut = fit_to_windows(loaded, role_windows(loaded, BUILD_ROLES), prompts)
+    return estimate_build(input_names(inputs), cut, prompts, latency_s)
 
 
 def plan_update(
@@ -106,6 +111,9 @@ def plan_update(
         SnapshotNotFound: there is no index.
         ConfigError: the configuration is invalid.
     """
-    loaded = as_config(config)
-    snapshot = open_current(Store(str(index)))
-    return estimate_update(input_names(inputs), snapshot, loaded, load_prompts(loaded.prompts), latency_s, add=add)
+    given, store = as_config(config), Store(str(index))
+    snapshot = open_current(store)
+    loaded = ask_windows(given, BUILD_ROLES)
+    prompts = load_prompts(loaded.prompts)
+    cut = fit_to_windows(loaded, index_windows(given, loaded, store), prompts)
+    return estimate_update(input_names(inputs), snapshot, cut, prompts, latency_s, add=add)

@@ -52,6 +52,12 @@ class EndpointConfig(ConfigSection):
     max_reply_tokens: int | None = Field(
         None, ge=1, description="sent with every request; null: none, or 8192 in a run with a spending limit"
     )
+    context_window: int | None = Field(
+        None,
+        ge=512,
+        description="tokens of a prompt and its reply together, to which all that the model reads is cut; null: the "
+        "server is asked, as llama.cpp, vLLM and Ollama tell it",
+    )
     temperature: float | None = Field(0.0, ge=0, le=2, description="null: not sent")
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens", description="name of the field that carries max_reply_tokens"

@@ -18,6 +18,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_stream import answer_pieces
+from hirag_dist.retrieval.answer_window import AnswerWindow
 from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_in_time, nothing_in_time
 from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.late_reports import ReportWriter
@@ -70,6 +71,7 @@ def open_engine(
     reranker: Reranker | None = None,
     n_engines: int = 1,
     writer: ReportWriter | None = None,
+    answer_window: int | None = None,
 ) -> QueryEngine:
     """Load a snapshot and return an engine over it.
 
@@ -80,6 +82,7 @@ def open_engine(
         reranker: judges the relevance of chunks; None for none.
         n_engines: that may be open in this process; they share the memory of the cache of texts.
         writer: writes missing reports; None for none.
+        answer_window: Tokens of the context window of the model that answers; None where it is not known.
 
     Raises:
         InvalidQuery: the embedder is not the one that the index was built with.
@@ -88,6 +91,7 @@ def open_engine(
         snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker, n_engines
     )
     resources.writer = writer
+    resources.answer_window = AnswerWindow(answer_window, prompts, count_tokens)
     resources.index.files.places.source_url = config.source_url or ""
     return QueryEngine(resources, config)
 
@@ -126,16 +130,17 @@ class QueryEngine:
             return empty_index_info(self.info)
         return view.info(self.info) if isinstance(view, FilteredIndex) else self.info
 
-    async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
+    async def retrieve(self, query: Query, *, deadline_s: float | None = None, for_model: bool = False) -> Retrieval:
         """Return all levels of the query's mode.
 
         Args:
             deadline_s: seconds left; levels that do not fit are left out and named in `partial`.
+            for_model: Whether the context is cut to the window of the model that answers.
 
         Raises:
             InvalidQuery: an empty question, an unknown mode, a number out of bounds, a vector of the wrong size.
         """
-        return [found.retrieval async for _, found in self._levels(query, deadline_s)][-1]
+        return [found.retrieval async for _, found in self._levels(query, deadline_s, for_model=for_model)][-1]
 
     async def retrieve_encodable(self, query: Query, *, deadline_s: float | None = None) -> EncodableRetrieval:
         """Return the result of `retrieve`, with key entities and paths as rows where they need not be items."""
@@ -150,10 +155,12 @@ class QueryEngine:
                 yield level, found.retrieval
 
     async def _levels(
-        self, query: Query, deadline_s: float | None, *, maps_bridge: bool = False
+        self, query: Query, deadline_s: float | None, *, maps_bridge: bool = False, for_model: bool = False
     ) -> AsyncGenerator[tuple[str, EncodableRetrieval]]:
         """Yield (level, the result so far), as `retrieve_stream`; `maps_bridge`: as `retrieve_encodable`."""
         resources, limits = self._resources, self._limits(query)
+        if for_model:
+            limits = resources.answer_window.cut(limits, query.question)
         deadline = self._deadline(deadline_s)
         if query.write_reports:
             raise InvalidQuery("write_reports: a retrieval calls no model; ask for an answer")
@@ -204,6 +211,7 @@ class QueryEngine:
             TimeoutError: the deadline passed before anything was found, or before the answer was complete.
         """
         resources = self._resources
+        query = replace(query, question=resources.answer_window.shortened(query.question))
         deadline = self._deadline(deadline_s)
         if query.mode in MAP_REDUCE:
             async with in_time(deadline.left_s):
@@ -213,12 +221,14 @@ class QueryEngine:
                 retrieval = await map_parts(material, resources.model, resources.prompts, resources.count_tokens)
         else:
             check_allowed(query, self._config.reports_on_demand)
-            retrieval = await self.retrieve(replace(query, write_reports=False), deadline_s=deadline_s)
+            asked = replace(query, write_reports=False)
+            retrieval = await self.retrieve(asked, deadline_s=deadline_s, for_model=True)
             if retrieval.partial and not retrieval.context_refs:
                 raise TimeoutError(nothing_in_time(retrieval))
             if query.write_reports and retrieval.missing_reports:
                 yield retrieval
-                retrieval = await write_missing(retrieval, query, resources, self._limits(query), deadline.left_s)
+                limits = resources.answer_window.cut(self._limits(query), query.question)
+                retrieval = await write_missing(retrieval, query, resources, limits, deadline.left_s)
         yield retrieval
         answering = answer_pieces(
             retrieval,
@@ -245,8 +255,9 @@ class QueryEngine:
         if query.mode not in MAP_REDUCE:
             raise InvalidQuery(f"mode: {query.mode} is no map-reduce; there are: {', '.join(MAP_REDUCE)}")
         part_tokens = min(limits.context_tokens, self._config.context_tokens)
-        limits = limits.model_copy(update={"context_tokens": part_tokens})
         resources = self._resources
+        limits = limits.model_copy(update={"context_tokens": part_tokens})
+        limits = resources.answer_window.cut_parts(limits, query.question)
         view = await self._view(query)
         if view is None:
             return nothing(query.question, query.mode, resources.index.snapshot_id, limits)

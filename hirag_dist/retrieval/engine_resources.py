@@ -22,6 +22,7 @@ from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_scores
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
+from hirag_dist.retrieval.answer_window import AnswerWindow
 from hirag_dist.retrieval.late_reports import LateReports, ReportWriter
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
@@ -50,6 +51,7 @@ class EngineResources:
         late: reports written after the snapshot was published; None where it misses none.
         writer: writes missing reports; None where the configuration allows none, or none is missing.
         count_marks: tokens of short texts that recur, cached.
+        answer_window: cuts contexts to the window of the model that answers.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class EngineResources:
         self.reranker = reranker
         self.model = model
         self.prompts = prompts
+        self.answer_window = AnswerWindow(None, prompts, count_tokens)
         self.count_tokens = count_tokens
         self.count_marks = lru_cache(_MAX_COUNTED)(count_tokens)
         self.clock = clock
