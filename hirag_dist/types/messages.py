@@ -45,7 +45,15 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """A reply with the token counts that the endpoint reports."""
+    """A reply with the token counts that the endpoint reports.
+
+    Attributes:
+        text: What the model wrote, without its thinking.
+        finish_reason: `stop`, `length` (cut off at a token limit), `content_filter`, `refusal`, or another word of the
+            endpoint's own. Other names for a cut reply become `length`.
+        output_tokens: Tokens that the model wrote, thinking included.
+        reasoning_tokens: Tokens of `output_tokens` that were thinking, as reported or as counted locally.
+    """
 
     text: str
     finish_reason: str = "stop"
@@ -53,6 +61,7 @@ class ChatReply:
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

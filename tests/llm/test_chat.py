@@ -40,9 +40,10 @@ class Named:
         self.n_calls += 1
         return ChatReply(self.name, input_tokens=10, cached_tokens=4, output_tokens=5)
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatReply]:
         for letter in self.name:
             yield letter
+        yield await self.complete(request)
 
     async def close(self) -> None:
         self.n_closed += 1
@@ -106,7 +107,7 @@ async def test_without_a_ledger_nothing_is_kept_and_limits_hold() -> None:
     answering = pool(None, PricedModel("e", model))
     assert [await answering.ask(question(), text_of) for _ in range(2)] == ["m"] * 2
     assert model.n_calls == 2
-    assert "".join([piece async for piece in answering.stream(question())]) == "m"
+    assert [piece async for piece in answering.stream(question())] == ["m", ChatReply("m", "stop", "", 10, 4, 5)]
     await answering.close()
     assert model.n_closed == 1, "a model of several roles is closed once"
 

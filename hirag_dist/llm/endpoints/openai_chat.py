@@ -116,17 +116,27 @@ class OpenAiChat:
         """Return the reply that stands for a prompt that a content filter stopped."""
         return ChatReply("", "content_filter", self.name, input_tokens=input_tokens)
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the reply's text in pieces. Raises as `complete` does, also when the stream breaks off."""
-        finished = False
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the text in pieces, then the reply. Raises as `complete` does, also when the stream breaks off."""
+        finish_reason = ""
+        texts: list[str] = []
         async with aclosing(self._client.stream(_PATH, self._body(request) | {"stream": True})) as events:
             async for event in events:
-                text, ends = parse_delta(event)
-                finished = finished or ends
+                text, reason = parse_delta(event)
+                finish_reason = reason or finish_reason
                 if text:
+                    texts.append(text)
                     yield text
-        if not finished:
+        if not finish_reason:
             raise ModelUnavailable(f"endpoint {self.settings.name} ({self.name}) broke off its stream")
+        whole = "".join(texts)
+        yield ChatReply(
+            whole,
+            finish_reason,
+            self.name,
+            input_tokens=self._count_input(request),
+            output_tokens=self._count(whole),
+        )
 
     async def supports_forms(self) -> bool:
         """Return whether the endpoint keeps to a JSON schema. Asks once, with a small call; raises as `complete`."""

@@ -22,7 +22,7 @@ from hirag_dist.llm.embedding import PaidEmbedder
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings, retry_after_s
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
-from hirag_dist.types import ChatRequest, Message
+from hirag_dist.types import ChatReply, ChatRequest, Message
 
 KEY = "sk-secret-0123456789"
 REQUEST = ChatRequest("extract", (Message("system", "Task: x"), Message("user", "four words are here")), "u1")
@@ -293,7 +293,9 @@ def piece(text: str | None, finish_reason: str | None = None) -> bytes:
 
 async def test_streams_pieces() -> None:
     async with streaming(piece("a"), piece(""), piece("b"), piece(None, "stop"), b'{"choices": []}', b"[DONE]") as chat:
-        assert [text async for text in chat.stream(REQUEST)] == ["a", "b"]
+        *pieces, reply = [each async for each in chat.stream(REQUEST)]
+    assert pieces == ["a", "b"]
+    assert reply == ChatReply("ab", "stop", "model-1", input_tokens=14, output_tokens=1)
 
 
 async def test_a_stream_that_ends_early_is_no_reply() -> None:
