@@ -6,11 +6,13 @@ marks of its own. Of the rest, a task's instructions and its reply have their pl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hirag_dist.core.text.normalize import shorten
 
+RATIO = 1.25  # tokens that a model counts for each of ours, at most: what the free fifth is for
 FRAME = 24  # tokens of tags and of the chat template around a message, in a prompt
 _MIN_REPLY = 16
 
@@ -68,25 +70,24 @@ def text_room(window: int, instructions: int, written: float, shown: float = 0.0
         written: tokens of the reply for each token of the text.
         shown: tokens that the prompt shows besides the text, for each token of it.
 
-    >>> text_room(1024, 216, 1.3)
-    251
+    >>> text_room(1024, 216, 2.0)
+    193
     """
     return int(prompt_room(window, instructions, 0) / (1.0 + shown + written))
 
 
-def reply_room(window: int, prompt: int, ratio: float = 1.0) -> int:
-    """Return the maximum tokens that a request may ask for as its reply.
+def reply_room(window: int, prompt: int, ratio: float = RATIO) -> int:
+    """Return the maximum tokens, as the model counts them, that a request may ask for as its reply.
 
     Args:
         window: tokens of the model's context window.
         prompt: tokens of the prompt.
-        ratio: tokens that the endpoint counts for each of ours, where replies have shown more than one.
+        ratio: tokens that the model counts for each of ours, at least; more where replies have shown more.
 
     >>> reply_room(1024, 500), reply_room(1024, 500, ratio=1.8)
-    (319, 108)
+    (383, 108)
     """
-    room = min(usable_tokens(window) - prompt, window - int(prompt * ratio) - _MIN_REPLY)
-    return max(room, _MIN_REPLY)
+    return max(window - math.ceil(prompt * max(ratio, RATIO)) - _MIN_REPLY, _MIN_REPLY)
 
 
 def cut_text(text: str, max_tokens: int, count_tokens: Callable[[str], int]) -> str:

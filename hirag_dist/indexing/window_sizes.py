@@ -28,11 +28,11 @@ _MEMBER_TOKENS = 52  # of a cluster's member, at least: number, name, type and a
 _MIN_PACK = 1000  # tokens of units that share a call; below, each unit has its own
 _QUESTION_TOKENS = 240  # of a pair of entities that may be one, and of the answer
 _REPLY_OF_PACK = {"summary": 0.5, "report": 1.0}  # tokens of the reply for each token of the units
-_WRITTEN = {  # task → tokens of the reply for each token of the chunk
-    "extract-graph": 1.3,
-    "extract-entities": 0.8,
-    "extract-relations": 0.8,
-    CLAIM_TASK: 0.8,
+_WRITTEN = {  # task → tokens of the reply for each token of the chunk: of short chunks, in which more is named
+    "extract-graph": 2.0,
+    "extract-entities": 1.2,
+    "extract-relations": 1.2,
+    CLAIM_TASK: 1.2,
 }
 _SHOWN = {"extract-relations": 0.3, CLAIM_TASK: 0.1}  # tokens of entities' names for each token of the chunk
 _AGAIN_TOKENS = 40  # of the question for what was missed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hirag_dist.core.windows import reply_room
+from hirag_dist.core.windows import RATIO, reply_room
 from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
 
 MESSAGE_TOKENS = 4  # what the chat template puts around a message, about
@@ -14,7 +14,7 @@ class ReplyLimit:
     """Limits of the replies of one endpoint, which learn how its model's tokenizer counts against the local one."""
 
     def __init__(self, window: int | None, count_tokens: Callable[[str], int]) -> None:
-        """Begin with equal counts.
+        """Begin with the usual ratio.
 
         Args:
             window: Tokens of a prompt and its reply together; None where it is not known: nothing is limited.
@@ -22,7 +22,7 @@ class ReplyLimit:
         """
         self._window = window
         self._count = count_tokens
-        self._ratio = 1.0
+        self._ratio = RATIO
 
     def of(self, texts: Sequence[str], wanted: int | None) -> int | None:
         """Return the maximum tokens of a reply: what is wanted, as far as the window has room; None for no limit.
