@@ -27,7 +27,7 @@ class ReplyShare:
 
 DESCRIPTION = ReplyShare(1 / 4, 400)
 SUMMARY = ReplyShare(1 / 4, 600)
-REPORT = ReplyShare(1 / 3, 1500)
+REPORT = ReplyShare(2 / 5, 1700)
 ANSWER = ReplyShare(1 / 4, 1024)
 META_TYPES = ReplyShare(1 / 8, 150)
 
@@ -45,7 +45,7 @@ def reply_tokens(window: int, share: ReplyShare) -> int:
     """Return the tokens that are kept for the reply of a task.
 
     >>> reply_tokens(1024, REPORT), reply_tokens(131072, REPORT)
-    (273, 1500)
+    (327, 1700)
     """
     return min(int(usable_tokens(window) * share.part), share.enough)
 
