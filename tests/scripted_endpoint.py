@@ -101,12 +101,25 @@ class Endpoint:
                     self._send(said, {"error": {"message": "as the script says"}})
                 else:
                     said, reason = endpoint._cut(asked, said)
+                    if body.get("stream"):
+                        self._stream(said, reason)
+                        return
                     message = {"role": "assistant", "content": said}
                     tokens = endpoint.tokens if endpoint.window is None else endpoint._prompt_size(asked)
                     usage = {"prompt_tokens": tokens, "completion_tokens": 10}
                     choice = {"message": message, "finish_reason": reason}
                     reply = {"choices": [choice], "usage": usage, "model": body["model"]}
                     self._send(200, endpoint.alter(reply))
+
+            def _stream(self, said: str, reason: str) -> None:
+                parts = [{"delta": {"content": said}, "finish_reason": None}, {"delta": {}, "finish_reason": reason}]
+                events = [json.dumps({"choices": [{"index": 0} | part]}) for part in parts]
+                data = "".join(f"data: {event}\n\n" for event in (*events, "[DONE]")).encode()
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
 
             def _send(self, status: int, value: object) -> None:
                 data = json.dumps(value).encode()

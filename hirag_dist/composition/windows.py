@@ -68,9 +68,17 @@ async def _told(name: str, config: Config) -> dict[str, int]:
         window = None
     if window is None:
         return {}
+    if window.is_upper_bound:
+        logger.warning(
+            "endpoint %s tells no context window, only that its model was trained with %s tokens: if the server set "
+            "less, write it into llm.endpoints.%s.context_window",
+            name,
+            f"{window.tokens:,}",
+            name,
+        )
+        return {}
     slots = "" if window.n_slots is None else f" for each of {window.n_slots} requests at a time"
-    most = "at most " if window.is_upper_bound else ""
-    logger.info("endpoint %s: context window %s%s tokens%s", name, most, f"{window.tokens:,}", slots)
+    logger.info("endpoint %s: context window %s tokens%s", name, f"{window.tokens:,}", slots)
     told = {"context_window": window.tokens}
     if window.n_slots is not None and endpoint.max_concurrent is None:
         told["max_concurrent"] = window.n_slots

@@ -23,7 +23,7 @@ from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError
 
 logger = logging.getLogger(__name__)
-_MIN_CHUNK = 48  # tokens; in less there is no relation to find
+_MIN_CHUNK = 64  # tokens; in less there is no relation to find
 _MEMBER_TOKENS = 52  # of a cluster's member, at least: number, name, type and a short description
 _MIN_PACK = 1000  # tokens of units that share a call; below, each unit has its own
 _QUESTION_TOKENS = 240  # of a pair of entities that may be one, and of the answer

@@ -21,7 +21,7 @@ from hirag_dist.types import Message
 from tests.scripted_endpoint import Asked, Endpoint
 
 SAMPLES = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
-DOCUMENTS = ("doyle-five-orange-pips-lone-star.md", "jefferson-1803-louisiana.md", "melville-the-affidavit.md")
+DOCUMENTS = ("doyle-five-orange-pips-lone-star.md", "jefferson-1803-louisiana.md")
 COUNT = counter("o200k_base")
 HISTORY = "Earlier questions:\n" + "\n".join(f"- {'Who sailed on which ship, and why? ' * 8}" for _ in range(3))
 
@@ -57,9 +57,9 @@ def corpus(tmp_path: Path) -> str:
     return str(tmp_path / "corpus")
 
 
-def config(endpoint: Endpoint, **keys: Any) -> Config:
+def config(server: Endpoint, **keys: Any) -> Config:
     """Return a configuration with all roles at the endpoint."""
-    named = {"base_url": endpoint.url, "model": "small", "output": "delimited", "api_key": "k"}
+    named = {"base_url": server.url, "model": "small", "output": "delimited", "api_key": "k"}
     roles = dict.fromkeys(("extract", "summarise", "report", "answer"), "local")
     endpoints = {"local": named | keys.pop("endpoint", {}), "builtin-embedder": {"kind": "hashing", "dim": 32}}
     return Config.model_validate(
