@@ -1,7 +1,7 @@
 """The command line: its commands, and the exit codes and messages of errors.
 
 Exit codes: 0 done · 1 failed · 2 usage or configuration · 3 done but incomplete · 4 stopped by a budget · 5 another
-build holds the index · 6 a check failed · 130 interrupted.
+build holds the index · 6 a check failed · 130 interrupted by Ctrl-C · 143 interrupted by SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import FrameType
 
 import typer
 
 from hirag_dist import __version__
-from hirag_dist.cli._output import claim_stdout, emit_error, use_json
-from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, exit_at_once
+from hirag_dist.cli._output import COMPILING, claim_stdout, emit_error, use_json
+from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, TERMINATED_CODE, exit_at_once
 from hirag_dist.composition.logs import configure_logging
 from hirag_dist.core.compilation import on_first_compilation
 from hirag_dist.errors import HiragError
 
-_COMPILING = "Compiling functions: after an installation this takes up to a minute, once."
 COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
     "init": ("init", "Write a commented hirag.yaml."),
     "tune": ("tune", "Propose types and examples for a domain from a sample, as files to edit."),
@@ -64,10 +64,26 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
     use_json("--json" in arguments)
-    code = _run_app(_new_app(), arguments)
+    termination = _Termination()
+    code = _run_app(_new_app(), arguments, termination)
     if code == INTERRUPTED_CODE:
         emit_error(INTERRUPTED_MESSAGE)
+        return TERMINATED_CODE if termination.arrived else code
     return code
+
+
+class _Termination:
+    """SIGTERM as Ctrl-C: a command does at SIGTERM what it does at SIGINT, and only the exit code differs."""
+
+    arrived = False
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        """Pass a SIGTERM on to the handler of SIGINT."""
+        self.arrived = True
+        if callable(signal.getsignal(signal.SIGINT)):
+            signal.raise_signal(signal.SIGINT)
+        else:  # a shell starts background processes with SIGINT ignored
+            raise KeyboardInterrupt
 
 
 def _new_app() -> typer.Typer:
@@ -97,7 +113,7 @@ def _common(
 ) -> None:
     configure_logging({"": logging.INFO if verbose else logging.WARNING})
     if sys.stderr.isatty():
-        on_first_compilation(lambda: print(_COMPILING, file=sys.stderr))
+        on_first_compilation(lambda: print(COMPILING, file=sys.stderr))
     if debug:
         os.environ["HIRAG_DEBUG"] = "1"
 
@@ -115,12 +131,14 @@ def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
         app.command(name, help=summary)(lambda: None)
 
 
-def _run_app(app: typer.Typer, arguments: Sequence[str]) -> int:
+def _run_app(app: typer.Typer, arguments: Sequence[str], termination: _Termination) -> int:
     """Return the exit code of a command, after the message of an error."""
     try:
         add_commands(app, arguments)
         if signal.getsignal(signal.SIGINT) is exit_at_once:  # the imports are done
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        if signal.getsignal(signal.SIGTERM) is exit_at_once:
+            signal.signal(signal.SIGTERM, termination.handle)
         if "--json" in arguments:  # before parsing, so that a usage error is reported in JSON too
             claim_stdout()
         code = app(list(arguments), standalone_mode=False)

@@ -22,14 +22,12 @@ from hirag_dist.retrieval.answer_window import AnswerWindow
 from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_in_time, nothing_in_time
 from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.graphrag_local import GraphragLocalRun
-from hirag_dist.retrieval.late_reports import ReportWriter
 from hirag_dist.retrieval.lookup.communities import community_details, find_community
 from hirag_dist.retrieval.lookup.documents import document_part, find_document
 from hirag_dist.retrieval.lookup.entities import entity_details
 from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
-from hirag_dist.retrieval.report_writing import check_allowed, write_missing
 from hirag_dist.retrieval.search import GRAPHRAG_LOCAL, MODES, RetrievalRun
 from hirag_dist.storage.access.filtered_index import FilteredIndex, empty_index_info
 from hirag_dist.storage.serving.mapped_index import MappedIndex
@@ -70,7 +68,6 @@ def open_engine(
     clock: Callable[[], float] = time.monotonic,
     reranker: Reranker | None = None,
     n_engines: int = 1,
-    writer: ReportWriter | None = None,
     answer_window: int | None = None,
 ) -> QueryEngine:
     """Load a snapshot and return an engine over it.
@@ -81,7 +78,6 @@ def open_engine(
         clock: seconds, for deadlines.
         reranker: judges the relevance of chunks; None for none.
         n_engines: that may be open in this process; they share the memory of the cache of texts.
-        writer: writes missing reports; None for none.
         answer_window: Tokens of the context window of the model that answers; None where it is not known.
 
     Raises:
@@ -90,7 +86,6 @@ def open_engine(
     resources = EngineResources(
         snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker, n_engines
     )
-    resources.writer = writer
     resources.answer_window = AnswerWindow(answer_window, prompts, count_tokens)
     resources.index.files.places.source_url = config.source_url or ""
     return QueryEngine(resources, config)
@@ -162,8 +157,6 @@ class QueryEngine:
         if for_model:
             limits = resources.answer_window.cut(limits, query.question)
         deadline = self._deadline(deadline_s)
-        if query.write_reports:
-            raise InvalidQuery("write_reports: a retrieval calls no model; ask for an answer")
         if query.mode in MAP_REDUCE:
             raise InvalidQuery(
                 f"mode: {query.mode} reads all there is and answers, it retrieves nothing; ask for an answer, or "
@@ -187,7 +180,7 @@ class QueryEngine:
             texts,
             deadline,
             resources.reranker,
-            resources.late,
+            resources.misses_reports,
         )
         run.maps_bridge = maps_bridge
         if not await run.begin(resources.embedder, resources.vectors):
@@ -204,8 +197,7 @@ class QueryEngine:
     ) -> AsyncGenerator[Retrieval | str | Answer]:
         """Yield the retrieval, the answer's text in pieces, and at last the answer with checked citations.
 
-        In a map-reduce mode, a retrieval with only `map_work` comes first: the calls that are going to be made. Where
-        missing reports are written, the retrieval without them comes first.
+        In a map-reduce mode, a retrieval with only `map_work` comes first: the calls that are going to be made.
 
         Raises:
             TimeoutError: the deadline passed before anything was found, or before the answer was complete.
@@ -220,15 +212,9 @@ class QueryEngine:
             async with in_time(deadline.left_s):
                 retrieval = await map_parts(material, resources.model, resources.prompts, resources.count_tokens)
         else:
-            check_allowed(query, self._config.reports_on_demand)
-            asked = replace(query, write_reports=False)
-            retrieval = await self.retrieve(asked, deadline_s=deadline_s, for_model=True)
+            retrieval = await self.retrieve(query, deadline_s=deadline_s, for_model=True)
             if retrieval.partial and not retrieval.context_refs:
                 raise TimeoutError(nothing_in_time(retrieval))
-            if query.write_reports and retrieval.missing_reports:
-                yield retrieval
-                limits = resources.answer_window.cut(self._limits(query), query.question)
-                retrieval = await write_missing(retrieval, query, resources, limits, deadline.left_s)
         yield retrieval
         answering = answer_pieces(
             retrieval,
@@ -328,13 +314,11 @@ class QueryEngine:
     ) -> CommunityDetails:
         """Return a community with its report and members; arguments and errors as `get_entity`."""
         _check_bounds("max_members", max_members, 1, _MAX_ITEMS)
-        view, tables, late = await self._view(scope), self._resources.lookups, self._resources.late
-        if late is not None:
-            await late.load([community_id])
+        view, tables = await self._view(scope), self._resources.lookups
 
         def work() -> CommunityDetails:
             seen, row = find_community(view, tables, community_id)
-            return community_details(seen, row, max_members, late)
+            return community_details(seen, row, max_members, self._resources.misses_reports)
 
         return await lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
 

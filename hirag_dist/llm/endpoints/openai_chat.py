@@ -181,6 +181,10 @@ class OpenAiChat:
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         body = self._base(messages)
+        if request.temperature is not None and self.settings.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.frequency_penalty is not None:
+            body["frequency_penalty"] = request.frequency_penalty
         if request.form is not None:
             schema = reply_schema(request)
             if self._forms is False:
