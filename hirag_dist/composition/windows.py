@@ -44,23 +44,23 @@ async def with_windows(config: Config, roles: Iterable[str] = CHAT_ROLES) -> Con
         roles: Roles whose endpoints are asked.
     """
     names = sorted({name for role in roles for name in role_endpoints(config, role)})
-    missing = [name for name in names if _is_asked(config.llm.endpoints[name])]
-    found = await asyncio.gather(*(_told(name, config) for name in missing))
-    changed = dict(config.llm.endpoints)
-    for name, change in zip(missing, found, strict=True):
-        changed[name] = changed[name].model_copy(update=change)
+    found = await asyncio.gather(*(endpoint_with_window(name, config) for name in names))
+    changed = {**config.llm.endpoints, **dict(zip(names, found, strict=True))}
     return config.model_copy(update={"llm": config.llm.model_copy(update={"endpoints": changed})})
 
 
-def _is_asked(endpoint: EndpointConfig) -> bool:
-    return endpoint.kind == "openai" and endpoint.context_window is None
+async def endpoint_with_window(name: str, config: Config) -> EndpointConfig:
+    """Return an endpoint with the context window and the number of requests at a time that its server tells."""
+    endpoint = config.llm.endpoints[name]
+    if endpoint.kind != "openai" or endpoint.context_window is not None:
+        return endpoint
+    return endpoint.model_copy(update=await _told(name, endpoint, config))
 
 
-async def _told(name: str, config: Config) -> dict[str, int]:
+async def _told(name: str, endpoint: EndpointConfig, config: Config) -> dict[str, int]:
     """Return the keys of an endpoint that follow from what its server tells."""
     from hirag_dist.llm.endpoints.model_window import find_model_window  # not at the top: it imports an HTTP client
 
-    endpoint = config.llm.endpoints[name]
     try:
         async with asyncio.timeout(_PATIENCE_S):
             window = await find_model_window(endpoint_settings(name, endpoint, config))

@@ -16,6 +16,7 @@ from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
 from hirag_dist.indexing.pipeline import Build
+from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.storage.store import Store
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
@@ -211,3 +212,22 @@ def test_every_method_of_extraction_is_planned_side_by_side() -> None:
     assert (by["nlp"].extraction_calls, by["nlp"].extraction_tokens) == (0, 0)
     alone = {method: plan([CORPUS], llm=priced(), extraction={"method": method}) for method in ("llm", "skeleton")}
     assert {method: by[method].calls for method in alone} == {method: each.calls for method, each in alone.items()}
+
+
+def test_a_known_speed_bounds_the_time_of_a_stage() -> None:
+    endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "price": {"input": 0}}}
+    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": {"extract": "local"}}})
+    slow = estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 2.0}).stages[0]
+    assert slow.bound == "speed"
+    assert slow.seconds == slow.output_tokens / 2.0
+    assert estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 1e9}).stages[0].bound == "concurrency"
+
+
+def test_a_small_window_means_more_calls() -> None:
+    endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "context_window": 1024}}
+    roles = dict.fromkeys(("extract", "summarise", "report"), "local")
+    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": roles}})
+    cut = fit_to_windows(config, dict.fromkeys(roles, 1024), Prompts())
+    whole, small = (estimate_build([str(CORPUS)], each, Prompts()) for each in (config, cut))
+    assert small.calls > 2 * whole.calls
+    assert small.windows == dict.fromkeys(roles, 1024)
