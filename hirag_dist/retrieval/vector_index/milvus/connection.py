@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.storage.store import Store
+from hirag_dist.wire.proxies import proxy_options
 
-INSTALL: Final = "pip install 'hirag-dist[milvus]'"
+INSTALL: Final = "pip install 'hirag-dist[milvus-lite]'"
 _CHANNEL = {  # by default gRPC waits up to two minutes before it reconnects
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1000,
@@ -51,13 +53,12 @@ def connect(uri: str, token: str, timeout_s: float) -> Any:
     Raises:
         BackendUnavailable: no server answers, or it refuses the token.
     """
-    try:
-        from pymilvus import MilvusClient, MilvusException
-    except ImportError as error:
-        raise BackendUnavailable(f"a Milvus server needs the extra `milvus`: {INSTALL}") from error
+    from pymilvus import MilvusClient, MilvusException
+
     _quiet()
+    options = _CHANNEL | dict(proxy_options(urlsplit(uri).netloc.rpartition("@")[2]))
     try:
-        return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=_CHANNEL)
+        return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=options)
     except (MilvusException, ValueError) as error:  # ValueError: of urllib, for a port that is none
         reason = error.message if isinstance(error, MilvusException) else str(error)
         reason = reason.replace(uri, shown(uri))
@@ -85,9 +86,10 @@ def open_lite(store: Store) -> Any:
         raise BackendUnavailable("Milvus Lite needs an index on a local folder; use a Milvus server, or memory")
     try:
         import milvus_lite  # noqa: F401
-        from pymilvus import MilvusClient, MilvusException
     except ImportError as error:
-        raise BackendUnavailable(f"Milvus Lite needs the extra `milvus`: {INSTALL}") from error
+        raise BackendUnavailable(f"Milvus Lite needs the extra `milvus-lite`: {INSTALL}") from error
+    from pymilvus import MilvusClient, MilvusException
+
     _quiet()
     folder = Path(root) / "milvus"
     try:
