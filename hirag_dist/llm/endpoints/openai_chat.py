@@ -96,22 +96,6 @@ class OpenAiChat:
             self._limit.learn([message.content for message in request.messages], reply.input_tokens)
         return reply
 
-    def batch_body(self, request: ChatRequest) -> bytes:
-        """Return the JSON that `complete` sends, as a line of a batch has it."""
-        return self._client.encode(self._body(request))
-
-    def batch_reply(self, body: Mapping[str, Any], input_tokens: int) -> ChatReply:
-        """Return the reply that a line of a batch holds.
-
-        Args:
-            body: what `complete` would have been answered.
-            input_tokens: of the prompt, where the endpoint does not say.
-
-        Raises:
-            UnusableReply: an answer without a choice.
-        """
-        return self._reply(body, input_tokens, lambda: input_tokens)  # no token is shorter than a character
-
     def filtered(self, input_tokens: int) -> ChatReply:
         """Return the reply that stands for a prompt that a content filter stopped."""
         return ChatReply("", "content_filter", self.name, input_tokens=input_tokens)
