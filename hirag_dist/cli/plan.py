@@ -8,16 +8,14 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from hirag_dist.api.build import plan_build, plan_update
-from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, err, out, short, table, use_json
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
-from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
-from hirag_dist.indexing.extraction_estimate import MethodEstimate
+from hirag_dist.indexing.cost_estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
 from hirag_dist.indexing.update.estimate import UpdateEstimate
 from hirag_dist.llm.usage import dollars, total_cost
 
@@ -36,7 +34,6 @@ def plan(
     text_field: Annotated[
         str | None, typer.Option(help="Field with the text in JSON, CSV and Parquet records.")
     ] = None,
-    batch: BatchOption = False,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
     index: Annotated[
         str | None,
@@ -55,7 +52,7 @@ def plan(
     use_json(json)
     if add and index is None:
         raise ConfigError("--add estimates an addition to an index: give --index URI with it")
-    loaded = configuration(config, settings, {"reading.text_field": text_field, "llm.batch": batch or None}).config
+    loaded = configuration(config, settings, {"reading.text_field": text_field}).config
     if notice := lexical_embedding_notice(loaded):
         err.print(f"[yellow]Note:[/yellow] {notice}.")
     if index is not None:
@@ -83,7 +80,6 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     rows.append(total_row("total", made.stages, made.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
     out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
-    out.print(_methods_table(made.methods))
     if made.missing_reports:
         reports = count_noun(made.missing_reports, "report is", "reports are")
         out.print(f"About {reports} left out: about {short(made.missing_report_tokens)} tokens if all are written.")
@@ -96,24 +92,6 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
         f"[dim]A call is assumed to take {said}; --latency-s sets it. Replies that an index already holds in its "
         "ledger are not known here and cost nothing again.[/dim]"
     )
-
-
-def _methods_table(methods: Sequence[MethodEstimate]) -> Table:
-    """Return the same index by each method of extraction."""
-    rows = [
-        (
-            f"{each.method}{' *' if each.configured else ''}",
-            each.extraction_calls,
-            each.extraction_tokens,
-            each.calls,
-            each.input_tokens + each.output_tokens,
-            dollars(each.cost_usd),
-            _minutes(each.seconds),
-        )
-        for each in methods
-    ]
-    columns = ["method", "extraction calls", "its tokens", "all calls", "all tokens", "cost", "at least"]
-    return table("By extraction.method (* as configured)", columns, rows, right=(1, 2, 3, 4, 5, 6), spare=(6,))
 
 
 def _unreadable(name: str, reason: str) -> str:
@@ -168,7 +146,7 @@ def stage_row(stage: StageEstimate) -> tuple[Any, ...]:
         stage.input_tokens,
         stage.output_tokens,
         dollars(stage.cost_usd),
-        _minutes(stage.seconds) if stage.bound not in ("", BATCH) else None,
+        _minutes(stage.seconds) if stage.bound else None,
         stage.bound or "built in",
     )
 

@@ -16,7 +16,6 @@ from html import escape
 
 from tiktoken import Encoding
 
-from hirag_dist.config.extraction import METHODS, Method
 from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
 from hirag_dist.core.entities.claims import claims_request
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
@@ -32,12 +31,11 @@ from hirag_dist.core.prompts.templates import (
 from hirag_dist.core.text.chunking import chunk_spans
 from hirag_dist.core.text.ids import chunk_id, document_id, text_key
 from hirag_dist.core.text.tokens import counter, encoding
-from hirag_dist.indexing.extraction_estimate import MIN_OUT, MethodEstimate, extraction_calls
+from hirag_dist.indexing.extraction_estimate import MIN_OUT, extraction_calls
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.report_estimate import estimate_reports
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.summary_estimate import estimate_summaries
-from hirag_dist.llm.batch_api import BATCH_PRICE
 from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.readers import Document, find_inputs, missing_packages, read_source
 from hirag_dist.types.notebook import table_html
@@ -55,7 +53,6 @@ SUMMARIES_PER_CALL, REPORTS_PER_CALL = 5.7, 4.8  # units that share one call, wi
 SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
-BATCH = "batches"  # bound of a stage whose calls wait for batches, whose duration is unknown: up to a day a batch
 FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
 
 
@@ -65,8 +62,8 @@ class StageEstimate:
 
     Attributes:
         cost_usd: US dollars; None where the endpoint's price is not known.
-        seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models and batches.
-        bound: which of the three it is: rpm, tpm or concurrency; or `BATCH`; empty for built-in models.
+        seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models.
+        bound: which of the three it is: rpm, tpm or concurrency; empty for built-in models.
         latency_s: what a call is assumed to take.
     """
 
@@ -101,7 +98,6 @@ class CostEstimate:
     unreadable: tuple[tuple[str, str], ...]
     stages: tuple[StageEstimate, ...]
     seconds: float
-    methods: tuple[MethodEstimate, ...] = ()
     missing_reports: int = 0
     missing_report_tokens: int = 0
 
@@ -196,7 +192,6 @@ def estimate_planned(
     """Return the estimate of an index of INPUT that was read; see `estimate_build`."""
     n_chunks, n_tokens = planned.n_chunks, planned.n_tokens
     stages, seconds = stages_of(works_of_build(n_chunks, n_tokens, config, prompts), config, latency_s)
-    methods = tuple(_method(method, planned, config, prompts, latency_s) for method in METHODS)
     entities = n_tokens * ENTITIES_PER_TOKEN
     reports = estimate_reports(entities + estimate_summaries(entities, config).entities, config)
     return CostEstimate(
@@ -207,30 +202,8 @@ def estimate_planned(
         planned.unreadable,
         stages,
         seconds,
-        methods,
         round(reports.missing),
         round(reports.missing_tokens),
-    )
-
-
-def _method(
-    method: Method, planned: PlannedInput, config: Config, prompts: Prompts, latency_s: float | None
-) -> MethodEstimate:
-    """Return the estimate of a build by a method of extraction."""
-    changed = config.model_copy(update={"extraction": config.extraction.model_copy(update={"method": method})})
-    works = works_of_build(planned.n_chunks, planned.n_tokens, changed, prompts)
-    stages, seconds = stages_of(works, changed, latency_s)
-    extracting = [stage for stage in stages if stage.stage == EXTRACT]
-    return MethodEstimate(
-        method,
-        method == config.extraction.method,
-        sum(stage.calls for stage in extracting),
-        sum(stage.input_tokens + stage.output_tokens for stage in extracting),
-        sum(stage.calls for stage in stages),
-        sum(stage.input_tokens for stage in stages),
-        sum(stage.output_tokens for stage in stages),
-        total_cost(stage.cost_usd for stage in stages),
-        seconds,
     )
 
 
@@ -355,10 +328,6 @@ def _shares(work: Work, config: Config, latency_s: float | None) -> Iterator[Sta
             calls = math.ceil(work.calls * weight / whole)
         prices = endpoint.prices
         cost = (read * prices[0] + written * prices[2]) / 1e6 if prices else None if calls else 0.0
-        if config.llm.batch and work.stage != "embed" and endpoint.kind == "openai":
-            batched = None if cost is None else cost * BATCH_PRICE
-            yield StageEstimate(work.stage, name, calls, read, written, batched, 0.0, BATCH if calls else "")
-            continue
         latency = FIRST_TOKEN_S + S_PER_TOKEN * written / max(calls, 1)
         if latency_s is not None and written:
             latency = latency_s
