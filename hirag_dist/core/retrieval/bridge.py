@@ -1,7 +1,7 @@
 """The bridge level of HiRetrieval as arithmetic on arrays (paper §4.2, Eq. 14–16). Nodes are row numbers.
 
 Key entities of each community (Eq. 14) and the relations among the nodes of the paths that join them (Eq. 16); the
-paths (Eq. 15) are found by `core.graph.shortest_paths`. Eq. 16 leaves the order of the triples open: it is by similarity
+paths (Eq. 15) are found by `core.graph.shortest_paths`. Eq. 16 leaves the order of the triples open: by similarity
 to the question, or by weight.
 """
 
