@@ -16,7 +16,7 @@ from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.execution.events import KernelsResolved, StageFinished, StagesRepeated, UsageRecorded
 from hirag_dist.execution.stage import AnyStage, In, Out, Services, Stage
 from hirag_dist.execution.stage_results import discard
-from hirag_dist.execution.stage_run import ExecutionContext, StageRun, TaskSelection
+from hirag_dist.execution.stage_run import ExecutionContext, StageRun, TaskSelection, usage_of
 from hirag_dist.execution.stage_store import StageStore
 from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.llm.usage import UsageMeter
@@ -178,7 +178,7 @@ class StageRunner:
             results = run.run(inputs)
             n_open, n_dropped = folder.count_rejects(results)
             if max_reject_ratio is not None:
-                run.check_rejects(results, n_open, n_units, max_reject_ratio)
+                run.check_rejects(results, n_open, n_units, max_reject_ratio, self.bill.total())
             with self.fence():
                 folder.finish(results)
                 if accepted:
@@ -188,9 +188,7 @@ class StageRunner:
             if time.monotonic() - self._synced_at >= _SYNC_EVERY_S:
                 self.sync()
         self._entered.add(folder.path)
-        usage = UsageMeter()
-        for result in results:
-            usage.add(UsageMeter.from_rows(result.usage))
+        usage = usage_of(results)
         seconds = time.perf_counter() - started
         self.emit(StageFinished(label, reused, n_units, n_open, seconds, usage, n_dropped, folder.path))
         return folder.outputs(results)

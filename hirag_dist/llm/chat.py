@@ -135,7 +135,7 @@ class EndpointPool:
                     self._note_refused(request, reason)
                 attempted = _with_reason(request, reply, reason)
             else:
-                if self._refusals is not None and answer.is_new:
+                if self._refusals is not None and answer.is_new and not _holds_nothing(accepted):
                     self._refusals.note_accepted(request.role)
                 return accepted
             attempt += 1
@@ -350,6 +350,11 @@ class EndpointPool:
         usd = target.cost(reply)
         target.count(self._context.meter, call.role, reply, usd)
         return reply.input_tokens + reply.output_tokens, usd
+
+
+def _holds_nothing(accepted: object) -> bool:
+    """Return whether a pack's reply was read, but the part of each of its units was refused."""
+    return isinstance(accepted, list) and all(isinstance(part, MalformedReply) for part in accepted)
 
 
 def _with_reason(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:

@@ -212,6 +212,18 @@ def test_too_many_dead_letters_fail_with_the_first_reason(bench: Bench) -> None:
         bench.run(["sun", "moon", "sea"], lambda request: "", max_reject_ratio=0.5)
 
 
+@pytest.mark.parametrize("n_texts", [1, 2, 3])
+def test_a_stage_whose_units_are_all_refused_says_why_and_what_to_change(bench: Bench, n_texts: int) -> None:
+    said = "Sure, here is what you asked for: " + 400 * "x"
+    with pytest.raises(StageFailed) as failure:
+        bench.run(["sun", "moon", "sea"][:n_texts], lambda request: said, max_reject_ratio=0.2)
+    message = str(failure.value)
+    assert f"extract: refused {n_texts} of {n_texts} unit" in message
+    assert f"the reason of {n_texts}: the reply holds no record in the requested form" in message
+    assert f"begins: '{said[:300]}…'" in message
+    assert "llm.endpoints.endpoint.model" in message
+
+
 @pytest.mark.parametrize("n_refused", [1, 2])
 def test_a_share_of_fewer_than_three_units_fails_no_stage(bench: Bench, n_refused: int) -> None:
     texts = ["sun", "moon", "sea"]

@@ -15,7 +15,7 @@ from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
-from hirag_dist.llm.refusals import MIN_UNITS
+from hirag_dist.llm.refusals import MIN_SLOW_UNITS, MIN_UNITS, SLOW_S, NotSent, SystematicRefusals
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -102,6 +102,42 @@ async def test_one_accepted_reply_keeps_the_calls_going(ledger: Replies) -> None
     results = await ask_all(pool(model, ledger), ["good", *["bad"] * (UNITS - 1)])
     assert results[0] == "good"
     assert model.n_calls == 1 + ATTEMPTS * (UNITS - 1)
+
+
+async def test_a_pack_without_one_readable_part_is_no_usable_reply(ledger: Replies) -> None:
+    model = Model()
+    chat = pool(model, ledger)
+    unreadable: list[MalformedReply] = [MalformedReply("no record in it")] * 2
+    await chat.ask(request(UNITS, "good"), lambda reply: unreadable)
+    await ask_all(chat, ["bad"] * UNITS)
+    assert model.n_calls < UNITS
+
+
+def refused(refusals: SystematicRefusals, n_units: int) -> bool:
+    """Refuse units to the last, and return whether the next one is not sent."""
+    for number in range(n_units):
+        refusals.note_refused("extract", str(number), "empty", final=True)
+    try:
+        refusals.check("extract")
+    except NotSent:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("seconds", "n_units"), [(0.0, MIN_UNITS), (SLOW_S, MIN_SLOW_UNITS)])
+def test_a_slow_model_is_stopped_after_fewer_units(seconds: float, n_units: int) -> None:
+    def begun() -> SystematicRefusals:
+        now = [0.0]
+        refusals = SystematicRefusals(lambda: now[0])
+        refusals.note_refused("extract", "0", "empty")
+        now[0] = seconds
+        return refusals
+
+    assert not refused(begun(), n_units - 1)
+    assert refused(begun(), n_units)
+    with_success = begun()
+    with_success.note_accepted("extract")
+    assert not refused(with_success, 10 * n_units)
 
 
 async def test_stored_refusals_do_not_stop_new_calls(ledger: Replies) -> None:
