@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from types import FrameType
 
 INTERRUPTED_CODE = 130
+_BUILDS = ("index", "add", "remove", "refresh", "retry", "import", "demo")
 INTERRUPTED_MESSAGE = "interrupted; finished work is kept, run the same command again to continue"
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     _exit_on_interrupt()
+    _announce(sys.argv[1:])
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep what was freed
     atexit.register(gc.freeze)  # last of all: else the interpreter's end collects what the libraries hold, for 0.4 s
     from hirag_dist.cli._command_line import run
@@ -27,6 +29,12 @@ def main() -> None:
     code = run(sys.argv[1:])
     _exit_on_interrupt()
     sys.exit(code)
+
+
+def _announce(arguments: list[str]) -> None:
+    """Print a line on a terminal before the imports of a build, which take seconds on a slow disk."""
+    if arguments[:1] and arguments[0] in _BUILDS and not {"--json", "--help", "-h"} & set(arguments) and os.isatty(2):
+        os.write(2, f"hirag-dist {arguments[0]}: starting\n".encode())
 
 
 def _exit_on_interrupt() -> None:

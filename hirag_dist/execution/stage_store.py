@@ -163,7 +163,9 @@ class StageStore:
     def dominant_reason(self, results: Sequence[TaskResult]) -> RefusalSummary:
         """Return the most frequent reason of the open dead letters."""
         tables = self._open_letters(results, ["stage", "unit_id", "reason"])
-        reason, positions = next(iter(by_reason(row for table in tables for row in table["reason"].to_pylist()).items()))
+        reason, positions = next(
+            iter(by_reason(row for table in tables for row in table["reason"].to_pylist()).items())
+        )
         for table in self._open_letters(results, REJECTS.names):
             for letter in table.to_pylist():
                 if letter["reply"] and without_details(letter["reason"]) == without_details(reason):

@@ -133,6 +133,8 @@ class EndpointPool:
                 self._context.meter.use(request.role, reply.model or model.name, model.endpoint).rejected += 1
                 if answer.is_new:
                     self._note_refused(request, reason)
+                    if model.paid:
+                        self._retried.limiter.on_refused(model.endpoint)
                 attempted = _with_reason(request, reply, reason)
             else:
                 if self._refusals is not None and answer.is_new and not _holds_nothing(accepted):

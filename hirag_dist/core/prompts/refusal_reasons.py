@@ -75,9 +75,9 @@ def remedy_of(reason: str, endpoint: str = "NAME") -> str:
 
 
 def beginning(reply: str, n_chars: int) -> str:
-    """Return the first characters of a reply on one line, with an ellipsis where it goes on.
+    r"""Return the first characters of a reply on one line, with an ellipsis where it goes on.
 
-    >>> beginning("Sure!\\nHere it is", 8)
+    >>> beginning("Sure!\nHere it is", 8)
     'Sure! He…'
     """
     line = one_line(reply[: 4 * n_chars])
