@@ -79,9 +79,11 @@ class Parrot:
         lines += [FIELD.join(("relation", *pair, "One stands beside the other.", "5")) for pair in pairs]
         return ChatReply("\n".join([*lines, DONE]), model=self.name, input_tokens=500, output_tokens=100)
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the reply whole."""
-        yield (await self.complete(request)).text
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the text whole, and then the reply."""
+        reply = await self.complete(request)
+        yield reply.text
+        yield reply
 
     async def close(self) -> None:
         """Nothing is held."""

@@ -47,8 +47,8 @@ class ChatModel(Protocol):
         """Return the reply. Raises RateLimited, ModelUnavailable or RequestRejected."""
         ...
 
-    def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the reply's text in pieces."""
+    def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the reply's text in pieces, and at last the whole reply with its finish reason and token counts."""
         ...
 
     async def close(self) -> None:
@@ -151,8 +151,8 @@ class PackingPool(ChatPool, Protocol):
 class AnswerModel(ChatPool, Protocol):
     """Pool that answers questions: streams text, or returns whole replies where an answer takes several calls."""
 
-    def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the reply's text in pieces."""
+    def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the reply's text in pieces, and at last the whole reply with its finish reason and token counts."""
         ...
 
     def model_name(self, request: ChatRequest) -> str:

@@ -192,8 +192,8 @@ class KeptAnswers:
         self.model_name = pool.model_name
         self._pool: UnitPool = pool
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the whole reply.
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the whole text, and then the reply.
 
         Raises:
             RequestRejected: no attempt gave a reply that can be used.
@@ -202,6 +202,7 @@ class KeptAnswers:
         if isinstance(found, Rejected):
             raise RequestRejected(found.reason)
         yield found
+        yield ChatReply(found)
 
     async def close(self) -> None:
         """Do nothing: the creator of the pool closes it."""

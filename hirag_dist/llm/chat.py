@@ -73,19 +73,17 @@ class EndpointPool:
         self._roles = {role: group_models(models) for role, models in roles.items()}
         self._ledger = ledger
         self._retried = retried
-        self._count_tokens = count_tokens
         self._estimates = TokenEstimates(count_tokens, retried.limiter.spending)
         self._locks = locks
         self._flights: dict[str, _SingleFlight] = {}
         self._unusable: set[str] = set()  # keys of stored replies that cannot be used
         self._refusals = None if ledger is None else SystematicRefusals()  # a service outlives what refuses
-        self._is_metered = context is not None
         self._context = CallContext() if context is None else context
 
     def with_context(self, context: CallContext) -> EndpointPool:
         """Return a view of this pool whose calls carry another context."""
         view = copy(self)
-        view._context, view._is_metered = context, True
+        view._context = context
         return view
 
     @property
@@ -143,8 +141,11 @@ class EndpointPool:
             attempt += 1
             n_new += answer.is_new
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the reply's text in pieces; nothing is stored. An endpoint that fails before the first is replaced."""
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the reply's text in pieces, then the reply; nothing is stored.
+
+        An endpoint that fails before the first piece is replaced.
+        """
         groups = in_order(self._roles[request.role], request)
         targets = [each for group in groups for each in group.members]
         last: ModelError | None = None
@@ -156,8 +157,9 @@ class EndpointPool:
                 async with aclosing(self._pieces(request, target)) as pieces:
                     async for piece in pieces:
                         began = True
+                        if isinstance(piece, ChatReply):
+                            self._retried.note_answered(target)
                         yield piece
-                self._retried.note_answered(target)
                 return
             except ModelError as error:
                 if error.retryable and not isinstance(error, RateLimited):
@@ -324,34 +326,31 @@ class EndpointPool:
             if not flight.n_present:
                 self._flights.pop(key, None)
 
-    async def _pieces(self, request: ChatRequest, target: PricedModel) -> AsyncGenerator[str]:
+    async def _pieces(self, request: ChatRequest, target: PricedModel) -> AsyncGenerator[str | ChatReply]:
         call = self._call(request, [target], 0, self._estimates.of(request))
         max_tokens, max_usd = target.max_use(call)
         limiter = self._retried.limiter
         permit = await limiter.acquire(target.endpoint, call.tokens, max_usd, max_tokens=max_tokens)
-        written: list[str] = []
+        began = False
+        reply = ChatReply("")
         try:
             async with aclosing(target.model.stream(request)) as pieces:
                 async for piece in pieces:
-                    written.append(piece)
-                    yield piece
+                    began = True
+                    if isinstance(piece, ChatReply):
+                        reply = piece
+                    else:
+                        yield piece
         except RateLimited as error:
             permit.limited(error.retry_after_s, error.kind)
             raise
         except BaseException as error:
-            permit.failed(billed=bool(written) or (isinstance(error, ModelUnavailable) and error.was_sent))
+            permit.failed(billed=began or (isinstance(error, ModelUnavailable) and error.was_sent))
             raise
-        permit.answered(*self._streamed(call, target, "".join(written)))
-
-    def _streamed(self, call: ChatCall, target: PricedModel, text: str) -> tuple[int, float]:
-        """Count a streamed reply by the local tokenizer; return (tokens, US dollars), as estimated without a meter."""
-        if not self._is_metered and not self._retried.limiter.spending:
-            return call.tokens, 0.0  # no bill: counting takes time
-        read = sum(self._count_tokens(message.content) for message in call.payload.messages)
-        reply = ChatReply("", "stop", target.name, input_tokens=read, output_tokens=self._count_tokens(text))
         usd = target.cost(reply)
         target.count(self._context.meter, call.role, reply, usd)
-        return reply.input_tokens + reply.output_tokens, usd
+        permit.answered(reply.input_tokens + reply.output_tokens, usd)
+        yield reply
 
 
 def _holds_nothing(accepted: object) -> bool:

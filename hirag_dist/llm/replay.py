@@ -56,9 +56,9 @@ class UnavailableModel:
         """Raise RequestRejected."""
         raise RequestRejected("no reply to it is stored")
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
         """Raise RequestRejected."""
-        yield (await self.complete(request)).text
+        yield await self.complete(request)
 
     async def close(self) -> None:
         """Nothing is held."""

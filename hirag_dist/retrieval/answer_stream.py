@@ -13,7 +13,7 @@ from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, citations
 from hirag_dist.core.retrieval.support import Quoted, placed_citations
 from hirag_dist.errors import ModelError, ModelUnavailable
 from hirag_dist.protocols import AnswerModel
-from hirag_dist.types import Answer, Retrieval
+from hirag_dist.types import Answer, ChatReply, Retrieval
 
 
 async def answer_pieces(
@@ -49,9 +49,13 @@ async def answer_pieces(
     reader = CitationReader(retrieval.context_refs)
     written: list[str] = []
     shown: list[str] = []
+    used: tuple[int, int] | None = None
     try:
         async with aclosing(model.stream(request)) as stream, aclosing(_within(stream, deadline_s)) as pieces:
             async for piece in pieces:
+                if isinstance(piece, ChatReply):
+                    used = piece.input_tokens, piece.output_tokens
+                    continue
                 written.append(piece)
                 if ready := reader.feed(piece):
                     shown.append(ready)
@@ -67,18 +71,20 @@ async def answer_pieces(
         shown.append(rest)
         yield rest
     text = "".join(shown)
+    if used is None:  # the stream was left early
+        used = sum(count_tokens(message.content) for message in request.messages), count_tokens("".join(written))
     yield Answer(
         text,
         placed_citations(text, citations(reader.cited, retrieval), retrieval, quoted),
         reader.dropped,
         retrieval,
         model.model_name(request),
-        before[0] + sum(count_tokens(message.content) for message in request.messages),
-        before[1] + count_tokens("".join(written)),
+        before[0] + used[0],
+        before[1] + used[1],
     )
 
 
-async def _within(stream: AsyncIterator[str], deadline_s: float | None) -> AsyncGenerator[str]:
+async def _within(stream: AsyncIterator[str | ChatReply], deadline_s: float | None) -> AsyncGenerator[str | ChatReply]:
     """Yield the pieces of a stream until the deadline; the time of the consumer counts too."""
     give_up_at = None if deadline_s is None else asyncio.get_running_loop().time() + deadline_s
     while True:

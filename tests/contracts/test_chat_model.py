@@ -137,7 +137,10 @@ async def test_is_the_same_byte_for_byte(model: ChatModel, request_: ChatRequest
 
 async def test_pieces_of_the_stream_make_the_reply(model: ChatModel, request_: ChatRequest) -> None:
     whole = (await model.complete(request_)).text
-    assert "".join([piece async for piece in model.stream(request_)]) == whole
+    *pieces, reply = [each async for each in model.stream(request_)]
+    assert "".join(map(str, pieces)) == whole
+    assert isinstance(reply, ChatReply)
+    assert (reply.text, reply.finish_reason) == (whole, "stop")
 
 
 async def test_what_it_says_can_be_parsed(model: ChatModel) -> None:

@@ -40,9 +40,10 @@ class Named:
         self.n_calls += 1
         return ChatReply(self.name, input_tokens=10, cached_tokens=4, output_tokens=5)
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatReply]:
         for letter in self.name:
             yield letter
+        yield await self.complete(request)
 
     async def close(self) -> None:
         self.n_closed += 1
@@ -106,7 +107,7 @@ async def test_without_a_ledger_nothing_is_kept_and_limits_hold() -> None:
     answering = pool(None, PricedModel("e", model))
     assert [await answering.ask(question(), text_of) for _ in range(2)] == ["m"] * 2
     assert model.n_calls == 2
-    assert "".join([piece async for piece in answering.stream(question())]) == "m"
+    assert [piece async for piece in answering.stream(question())] == ["m", ChatReply("m", "stop", "", 10, 4, 5)]
     await answering.close()
     assert model.n_closed == 1, "a model of several roles is closed once"
 
@@ -117,13 +118,14 @@ def test_the_ledger_key_depends_on_all_that_decides_the_reply_and_on_nothing_els
     key = ledger_key(first, chosen, 0)
     same = [
         ledger_key(replace(first, role="report", unit="other", round=3), chosen, 0),
+        ledger_key(replace(first, max_tokens=5, types=("person",), max_items=16), chosen, 0),
         ledger_key(first, replace(chosen, endpoint="f", price=(1.0, 2.0, 3.0)), 0),
     ]
     other = [
         ledger_key(question(1), chosen, 0),
         ledger_key(replace(first, messages=(Message("system", "question 0"),)), chosen, 0),
         ledger_key(replace(first, form="extract-graph"), chosen, 0),
-        ledger_key(replace(first, max_tokens=5), chosen, 0),
+        ledger_key(replace(first, form="map-answer", max_tokens=5), chosen, 0),
         ledger_key(first, replace(chosen, settings="t=1"), 0),
         ledger_key(first, replace(chosen, model=Named("n")), 0),
         ledger_key(first, chosen, 1),

@@ -36,8 +36,8 @@ class Model:
         await asyncio.sleep(0)
         return ChatReply(request.messages[0].content.split()[-1])
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
-        yield ""
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatReply]:
+        yield await self.complete(request)
 
     async def close(self) -> None:
         pass

@@ -17,7 +17,7 @@ from hirag_dist.errors import ModelUnavailable
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.retrieval.answer_stream import answer_pieces
-from hirag_dist.types import Answer, ChatRequest, Retrieval, SourceItem
+from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval, SourceItem
 
 COUNT = counter("o200k_base")
 
@@ -32,7 +32,7 @@ class Speaker:
         self.requests: list[ChatRequest] = []
         self.closed = False
 
-    async def stream(self, request: ChatRequest) -> AsyncIterator[str]:
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatReply]:
         self.requests.append(request)
         try:
             for piece in self.pieces:
@@ -42,6 +42,9 @@ class Speaker:
                 raise ModelUnavailable("endpoint x: connection lost")
             if self.hangs:
                 await asyncio.Event().wait()
+            n_input = sum(COUNT(message.content) for message in request.messages)
+            text = "".join(self.pieces)
+            yield ChatReply(text, input_tokens=n_input, output_tokens=COUNT(text))
         finally:
             self.closed = True
 

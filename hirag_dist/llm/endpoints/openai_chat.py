@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from hirag_dist.core.prompts.templates import SCHEMAS
+from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.errors import ModelUnavailable, UnusableReply
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
 from hirag_dist.llm.endpoints.openai_replies import (
@@ -112,17 +112,27 @@ class OpenAiChat:
         """Return the reply that stands for a prompt that a content filter stopped."""
         return ChatReply("", "content_filter", self.name, input_tokens=input_tokens)
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the reply's text in pieces. Raises as `complete` does, also when the stream breaks off."""
-        finished = False
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the text in pieces, then the reply. Raises as `complete` does, also when the stream breaks off."""
+        finish_reason = ""
+        texts: list[str] = []
         async with aclosing(self._client.stream(_PATH, self._body(request) | {"stream": True})) as events:
             async for event in events:
-                text, ends = parse_delta(event)
-                finished = finished or ends
+                text, reason = parse_delta(event)
+                finish_reason = reason or finish_reason
                 if text:
+                    texts.append(text)
                     yield text
-        if not finished:
+        if not finish_reason:
             raise ModelUnavailable(f"endpoint {self.settings.name} ({self.name}) broke off its stream")
+        whole = "".join(texts)
+        yield ChatReply(
+            whole,
+            finish_reason,
+            self.name,
+            input_tokens=self._count_input(request),
+            output_tokens=self._count(whole),
+        )
 
     async def supports_forms(self) -> bool:
         """Return whether the endpoint keeps to a JSON schema. Asks once, with a small call; raises as `complete`."""
@@ -167,11 +177,11 @@ class OpenAiChat:
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         body = self._base(messages)
-        limit = request.max_tokens or self.settings.max_reply_tokens
-        if limit is not None:
-            body[self.settings.max_tokens_field] = limit
+        limits = [limit for limit in (request.max_tokens, self.settings.max_reply_tokens) if limit]
+        if limits:
+            body[self.settings.max_tokens_field] = min(limits)
         if request.form is not None:
-            schema = SCHEMAS[request.form]
+            schema = reply_schema(request)
             if self._forms is False:
                 messages[0]["content"] += (
                     "\n\nReply with one JSON object and nothing else, of this JSON schema:\n" + json.dumps(schema)

@@ -27,6 +27,7 @@ from hirag_dist.config.base import public_url
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import (
     ConfigError,
+    ContextLengthExceeded,
     ModelError,
     ModelUnavailable,
     RateLimited,
@@ -36,6 +37,7 @@ from hirag_dist.errors import (
 )
 from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES, HttpGuards
 from hirag_dist.llm.endpoints.openai_replies import UnusableField, name, parse_object
+from hirag_dist.llm.endpoints.window_refusals import refused_window
 from hirag_dist.types import RateLimits
 
 _SAID_CHARS = 300
@@ -72,7 +74,7 @@ class EndpointSettings:
         model: the name that the endpoint knows the model by.
         timeout_s: for a whole call; between two pieces of a stream.
         temperature: None is not sent (reasoning models refuse it).
-        max_reply_tokens: limit of a reply whose request names none.
+        max_reply_tokens: Maximum tokens of any reply; requests may have a lower limit of their own.
         max_tokens_field: the name of the reply limit in the request.
         structured: whether `json_schema` is asked for; auto: `OpenAiChat.supports_forms` finds out.
         key_header: the header that carries api_key; empty for `Authorization: Bearer`.
@@ -288,6 +290,9 @@ class EndpointClient:
         said = self.plain(_message(detail))
         text = f"{self.who} answered {status}: {said}"
         codes = error_codes(detail)
+        window = refused_window(status, detail, codes, said)
+        if window is not None:
+            return ContextLengthExceeded(text, *window)
         if status == 429 and not _NO_MONEY.intersection(codes):
             return RateLimited(text, retry_after_s(headers, time.time()), _limited_kind(headers, said))
         if status >= 500 or status in _ASK_AGAIN:

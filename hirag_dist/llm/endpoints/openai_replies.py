@@ -110,17 +110,17 @@ def parse_completion(data: Mapping[str, Any], n_input_chars: int) -> Completion:
     )
 
 
-def parse_delta(event: Mapping[str, Any]) -> tuple[str, bool]:
-    """Return the text that an event of a stream adds, and whether it ends the reply."""
+def parse_delta(event: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the text that an event of a stream adds, and the finish reason where it ends the reply, else ""."""
     choices = event.get("choices")
-    texts, ends = [], False
+    texts, reason = [], ""
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict):
             delta = choice.get("delta")
             if isinstance(delta, dict):
                 texts.append(message_text(delta.get("content")) or message_text(delta.get("refusal")))
-            ends = ends or bool(choice.get("finish_reason"))
-    return "".join(texts), ends
+            reason = reason or name(choice.get("finish_reason"))
+    return "".join(texts), reason
 
 
 def parse_usage(value: object, n_input_chars: int, n_output_chars: int) -> ReportedUsage:

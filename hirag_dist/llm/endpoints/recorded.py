@@ -124,16 +124,18 @@ class RecordedModel:
             output_tokens=output_tokens or 0,
         )
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the reply of `complete` in pieces, or the fallback's stream."""
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the text of `complete` in pieces and then the reply, or the fallback's stream."""
         if self._find(request) is None and self._fallback is not None:
             async for piece in self._fallback.stream(request):
                 yield piece
             self.fallbacks += 1
             return
-        text = (await self.complete(request)).text
+        reply = await self.complete(request)
+        text = reply.text
         for start in range(0, len(text), _PIECE_CHARS):
             yield text[start : start + _PIECE_CHARS]
+        yield reply
 
     async def close(self) -> None:
         """Close the fallback."""
@@ -217,7 +219,7 @@ class _Folder:
 def request_hash(request: ChatRequest) -> str:
     """Return the hash of all that a model is asked, the fallback key of a recording."""
     parts = [part for message in request.messages for part in (message.role, message.content)]
-    return content_id("request", request.role, request.form or "", str(request.max_tokens or 0), *parts)
+    return content_id("request", request.role, request.form or "", str(request.hashed_limit or 0), *parts)
 
 
 def _entry(row: Mapping[str, Any]) -> _Entry | None:

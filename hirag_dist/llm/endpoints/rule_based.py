@@ -38,10 +38,12 @@ class ExtractiveModel:
             output_tokens=self._count_tokens(text),
         )
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the reply's text in pieces of about a word, white space kept."""
-        for piece in _PIECES.findall(reply_to(request.messages, request.form, self._seed)):
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the text in pieces of about a word, white space kept, and then the reply."""
+        reply = await self.complete(request)
+        for piece in _PIECES.findall(reply.text):
             yield piece
+        yield reply
 
     async def close(self) -> None:
         """Do nothing: no connection is open."""

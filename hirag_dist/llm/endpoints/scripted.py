@@ -33,11 +33,13 @@ class ScriptedModel:
         reply = self._script(request)
         return ChatReply(reply, model=self.name) if isinstance(reply, str) else reply
 
-    async def stream(self, request: ChatRequest) -> AsyncGenerator[str]:
-        """Yield the script's reply, a few characters at a time."""
-        text = (await self.complete(request)).text
+    async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
+        """Yield the script's text, a few characters at a time, and then the reply."""
+        reply = await self.complete(request)
+        text = reply.text
         for start in range(0, len(text), _PIECE_CHARS):
             yield text[start : start + _PIECE_CHARS]
+        yield reply
 
     async def close(self) -> None:
         """Nothing is held."""

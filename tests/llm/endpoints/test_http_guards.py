@@ -22,7 +22,7 @@ from hirag_dist.llm.endpoints.openai_batches import OpenAiBatches
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
-from hirag_dist.types import ChatRequest, Message
+from hirag_dist.types import ChatReply, ChatRequest, Message
 
 KEY = "sk-secret-0123456789"
 PROMPT = "a private document"
@@ -256,7 +256,9 @@ async def test_a_stream_may_be_larger_than_a_reply() -> None:
 
     async with hosting(answer) as home:
         chat = OpenAiChat(settings(home.url), words)
-        assert sum([len(piece) async for piece in chat.stream(REQUEST)]) == 60_000 * n_events
+        *_, reply = [piece async for piece in chat.stream(REQUEST)]
+        assert isinstance(reply, ChatReply)
+        assert len(reply.text) == 60_000 * n_events
         await chat.close()
 
 

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from hirag_dist.core.prompts.templates import SCHEMAS
+from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.errors import ConfigError, HiragError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.embedding import PaidEmbedder
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings, retry_after_s
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
-from hirag_dist.types import ChatRequest, Message
+from hirag_dist.types import ChatReply, ChatRequest, Message
 
 KEY = "sk-secret-0123456789"
 REQUEST = ChatRequest("extract", (Message("system", "Task: x"), Message("user", "four words are here")), "u1")
@@ -128,7 +128,7 @@ async def test_sends_the_request_in_the_endpoints_words() -> None:
             "max_completion_tokens": 7,
             "response_format": {
                 "type": "json_schema",
-                "json_schema": {"name": "extract-graph", "strict": True, "schema": SCHEMAS["extract-graph"]},
+                "json_schema": {"name": "extract-graph", "strict": True, "schema": reply_schema(FORMED)},
             },
             "top_p": 0.5,
         }
@@ -220,7 +220,7 @@ async def test_an_endpoint_without_schemas_is_told_in_words_from_then_on() -> No
         await chat.complete(FORMED)
         assert await chat.supports_forms() is False
     assert ["response_format" in body for body in stub.bodies] == [True, False, False]
-    assert json.dumps(SCHEMAS["extract-graph"]) in stub.bodies[2]["messages"][0]["content"]
+    assert json.dumps(reply_schema(FORMED)) in stub.bodies[2]["messages"][0]["content"]
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,9 @@ def piece(text: str | None, finish_reason: str | None = None) -> bytes:
 
 async def test_streams_pieces() -> None:
     async with streaming(piece("a"), piece(""), piece("b"), piece(None, "stop"), b'{"choices": []}', b"[DONE]") as chat:
-        assert [text async for text in chat.stream(REQUEST)] == ["a", "b"]
+        *pieces, reply = [each async for each in chat.stream(REQUEST)]
+    assert pieces == ["a", "b"]
+    assert reply == ChatReply("ab", "stop", "model-1", input_tokens=14, output_tokens=1)
 
 
 async def test_a_stream_that_ends_early_is_no_reply() -> None:

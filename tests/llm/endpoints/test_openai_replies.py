@@ -81,8 +81,8 @@ def test_whatever_a_completion_holds_the_tables_and_the_ledger_hold(body: dict[s
 @given(anything)
 @settings(max_examples=40, deadline=None)
 def test_an_event_of_a_stream_adds_a_text(event: Any) -> None:
-    text, ends = parse_delta(event if isinstance(event, dict) else {"choices": event})
-    assert isinstance(ends, bool)
+    text, reason = parse_delta(event if isinstance(event, dict) else {"choices": event})
+    assert isinstance(reason, str)
     text.encode()
 
 

@@ -230,7 +230,9 @@ async def test_a_recipe_speaks_the_wire_of_its_provider(
             assert reply.text.endswith(TEXT)
             assert reply.input_tokens > 0
             assert reply.output_tokens > 0  # counted here where the reply does not say
-            assert "".join([piece async for piece in chat.stream(REQUEST)]) == TEXT  # in spite of keep-alives
+            *_, streamed = [piece async for piece in chat.stream(REQUEST)]
+            assert isinstance(streamed, ChatReply)
+            assert streamed.text == TEXT  # in spite of keep-alives
             path, body = seen[0]
             assert path == f"{provider.path}/chat/completions"
             endpoint = config.llm.endpoints["main"]

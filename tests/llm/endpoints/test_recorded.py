@@ -18,7 +18,7 @@ from hirag_dist.errors import ConfigError, RequestRejected
 from hirag_dist.llm.endpoints.factory import make_chat_model
 from hirag_dist.llm.endpoints.recorded import RecordedModel, request_hash
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
-from hirag_dist.types import ChatRequest
+from hirag_dist.types import ChatReply, ChatRequest
 
 TEXT = "Alice met Bob in Paris."
 
@@ -81,7 +81,7 @@ async def test_what_is_missing_goes_to_the_fallback_and_is_counted_apart(tmp_pat
     fallback = ScriptedModel(lambda request: "made up", name="other")
     model = RecordedModel(write(tmp_path / "r.jsonl", own("a")), fallback)
     assert (await model.complete(asking())).model == "other"
-    assert [piece async for piece in model.stream(asking())] == ["made up"]
+    assert [piece async for piece in model.stream(asking())] == ["made up", ChatReply("made up", model="other")]
     assert (await model.complete(about("u1"))).text == "a"
     assert model.counts == {"recorded": 1, "fallback": 2}
     assert len(fallback.requests) == 2

@@ -32,9 +32,10 @@ async def test_replies_with_the_text_and_its_cost() -> None:
 
 async def test_streams_the_same_text_in_pieces() -> None:
     model = ExtractiveModel(n_words)
-    pieces = [piece async for piece in model.stream(request())]
+    *pieces, reply = [piece async for piece in model.stream(request())]
     assert len(pieces) > 5
-    assert "".join(pieces) == (await model.complete(request())).text
+    assert reply == await model.complete(request())
+    assert "".join(map(str, pieces)) == reply.text
     await model.close()
 
 

@@ -1,0 +1,186 @@
+"""Refusals of prompts that are larger than a model's window, in the words of the servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hirag_dist.llm.endpoints.window_refusals import refused_window
+
+REFUSALS: dict[str, tuple[int, dict[str, Any], int | None, int | None]] = {
+    "OpenAI": (
+        400,
+        {
+            "message": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 "
+            "tokens. Please reduce the length of the messages.",
+            "code": "context_length_exceeded",
+        },
+        8192,
+        9001,
+    ),
+    "OpenAI, prompt and reply": (
+        400,
+        {
+            "message": "This model's maximum context length is 8192 tokens. However, you requested 10200 tokens (9200 "
+            "in the messages, 1000 in the completion)."
+        },
+        8192,
+        9200,
+    ),
+    "OpenAI, without numbers": (
+        400,
+        {
+            "message": "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            "code": "context_length_exceeded",
+        },
+        None,
+        None,
+    ),
+    "vLLM": (
+        400,
+        {
+            "message": "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context "
+            "length is 4096 tokens and your request has 1200 input tokens (5000 > 4096 - 1200)."
+        },
+        4096,
+        1200,
+    ),
+    "vLLM, prompt alone": (
+        400,
+        {"message": "The decoder prompt (length 5012) is longer than the maximum model length of 4096."},
+        4096,
+        5012,
+    ),
+    "vLLM, later": (
+        400,
+        {
+            "message": "You passed 4097 input tokens and requested 100 output tokens. However, the model's context "
+            "length is only 4096 tokens, resulting in a maximum input length of 3996 tokens."
+        },
+        4096,
+        4097,
+    ),
+    "llama.cpp": (
+        400,
+        {
+            "code": 400,
+            "message": "the request exceeds the available context size, try increasing it",
+            "type": "exceed_context_size_error",
+            "n_prompt_tokens": 5023,
+            "n_ctx": 4096,
+        },
+        4096,
+        5023,
+    ),
+    "llama.cpp, in words": (
+        500,
+        {"message": "request (5023 tokens) exceeds the available context size (4096 tokens), try increasing it"},
+        4096,
+        5023,
+    ),
+    "llama.cpp, embeddings": (
+        500,
+        {
+            "message": "input (730 tokens) is too large to process. increase the physical batch size "
+            "(current batch size: 512)"
+        },
+        512,
+        730,
+    ),
+    "Ollama": (400, {"message": "the input length exceeds the context length"}, None, None),
+    "Mistral": (
+        400,
+        {
+            "message": "Prompt contains 40123 tokens and 0 draft tokens, too large for model with 32768 maximum "
+            "context length"
+        },
+        32768,
+        40123,
+    ),
+    "Anthropic": (
+        400,
+        {"message": "prompt is too long: 210,345 tokens > 200,000 maximum", "type": "invalid_request_error"},
+        200_000,
+        210_345,
+    ),
+    "Anthropic, prompt and reply": (
+        400,
+        {
+            "message": "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input "
+            "length or `max_tokens` and try again"
+        },
+        200_000,
+        190_000,
+    ),
+    "Groq": (
+        400,
+        {
+            "message": "Please reduce the length of the messages or completion.",
+            "type": "invalid_request_error",
+            "code": "context_length_exceeded",
+        },
+        None,
+        None,
+    ),
+    "Gemini": (
+        400,
+        {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."},
+        1_048_576,
+        1_200_000,
+    ),
+    "TGI": (
+        422,
+        {
+            "message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4097. Given: 4000 "
+            "`inputs` tokens and 500 `max_new_tokens`"
+        },
+        4097,
+        4000,
+    ),
+    "SGLang": (
+        400,
+        {
+            "message": "Requested token count exceeds the model's maximum context length of 4096 tokens. You requested "
+            "a total of 5000 tokens: 4000 tokens from the input messages and 1000 tokens for the completion."
+        },
+        4096,
+        4000,
+    ),
+    "LM Studio": (
+        400,
+        {
+            "message": "Trying to keep the first 5021 tokens when context the overflows. However, the model is loaded "
+            "with context length of only 4096 tokens, which is not enough."
+        },
+        4096,
+        5021,
+    ),
+    "xAI": (
+        400,
+        {"message": "This model's maximum prompt length is 131072 but the request contains 200123 tokens."},
+        131_072,
+        200_123,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("refusal", REFUSALS.values(), ids=REFUSALS)
+def test_a_refused_prompt_names_the_window(refusal: tuple[int, dict[str, Any], int | None, int | None]) -> None:
+    status, detail, window_tokens, prompt_tokens = refusal
+    codes = [str(detail[key]) for key in ("code", "type") if key in detail]
+    assert refused_window(status, detail, codes, detail["message"]) == (window_tokens, prompt_tokens)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "max_tokens is too large: 100000. This model supports at most 16384 completion tokens"),
+        (400, "Invalid value for context_length: expected an integer"),
+        (413, "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 9000"),
+        (429, "Too many tokens: prompt is too long for the limit of tokens per minute"),
+        (500, "internal error"),
+    ],
+)
+def test_other_refusals_are_not_about_the_window(status: int, said: str) -> None:
+    assert refused_window(status, {"message": said}, (), said) is None
