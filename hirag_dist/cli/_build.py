@@ -66,7 +66,7 @@ def show(report: dict[str, Any], headline: str = "") -> None:
         for line in remark_lines(report["content"]):
             out.print(line)
         if report["missing_reports"]:
-            out.print(missing_line(report["missing_reports"], report["report_policy"]))
+            out.print(missing_line(report["missing_reports"]))
         paid = dollars(report["total_usd"])
         if paid != dollars(report["this_run"]["usd"]):
             out.print(f"The replies that it used cost {paid}, whenever they were paid.")

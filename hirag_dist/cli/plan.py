@@ -86,9 +86,7 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     out.print(_methods_table(made.methods))
     if made.missing_reports:
         reports = count_noun(made.missing_reports, "report is", "reports are")
-        out.print(
-            f"About {reports} left to questions: about {short(made.missing_report_tokens)} tokens if all are written."
-        )
+        out.print(f"About {reports} left out: about {short(made.missing_report_tokens)} tokens if all are written.")
     said = (
         f"{latency_s:g} s"
         if latency_s is not None

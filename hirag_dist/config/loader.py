@@ -31,14 +31,17 @@ _RENAMED = {  # former dotted path of a key → its path now; * stands for one n
 
 _FIDELITY = "retrieval.fidelity is best, which does the best that was measured, or paper"
 _REMOVED = {  # former dotted path of a key → what takes its place
+    "communities.reports": "communities.report_share is the share of the reports that a build writes",
     "retrieval.bridge_endpoints": _FIDELITY,
     "retrieval.bridge_paths": "a bridge takes shortest paths in the graph",
     "retrieval.bridge_ranking": _FIDELITY,
     "retrieval.lean": "choose another retrieval.mode, such as local",
     "retrieval.lexical": _FIDELITY,
     "retrieval.local_entities": _FIDELITY,
+    "retrieval.reports_on_demand": "`hirag-dist refresh --reports` writes missing reports",
     "retrieval.selection": "records are taken by rank",
     "retrieval.source_fusion": _FIDELITY,
+    "service.hits_file": "communities.report_share takes the most prominent communities first",
 }
 
 

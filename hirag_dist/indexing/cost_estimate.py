@@ -91,7 +91,7 @@ class CostEstimate:
             known here: they cost nothing again.
         seconds: the stages' least times one after the other, the endpoints of one stage side by side.
         methods: the same build by each method of extraction.
-        missing_reports, missing_report_tokens: reports left to questions, and what writing them all would take.
+        missing_reports, missing_report_tokens: reports left out, and what writing them all would take.
     """
 
     documents: int

@@ -35,7 +35,6 @@ BUILDS: Final = "builds"
 BATCHES: Final = "batches"
 DROPS: Final = "drops.json"
 FORGET: Final = "forget.json"
-LATE_REPORTS: Final = "reports"
 
 CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports")
 TABLES: Final = (*CONTENT_TABLES, "usage", "rejects")

@@ -304,6 +304,7 @@ def test_credentials_in_urls_are_masked_where_the_configuration_is_shown() -> No
         ("source_fusion: false", "retrieval.fidelity is best"),
         ("bridge_paths: hierarchy", "shortest paths"),
         ("lean: {top_n: 3}", "another retrieval.mode"),
+        ("reports_on_demand: {enabled: true}", "`hirag-dist refresh --reports`"),
     ],
 )
 def test_a_key_that_was_removed_names_what_takes_its_place(load: Loader, key: str, advice: str) -> None:

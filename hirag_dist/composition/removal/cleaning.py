@@ -19,7 +19,7 @@ from hirag_dist.errors import StoreError
 from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.llm.reply_store import PurgeResult, purge
 from hirag_dist.llm.reply_store.block_format import Record, unpack_value
-from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, LATE_REPORTS, snapshot_path
+from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.cache import cached_folders
 from hirag_dist.storage.snapshot.gc import ExpiredSnapshot, GcPlan, collections_of, prune
@@ -66,10 +66,9 @@ def clear_workspace(store: Store, lock: BuildLock, current: Snapshot, removed: R
         if name not in finished:
             lock.check()
             store.delete(snapshot_path(name))
-    for folder in (CACHE, LATE_REPORTS):
-        for name in store.names(folder):
-            if name not in finished and not name.startswith("."):
-                store.delete(f"{folder}/{name}")
+    for name in store.names(CACHE):
+        if name not in finished and not name.startswith("."):
+            store.delete(f"{CACHE}/{name}")
     since = current_since(store, current.manifest)
     old = [batch for batch in open_batches(store) if batch.created_at < since]
     for batch in old:
@@ -136,8 +135,7 @@ def remove_snapshots(
             due.append(ExpiredSnapshot(name, at, 0))
     removed = {snapshot.snapshot_id for snapshot in due}
     kept = tuple(name for name in present if name not in removed)
-    derived = sorted({*store.names(CACHE), *store.names(LATE_REPORTS)})
-    orphans = tuple(name for name in derived if not name.startswith(".") and name not in present)
+    orphans = tuple(name for name in sorted(store.names(CACHE)) if not name.startswith(".") and name not in present)
     plan = GcPlan(tuple(due), kept, orphans)
     dropped: list[str] = []
     with ExitStack() as stack:
