@@ -299,7 +299,7 @@ def letter_line(letter: Mapping[str, Any]) -> str:
     where = letter["unit_id"]
     if place is not None:
         name = place["uri"] or place["document_id"]
-        titled = f" ({place['title']})" if place["title"] and place["title"] != name else ""
+        titled = f" ({place['title']})" if place["title"] and place["title"] not in name else ""
         where = f"{name}{titled}, chunk {place['position'] + 1:,}, characters {place['start']:,} to {place['end']:,}"
     tries = count_noun(letter["attempts"], "try", "tries")
     said = f': "{beginning(letter["reply"], _SHOWN_CHARS)}"' if letter["reply"] else ""

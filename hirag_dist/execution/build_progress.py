@@ -12,6 +12,7 @@ from hirag_dist.execution.events import (
     CallsExpected,
     CallsProgress,
     Publishing,
+    StageFailedEvent,
     StageFinished,
     StageStarted,
     TaskFinished,
@@ -103,6 +104,8 @@ class BuildProgress:
                 self.batches = (event.n_calls, event.n_batches)
             case StageFinished():
                 self._on_finished(event)
+            case StageFailedEvent():
+                self._take_bill()
             case Publishing():
                 self._enter("publish")
 
@@ -169,9 +172,17 @@ class BuildProgress:
         self.batches = None
         if not event.reused:
             phase.units_done = phase.units
+            self._take_bill()
+        if self._left is not None:
+            self._left.on_finished(event.label)
+
+    def _take_bill(self) -> None:
+        """Count the calls of the running phase by the bill: the last poll may have missed some."""
+        phase = self.current
+        if phase is not None:
             sent = self._bill.sent.sent_sums()
             before = self._before_phase
-            phase.calls = replace(  # the last poll may have missed some
+            phase.calls = replace(
                 phase.calls,
                 answered=max(sent["calls"] - before.answered, phase.calls.answered),
                 tokens=max(sent["tokens"] - before.tokens, phase.calls.tokens),
@@ -180,8 +191,6 @@ class BuildProgress:
                 in_flight=0,
                 pause_s=0.0,
             )
-        if self._left is not None:
-            self._left.on_finished(event.label)
 
     def _sent_before(self) -> CallTotals:
         """Return the calls before the first phase: those that ask endpoints what they can."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
-from hirag_dist.errors import WorkFileDamaged
+from hirag_dist.errors import StageFailed, WorkFileDamaged
 from hirag_dist.execution.batch_api.driver import Batches
 from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dataset import Dataset, DatasetStore, TableSet
 from hirag_dist.execution.dead_letters import load_drops
-from hirag_dist.execution.events import KernelsResolved, StageFinished, StagesRepeated, UsageRecorded
+from hirag_dist.execution.events import KernelsResolved, StageFailedEvent, StageFinished, StagesRepeated, UsageRecorded
 from hirag_dist.execution.stage import AnyStage, In, Out, Services, Stage
 from hirag_dist.execution.stage_results import discard
 from hirag_dist.execution.stage_run import ExecutionContext, StageRun, TaskSelection, usage_of
@@ -178,7 +178,11 @@ class StageRunner:
             results = run.run(inputs)
             n_open, n_dropped = folder.count_rejects(results)
             if max_reject_ratio is not None:
-                run.check_rejects(results, n_open, n_units, max_reject_ratio, self.bill.total())
+                try:
+                    run.check_rejects(results, n_open, n_units, max_reject_ratio, self.bill.total())
+                except StageFailed:
+                    self.emit(StageFailedEvent(label))
+                    raise
             with self.fence():
                 folder.finish(results)
                 if accepted:

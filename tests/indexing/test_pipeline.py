@@ -10,6 +10,7 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, StageFailed, StoreError
+from hirag_dist.execution.events import StageFailedEvent
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.stage_run import MIN_REJECTS
 from hirag_dist.storage.layout import CURRENT
@@ -222,6 +223,7 @@ def test_a_stage_whose_units_are_all_refused_says_why_and_what_to_change(bench: 
     assert f"the reason of {n_texts}: the reply holds no record in the requested form" in message
     assert f"begins: '{said[:300]}…'" in message
     assert "llm.endpoints.endpoint.model" in message
+    assert isinstance(bench.events[-1], StageFailedEvent)  # its record does not say that it still runs
 
 
 @pytest.mark.parametrize("n_refused", [1, 2])
