@@ -19,11 +19,13 @@ from hirag_dist.core.prompts.forms import FIELD as FIELD
 from hirag_dist.core.prompts.forms import FORMATS as FORMATS
 from hirag_dist.core.prompts.reply_limits import (
     LIST_TOKENS,
+    MIN_DIVISIBLE_TOKENS,
     approximate_tokens,
     description_tokens,
     extraction_items,
     extraction_tokens,
     member_items,
+    pack_tokens,
     report_tokens,
     same_entity_tokens,
     summary_tokens,
@@ -254,6 +256,7 @@ def extraction_request(
         max_tokens=extraction_tokens(size),
         types=(*entity_types, OTHER),
         max_items=extraction_items(size),
+        divisible=size >= MIN_DIVISIBLE_TOKENS,
     )
 
 
@@ -263,7 +266,7 @@ def gleaning_request(before: ChatRequest, reply: str) -> ChatRequest:
     both = before.messages[0].content.startswith("Task: extract-graph")
     things = "entities and relations" if both else "relations" if relations_only else "entities"
     more = Message("assistant", reply), Message("user", CONTINUE.format(things=things))
-    return replace(before, messages=(*before.messages, *more), round=before.round + 1)
+    return replace(before, messages=(*before.messages, *more), round=before.round + 1, divisible=False)
 
 
 def describe_request(
@@ -360,7 +363,7 @@ def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) ->
         messages=(system, Message("user", body)),
         unit=unit_id(body),
         form=None if requests[0].form is None else PACKED[task],
-        max_tokens=sum(request.max_tokens or 0 for request in requests) or None,
+        max_tokens=pack_tokens([request.max_tokens or 0 for request in requests]),
         packed=tuple(request.unit for request in requests),
         types=requests[0].types,
         max_items=max(request.max_items for request in requests),

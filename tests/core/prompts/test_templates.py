@@ -168,7 +168,7 @@ def test_every_request_limits_its_reply_by_its_task() -> None:
             assert (request.max_tokens or 0) >= (short[task].max_tokens or 0), task
     assert long["extract-graph"].max_tokens == 2 * 1125 + 512
     alone = summary_request([("a", "person", "a")], Prompts(), TYPES, None)
-    assert pack(["a", "b", "c"]).max_tokens == 3 * (alone.max_tokens or 0)
+    assert pack(["a", "b", "c"]).max_tokens == 2 * (alone.max_tokens or 0)
 
 
 def test_the_unit_of_an_extraction_is_its_text_whatever_the_prompt() -> None:
