@@ -122,6 +122,8 @@ class EndpointPool:
         attempt = n_new = 0
 
         def rejected(why: str, n_attempts: int, *, too_long: bool = False) -> Rejected:
+            if too_long and self._refusals is not None:
+                self._refusals.note_divided(request.role)
             return Rejected(request.unit, why, n_attempts, request.text, reply.text, too_long)
 
         while True:
@@ -150,6 +152,8 @@ class EndpointPool:
             if answer is None:
                 kept = _first_accepted(incomplete, accept)
                 if not isinstance(kept, MalformedReply):
+                    if self._refusals is not None and n_new:
+                        self._refusals.note_accepted(request.role)
                     return kept
                 if n_new:
                     self._note_refused(request, reason, final=True)

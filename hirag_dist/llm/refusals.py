@@ -30,7 +30,7 @@ class _Outcomes:
         first_at: time of the first refused reply, in seconds.
         stopped: whether enough units were refused, before any was accepted.
         reason: the last one.
-        decided: set once a reply was usable, or once calls stop.
+        decided: set once a reply was usable, once calls stop, or once a unit is divided.
     """
 
     accepted: bool = False
@@ -81,6 +81,10 @@ class SystematicRefusals:
         if final and outcomes.refused >= enough:
             outcomes.stopped = True
             outcomes.decided.set()
+
+    def note_divided(self, role: str) -> None:
+        """Record that a unit was too long, and is asked about in parts: calls no longer wait for what becomes of it."""
+        self._of(role).decided.set()
 
     def check(self, role: str) -> None:
         """Return if a request of a role may be sent.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import MalformedReply
+from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
@@ -111,6 +112,31 @@ async def test_a_pack_without_one_readable_part_is_no_usable_reply(ledger: Repli
     await chat.ask(request(UNITS, "good"), lambda reply: unreadable)
     await ask_all(chat, ["bad"] * UNITS)
     assert model.n_calls < UNITS
+
+
+CUT_OFF = "1|Ada|person|She wrote notes.\n2|Lond"
+
+
+@pytest.mark.parametrize("divisible", [False, True])
+async def test_units_whose_reply_is_kept_in_part_or_that_are_divided_hold_up_no_other(
+    ledger: Replies, divisible: bool
+) -> None:
+    class CutOff(Model):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            self.n_calls += 1
+            return ChatReply(CUT_OFF, "length", output_tokens=10)
+
+    def accept_whole(reply: ChatReply) -> str:
+        if reply.finish_reason == "length":
+            raise CutOffReply("cut off")
+        return reply.text
+
+    chat = pool(CutOff(), ledger)
+    requests = [replace(request(number, ""), divisible=divisible, max_tokens=1000) for number in range(UNITS)]
+    async with asyncio.timeout(60):  # it would wait for ever
+        results = await asyncio.gather(*(chat.ask(each, accept_whole) for each in requests))
+    whole = [each.too_long if isinstance(each, Rejected) else each for each in results]
+    assert set(whole) == ({True} if divisible else {CUT_OFF.partition("\n")[0]})
 
 
 def refused(refusals: SystematicRefusals, n_units: int) -> bool:
