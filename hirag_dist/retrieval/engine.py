@@ -21,9 +21,8 @@ from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_i
 from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.lookup.communities import community_details, find_community
 from hirag_dist.retrieval.lookup.documents import document_part, find_document
-from hirag_dist.retrieval.lookup.entities import entity_details
+from hirag_dist.retrieval.lookup.entities import entity_details, path_details
 from hirag_dist.retrieval.lookup.names import find_entity
-from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
 from hirag_dist.retrieval.search import MODES, retrieve_levels
 from hirag_dist.retrieval.view.filtered_index import FilteredIndex, empty_index_info

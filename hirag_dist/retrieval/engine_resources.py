@@ -14,12 +14,11 @@ from threadpoolctl import threadpool_limits
 from hirag_dist.core.access.labels import AccessRule
 from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.graph.shortest_paths import PathFinder
+from hirag_dist.core.metadata.columns import facets
 from hirag_dist.core.metadata.expression import And, Expression
-from hirag_dist.core.metadata.facets import facets
 from hirag_dist.core.metadata.parsing import FilterError, as_of_filter, parse_filter
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
-from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_scores
+from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities, nearest_chunks, question_scores
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.lookup.tables import LookupTables
