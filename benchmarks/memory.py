@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.faulty_runs import workers_below
+from benchmarks.processes import workers_below
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE, FIELD, Prompts
 from hirag_dist.core.text.tokens import counter, encoding
@@ -116,10 +116,6 @@ class Watched:
     ) -> AbstractContextManager[ResidentShards]:
         """As the executor's."""
         return self._inner.hold(load, shards, keep, kernels)
-
-    def charge(self, tokens: int, usd: float) -> None:
-        """As the executor's."""
-        self._inner.charge(tokens, usd)
 
     def release_idle(self) -> None:
         """As the executor's."""

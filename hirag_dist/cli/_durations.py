@@ -42,3 +42,14 @@ def duration_text(duration_s: float) -> str:
     hours, rest_min = divmod(minutes, 60)
     first, second = (f"{hours} h", f"{rest_min} min") if hours else (f"{minutes} min", f"{rest_s} s")
     return f"{first} {second}" if (rest_min if hours else rest_s) else first
+
+
+def about(duration_s: float) -> str:
+    """Return a duration as text, in the unit that suits it.
+
+    >>> about(8.2), about(700), about(9000)
+    ('8 seconds', '12 minutes', '2.5 hours')
+    """
+    if duration_s < 90:
+        return f"{duration_s:,.0f} seconds"
+    return f"{duration_s / 60:,.0f} minutes" if duration_s < 5400 else f"{duration_s / 3600:,.1f} hours"

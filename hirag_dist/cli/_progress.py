@@ -155,10 +155,6 @@ def unit_text(phase: PhaseProgress, expected_calls: int | None) -> str:
 
 def flight_text(progress: BuildProgress) -> str:
     """Return the calls that are in flight, their rate, and how long the endpoint asks to wait."""
-    if progress.batches is not None:
-        calls, batches = progress.batches
-        waiting = count_noun(calls, "call is", "calls are")
-        return f"{waiting} out in {count_noun(batches, 'batch', 'batches')}"
     parts = []
     calls_now = CallTotals() if progress.current is None else progress.current.calls
     if calls_now.in_flight:

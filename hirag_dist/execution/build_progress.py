@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from hirag_dist.execution.calls_left import CallRate, CallsLeft
 from hirag_dist.execution.events import (
-    BatchesSubmitted,
     CallsExpected,
     CallsProgress,
     Publishing,
@@ -64,7 +63,6 @@ class BuildProgress:
     Attributes:
         phases: in order; without names in advance, one for each stage that begins.
         current: the phase that runs; None before the first.
-        batches: (calls, batches) that the build waits for; None if it waits for none.
     """
 
     def __init__(self, names: Sequence[str] = PHASES, clock: Callable[[], float] = time.monotonic) -> None:
@@ -76,7 +74,6 @@ class BuildProgress:
         """
         self.phases = [PhaseProgress(name) for name in names]
         self.current: PhaseProgress | None = None
-        self.batches: tuple[int, int] | None = None
         self._has_names = bool(names)
         self._clock = clock
         self._bill = UsageBill()
@@ -100,8 +97,6 @@ class BuildProgress:
                     self.current.units_done += event.n_rows
             case CallsProgress():
                 self._on_calls(event)
-            case BatchesSubmitted():
-                self.batches = (event.n_calls, event.n_batches)
             case StageFinished():
                 self._on_finished(event)
             case StageFailedEvent():
@@ -157,8 +152,6 @@ class BuildProgress:
         self._active_s += now - self._polled_at
         self._polled_at = now
         self.current.calls = before.plus(stage)
-        if stage.answered:
-            self.batches = None
         self._note_rates()
         if self._left is not None:
             self._left.on_calls(event.label, stage.answered - stage.refused, stage.in_flight)
@@ -169,7 +162,6 @@ class BuildProgress:
 
     def _on_finished(self, event: StageFinished) -> None:
         phase = self._enter(self._phase_of(event.label))
-        self.batches = None
         if not event.reused:
             phase.units_done = phase.units
             self._take_bill()
