@@ -33,7 +33,7 @@ from benchmarks.generated import generate, questions
 from hirag_dist import schemas
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
-from hirag_dist.core.access.visible_components import visible_components
+from hirag_dist.core.access.filter import visible_components
 from hirag_dist.core.metadata.columns import matching_documents
 from hirag_dist.core.metadata.parsing import parse_filter
 from hirag_dist.core.prompts.templates import Prompts
@@ -41,10 +41,10 @@ from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors
 from hirag_dist.retrieval.vector_index.milvus.collection import KEY
+from hirag_dist.retrieval.view.filtered_index import FilteredIndex
+from hirag_dist.retrieval.view.index import MappedIndex
+from hirag_dist.retrieval.view.visibility import FilteredRows
 from hirag_dist.storage import layout
-from hirag_dist.storage.access.filtered_index import FilteredIndex
-from hirag_dist.storage.metadata.filter_visibility import FilteredRows
-from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store

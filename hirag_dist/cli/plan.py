@@ -8,16 +8,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from hirag_dist.api.build import plan_build, plan_update
-from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli._durations import about
+from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, err, out, short, table, use_json
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
-from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
-from hirag_dist.indexing.extraction_estimate import MethodEstimate
+from hirag_dist.indexing.cost_estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
 from hirag_dist.indexing.update.estimate import UpdateEstimate
 from hirag_dist.llm.usage import dollars, total_cost
 
@@ -36,8 +35,14 @@ def plan(
     text_field: Annotated[
         str | None, typer.Option(help="Field with the text in JSON, CSV and Parquet records.")
     ] = None,
-    batch: BatchOption = False,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
+    tokens_per_s: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            help="Tokens per second of an endpoint's replies, all calls together; default: as the index was built.",
+        ),
+    ] = None,
     index: Annotated[
         str | None,
         typer.Option("--index", "-i", metavar="URI", help="Index that exists: estimate its update to INPUT."),
@@ -47,7 +52,9 @@ def plan(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Estimate calls, tokens, cost and time of an index, or of the update of one with --index. Makes no call.
+    """Estimate calls, tokens, cost and time of an index, or of the update of one with --index. Calls no model.
+
+    Servers are asked for the context windows of their models, to which chunks and prompts are cut.
 
     With --index, documents that would be added, changed and removed, and the chunks to extract, are exact; summaries
     and reports are estimated from averages of the index.
@@ -55,17 +62,17 @@ def plan(
     use_json(json)
     if add and index is None:
         raise ConfigError("--add estimates an addition to an index: give --index URI with it")
-    loaded = configuration(config, settings, {"reading.text_field": text_field, "llm.batch": batch or None}).config
+    loaded = configuration(config, settings, {"reading.text_field": text_field}).config
     if notice := lexical_embedding_notice(loaded):
         err.print(f"[yellow]Note:[/yellow] {notice}.")
     if index is not None:
-        update = plan_update(inputs, index, config=loaded, latency_s=latency_s, add=add)
+        update = plan_update(inputs, index, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s, add=add)
         if json:
             emit(asdict(update))
         else:
             _show_update(update, add)
         return
-    made = plan_build(inputs, config=loaded, latency_s=latency_s)
+    made = plan_build(inputs, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s)
     if json:
         emit(asdict(made))
         return
@@ -79,11 +86,12 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     )
     for name, reason in made.unreadable[:_SHOWN]:
         out.print(_unreadable(name, reason))
+    if line := _window_line(made):
+        out.print(line)
     rows = [stage_row(stage) for stage in made.stages]
     rows.append(total_row("total", made.stages, made.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
     out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
-    out.print(_methods_table(made.methods))
     if made.missing_reports:
         reports = count_noun(made.missing_reports, "report is", "reports are")
         out.print(f"About {reports} left out: about {short(made.missing_report_tokens)} tokens if all are written.")
@@ -98,22 +106,18 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     )
 
 
-def _methods_table(methods: Sequence[MethodEstimate]) -> Table:
-    """Return the same index by each method of extraction."""
-    rows = [
-        (
-            f"{each.method}{' *' if each.configured else ''}",
-            each.extraction_calls,
-            each.extraction_tokens,
-            each.calls,
-            each.input_tokens + each.output_tokens,
-            dollars(each.cost_usd),
-            _minutes(each.seconds),
-        )
-        for each in methods
-    ]
-    columns = ["method", "extraction calls", "its tokens", "all calls", "all tokens", "cost", "at least"]
-    return table("By extraction.method (* as configured)", columns, rows, right=(1, 2, 3, 4, 5, 6), spare=(6,))
+def _window_line(made: CostEstimate) -> str:
+    """Return a line about the windows and the speed that the estimate rests on; "" where neither is known."""
+    windows = [f"{window:,} tokens ({role})" for role, window in made.windows.items()]
+    if len(set(made.windows.values())) == 1:
+        windows = [f"{next(iter(made.windows.values())):,} tokens"]
+    known = [f"window {', '.join(windows)}"] if windows else []
+    known += [f"{name} about {speed:.2g} tokens a second" for name, speed in made.speeds.items()]
+    if not known:
+        return ""
+    time = f"{count_noun(made.documents, 'document takes', 'documents take')} at least {about(made.seconds)}"
+    line = ", ".join(known) + (f": {time}." if made.speeds else ".")
+    return line[0].upper() + line[1:]
 
 
 def _unreadable(name: str, reason: str) -> str:
@@ -168,7 +172,7 @@ def stage_row(stage: StageEstimate) -> tuple[Any, ...]:
         stage.input_tokens,
         stage.output_tokens,
         dollars(stage.cost_usd),
-        _minutes(stage.seconds) if stage.bound not in ("", BATCH) else None,
+        _minutes(stage.seconds) if stage.bound else None,
         stage.bound or "built in",
     )
 

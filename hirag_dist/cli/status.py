@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -24,9 +23,9 @@ from hirag_dist.composition.build_records import (
     published,
 )
 from hirag_dist.composition.removal.pending import pending_forget
+from hirag_dist.composition.speeds import measured_speeds
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound
-from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
@@ -106,7 +105,6 @@ def status(
         "fallback": None,
         "build": build,
         "snapshots": _snapshots(store),
-        "batches": [asdict(out) for out in open_batches(store)],
         "forget": None if forgetting is None else asdict(forgetting),
         "dead_letters": dead_letters(store, build, load_drops(store), REJECTS.names if letters or json else IN_SHORT),
         "usage": build_usage(build) if build is not None else [],
@@ -158,12 +156,12 @@ def _show(report: dict[str, Any]) -> None:
         out.print(_build_line(earlier))
     if build is not None:
         out.print(f"Last build: {_build_line(build)}")
+        if line := _window_line(build):
+            out.print(line)
         if build["stages"]:
             out.print(_stage_table(build["stages"]))
         if build.get("attempt"):
             out.print(f"After it, before any stage: {_build_line(build['attempt'])}")
-    if report["batches"]:
-        _show_batches(report["batches"])
     if report["forget"] is not None:
         _show_forget(report["forget"])
     snapshots = [
@@ -203,23 +201,6 @@ def _show(report: dict[str, Any]) -> None:
         out.print(f"The snapshot being served: {ratio_line(report['tokens_per_corpus_token'])}")
 
 
-def _show_batches(batches: list[dict[str, Any]]) -> None:
-    rows = [
-        (
-            one["batch"] or "not known yet",
-            one["endpoint"],
-            one["stage"],
-            one["lines"],
-            datetime.fromtimestamp(one["created_at"], UTC).isoformat(timespec="seconds"),
-        )
-        for one in batches
-    ]
-    columns = ["batch", "endpoint", "stage", "calls", "since"]
-    out.print(
-        table("Pending batches; the next run collects their replies first", columns, rows, right=(3,), spare=(2,))
-    )
-
-
 def _show_forget(pending: dict[str, Any]) -> None:
     documents = count_noun(len(pending["documents"]), "removed document is", "removed documents are")
     old = count_noun(len(pending["snapshots"]), "old snapshot")
@@ -236,6 +217,15 @@ def _build_line(build: dict[str, Any]) -> str:
     said = f": {build['error']}" if build.get("error") else ""
     sent = f" It {sent_line(build['sent'])}." if build.get("sent") else ""
     return f"{what}, begun {build['started_at']}, {state}{said}.{sent}".replace("[", "\\[")
+
+
+def _window_line(build: dict[str, Any]) -> str:
+    """Return a line about the models' windows and speeds in a build; "" where neither is known."""
+    windows = (build.get("decisive") or {}).get("windows") or {}
+    known = [f"window of {role} {window:,} tokens" for role, window in windows.items()]
+    speeds = measured_speeds(build["stages"])
+    known += [f"{name} about {speed:.2g} tokens a second" for name, speed in speeds.items()]
+    return f"Models: {', '.join(known)}." if known else ""
 
 
 def _stage_table(stages: list[dict[str, Any]]) -> Any:

@@ -51,6 +51,12 @@ class EndpointConfig(ConfigSection):
     max_reply_tokens: int | None = Field(
         None, ge=1, description="Maximum tokens of any reply; null: the limit of its task alone"
     )
+    context_window: int | None = Field(
+        None,
+        ge=512,
+        description="tokens of a prompt and its reply together, to which all that the model reads is cut; null: the "
+        "server is asked, as llama.cpp, vLLM and Ollama tell it",
+    )
     temperature: float | None = Field(0.0, ge=0, le=2, description="null: not sent")
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens", description="name of the field that carries max_reply_tokens"
@@ -135,14 +141,6 @@ class LlmConfig(ConfigSection):
     hedge_after_s: float | None = Field(
         None, gt=0, description="send a request a second time after so long without a reply; both are paid"
     )
-    batch: bool = Field(
-        False, description="send the calls of a build through the Batch API of endpoints of kind openai, at half price"
-    )
-    batch_poll_s: float = Field(30.0, gt=0, description="how often a batch that is out is looked at")
-    batch_rounds: int = Field(
-        3, ge=1, description="of batches, without one reply, before what is left of a stage is asked directly"
-    )
-    batch_lines: int = Field(50_000, ge=1, le=50_000, description="calls in a batch, at most")
 
     @model_validator(mode="before")
     @classmethod

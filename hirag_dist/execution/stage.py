@@ -10,11 +10,10 @@ from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, cast, runtime_ch
 import pyarrow as pa
 import tiktoken
 
-from hirag_dist.errors import BackendUnavailable, Deferred
 from hirag_dist.execution.dataset import Schemas, TableSet
 from hirag_dist.llm.call import CallContext
-from hirag_dist.protocols import CPU, Embedder, EntityFinder, Kernels, PackingPool, ResidentShards
-from hirag_dist.types import FinderOptions, Rejected
+from hirag_dist.protocols import CPU, Embedder, Kernels, PackingPool, ResidentShards
+from hirag_dist.types import Rejected
 
 T = TypeVar("T")
 In = ParamSpec("In")
@@ -76,10 +75,6 @@ async def _nothing_to_close() -> None:
     pass
 
 
-def _no_entity_finder(options: FinderOptions) -> EntityFinder:
-    raise BackendUnavailable(f"these services have no entity finder, also not {options.kind}")
-
-
 @dataclass(frozen=True)
 class Services:
     """Services of a worker for the stages that it runs.
@@ -99,7 +94,6 @@ class Services:
     close: Callable[[], Awaitable[None]] = _nothing_to_close
     bind: Callable[[CallContext], tuple[PackingPool, Embedder]] | None = None  # None if calls carry no context
     is_superseded: Callable[[CallContext], Awaitable[bool]] = _never_superseded
-    entity_finder: Callable[[FinderOptions], EntityFinder] = _no_entity_finder  # made once and kept
 
     def for_task(self, context: CallContext) -> Services:
         """Return these services with models whose calls carry the context of a task."""
@@ -228,18 +222,13 @@ async def gather_calls(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return the results of calls in their order.
 
     If one fails, the others are cancelled and awaited before its error is raised: a request that was sent ends and is
-    stored, and no call outlives its task. If one waits for a batch (Deferred), the others continue first, so that
-    their calls can be part of it.
+    stored, and no call outlives its task.
     """
     tasks = [asyncio.ensure_future(call) for call in calls]
     if not tasks:
         return []
-    running = set(tasks)
     try:
-        while running:
-            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
-            if not all(task.cancelled() or isinstance(task.exception(), Deferred | None) for task in done):
-                break
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
         rest = [task for task in tasks if not task.done()]
         for task in rest:
@@ -247,9 +236,9 @@ async def gather_calls(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         if rest:
             await asyncio.wait(rest)
         failures = [task.exception() for task in tasks if not task.cancelled()]
-    found = [failure for failure in failures if failure is not None]
-    if found:
-        raise next((failure for failure in found if not isinstance(failure, Deferred)), found[0])
+    for failure in failures:
+        if failure is not None:
+            raise failure
     return [task.result() for task in tasks]
 
 

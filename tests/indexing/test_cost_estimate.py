@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from hirag_dist.composition.build import make_executor, resolve
-from hirag_dist.config.extraction import METHODS
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InputError
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
+from hirag_dist.indexing.cost_estimate import FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
 from hirag_dist.indexing.pipeline import Build
+from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.storage.store import Store
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
@@ -158,7 +158,7 @@ def test_without_limits_the_assumed_latency_bounds_the_time() -> None:
     assert assumed.latency_s == pytest.approx(FIRST_TOKEN_S + S_PER_TOKEN * assumed.output_tokens / assumed.calls)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["llm", "nlp"])
 def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path, method: str) -> None:
     """Calls and tokens of every stage that matters, against a build of the sample corpus with the built-in model."""
     config = Config.model_validate({"execution": {"executor": "inline"}, "extraction": {"method": method}})
@@ -182,32 +182,20 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path, method
         assert tokens / 2 <= sum(each.input_tokens + each.output_tokens for each in wanted) <= 2 * tokens, stage
 
 
-def test_batches_halve_the_cost_of_chat_calls_and_nobody_knows_their_time() -> None:
-    embedding = {"base_url": "http://127.0.0.1:9", "model": "e", "dim": 3, "price": {"input": 1.0}}
-    roles = dict.fromkeys(ROLES, "paid") | {"embed": "vectors"}
-    llm = {"endpoints": {"paid": CHAT, "vectors": embedding}, "roles": roles}
-    direct, batched = plan([CORPUS], llm=llm), plan([CORPUS], llm=llm | {"batch": True})
-    for whole, half in zip(direct.stages, batched.stages, strict=True):
-        assert (half.stage, half.calls, half.input_tokens) == (whole.stage, whole.calls, whole.input_tokens)
-        if whole.stage == "embed":
-            assert half == whole
-        else:
-            assert half.cost_usd == pytest.approx(whole.cost_usd / 2)
-            assert (half.bound, half.seconds) == (BATCH, 0.0) or not half.calls
+def test_a_known_speed_bounds_the_time_of_a_stage() -> None:
+    endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "price": {"input": 0}}}
+    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": {"extract": "local"}}})
+    slow = estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 2.0}).stages[0]
+    assert slow.bound == "speed"
+    assert slow.seconds == slow.output_tokens / 2.0
+    assert estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 1e9}).stages[0].bound == "concurrency"
 
 
-def test_every_method_of_extraction_is_planned_side_by_side() -> None:
-    found = plan([CORPUS], llm=priced(), extraction={"method": "verify"})
-    assert [(each.method, each.configured) for each in found.methods] == [
-        ("llm", False),
-        ("verify", True),
-        ("skeleton", False),
-        ("nlp", False),
-    ]
-    by = {each.method: each for each in found.methods}
-    assert (by["verify"].calls, by["verify"].cost_usd) == (found.calls, found.cost_usd)
-    tokens = [each.extraction_tokens for each in found.methods]
-    assert tokens == sorted(tokens, reverse=True)
-    assert (by["nlp"].extraction_calls, by["nlp"].extraction_tokens) == (0, 0)
-    alone = {method: plan([CORPUS], llm=priced(), extraction={"method": method}) for method in ("llm", "skeleton")}
-    assert {method: by[method].calls for method in alone} == {method: each.calls for method, each in alone.items()}
+def test_a_small_window_means_more_calls() -> None:
+    endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "context_window": 1024}}
+    roles = dict.fromkeys(("extract", "summarise", "report"), "local")
+    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": roles}})
+    cut = fit_to_windows(config, dict.fromkeys(roles, 1024), Prompts())
+    whole, small = (estimate_build([str(CORPUS)], each, Prompts()) for each in (config, cut))
+    assert small.calls > 2 * whole.calls
+    assert small.windows == dict.fromkeys(roles, 1024)

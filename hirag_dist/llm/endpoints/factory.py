@@ -9,7 +9,7 @@ from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
+from hirag_dist.llm.rule_based import ExtractiveModel
 from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
 from hirag_dist.protocols import ChatModel, Embedder
 
@@ -112,6 +112,7 @@ def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spend
         timeout_s=endpoint.timeout_s,
         temperature=endpoint.temperature,
         max_tokens_field=endpoint.max_tokens_field,
+        context_window=endpoint.context_window,
         structured="none" if endpoint.output == "delimited" else endpoint.output,
         key_header=endpoint.key_header or "",
         extra_query=endpoint.extra_query,

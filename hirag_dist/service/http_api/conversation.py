@@ -20,6 +20,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hirag_dist.core.retrieval.question_history import EARLIER, LAST_REPLY, QUESTION
+
 MAX_CHARACTERS = 2000  # of a message that is asked whole
 MAX_PART_CHARACTERS = 600  # of the questions in a longer one; of its first and of its last paragraph if it has none
 MAX_QUESTIONS = 3  # earlier questions that are kept, the last ones
@@ -67,12 +69,12 @@ def standalone_question(turns: Sequence[Turn], *, history: bool = True) -> str:
     earlier = [turns[at].text for at in asked[:-1] if _asks(turns[at].text)]
     if not history or not earlier:
         return question
-    lines = ["Earlier questions:"]
+    lines = [EARLIER]
     lines += [f"- {_shortened(question_in(text), MAX_QUESTION_CHARACTERS)}" for text in earlier[-MAX_QUESTIONS:]]
     replies = [turn.text for turn in turns[asked[-2] : asked[-1]] if turn.role == "assistant" and turn.text.strip()]
     if replies:
-        lines.append(f"Last reply: {_shortened(_CITATION.sub('', replies[-1]), MAX_REPLY_CHARACTERS)}")
-    return "\n".join([*lines, f"Question: {question.strip()}"])
+        lines.append(f"{LAST_REPLY}{_shortened(_CITATION.sub('', replies[-1]), MAX_REPLY_CHARACTERS)}")
+    return "\n".join([*lines, f"{QUESTION}{question.strip()}"])
 
 
 def question_in(text: str) -> str:

@@ -1,0 +1,191 @@
+"""An index as a caller sees it, method by method, against the documents in reach."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from hirag_dist.core.access.labels import HIDDEN, PARTIAL
+from hirag_dist.core.retrieval.bridge import nearest_chunks
+from hirag_dist.core.retrieval.levels import RankedCommunity
+from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
+from hirag_dist.retrieval.view.index import MappedIndex
+from hirag_dist.storage.access.label_files import Mentions
+from hirag_dist.storage.snapshot.reader import Snapshot
+from tests.labelled_builds import build
+from tests.leaky_builds import HIDDEN as WORD
+from tests.leaky_builds import corpus, script
+from tests.toy_builds import Bench, rows
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    return build(Bench(tmp_path_factory.mktemp("index")), corpus(1), script)
+
+
+@pytest.fixture(scope="module")
+def whole(snapshot: Snapshot) -> MappedIndex:
+    return MappedIndex.open(snapshot)
+
+
+@pytest.fixture(scope="module")
+def seen(snapshot: Snapshot, whole: MappedIndex) -> FilteredIndex:
+    found = AccessControlledIndex(whole, snapshot).view_for(frozenset())
+    assert isinstance(found, FilteredIndex)
+    return found
+
+
+def in_reach(snapshot: Snapshot) -> list[bool]:
+    """Of each chunk."""
+    public = {row["document_id"] for row in rows(snapshot, "documents") if not row["labels"]}
+    return [row["document_id"] in public for row in rows(snapshot, "chunks")]
+
+
+def chunks_of(whole: MappedIndex, relation: int) -> list[int]:
+    bounds = whole.provenance.relation_indptr
+    chunks: list[int] = whole.provenance.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
+    return chunks
+
+
+def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
+    reached = in_reach(snapshot)
+    assert seen.visible_chunks is not None
+    assert seen.visible_chunks.tolist() == reached
+    rows = seen.visible_relations(np.arange(len(whole.ends)))
+    query = np.random.default_rng(2).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    found = nearest_chunks(seen.provenance, seen.chunk_vectors, rows, query, seen.visible_chunks)
+    for row, score in zip(rows.tolist(), found.tolist(), strict=True):
+        near = [float(whole.chunk_vectors[chunk] @ query) for chunk in chunks_of(whole, row) if reached[chunk]]
+        assert score == pytest.approx(max(near, default=0.0), abs=1e-5)
+    assert (found != nearest_chunks(whole.provenance, whole.chunk_vectors, rows, query)).any()
+
+
+def test_chunks_that_are_near_a_question(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
+    reached = in_reach(snapshot)
+    query = np.random.default_rng(3).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    order = sorted(range(len(reached)), key=lambda row: -float(whole.chunk_vectors[row] @ query))
+    rows, scores = seen.nearest_chunks(query, 4)
+    assert rows.tolist() == [row for row in order if reached[row]][:4]
+    assert scores == pytest.approx(whole.chunk_vectors[rows] @ query, abs=1e-5)
+    assert whole.nearest_chunks(query, 4)[0].tolist() == order[:4]
+
+
+def test_entities_that_a_question_names(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
+    names = {row["name"]: at for at, row in enumerate(rows(snapshot, "entities")) if not row["layer"]}
+    secret = next(name for name in names if name.startswith(WORD))
+    public = next(name for name in names if not name.startswith(WORD))
+    question = f"Is {public.upper()} what {secret} is?"
+    assert whole.named_entities(question) == [names[public], names[secret]]
+    assert seen.named_entities(question) == [names[public]]
+    assert whole.named_entities("Is this so?") == []
+
+
+def test_weights_and_descriptions_of_relations(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
+    access = seen.access
+    mixed = np.flatnonzero(access.relation_states[access.relation_patterns] == PARTIAL)
+    assert len(mixed)
+    assert (seen.relation_weights(mixed) < whole.relation_weights(mixed)).all()
+    ends = set(whole.ends[mixed].ravel().tolist())
+    told, written = (
+        index.triples([(row, 0.5) for row in mixed.tolist()], index.named(ends)) for index in (seen, whole)
+    )
+    for item, other in zip(told, written, strict=True):
+        assert WORD not in item.description
+        assert item.relation_id == other.relation_id
+        assert item.weight < other.weight
+        assert item.description != other.description
+
+
+def test_texts_of_entities(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
+    access = seen.access
+    states = access.entity_states[access.entity_patterns]
+    rows_seen = np.flatnonzero(states != HIDDEN).tolist()
+    told = seen.entities([(row, None) for row in rows_seen])
+    written = whole.entities([(row, None) for row in rows_seen])
+    for row, item, other in zip(rows_seen, told, written, strict=True):
+        assert WORD not in item.description
+        assert (item == other) == (states[row] != PARTIAL)
+        assert (item.entity_id, item.layer) == (other.entity_id, other.layer)
+    assert seen.entities([(row, None) for row in rows_seen]) == told, "the same when they are asked for again"
+
+
+def test_a_hub_is_told_from_its_first_mentions(seen: FilteredIndex) -> None:
+    sets = np.zeros(2600, np.int32)
+    sets[:50] = 1
+    numbers = np.zeros(2600, np.bool_)
+    texts = seen._relations  # not read here
+    hub = Mentions(np.array([3, 8], np.int32), np.array([0, 1100, 2600]), sets, sets, numbers, texts)
+    owners, places = hub.visible(np.array([3, 8]), np.array([True, False]))
+    assert places.tolist() == [*range(50, 1050), *range(1100, 2100)]
+    assert owners.tolist() == [0] * 1000 + [1] * 1000
+
+
+def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> None:
+    access = seen.access
+    entities = np.flatnonzero(access.entity_states[access.entity_patterns] != HIDDEN).tolist()
+    anew = set(np.array(entities)[seen.rebuilt("local", np.array(entities))].tolist())
+    assert anew == {row for row in entities if seen.entities([(row, None)]) != whole.entities([(row, None)])}
+    relations = seen.visible_relations(np.arange(len(whole.ends)))
+    for row, rebuilt in zip(relations.tolist(), seen.rebuilt("bridge", relations).tolist(), strict=True):
+        ends = set(whole.ends[row].tolist())
+        told, written = (index.triples([(row, 0.5)], index.named(ends)) for index in (seen, whole))
+        assert told == written or rebuilt
+    assert not any(seen.rebuilt(level, np.zeros(1, np.int64)).any() for level in ("global", "sources"))
+    assert not whole.rebuilt("local", np.array(sorted(anew))).any()
+
+
+def test_reports_and_ratings(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
+    found = 0
+    for community in range(len(whole.communities.levels)):
+        ranked = RankedCommunity(community, 1, 0.5)
+        item = seen.community(ranked)
+        assert item is None or item == whole.community(ranked)
+        assert seen.communities.ratings[community] == (0.0 if item is None else item.rating)
+        found += item is None
+    assert found
+
+
+def test_nearness_of_entities(whole: MappedIndex, seen: FilteredIndex) -> None:
+    access = seen.access
+    mixed = np.flatnonzero(access.entity_states[access.entity_patterns] == PARTIAL)
+    query = np.random.default_rng(1).normal(size=whole.vectors.shape[1]).astype(np.float32)
+    parts = [int(np.flatnonzero((access.part_entities == row) & (access.part_sets == 0))[0]) for row in mixed]
+    expected = access.part_vectors[parts] @ query  # of the one set in reach
+    assert seen.similarities(mixed, query) == pytest.approx(expected, abs=1e-5)
+    assert (seen.similarities(mixed, query) != whole.similarities(mixed, query)).any()
+
+
+def test_relations_need_both_of_their_ends(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
+    known = set(seen.visible_relations(np.arange(len(whole.ends))).tolist())
+    access = seen.access
+    hidden = access.entity_states[access.entity_patterns] == HIDDEN
+    reached = in_reach(snapshot)
+    for row, relation in enumerate(rows(snapshot, "relations")):
+        stated = relation["kind"] != "extracted" or any(reached[chunk] for chunk in chunks_of(whole, row))
+        assert (row in known) == (stated and not hidden[whole.ends[row]].any())
+
+
+def test_callers_who_may_see_the_same_share_a_view(snapshot: Snapshot, whole: MappedIndex) -> None:
+    labelled = AccessControlledIndex(whole, snapshot)
+    assert labelled.view_for(frozenset({"a"})) is labelled.view_for(frozenset({"b", "c"}))
+    assert labelled.view_for(frozenset({"secret"})) is whole
+    assert labelled.view_for(None) is whole
+    assert isinstance(labelled.view_for(None, ["secret"]), FilteredIndex)
+    assert labelled.view_for(frozenset(), ["secret"]) is None
+    assert labelled.view_for(None, ["nobody carries it"]) is None
+
+
+def test_a_view_that_nobody_keeps_is_gone_at_once(snapshot: Snapshot, whole: MappedIndex) -> None:
+    labelled = AccessControlledIndex(whole, snapshot)
+    found = labelled.view_for(frozenset())
+    assert found is not None
+    view = weakref.ref(found)
+    gc.disable()  # what is in a cycle waits for the collector, and keeps the files of an index mapped
+    try:
+        del labelled, found
+        assert view() is None
+    finally:
+        gc.enable()
