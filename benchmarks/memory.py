@@ -117,10 +117,6 @@ class Watched:
         """As the executor's."""
         return self._inner.hold(load, shards, keep, kernels)
 
-    def charge(self, tokens: int, usd: float) -> None:
-        """As the executor's."""
-        self._inner.charge(tokens, usd)
-
     def release_idle(self) -> None:
         """As the executor's."""
         self._inner.release_idle()

@@ -23,7 +23,6 @@ HiragError
 │       └── ContextLengthExceeded  the prompt and its reply do not fit into the model's window
 ├── StageFailed            a stage cannot go on
 ├── BudgetReached          --max-usd or --max-tokens would be passed          exit 4
-├── Deferred               a reply has to wait for a batch; never leaves a task
 └── ServiceError           a running query service refused or is out of reach
 """
 
@@ -218,10 +217,6 @@ class BudgetReached(HiragError):
     """The spending limit of this run would be passed."""
 
     exit_code = 4
-
-
-class Deferred(HiragError):
-    """A reply is not there yet: the call was noted for a batch. The task ends, and is done again with the reply."""
 
 
 class ServiceError(HiragError):

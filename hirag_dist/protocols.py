@@ -330,10 +330,6 @@ class Executor(Protocol):
         """
         ...
 
-    def charge(self, tokens: int, usd: float) -> None:
-        """Count what was spent outside of tasks against the limits that tasks keep to."""
-        ...
-
     def release_idle(self) -> None:
         """Release idle workers that cost while no work comes."""
         ...

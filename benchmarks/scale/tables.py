@@ -12,7 +12,6 @@ from benchmarks.scale.computed import count, duration, size
 from benchmarks.scale.measurements import MeasuredSize, StageSum, added, exponent, extrapolated
 
 BILLION = 1e9
-BATCH_SHARE = 0.5  # of the price
 PRICES = {"gpt-4o-mini": (0.15, 0.60), "gpt-4.1-mini": (0.40, 1.60), "gpt-4.1": (2.00, 8.00)}  # list prices of 2025-11
 RATES = (1e6, 10e6, 100e6)  # tokens a minute
 WORKER_CORES, BUSY = 2, 0.5  # of a machine; share of its time that its CPU may be busy while models are called
@@ -41,10 +40,10 @@ def _calls_tokens(one: MeasuredSize, *names: str) -> float:
     return float(sum(sums[name] for name in names))
 
 
-def _dollars(prices: tuple[float, float], share: float) -> Callable[[MeasuredSize], float]:
+def _dollars(prices: tuple[float, float]) -> Callable[[MeasuredSize], float]:
     def cost(one: MeasuredSize) -> float:
         tokens = _calls_tokens(one, "input_tokens"), _calls_tokens(one, "output_tokens")
-        return share * sum(price * n for price, n in zip(prices, tokens, strict=True)) / 1e6
+        return sum(price * n for price, n in zip(prices, tokens, strict=True)) / 1e6
 
     return cost
 
@@ -72,8 +71,7 @@ def public_rows() -> list[Row]:
     ]
     for model, prices in PRICES.items():
         given = f"dollars, {model} ({prices[0]:.2f} in, {prices[1]:.2f} out)"
-        rows.append(Row(given, _dollars(prices, 1.0), _money))
-        rows.append(Row("the same with batches", _dollars(prices, BATCH_SHARE), _money))
+        rows.append(Row(given, _dollars(prices), _money))
     for rate in RATES:
         label = f"{rate / 1e6:.0f} M tokens a minute"
         rows.append(Row(f"calls under {label}", partial(_call_seconds, rate), duration))

@@ -27,9 +27,6 @@ ExecutorOption = Annotated[str | None, typer.Option(help="ray, inline (in this p
 WorkersOption = Annotated[int | None, typer.Option(help="Ray workers; default: one per core.")]
 MaxUsdOption = Annotated[float | None, typer.Option(min=0, help="Stop before this run spends more dollars.")]
 MaxTokensOption = Annotated[int | None, typer.Option(min=0, help="Stop before this run uses more tokens.")]
-BatchOption = Annotated[
-    bool, typer.Option("--batch", help="Use the batch API: half the price, up to a day per batch. As llm.batch: true.")
-]
 WaitOption = Annotated[float, typer.Option(min=0, help="Seconds to wait while another build holds the index.")]
 MakeCurrentOption = Annotated[
     bool,
@@ -58,9 +55,9 @@ ServerNameOption = Annotated[
 TlsOption = Annotated[bool, typer.Option("--tls", help="TLS with the system's authorities; --ca and --cert imply it.")]
 
 
-def running(executor: str | None, workers: int | None, batch: bool) -> dict[str, Any]:
-    """Return the configuration keys of --executor, --workers and --batch."""
-    return {"execution.executor": executor, "execution.workers": workers, "llm.batch": batch or None}
+def running(executor: str | None, workers: int | None) -> dict[str, Any]:
+    """Return the configuration keys of --executor and --workers."""
+    return {"execution.executor": executor, "execution.workers": workers}
 
 
 def reading(text: str | None, title: str | None, label: str | None, own_id: str | None) -> dict[str, Any]:

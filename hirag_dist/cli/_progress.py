@@ -14,7 +14,6 @@ from hirag_dist.cli._output import err, short
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.execution.calls_left import CallRate, CallsLeft
 from hirag_dist.execution.events import (
-    BatchesSubmitted,
     CallsExpected,
     CallsProgress,
     ExecutorStarting,
@@ -83,8 +82,6 @@ class ProgressBars:
                 self._progress.update(self._stages[event.label].line, advance=event.n_rows)
             case CallsProgress():
                 self._on_calls(event)
-            case BatchesSubmitted():
-                self._on_batches(event)
             case KernelsResolved():
                 logger.info("kernels: %s (of a worker with a GPU)", event.name)
             case StageFinished():
@@ -117,17 +114,6 @@ class ProgressBars:
         elif self._left_line is not None:
             self._progress.update(self._left_line, spent=left)
         return f"; {left}" if left else ""
-
-    def _on_batches(self, event: BatchesSubmitted) -> None:
-        said = (
-            f"{count_noun(event.n_calls, 'call is', 'calls are')} out in "
-            f"{count_noun(event.n_batches, 'batch', 'batches')}"
-        )
-        if event.label in self._stages:
-            self._print(f"{event.label}: {said}")
-            self._progress.update(self._stages[event.label].line, spent=said)
-        else:  # of an earlier run: the stage has not begun here
-            self._say(f"{event.label}: {said} since an earlier run; waiting for them first")
 
     def _on_finished(self, event: StageFinished) -> None:
         if self._left is not None:

@@ -9,7 +9,6 @@ import typer
 from hirag_dist.api.update import add_documents
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
-    BatchOption,
     ConfigOption,
     ExecutorOption,
     IdFieldOption,
@@ -51,7 +50,6 @@ def add(
     id_field: IdFieldOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
-    batch: BatchOption = False,
     require_complete: RequireCompleteOption = False,
     wait: WaitOption = 0.0,
     make_current: MakeCurrentOption = False,
@@ -64,7 +62,7 @@ def add(
     """
     use_json(json)
     fields = reading(text_field, title_field, label_field, id_field)
-    loaded = configuration(config, settings, running(executor, workers, batch) | fields).config
+    loaded = configuration(config, settings, running(executor, workers) | fields).config
     with ProgressBars(not json) as bars:
         result = add_documents(
             inputs,

@@ -9,7 +9,6 @@ import typer
 
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
-    BatchOption,
     ConfigOption,
     ExecutorOption,
     IndexOption,
@@ -48,7 +47,6 @@ def import_graph(
     workers: WorkersOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
-    batch: BatchOption = False,
     communities: Annotated[
         Communities | None,
         typer.Option(
@@ -74,7 +72,7 @@ def import_graph(
         err.print(
             f"The tables in {folder} are not those that were exported: layers above 0 are built again.", markup=False
         )
-    loaded = configuration(config, settings, running(executor, workers, batch)).config
+    loaded = configuration(config, settings, running(executor, workers)).config
     graph = read_import(folder, loaded, communities == "keep")
     if not json:
         err.print(

@@ -9,7 +9,6 @@ import typer
 from hirag_dist.api.build import build_index
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
-    BatchOption,
     ConfigOption,
     ExecutorOption,
     IdFieldOption,
@@ -51,7 +50,6 @@ def index(
     id_field: IdFieldOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
-    batch: BatchOption = False,
     rebuild: Annotated[
         bool,
         typer.Option("--rebuild", help="Build an index that exists from nothing; stored replies are not paid again."),
@@ -74,7 +72,7 @@ def index(
     """
     use_json(json)
     fields = reading(text_field, title_field, label_field, id_field)
-    loaded = configuration(config, settings, running(executor, workers, batch) | fields).config
+    loaded = configuration(config, settings, running(executor, workers) | fields).config
     with ProgressBars(not json) as bars:
         result = build_index(
             inputs,

@@ -11,12 +11,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from hirag_dist.api.build import plan_build, plan_update
-from hirag_dist.cli._options import BatchOption, ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, err, out, short, table, use_json
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
-from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
+from hirag_dist.indexing.cost_estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
 from hirag_dist.indexing.extraction_estimate import MethodEstimate
 from hirag_dist.indexing.update.estimate import UpdateEstimate
 from hirag_dist.llm.usage import dollars, total_cost
@@ -36,7 +36,6 @@ def plan(
     text_field: Annotated[
         str | None, typer.Option(help="Field with the text in JSON, CSV and Parquet records.")
     ] = None,
-    batch: BatchOption = False,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
     index: Annotated[
         str | None,
@@ -55,7 +54,7 @@ def plan(
     use_json(json)
     if add and index is None:
         raise ConfigError("--add estimates an addition to an index: give --index URI with it")
-    loaded = configuration(config, settings, {"reading.text_field": text_field, "llm.batch": batch or None}).config
+    loaded = configuration(config, settings, {"reading.text_field": text_field}).config
     if notice := lexical_embedding_notice(loaded):
         err.print(f"[yellow]Note:[/yellow] {notice}.")
     if index is not None:
@@ -170,7 +169,7 @@ def stage_row(stage: StageEstimate) -> tuple[Any, ...]:
         stage.input_tokens,
         stage.output_tokens,
         dollars(stage.cost_usd),
-        _minutes(stage.seconds) if stage.bound not in ("", BATCH) else None,
+        _minutes(stage.seconds) if stage.bound else None,
         stage.bound or "built in",
     )
 

@@ -9,7 +9,6 @@ import typer
 from hirag_dist.api.update import refresh_index
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
-    BatchOption,
     ConfigOption,
     ExecutorOption,
     IndexOption,
@@ -42,7 +41,6 @@ def refresh(
     all_reports: Annotated[
         bool, typer.Option("--all-reports", help="Write reports too that communities.reports leaves to questions.")
     ] = False,
-    batch: BatchOption = False,
     require_complete: RequireCompleteOption = False,
     wait: WaitOption = 0.0,
     make_current: MakeCurrentOption = False,
@@ -54,7 +52,7 @@ def refresh(
     --max-usd uses the price of the replies of the last build. No document changes.
     """
     use_json(json)
-    loaded = configuration(config, settings, running(executor, workers, batch)).config
+    loaded = configuration(config, settings, running(executor, workers)).config
     with ProgressBars(not json) as bars:
         result = refresh_index(
             index,

@@ -11,7 +11,6 @@ import typer
 from hirag_dist.api.update import remove_documents
 from hirag_dist.cli._build import show
 from hirag_dist.cli._options import (
-    BatchOption,
     ConfigOption,
     ExecutorOption,
     IndexOption,
@@ -60,7 +59,6 @@ def remove(
     workers: WorkersOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
-    batch: BatchOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     forget: Annotated[
         bool,
@@ -95,7 +93,7 @@ def remove(
     if dry_run:
         _finish(report, json)
         return
-    loaded = configuration(config, settings, running(executor, workers, batch)).config
+    loaded = configuration(config, settings, running(executor, workers)).config
     complete = True
     if selected.documents:
         with ProgressBars(not json) as bars:

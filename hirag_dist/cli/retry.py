@@ -9,7 +9,6 @@ import typer
 
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
-    BatchOption,
     ConfigOption,
     ExecutorOption,
     IndexOption,
@@ -48,7 +47,6 @@ def retry(
     workers: WorkersOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
-    batch: BatchOption = False,
     require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Accept the loss instead; no model is asked.")] = False,
     stage: Annotated[str | None, typer.Option(help="With --drop: only letters of this stage.")] = None,
@@ -74,7 +72,7 @@ def retry(
     if drop:
         _drop(index, LetterSelection(stage, tuple(unit or ()), reason), wait, json)
         return
-    loaded = configuration(config, settings, running(executor, workers, batch)).config
+    loaded = configuration(config, settings, running(executor, workers)).config
     if plan:
         _plan(estimate_retry(index, loaded), json)
         return

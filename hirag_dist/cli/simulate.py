@@ -10,7 +10,7 @@ import typer
 from hirag_dist.cli._output import emit, err
 from hirag_dist.testing.simulator import SimulatorOptions, run_simulator
 
-_LIMITS, _LATENCY, _FAULTS, _BATCHES = "Limits", "Latency", "Faults", "Batches"
+_LIMITS, _LATENCY, _FAULTS = "Limits", "Latency", "Faults"
 
 
 def register(app: typer.Typer) -> None:
@@ -61,10 +61,6 @@ def simulate(
     max_faults_per_request: Annotated[
         int | None, typer.Option(help="Maximum faults per request.", rich_help_panel=_FAULTS)
     ] = None,
-    batch_latency_ms: Annotated[float, typer.Option(help="Duration of a batch.", rich_help_panel=_BATCHES)] = 0.0,
-    batch_expire_rate: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of a batch's lines that expire.", rich_help_panel=_BATCHES)
-    ] = 0.0,
 ) -> None:
     """Simulate a language model, for tests, rehearsals and throughput benchmarks. GET /stats counts calls."""
     options = SimulatorOptions(**locals())  # the parameters have the names of its fields

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +23,6 @@ from hirag_dist.composition.build_records import (
 from hirag_dist.composition.removal.pending import pending_forget
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, SnapshotNotFound
-from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
@@ -73,7 +71,6 @@ def status(
         "fallback": None,
         "build": build,
         "snapshots": _snapshots(store),
-        "batches": [asdict(out) for out in open_batches(store)],
         "forget": None if forgetting is None else asdict(forgetting),
         "dead_letters": dead_letters(store, build, load_drops(store), REJECTS.names if letters or json else IN_SHORT),
         "usage": build_usage(build) if build is not None else [],
@@ -131,8 +128,6 @@ def _show(report: dict[str, Any]) -> None:
             out.print(_stage_table(build["stages"]))
         if build.get("attempt"):
             out.print(f"After it, before any stage: {_build_line(build['attempt'])}")
-    if report["batches"]:
-        _show_batches(report["batches"])
     if report["forget"] is not None:
         _show_forget(report["forget"])
     snapshots = [
@@ -172,23 +167,6 @@ def _show(report: dict[str, Any]) -> None:
         out.print(bill_table(report["usage"], title))
     if report.get("tokens_per_corpus_token") is not None and not (update and update["number"]):
         out.print(f"The snapshot being served: {ratio_line(report['tokens_per_corpus_token'])}")
-
-
-def _show_batches(batches: list[dict[str, Any]]) -> None:
-    rows = [
-        (
-            one["batch"] or "not known yet",
-            one["endpoint"],
-            one["stage"],
-            one["lines"],
-            datetime.fromtimestamp(one["created_at"], UTC).isoformat(timespec="seconds"),
-        )
-        for one in batches
-    ]
-    columns = ["batch", "endpoint", "stage", "calls", "since"]
-    out.print(
-        table("Pending batches; the next run collects their replies first", columns, rows, right=(3,), spare=(2,))
-    )
 
 
 def _show_forget(pending: dict[str, Any]) -> None:

@@ -78,7 +78,7 @@ def watch(
     """
     use_json(json)
     fields = reading(text_field, title_field, label_field, id_field)
-    loaded = configuration(config, settings, running(executor, workers, False) | fields).config
+    loaded = configuration(config, settings, running(executor, workers) | fields).config
     options = WatchOptions(seconds(every, "--every"), batch_files, seconds(poll, "--poll"), max_usd_per_day=max_usd)
     counted = WatchMetrics()
     followed = make_watch(inputs, index, loaded, options, BuildOptions(), emit_event if json else show_event, counted)

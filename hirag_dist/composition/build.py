@@ -1,18 +1,15 @@
-"""Objects of a build: resolved models, worker services, executor, batches."""
+"""Objects of a build: resolved models, worker services, executor."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import cache, partial
 
 from hirag_dist.composition.models import (
     BUILD_ROLES,
     CHAT_ROLES,
-    _priced,
     answerers,
     has_structured_output,
     lexical_embedding_notice,
@@ -26,8 +23,7 @@ from hirag_dist.compute.kernels import has_gpu_workers, known_kernels, make_kern
 from hirag_dist.compute.umap import require_umap
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding
-from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.execution.batch_api.driver import Batches, BatchSettings, BatchTarget
+from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.events import ExecutorStarting
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
@@ -37,7 +33,7 @@ from hirag_dist.extraction import make_entity_finder
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import embedder_identity, with_context
-from hirag_dist.llm.endpoints.factory import endpoint_settings, make_embedder
+from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.llm.key_locks import KeyLockClient, KeyLocks
 from hirag_dist.llm.limits.protocol import QuotaClient
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
@@ -196,9 +192,7 @@ def make_executor(
 
     def inline() -> Executor:
         coordinator = make_quota()
-        return InlineExecutor(
-            lambda: services(coordinator, ""), _tasks_in_flight(config, 1), coordinator.charge, coordinator.totals
-        )
+        return InlineExecutor(lambda: services(coordinator, ""), _tasks_in_flight(config, 1), coordinator.totals)
 
     def ray() -> Executor:
         emit(ExecutorStarting("ray"))
@@ -236,33 +230,3 @@ def _tasks_in_flight(config: Config, n_workers: int) -> int:
     endpoints = [config.llm.endpoints[name] for name in used]
     calls = sum(each.max_concurrent or _UNKNOWN_CONCURRENCY for each in endpoints if each.kind == "openai")
     return max(-(-calls * 2 // (_UNITS_A_TASK * n_workers)), _MIN_IN_FLIGHT)
-
-
-def make_batches(
-    config: Config,
-    store: Store,
-    max_usd: float | None,
-    max_tokens: int | None,
-    fence: Callable[[], AbstractContextManager[None]],
-) -> Batches:
-    """Return the batches of a build; arguments as for `StageRunner`."""
-    llm = config.llm
-    spending = max_usd is not None or max_tokens is not None
-    settings = BatchSettings(
-        llm.batch, llm.batch_poll_s, llm.batch_rounds, llm.batch_lines, llm.outage_timeout_s, max_usd, max_tokens
-    )
-    return Batches(store, lambda name: _batch_target(name, config, store, spending), settings, fence)
-
-
-def _batch_target(name: str, config: Config, store: Store, spending: bool) -> BatchTarget:
-    from hirag_dist.llm.endpoints.openai_batches import OpenAiBatches
-    from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
-
-    endpoint = config.llm.endpoints.get(name)
-    if endpoint is None or endpoint.kind != "openai":
-        raise ConfigError(
-            f"a batch is out at endpoint {name!r}, and the configuration has no such endpoint of kind openai: give the "
-            f"one that it was sent with (`hirag-dist status --index {store.uri}` shows what is out)"
-        )
-    chat = OpenAiChat(endpoint_settings(name, endpoint, config, spending), counter(config.tokenizer))
-    return BatchTarget(_priced(name, 1.0, chat, config), OpenAiBatches(chat))

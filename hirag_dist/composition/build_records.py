@@ -152,8 +152,7 @@ class BuildRecord:
             self._spent(event.label, event.usage)
         elif isinstance(event, UsageRecorded):
             self._sent.add(event.usage)
-            if event.outside:  # else a stage's bill has it, once a task takes the replies from the ledger
-                self._outside.setdefault(event.label, UsageMeter()).add(event.usage)
+            self._outside.setdefault(event.label, UsageMeter()).add(event.usage)
         elif isinstance(event, KernelsResolved):
             self._record["decisive"]["kernels"] = event.name
         elif isinstance(event, StageFailedEvent):
@@ -249,7 +248,7 @@ def note_not_begun(
     state, outcome = _ending(error)
     if before is None:
         record = BuildRecord(store, action, given, config, {}, limits, fence=fence)
-        record(UsageRecorded("probes", sent, outside=True))
+        record(UsageRecorded("probes", sent))
         record.close(state, **outcome)
         return
     attempt = {

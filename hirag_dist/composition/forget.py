@@ -1,4 +1,4 @@
-"""Forgetting of removed documents: ledger, work, batches, records, caches, old snapshots and their collections.
+"""Forgetting of removed documents: ledger, work, records, caches, old snapshots and their collections.
 
 The steps are on record in forget.json from the first to the last, so that a run that is killed anywhere is continued by
 the next one. A step is done again rather than left out.

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hirag_dist.composition.build import make_batches, make_executor, resolve
+from hirag_dist.composition.build import make_executor, resolve
 from hirag_dist.composition.build_records import (
     BuildArguments,
     BuildRecord,
@@ -267,7 +267,6 @@ def execute_build(
                 listener(event)
 
         executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels, emit)
-        batches = make_batches(config, store, options.max_usd, options.max_tokens, lock.fenced)
         try:
             runner = StageRunner(
                 store,
@@ -277,7 +276,6 @@ def execute_build(
                 options.fresh,
                 action == "retry",
                 lock.fenced,
-                batches,
             )
             context = BuildContext(runner, config, prompts, models)
             base_id = None if options.rebuild or options.fresh else base_id
@@ -294,12 +292,10 @@ def execute_build(
             runner.listeners = (*listeners, record)
             runner.record_usage("probes", probes)
             with record.closed():
-                runner.collect_batches()
                 result = _repairing(runner, lambda: work(build))
                 record.close_published(result.manifest.snapshot_id)
         finally:
             executor.close()
-            batches.close()
     repaired = tuple(runner.repaired)
     return index_result(store, result, runner.bill.sent, time.perf_counter() - started, repaired)
 

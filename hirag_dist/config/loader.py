@@ -28,6 +28,13 @@ _RENAMED = {  # former dotted path of a key → its path now; * stands for one n
     "service.max_concurrent": "service.max_concurrent_requests",
     "service.max_wait_s": "service.max_queue_wait_s",
 }
+_NO_BATCHES = "calls are always sent one by one; leave the key out"
+_REMOVED = {  # former dotted path of a key → what to do instead
+    "llm.batch": _NO_BATCHES,
+    "llm.batch_lines": _NO_BATCHES,
+    "llm.batch_poll_s": _NO_BATCHES,
+    "llm.batch_rounds": _NO_BATCHES,
+}
 
 
 @dataclass(frozen=True)
@@ -155,6 +162,9 @@ def _explain(error: ValidationError, origin: str) -> str:
         where = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
             renamed = _renamed(where)
+            if where in _REMOVED:
+                lines.append(f"key {where} was removed: {_REMOVED[where]}")
+                continue
             hint = _nearest(fault["loc"]) if renamed is None else f"; it is called {renamed} now"
             lines.append(f"unknown key {where}{hint}")
         else:

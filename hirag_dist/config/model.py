@@ -136,14 +136,6 @@ class LlmConfig(ConfigSection):
     hedge_after_s: float | None = Field(
         None, gt=0, description="send a request a second time after so long without a reply; both are paid"
     )
-    batch: bool = Field(
-        False, description="send the calls of a build through the Batch API of endpoints of kind openai, at half price"
-    )
-    batch_poll_s: float = Field(30.0, gt=0, description="how often a batch that is out is looked at")
-    batch_rounds: int = Field(
-        3, ge=1, description="of batches, without one reply, before what is left of a stage is asked directly"
-    )
-    batch_lines: int = Field(50_000, ge=1, le=50_000, description="calls in a batch, at most")
 
     @model_validator(mode="before")
     @classmethod

@@ -1,1 +1,1 @@
-"""Execution of stages: keys, tasks, partitions, executors, batches of calls."""
+"""Execution of stages: keys, tasks, partitions, executors."""

@@ -77,25 +77,11 @@ class StagesRepeated:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchesSubmitted:
-    """Calls of a stage were submitted in batches; the build waits for them."""
-
-    label: str
-    n_batches: int
-    n_calls: int
-
-
-@dataclass(frozen=True, slots=True)
 class UsageRecorded:
-    """Usage that no finished task reports, e.g. of a batch. Tasks find the replies in the ledger.
-
-    Attributes:
-        outside: not part of any stage: no task uses these replies, so only this event puts them on the bill.
-    """
+    """Usage outside any stage: no task reports it, so only this event puts it on the bill."""
 
     label: str
     usage: UsageMeter = field(default_factory=UsageMeter)
-    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,18 +25,15 @@ class InlineExecutor:
         self,
         make_services: Callable[[], Services],
         in_flight: int = 4,
-        charge: Callable[[int, float], None] = lambda tokens, usd: None,
         totals: Callable[[], CallTotals] = CallTotals,
     ) -> None:
         """Prepare; services are made with the first task.
 
         Args:
             in_flight: tasks at a time that wait for models; of others one.
-            charge: called with the tokens and dollars that were spent outside of tasks.
             totals: returns the calls so far.
         """
         self.call_totals = totals
-        self._charge = charge
         self._make_services = make_services
         self._in_flight = in_flight
         self._runner = asyncio.Runner()  # turns Ctrl-C into a cancelled wait: no task is interrupted within a step
@@ -82,10 +79,6 @@ class InlineExecutor:
     ) -> Iterator[_LocalShards]:
         """Lend shards that stay in this process: all of them at once, where they are kept."""
         yield _LocalShards(self._made_services(), load, shards, keep)
-
-    def charge(self, tokens: int, usd: float) -> None:
-        """Count what was spent outside of tasks."""
-        self._charge(tokens, usd)
 
     def release_idle(self) -> None:
         """Do nothing: there are no other workers."""

@@ -20,7 +20,6 @@ class LazyExecutor:
         self.name = name
         self._make = make
         self._made: Executor | None = None
-        self._charged = (0, 0.0)  # tokens and dollars before there was an executor
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         """Run tasks, yield results as they come.
@@ -46,11 +45,6 @@ class LazyExecutor:
         with self._executor().hold(load, shards, keep, kernels) as held:
             yield held
 
-    def charge(self, tokens: int, usd: float) -> None:
-        """Count tokens and dollars spent outside of tasks, as soon as the executor exists."""
-        self._charged = (self._charged[0] + tokens, self._charged[1] + usd)
-        self._forward_charges()
-
     def call_totals(self) -> CallTotals:
         """Return the calls so far: none before the executor exists."""
         return self._made.call_totals() if isinstance(self._made, CountsCalls) else CallTotals()
@@ -58,13 +52,7 @@ class LazyExecutor:
     def _executor(self) -> Executor:
         if self._made is None:
             self._made = self._make()
-            self._forward_charges()
         return self._made
-
-    def _forward_charges(self) -> None:
-        if self._made is not None and self._charged != (0, 0.0):
-            self._made.charge(*self._charged)
-            self._charged = (0, 0.0)
 
     def release_idle(self) -> None:
         """Release idle workers, if anything was started."""

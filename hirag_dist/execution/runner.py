@@ -9,8 +9,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 from hirag_dist.errors import WorkFileDamaged
-from hirag_dist.execution.batch_api.driver import Batches
-from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.execution.dataset import Dataset, DatasetStore, TableSet
 from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.execution.events import KernelsResolved, StageFinished, StagesRepeated, UsageRecorded
@@ -50,7 +48,6 @@ class StageRunner:
         fresh: bool = False,
         retry: bool = False,
         fence: Callable[[], AbstractContextManager[None]] = nullcontext,
-        batches: Batches | None = None,
     ) -> None:
         """Prepare a run.
 
@@ -60,7 +57,6 @@ class StageRunner:
             fresh: run finished stages again; replies in the ledger are not paid again.
             retry: run tasks with dead letters again, each refused unit with new attempts.
             fence: see the attribute.
-            batches: sends calls in batches where that is wanted.
         """
         self.store = store
         self.datasets = DatasetStore(store)
@@ -77,7 +73,7 @@ class StageRunner:
         self._entered: set[str] = set()  # folders of stages that this run has finished
         self._unsynced: list[tuple[list[str], str]] = []
         self._synced_at = time.monotonic()
-        self._context = ExecutionContext(executor, self.emit, lambda: self.bill.sent.spent(), fence, batches)
+        self._context = ExecutionContext(executor, self.emit, fence)
 
     def run(self, stage: Stage[In, Out], label: str, /, *args: In.args, **inputs: In.kwargs) -> Out:
         """Return the outputs of a stage after running its missing tasks.
@@ -122,20 +118,10 @@ class StageRunner:
             discard(self.store, error.path)
         self.emit(StagesRepeated(error.path))
 
-    def collect_batches(self) -> None:
-        """Wait for batches that an earlier run has submitted, so that their calls are not paid twice."""
-        submitted = open_batches(self.store)
-        batches = self._context.batches
-        if submitted and batches is not None:
-            for label in dict.fromkeys(batch.stage for batch in submitted):
-                sizes = [batch.lines for batch in submitted if batch.stage == label]
-                self._context.on_batches_submitted(label, len(sizes), sum(sizes))
-            batches.collect(self._context.on_batch_returned, submitted)
-
     def record_usage(self, label: str, usage: UsageMeter) -> None:
         """Put usage outside any stage on the bill."""
         if usage.uses:
-            self.emit(UsageRecorded(label, usage, outside=True))
+            self.emit(UsageRecorded(label, usage))
 
     def ask_kernels(self, find: Callable[[Services, None, None], str], kernels: str) -> str:
         """Return the name of the kernels that a worker has; the worker may have to start first.

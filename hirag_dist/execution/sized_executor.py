@@ -61,12 +61,6 @@ class SizedExecutor:
         with self._chosen.hold(load, shards, keep, kernels) as held:
             yield held
 
-    def charge(self, tokens: int, usd: float) -> None:
-        """Count tokens and dollars spent outside of tasks."""
-        self._chosen.charge(tokens, usd)
-        if not self._is_final:
-            self._large.charge(tokens, usd)
-
     def call_totals(self) -> CallTotals:
         """Return the calls so far."""
         return self._chosen.call_totals()

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, cast, runtime_ch
 import pyarrow as pa
 import tiktoken
 
-from hirag_dist.errors import BackendUnavailable, Deferred
+from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.dataset import Schemas, TableSet
 from hirag_dist.llm.call import CallContext
 from hirag_dist.protocols import CPU, Embedder, EntityFinder, Kernels, PackingPool, ResidentShards
@@ -228,18 +228,13 @@ async def gather_calls(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Return the results of calls in their order.
 
     If one fails, the others are cancelled and awaited before its error is raised: a request that was sent ends and is
-    stored, and no call outlives its task. If one waits for a batch (Deferred), the others continue first, so that
-    their calls can be part of it.
+    stored, and no call outlives its task.
     """
     tasks = [asyncio.ensure_future(call) for call in calls]
     if not tasks:
         return []
-    running = set(tasks)
     try:
-        while running:
-            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
-            if not all(task.cancelled() or isinstance(task.exception(), Deferred | None) for task in done):
-                break
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:
         rest = [task for task in tasks if not task.done()]
         for task in rest:
@@ -247,9 +242,9 @@ async def gather_calls(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         if rest:
             await asyncio.wait(rest)
         failures = [task.exception() for task in tasks if not task.cancelled()]
-    found = [failure for failure in failures if failure is not None]
-    if found:
-        raise next((failure for failure in found if not isinstance(failure, Deferred)), found[0])
+    for failure in failures:
+        if failure is not None:
+            raise failure
     return [task.result() for task in tasks]
 
 

@@ -1,4 +1,4 @@
-"""One execution of a stage: the tasks that are missing, their batches of calls, and their results."""
+"""One execution of a stage: the tasks that are missing, and their results."""
 
 from __future__ import annotations
 
@@ -9,21 +9,18 @@ from dataclasses import dataclass, replace
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed, StoreError
-from hirag_dist.execution.batch_api.driver import BatchAttempts, Batches
 from hirag_dist.execution.call_poll import CallPoll
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import n_rejects
 from hirag_dist.execution.events import (
-    BatchesSubmitted,
     StageFailedEvent,
     StageFinished,
     StageStarted,
     TaskFinished,
-    UsageRecorded,
 )
 from hirag_dist.execution.iterative import run_iterations
 from hirag_dist.execution.partitioning import PartitionPlan, Shuffle, plan
-from hirag_dist.execution.stage import AnyStage, CallsChatModels, Iterative, waits_for_models
+from hirag_dist.execution.stage import AnyStage, Iterative, waits_for_models
 from hirag_dist.execution.stage_store import StageStore
 from hirag_dist.execution.task import Task, TaskResult, scattered
 from hirag_dist.llm.usage import UsageMeter
@@ -39,25 +36,12 @@ class ExecutionContext:
 
     Attributes:
         emit: publishes an event.
-        sent: returns the tokens and dollars that this run has spent so far.
         fence: entered around writes that only the holder of the index may make; raises IndexBusy otherwise.
-        batches: sends calls in batches where that is wanted.
     """
 
     executor: Executor
     emit: EventListener
-    sent: Callable[[], tuple[int, float]]
     fence: Callable[[], AbstractContextManager[None]]
-    batches: Batches | None
-
-    def on_batches_submitted(self, label: str, n_batches: int, n_calls: int) -> None:
-        """Report batches that were sent."""
-        self.emit(BatchesSubmitted(label, n_batches, n_calls))
-
-    def on_batch_returned(self, label: str, usage: UsageMeter) -> None:
-        """Charge and report a batch that was answered."""
-        self.executor.charge(*usage.spent())
-        self.emit(UsageRecorded(label, usage))
 
 
 @dataclass(frozen=True)
@@ -112,7 +96,7 @@ class StageRun:
         calls = waits_for_models(self._stage)
         try:
             with CallPoll(context.executor, context.emit, self._label) if calls else nullcontext():
-                self._run_passes(planned, results)
+                self._run_missing(planned, results)
         except BaseException:
             context.emit(StageFailedEvent(self._label, self._unreported_usage()))
             raise
@@ -120,16 +104,6 @@ class StageRun:
             with context.fence():
                 self._folder.drop_shuffle()
         return [results[number] for number in range(len(rows))]
-
-    def _run_passes(self, planned: PartitionPlan, results: dict[int, TaskResult]) -> None:
-        """Run the missing tasks, and those again whose calls were answered by batches."""
-        context = self._context
-        attempts = BatchAttempts(self._batches(), self._label, self._folder.path)
-        deferred = self._run_pass(planned, attempts, None, results)
-        while deferred:
-            context.executor.release_idle()  # a batch takes up to a day
-            attempts.ask(context.sent(), context.on_batch_returned, context.on_batches_submitted)
-            deferred = self._run_pass(planned, attempts, deferred, results)
 
     def check_rejects(self, results: list[TaskResult], n_open: int, n_units: int, max_ratio: float) -> None:
         """Refuse an output with too many dead letters.
@@ -147,31 +121,23 @@ class StageRun:
             "higher max_reject_ratio `hirag-dist index` goes on without them"
         )
 
-    def _run_pass(
-        self, planned: PartitionPlan, attempts: BatchAttempts, only: set[int] | None, results: dict[int, TaskResult]
-    ) -> set[int]:
-        """Run tasks, add their results, and return the numbers of those whose calls were left for batches."""
-        deferred = set()
-        tasks = attempts.prepared(self._missing(planned, only))
+    def _run_missing(self, planned: PartitionPlan, results: dict[int, TaskResult]) -> None:
+        """Run the missing tasks and add their results."""
         iterative = isinstance(self._stage.split, Iterative)
         executor = self._context.executor
+        tasks = self._missing(planned)
         for result in run_iterations(tasks, executor) if iterative else executor.map(tasks):
-            usage = UsageMeter.from_rows(result.usage)
-            if result.n_deferred:
-                deferred.add(result.number)
-                self._context.emit(UsageRecorded(self._label, usage))
-                continue
             results[result.number] = result
             self._running.pop(result.number)
             n_rows = planned.rows[result.number]
+            usage = UsageMeter.from_rows(result.usage)
             self._context.emit(TaskFinished(self._label, n_rows, n_rejects(result), result.seconds, usage))
-        return deferred
 
-    def _missing(self, planned: PartitionPlan, only: set[int] | None) -> Iterator[Task]:
+    def _missing(self, planned: PartitionPlan) -> Iterator[Task]:
         """Yield the tasks to run, each when an executor has room for it."""
         for task in planned.tasks():
             prepared = self._selection.prepare(task)
-            if prepared is not None and (only is None or task.number in only):
+            if prepared is not None:
                 self._running[prepared.number] = prepared.attempt
                 yield prepared
 
@@ -190,12 +156,6 @@ class StageRun:
             raise
         seconds = time.perf_counter() - started
         emit(StageFinished(label, False, sum(rows), 0, seconds, folder=shuffle.folder))
-
-    def _batches(self) -> Batches | None:
-        """Return the batches if the stage's calls go there: embeddings are always sent directly."""
-        batches = self._context.batches
-        wanted = batches is not None and batches.settings.wanted and isinstance(self._stage, CallsChatModels)
-        return batches if wanted else None
 
     def _unreported_usage(self) -> UsageMeter:
         usage = UsageMeter()

@@ -16,10 +16,9 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from hirag_dist.core.hash_partition import by_partition
-from hirag_dist.errors import Deferred, SchemaMismatch, StoreError
+from hirag_dist.errors import SchemaMismatch, StoreError
 from hirag_dist.execution.part_files import read_part_rows
 from hirag_dist.execution.stage import AnyStage, Combines, Services, Tables, TaskStage, input_schemas, output_schemas
-from hirag_dist.llm.batch_api import Collector
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import PackingPool
@@ -81,8 +80,6 @@ class Task:
         attempt: 0 for the first run, 1, 2, … for retries of its dead letters. Each attempt writes files of its own,
             since a marker may name those of the one before.
         dropped: dead letters, of the attempt before or of before `fresh`, that stay dead: their loss was accepted.
-        calls: a folder; where it is named, the task sends no call but leaves those it lacks there, for batches.
-        run: of which build it is, with `calls`.
         scatter: where it is set, the stage does not run: the task hands its one input on to those that will run it.
     """
 
@@ -93,8 +90,6 @@ class Task:
     store: Store
     attempt: int = 0
     dropped: tuple[Rejected, ...] = ()
-    calls: str = ""
-    run: str = ""
     scatter: Scatter | None = None
 
     @property
@@ -125,34 +120,26 @@ class OutputFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """Content of a marker: outputs by name, usage, and duration.
-
-    Attributes:
-        n_deferred: calls that it left for batches. If there are any it has no outputs and no marker: it is to be done
-            again.
-    """
+    """Content of a marker: outputs by name, usage, and duration."""
 
     number: int
     outputs: dict[str, OutputFile]
     usage: list[dict[str, Any]]
     seconds: float
     attempt: int = 0
-    n_deferred: int = 0
 
 
 async def run_task(task: Task, services: Services) -> TaskResult:
     """Run a task and make its output durable; doing it again changes nothing.
 
-    The usage of a failed task is written next to the markers, for the bill. A task that lacks replies which only
-    batches may bring writes the calls instead of an output.
+    The usage of a failed task is written next to the markers, for the bill.
     """
     one_thread()
     started = time.perf_counter()
     if task.scatter is not None:
         return await asyncio.to_thread(_scatter, task, task.scatter, started)
     meter = UsageMeter()
-    collector = Collector(task.run) if task.calls else None
-    context = CallContext(meter, collector, is_retry=task.retry)
+    context = CallContext(meter, is_retry=task.retry)
     services = services.for_task(context)
     writing = False
     if task.dropped:
@@ -160,11 +147,7 @@ async def run_task(task: Task, services: Services) -> TaskResult:
     try:
         await services.catch_up()
         tables = await asyncio.to_thread(_read_all, task)  # others wait for replies on this loop
-        try:
-            outputs = await _run_stage(task, tables, services, context)
-        except Deferred:
-            assert collector is not None
-            return await asyncio.to_thread(_write_calls, task, collector, meter, started)
+        outputs = await _run_stage(task, tables, services, context)
         writing = True
         return await asyncio.to_thread(write_outputs, task, outputs, meter, started)
     except BaseException as error:
@@ -227,12 +210,6 @@ def _scatter(task: Task, scatter: Scatter, started: float) -> TaskResult:
     return result
 
 
-def _write_calls(task: Task, collector: Collector, meter: UsageMeter, started: float) -> TaskResult:
-    task.store.write_bytes(f"{task.calls}/{task.number:06d}.jsonl", collector.content(), durable=False)
-    seconds = time.perf_counter() - started
-    return TaskResult(task.number, {}, meter.rows(), seconds, task.attempt, len(collector))
-
-
 class _AcceptedLosses:
     """A chat pool that returns the dead letters of units whose loss was accepted, without a call."""
 
@@ -275,7 +252,6 @@ def marker_of(result: TaskResult) -> dict[str, Any]:
         "usage": result.usage,
         "seconds": result.seconds,
         "round": result.attempt,
-        "n_deferred": result.n_deferred,
     }
 
 

@@ -21,7 +21,7 @@ class UsageBill:
 
     def __call__(self, event: object) -> None:
         """Add the usage of an event."""
-        if isinstance(event, StageFinished) or (isinstance(event, UsageRecorded) and event.outside):
+        if isinstance(event, StageFinished | UsageRecorded):
             self.by_stage.setdefault(event.label, UsageMeter()).add(event.usage)
         if isinstance(event, StageFinished):
             self._finished.add(event.label)

@@ -37,7 +37,6 @@ from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.report_estimate import estimate_reports
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.summary_estimate import estimate_summaries
-from hirag_dist.llm.batch_api import BATCH_PRICE
 from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.readers import Document, find_inputs, missing_packages, read_source
 from hirag_dist.types.notebook import table_html
@@ -55,7 +54,6 @@ SUMMARIES_PER_CALL, REPORTS_PER_CALL = 5.7, 4.8  # units that share one call, wi
 SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
-BATCH = "batches"  # bound of a stage whose calls wait for batches, whose duration is unknown: up to a day a batch
 FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
 
 
@@ -65,8 +63,8 @@ class StageEstimate:
 
     Attributes:
         cost_usd: US dollars; None where the endpoint's price is not known.
-        seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models and batches.
-        bound: which of the three it is: rpm, tpm or concurrency; or `BATCH`; empty for built-in models.
+        seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models.
+        bound: which of the three it is: rpm, tpm or concurrency; empty for built-in models.
         latency_s: what a call is assumed to take.
     """
 
@@ -355,10 +353,6 @@ def _shares(work: Work, config: Config, latency_s: float | None) -> Iterator[Sta
             calls = math.ceil(work.calls * weight / whole)
         prices = endpoint.prices
         cost = (read * prices[0] + written * prices[2]) / 1e6 if prices else None if calls else 0.0
-        if config.llm.batch and work.stage != "embed" and endpoint.kind == "openai":
-            batched = None if cost is None else cost * BATCH_PRICE
-            yield StageEstimate(work.stage, name, calls, read, written, batched, 0.0, BATCH if calls else "")
-            continue
         latency = FIRST_TOKEN_S + S_PER_TOKEN * written / max(calls, 1)
         if latency_s is not None and written:
             latency = latency_s

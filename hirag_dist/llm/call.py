@@ -7,7 +7,6 @@ from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from hirag_dist.llm.batch_api import Collector
 from hirag_dist.llm.refusals import SystematicRefusals
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import RateLimits
@@ -22,13 +21,11 @@ class CallContext:
 
     Attributes:
         meter: counts what the calls cost.
-        collector: takes calls for a batch; None sends them.
         is_retry: whether a refused unit gets as many new attempts as a new one, in addition to those in the ledger.
         stored: ledger key → record of each reply that the calls have stored.
     """
 
     meter: UsageMeter = field(default_factory=UsageMeter)
-    collector: Collector | None = None
     is_retry: bool = False
     stored: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 

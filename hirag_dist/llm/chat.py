@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hirag_dist.core.prompts.reply_validation import MalformedReply
-from hirag_dist.errors import Deferred, ModelError, ModelUnavailable, RateLimited, RequestRejected
-from hirag_dist.llm.batch_api import BATCH_PRICE, Batchable, BatchCall, Collector
+from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
-from hirag_dist.llm.priced_model import ChatCall, ModelGroup, PricedModel, choose_by_weight, group_models
+from hirag_dist.llm.priced_model import ChatCall, ModelGroup, PricedModel, group_models
 from hirag_dist.llm.refusals import NotSent, SystematicRefusals
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
@@ -98,7 +97,6 @@ class EndpointPool:
         many new ones are made as for a new unit.
 
         Raises:
-            Deferred: the call was collected for a batch (`CallContext.collector`).
             ModelError: no endpoint answers for longer than the outage time-out, or each refuses access.
             BudgetReached: the call would pass a spending limit.
             StoreError: the reply could not be made durable.
@@ -201,8 +199,6 @@ class EndpointPool:
             stored = await self._stored(request, groups, attempt, self._ledger)
             if stored is not None or not may_send:
                 return stored
-            if self._context.collector is not None:
-                self._defer(request, groups[0], attempt, self._context.collector)
             if self._locks is None:
                 return await self._new_reply(request, groups, attempt, self._ledger)
             return await self._locked(request, groups, attempt, self._ledger, self._locks)
@@ -239,10 +235,8 @@ class EndpointPool:
         if reply is None:
             return None
         payer = group.member(record.get("endpoint"))
-        usd = payer.cost(reply) * float(record.get("price", 1.0))
-        payer.count(self._context.meter, request.role, reply, usd, from_ledger=True)
-        collector = self._context.collector
-        return _Answer(reply, payer, collector is not None and record.get("run") == collector.run)
+        payer.count(self._context.meter, request.role, reply, payer.cost(reply), from_ledger=True)
+        return _Answer(reply, payer, is_new=False)
 
     async def _new_reply(
         self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger | None
@@ -293,24 +287,6 @@ class EndpointPool:
             unit=request.unit,
             refusals=self._refusals,
         )
-
-    def _defer(self, request: ChatRequest, group: ModelGroup, attempt: int, collector: Collector) -> None:
-        """Collect a call for a batch of an endpoint that its hash chooses; return if no endpoint takes batches.
-
-        Raises:
-            Deferred: the call was collected.
-        """
-        key = ledger_key(request, group.first, attempt)
-        able = [each for each in group.members if isinstance(each.model, Batchable)]
-        if not able:
-            return
-        target = choose_by_weight(able, key)
-        assert isinstance(target.model, Batchable)
-        call = self._call(request, [target], attempt, self._estimates.of(request))
-        max_tokens, max_usd = target.max_use(call)
-        batched = BatchCall(key, target.endpoint, request.role, max_tokens, max_usd * BATCH_PRICE)
-        collector.add(batched, target.model.batch_body(request), call.max_input_tokens)
-        raise Deferred(f"a call of role {request.role} waits for a batch")
 
     @asynccontextmanager
     async def _single_flight(self, key: str) -> AsyncIterator[None]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from hirag_dist.llm.batch_api import BATCH_PRICE
 from hirag_dist.llm.call import Call, CallReply
 from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
 from hirag_dist.llm.usage import UsageMeter
@@ -55,10 +54,6 @@ class PricedModel:
             return 0.0
         fresh = reply.input_tokens - reply.cached_tokens
         return (fresh * self.price[0] + reply.cached_tokens * self.price[1] + reply.output_tokens * self.price[2]) / 1e6
-
-    def batch_cost(self, reply: ChatReply) -> float:
-        """Return US dollars for a reply that came in a batch."""
-        return self.cost(reply) * BATCH_PRICE
 
     def max_use(self, call: Call[Any, Any]) -> tuple[int, float]:
         """Return the (tokens, US dollars) that the call can use at most."""

@@ -8,7 +8,6 @@ URI/
   work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete: they are written again
   ledger/                     every paid reply: *.log being written, *.seg sealed; never delete it
   build.json                  inputs, results and costs of the last build; builds/ has the earlier ones
-  batches/                    batches open at endpoints, a file each; deleting one loses paid replies
   forget.json                 removed documents that are still to be forgotten, while `remove --forget` is not done
   drops.json                  dead letters whose loss was accepted: by whom, when and why
   snapshot_history.json       which snapshot was current since when, for `prune`
@@ -32,7 +31,6 @@ LOCK: Final = "run.lock"
 CACHE: Final = "cache"
 BUILD: Final = "build.json"
 BUILDS: Final = "builds"
-BATCHES: Final = "batches"
 DROPS: Final = "drops.json"
 FORGET: Final = "forget.json"
 LATE_REPORTS: Final = "reports"

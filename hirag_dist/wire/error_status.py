@@ -14,7 +14,6 @@ from hirag_dist.errors import (
     BackendUnavailable,
     BudgetReached,
     ConfigError,
-    Deferred,
     HiragError,
     IndexBusy,
     InputError,
@@ -140,7 +139,6 @@ STATUS: tuple[tuple[type[HiragError], grpc.StatusCode], ...] = (
     (ModelError, grpc.StatusCode.INTERNAL),
     (BudgetReached, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (StageFailed, grpc.StatusCode.INTERNAL),
-    (Deferred, grpc.StatusCode.INTERNAL),
     (HiragError, grpc.StatusCode.INTERNAL),
 )
 

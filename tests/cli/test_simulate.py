@@ -52,8 +52,8 @@ def test_its_help_is_in_groups() -> None:
     app = typer.Typer()
     register(app)
     shown = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, ["--help"]).output
-    places = [shown.find(f"─ {group} ─") for group in ("Options", "Limits", "Latency", "Faults", "Batches")]
+    places = [shown.find(f"─ {group} ─") for group in ("Options", "Limits", "Latency", "Faults")]
     assert places == sorted(places)
     assert -1 not in places
-    for option in ("--storm-rate", "--no-limit-headers", "--no-prompt-cache", "--batch-expire-rate", "--log"):
+    for option in ("--storm-rate", "--no-limit-headers", "--no-prompt-cache", "--log"):
         assert option in shown

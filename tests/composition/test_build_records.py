@@ -186,20 +186,9 @@ def test_the_letters_of_an_import_that_failed(store: Store) -> None:
     assert letter["dropped"] is None
 
 
-def test_a_batch_counts_to_what_the_run_sent_and_not_to_a_stages_bill(store: Store) -> None:
-    clock = Clock()
-    listen = record(store, clock)
-    clock.now += 2.0
-    listen(UsageRecorded("extract", spent(3)))  # of an earlier run: no stage has begun
-    seen = last_build(store)
-    assert seen is not None
-    assert seen["sent"]["calls"] == 3
-    assert build_usage(seen) == []
-
-
 def test_what_is_spent_outside_any_stage_is_on_the_bill(store: Store) -> None:
     listen = record(store)
-    listen(UsageRecorded("probes", spent(2), outside=True))
+    listen(UsageRecorded("probes", spent(2)))
     listen(StageFinished("extract", False, 40, 0, 0.1, spent(3), 0, "work/extract/key"))
     listen.close("done", snapshot="abc")
     seen = last_build(store)

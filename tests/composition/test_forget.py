@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from hirag_dist.composition.removal.evidence import find_removed
 from hirag_dist.composition.removal.pending import pending_forget
 from hirag_dist.composition.removal.verification import verify_removed
 from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
-from hirag_dist.execution.batch_api.records import OpenBatch
 from hirag_dist.llm.reply_store import Ledger, scan_records
 from hirag_dist.storage.layout import FORGET, HISTORY
 from hirag_dist.storage.lock import BuildLock
@@ -80,14 +78,11 @@ def test_a_removal_that_made_a_former_snapshot_current_again_is_forgotten_too(tm
         first = bench.build(KEPT).snapshot_id
         before = bench.build(KEPT | REMOVED).snapshot_id
         index = Index(bench, bench.document_id("patient.txt"), before)
-        batch = OpenBatch("b", "chat", "extract", "extract", "run", 1, time.time(), 1, 1.0, "file-1", "batch-1")
         assert bench.build(KEPT).snapshot_id == first == current_id(bench.store)
-        bench.store.write_json(batch.path, asdict(batch))  # sent after the snapshot was made, it may hold the text
         assert not index.verify()
         assert run(index).complete
         assert index.verify()
         assert bench.store.names("snapshots") == [first]
-        assert not bench.store.exists(batch.path)
 
 
 def test_a_source_id_names_a_document_too(index: Index) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from hirag_dist.config.loader import _RENAMED, LoadedConfig, load_config
+from hirag_dist.config.loader import _REMOVED, _RENAMED, LoadedConfig, load_config
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import ConfigError
@@ -274,6 +274,13 @@ def _section(dotted: str) -> type[BaseModel]:
     for part in dotted.split(".")[:-1]:
         section = section.model_fields[part].annotation
     return section
+
+
+@pytest.mark.parametrize("removed", sorted(_REMOVED))
+def test_a_removed_key_says_what_to_do(load: Loader, removed: str) -> None:
+    *sections, key = removed.split(".")
+    text = "".join(f"{section}: {{" for section in sections) + f"{key}: 1" + "}" * len(sections)
+    assert f"key {removed} was removed: {_REMOVED[removed]}" in load.fault(text)
 
 
 def test_a_renamed_key_of_an_endpoint_is_named(load: Loader) -> None:

@@ -81,7 +81,7 @@ SWITCHES: dict[str, dict[str, Values]] = {
     },
     "incomplete": {
         "fail": {},
-        "accept": {"build": {"incomplete": "accept", "batch": True}},
+        "accept": {"build": {"incomplete": "accept"}},
         "require": {"build": {"requireComplete": True}},
     },
     "query": {"on": {}, "off": {"query": {"enabled": False}}},

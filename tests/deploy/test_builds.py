@@ -82,12 +82,11 @@ def test_arguments_pass_no_shell(chart: Chart) -> None:
 
 
 def test_limits_of_a_build(chart: Chart) -> None:
-    limits = {"build": {"maxUsd": 12.5, "maxTokens": 50_000_000, "batch": True, "incomplete": "accept"}}
+    limits = {"build": {"maxUsd": 12.5, "maxTokens": 50_000_000, "incomplete": "accept"}}
     order = json.loads(only(chart.render(merged(INLINE, limits)), "ConfigMap", "-build")["data"]["order.json"])
     given = order["build"]
     assert given[given.index("--max-usd") + 1] == "12.5"
     assert given[given.index("--max-tokens") + 1] == "50000000"
-    assert "--batch" in given
     assert order["accepted"] == [3]
 
 

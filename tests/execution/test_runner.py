@@ -475,7 +475,7 @@ def test_what_was_spent_outside_any_stage_is_on_the_bill(bench: Bench) -> None:
     assert (bench.events, runner.bill.by_stage) == ([], {})
     meter.count("probe", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
     runner.record_usage("probes", meter)
-    assert bench.events == [UsageRecorded("probes", meter, outside=True)]
+    assert bench.events == [UsageRecorded("probes", meter)]
     assert runner.bill.by_stage["probes"].spent() == runner.bill.sent.spent() == (11, 0.5)
     assert not bench.store.exists("work")
 

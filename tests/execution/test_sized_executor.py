@@ -20,16 +20,12 @@ class Engine:
     def __init__(self, name: str) -> None:
         self.name = name
         self.stages: list[int] = []
-        self.charged = (0, 0.0)
         self.closed = False
 
     def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
         results = [TaskResult(task.number, {}, [], 0.0) for task in tasks]
         self.stages.append(len(results))
         yield from results
-
-    def charge(self, tokens: int, usd: float) -> None:
-        self.charged = (self.charged[0] + tokens, self.charged[1] + usd)
 
     def release_idle(self) -> None:
         pass
@@ -86,10 +82,7 @@ def test_calls_decide_for_the_rest_of_a_build(pair: Pair) -> None:
     assert (pair.made, pair.small.stages) == (["inline"], [3, 10 * MAX_INLINE_TASKS])
 
 
-def test_charges_reach_the_executor_that_is_chosen(pair: Pair) -> None:
-    pair.sized.charge(10, 0.5)
+def test_the_executor_that_is_chosen_is_closed(pair: Pair) -> None:
     pair.run(MAX_INLINE_TASKS + 1)
-    pair.sized.charge(1, 0.25)
-    assert pair.large.charged == (11, 0.75)
     pair.sized.close()
     assert pair.large.closed

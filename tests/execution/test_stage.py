@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hirag_dist.errors import Deferred, StageFailed
+from hirag_dist.errors import StageFailed
 from hirag_dist.execution.stage import gather_calls
 
 
@@ -88,27 +88,3 @@ async def test_of_two_failures_the_first_rises_and_none_is_left_over() -> None:
 
     with pytest.raises(StageFailed, match="one"):
         await gather_calls(fail(name) for name in failures())
-
-
-async def test_a_call_that_waits_for_a_batch_lets_the_others_go_on() -> None:
-    async def deferred() -> str:
-        raise Deferred("later")
-
-    calls = Calls()
-    running = asyncio.ensure_future(gather_calls([deferred(), calls.sent("a"), deferred(), calls.sent("b")]))
-    await settle()
-    assert not running.done()
-    calls.go_on.set()
-    with pytest.raises(Deferred):
-        await running
-    assert calls.ended == ["a", "b"]
-
-
-async def test_a_failure_goes_before_a_call_that_waits_for_a_batch() -> None:
-    async def deferred() -> str:
-        raise Deferred("later")
-
-    calls = Calls()
-    with pytest.raises(StageFailed):
-        await gather_calls([deferred(), calls.failing(), calls.queued()])
-    assert calls.ended == ["never sent"]

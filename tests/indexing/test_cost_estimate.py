@@ -14,7 +14,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InputError
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.cost_estimate import BATCH, FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
+from hirag_dist.indexing.cost_estimate import FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.storage.store import Store
 
@@ -180,20 +180,6 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path, method
         calls, tokens = sum(u.calls for u in uses), sum(u.input_tokens + u.output_tokens for u in uses)
         assert calls / 2 <= sum(each.calls for each in wanted) <= 2 * calls, stage
         assert tokens / 2 <= sum(each.input_tokens + each.output_tokens for each in wanted) <= 2 * tokens, stage
-
-
-def test_batches_halve_the_cost_of_chat_calls_and_nobody_knows_their_time() -> None:
-    embedding = {"base_url": "http://127.0.0.1:9", "model": "e", "dim": 3, "price": {"input": 1.0}}
-    roles = dict.fromkeys(ROLES, "paid") | {"embed": "vectors"}
-    llm = {"endpoints": {"paid": CHAT, "vectors": embedding}, "roles": roles}
-    direct, batched = plan([CORPUS], llm=llm), plan([CORPUS], llm=llm | {"batch": True})
-    for whole, half in zip(direct.stages, batched.stages, strict=True):
-        assert (half.stage, half.calls, half.input_tokens) == (whole.stage, whole.calls, whole.input_tokens)
-        if whole.stage == "embed":
-            assert half == whole
-        else:
-            assert half.cost_usd == pytest.approx(whole.cost_usd / 2)
-            assert (half.bound, half.seconds) == (BATCH, 0.0) or not half.calls
 
 
 def test_every_method_of_extraction_is_planned_side_by_side() -> None:

@@ -16,14 +16,13 @@ from hirag_dist.composition.removal.verification import LEFTOVER_S, open_collect
 from hirag_dist.composition.stored_replies import models_of_last_build, replay_keys, snapshot_vector_keys
 from hirag_dist.config.model import Config
 from hirag_dist.errors import StoreError
-from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.llm.reply_store import PurgeResult, purge
 from hirag_dist.llm.reply_store.block_format import Record, unpack_value
 from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, LATE_REPORTS, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.cache import cached_folders
 from hirag_dist.storage.snapshot.gc import ExpiredSnapshot, GcPlan, collections_of, prune
-from hirag_dist.storage.snapshot.history import current_since, record_current, retired_at
+from hirag_dist.storage.snapshot.history import record_current, retired_at
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 
@@ -53,12 +52,8 @@ def purge_replies(store: Store, config: Config, lock: BuildLock, current: Snapsh
     return purge(store, keep, lock.check)
 
 
-def clear_workspace(store: Store, lock: BuildLock, current: Snapshot, removed: RemovedDocuments) -> int:
-    """Remove finished work, old batches and unfinished snapshots, and redact records; return the batches dropped.
-
-    Replies of a batch that was sent before the current snapshot became current are lost: they may be about removed
-    chunks.
-    """
+def clear_workspace(store: Store, lock: BuildLock, current: Snapshot, removed: RemovedDocuments) -> None:
+    """Remove finished work and unfinished snapshots, and redact records."""
     lock.check()
     store.delete("work")
     finished = finished_snapshots(store)
@@ -70,11 +65,6 @@ def clear_workspace(store: Store, lock: BuildLock, current: Snapshot, removed: R
         for name in store.names(folder):
             if name not in finished and not name.startswith("."):
                 store.delete(f"{folder}/{name}")
-    since = current_since(store, current.manifest)
-    old = [batch for batch in open_batches(store) if batch.created_at < since]
-    for batch in old:
-        logger.warning("batch %s at endpoint %s is given up: it may hold removed text", batch.batch, batch.endpoint)
-        store.delete(batch.path)
     search = TraceSearch(removed)
     for path in (BUILD, *(f"{BUILDS}/{name}" for name in store.names(BUILDS))):
         _redact_record(store, lock, search, path)
@@ -86,7 +76,6 @@ def clear_workspace(store: Store, lock: BuildLock, current: Snapshot, removed: R
                 store.write_json(DROPS, {"drops": kept})
     for path in list(temporary_files(store, LEFTOVER_S, time.time())):
         store.delete(path)
-    return len(old)
 
 
 def _redact_record(store: Store, lock: BuildLock, search: TraceSearch, path: str) -> None:

@@ -28,12 +28,10 @@ from hirag_dist.composition.stored_replies import (
 )
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.execution.batch_api.records import open_batches
 from hirag_dist.llm.reply_store import scan_records
 from hirag_dist.llm.reply_store.block_format import unpack_value
 from hirag_dist.retrieval.vector_index.milvus import MilvusCollections, lite_collections, server_collections
 from hirag_dist.storage.layout import (
-    BATCHES,
     BUILD,
     BUILDS,
     CACHE,
@@ -45,8 +43,7 @@ from hirag_dist.storage.layout import (
     snapshot_path,
 )
 from hirag_dist.storage.snapshot.cache import cached_folders
-from hirag_dist.storage.snapshot.history import current_since
-from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -124,7 +121,6 @@ def verify_removed(
                 findings += _of_snapshot(search, store, name, f"{kind} {name}")
         findings += _of_ledger(search, store, config, removed)
         findings += _of_files(search, store, without)
-        findings += _of_batches(store, None if current is None else open_snapshot(store, current))
         stale = [name for name in removed.snapshots if name != current and name not in without]
         findings += _of_caches(search, store, config, stale, finished)
         if with_collections:
@@ -176,7 +172,7 @@ def _shared_keys(store: Store, embedder: str, dim: int) -> set[bytes]:
 
 
 def _of_files(search: TraceSearch, store: Store, without: Sequence[str]) -> list[Finding]:
-    """Return the findings in work folders, batches, records of builds and any other file of the index.
+    """Return the findings in work folders, records of builds and any other file of the index.
 
     Args:
         without: snapshots whose late reports are left out with them.
@@ -195,16 +191,6 @@ def _of_files(search: TraceSearch, store: Store, without: Sequence[str]) -> list
     for path in temporary_files(store, LEFTOVER_S, time.time()):
         left.add("of a killed process, content unknown", path)
     return [finding for counter in (*counters.values(), left) for finding in counter.findings()]
-
-
-def _of_batches(store: Store, current: Snapshot | None) -> list[Finding]:
-    """Return the open batches that were sent before the current snapshot became current: they may hold removed text."""
-    since = None if current is None else current_since(store, current.manifest)
-    counter = FindingCounter(BATCHES)
-    for batch in open_batches(store):
-        if since is None or batch.created_at < since:
-            counter.add("open batch at an endpoint, sent before the removal", batch.batch or batch.id)
-    return counter.findings()
 
 
 def _of_caches(

@@ -161,10 +161,6 @@ class RayExecutor:
             finally:
                 held.drop()
 
-    def charge(self, tokens: int, usd: float) -> None:
-        """Count what was spent outside of tasks."""
-        ray.get(self._coordinator.charge.remote(tokens, usd))
-
     def call_totals(self) -> CallTotals:
         """Return the calls of all workers so far; where the coordinator does not reply, those of the last time."""
         with suppress(ray.exceptions.RayError):

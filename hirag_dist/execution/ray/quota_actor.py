@@ -121,10 +121,6 @@ class QuotaActor:
         self._key_locks.release(worker, released)
         return self._key_locks.lock(worker, n_refreshed, keys)
 
-    async def charge(self, tokens: int, usd: float) -> None:
-        """As `QuotaCoordinator.charge`."""
-        self._coordinator.charge(tokens, usd)
-
     async def totals(self) -> CallTotals:
         """As `QuotaCoordinator.totals`."""
         return self._coordinator.totals()

@@ -24,7 +24,6 @@ from hirag_dist.core.reports.material import (
     report_row,
 )
 from hirag_dist.core.reports.selection import OUTLINES
-from hirag_dist.errors import Deferred
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack
@@ -94,22 +93,19 @@ class WriteReports:
         system = self.prompts.system(PACKED["report"], PACKED["report"] if self.structured else None)
 
         async def write(pack: Sequence[_Wanted]) -> None:
-            try:
-                shown = [each.draft.material(await reports.below(each)) for each in pack]
-                units = [self._unit(material) for material in shown]
-                if self.stand_in:
-                    replies = stand_ins(units)
+            shown = [each.draft.material(await reports.below(each)) for each in pack]
+            units = [self._unit(material) for material in shown]
+            if self.stand_in:
+                replies = stand_ins(units)
+            else:
+                replies = await ask_pack(units, "report", system, services, packing=self.packing)
+            for each, material, reply in zip(pack, shown, replies, strict=True):
+                own, level = each.row["community_id"], each.row["level"]
+                if not isinstance(reply, Rejected):
+                    written = report_row(own, level, reply, material.refs)
+                    reports.put(own, written | {"origin": "stand-in"} if self.stand_in else written)
                 else:
-                    replies = await ask_pack(units, "report", system, services, packing=self.packing)
-                for each, material, reply in zip(pack, shown, replies, strict=True):
-                    own, level = each.row["community_id"], each.row["level"]
-                    if not isinstance(reply, Rejected):
-                        written = report_row(own, level, reply, material.refs)
-                        reports.put(own, written | {"origin": "stand-in"} if self.stand_in else written)
-                    else:
-                        reports.put(own, reply)
-            finally:
-                reports.close(pack)
+                    reports.put(own, reply)
 
         await gather_calls(write(pack) for pack in self._packs(wanted))
         return reports.tables(rows, self.name)
@@ -180,32 +176,24 @@ class _Reports:
 
     def __init__(self, rows: Iterable[dict[str, Any]], children: pa.Table) -> None:
         self._found: dict[str, dict[str, Any] | Rejected] = {row["community_id"]: row for row in children.to_pylist()}
-        self._closed = {row["community_id"]: asyncio.Event() for row in rows}
+        self._written = {row["community_id"]: asyncio.Event() for row in rows}
 
     def put(self, own: str, report: dict[str, Any] | Rejected) -> None:
         self._found[own] = report
-        self._closed[own].set()
-
-    def close(self, pack: Iterable[_Wanted]) -> None:
-        """Release the tasks that wait for these reports, whether they were written or not."""
-        for each in pack:
-            self._closed[each.row["community_id"]].set()
+        self._written[own].set()
 
     async def below(self, wanted: _Wanted) -> list[ChildReport]:
         """Return the reports that may stand in for members, when they are there; none where all members fit.
 
-        Raises:
-            Deferred: one of them waits for a batch, or failed: its own failure is the one to raise.
+        A report that fails is never there: its error ends the stage and cancels those that wait for it.
         """
         if wanted.draft.fits:
             return []
         found = []
         for child in wanted.row["children"]:
             own = child["community_id"]
-            if own in self._closed:
-                await self._closed[own].wait()
-                if own not in self._found:
-                    raise Deferred("a report that this one builds on is not there yet")
+            if own in self._written:
+                await self._written[own].wait()
             report = self._found.get(own)
             if isinstance(report, dict):
                 covered = frozenset(child["entity_ids"])

@@ -92,22 +92,6 @@ class OpenAiChat:
             data = await self._client.post(_PATH, self._body(request))
         return self._reply(data, _n_chars(request), lambda: self._count_input(request))
 
-    def batch_body(self, request: ChatRequest) -> bytes:
-        """Return the JSON that `complete` sends, as a line of a batch has it."""
-        return self._client.encode(self._body(request))
-
-    def batch_reply(self, body: Mapping[str, Any], input_tokens: int) -> ChatReply:
-        """Return the reply that a line of a batch holds.
-
-        Args:
-            body: what `complete` would have been answered.
-            input_tokens: of the prompt, where the endpoint does not say.
-
-        Raises:
-            UnusableReply: an answer without a choice.
-        """
-        return self._reply(body, input_tokens, lambda: input_tokens)  # no token is shorter than a character
-
     def filtered(self, input_tokens: int) -> ChatReply:
         """Return the reply that stands for a prompt that a content filter stopped."""
         return ChatReply("", "content_filter", self.name, input_tokens=input_tokens)

@@ -184,13 +184,9 @@ class QuotaCoordinator:
                 state.in_flight -= holder.in_flight
                 state.n_active -= holder.is_active
                 tokens, usd = holder.spent()
-                self.charge(tokens, usd)
+                self._gone_tokens += tokens
+                self._gone_usd += usd
         self._serve_all()
-
-    def charge(self, tokens: int, usd: float) -> None:
-        """Count what was spent outside of calls."""
-        self._gone_tokens += tokens
-        self._gone_usd += usd
 
     def spent(self) -> tuple[int, float]:
         """Return (tokens, US dollars) spent or reserved."""

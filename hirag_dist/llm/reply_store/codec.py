@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from hirag_dist.core.text.normalize import encodable
-from hirag_dist.llm.batch_api import BATCH_PRICE
 from hirag_dist.types import ChatReply
 
 MAX_TOKENS = 10_000_000  # of one call: no model has a larger context window
@@ -23,11 +22,6 @@ def record_of(reply: ChatReply, endpoint: str) -> dict[str, Any]:
         "usage": [reply.input_tokens, reply.cached_tokens, reply.output_tokens],
         "endpoint": endpoint,
     }
-
-
-def batch_record_of(reply: ChatReply, endpoint: str, run: str) -> dict[str, Any]:
-    """Return the ledger record of a reply from a batch; `run` names the build that submitted the call."""
-    return record_of(reply, endpoint) | {"price": BATCH_PRICE, "run": run}
 
 
 def part_record_of(pack: Mapping[str, Any], key: str, text: str, usage: list[int]) -> dict[str, Any]:

@@ -15,9 +15,7 @@ from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.protocols import Embedder
 from hirag_dist.testing.simulator.answering import Answers, Reply, Structured
-from hirag_dist.testing.simulator.batches import BatchesApi
 from hirag_dist.testing.simulator.call_log import CallLog, LoggedCall
-from hirag_dist.testing.simulator.files import FilesApi, FileStore
 from hirag_dist.testing.simulator.handlers import CallHandlers
 from hirag_dist.testing.simulator.openai_schema import ApiError, server_error
 from hirag_dist.testing.simulator.options import SimulatorOptions
@@ -42,9 +40,6 @@ class Endpoint:
         embedder: of /v1/embeddings.
         structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
 
-    Attributes:
-        files: what was uploaded and what batches wrote.
-
     Raises:
         ConfigError: the log cannot be written.
     """
@@ -60,17 +55,13 @@ class Endpoint:
         self._log = CallLog(options.log)
         embedder = embedder or HashingEmbedder(dim=options.dim, seed=options.seed)
         answers = Answers(reply or reply_to, embedder, options.seed, options.prompt_cache, structured)
-        self._calls = CallHandlers(options, answers, self._log)
-        self.files = FileStore()
-        self._batches = BatchesApi(options, self.files, self._calls.line)
+        self._calls = CallHandlers(options, answers)
 
     def app(self) -> web.Application:
         """Return the application."""
         app = web.Application(middlewares=[self._guard], client_max_size=_MAX_BODY_BYTES)
         for path in self._calls.counts:
             app.router.add_post(path, self._metered)
-        app.router.add_routes(FilesApi(self.files).routes())
-        app.router.add_routes(self._batches.routes())
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/stats", self._stats)
         app.router.add_get("/healthz", self._healthz)
@@ -79,12 +70,11 @@ class Endpoint:
         return app
 
     def stats(self) -> dict[str, Any]:
-        """Return the counts by path and their total; those of batches stand apart."""
+        """Return the counts by path and their total."""
         counts = self._calls.counts
         return {
             "endpoints": {path: asdict(each) for path, each in counts.items()},
             "total": total(counts.values()),
-            "batch": asdict(self._calls.batch) | {"batches": self._batches.by_status()},
         }
 
     async def _stop(self, app: web.Application) -> None:
@@ -92,8 +82,6 @@ class Endpoint:
 
     async def _lifetime(self, app: web.Application) -> AsyncIterator[None]:
         yield
-        await self._batches.close()
-        self.files.close()
         self._log.close()
 
     @web.middleware

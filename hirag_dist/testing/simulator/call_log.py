@@ -25,7 +25,6 @@ class LoggedCall:
         fault: which was given.
         abandoned: the caller had gone when the reply was ready.
         in_flight: calls that were being answered when this one was let in, itself included.
-        batch: id of the batch that it is a line of.
     """
 
     path: str
@@ -38,7 +37,6 @@ class LoggedCall:
     cached_tokens: int = 0
     output_tokens: int = 0
     in_flight: int = 0
-    batch: str | None = None
     started: float = 0.0
 
     def line(self, seconds: float, now: float) -> bytes:

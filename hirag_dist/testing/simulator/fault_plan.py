@@ -8,13 +8,9 @@ from dataclasses import dataclass
 
 from hirag_dist.testing.simulator.options import FAULT_RATES, SimulatorOptions
 
-FAIL, HANG, DROP, MALFORMED, TRUNCATE, EXPIRED, STORM = (
-    *("fail", "hang", "drop", "malformed", "truncate"),
-    *("expired", "storm"),
-)
+FAIL, HANG, DROP, MALFORMED, TRUNCATE, STORM = "fail", "hang", "drop", "malformed", "truncate", "storm"
 CHAT_FAULTS = frozenset({FAIL, HANG, DROP, MALFORMED, TRUNCATE})
 EMBEDDING_FAULTS = frozenset({FAIL, HANG, DROP})
-LINE_FAULTS = frozenset({FAIL, MALFORMED, TRUNCATE, EXPIRED})  # a line of a batch has no connection of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +56,6 @@ def plan_of(
         return FaultPlan(delay_s)
     form, place = (draw(options.seed, request, attempt, name) for name in ("form", "share"))
     return FaultPlan(delay_s, fault, form, place)
-
-
-def expires(options: SimulatorOptions, request: str, attempt: int, n_faults: int = 0) -> bool:
-    """Return whether a line of a batch is left undone until its batch expires. Arguments as for `plan_of`."""
-    spared = options.max_faults_per_request is not None and n_faults >= options.max_faults_per_request
-    return not spared and draw(options.seed, request, attempt, "expire") < options.batch_expire_rate
 
 
 def draw(seed: int, request: str, attempt: int, name: str) -> float:

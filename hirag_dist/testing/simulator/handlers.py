@@ -1,10 +1,9 @@
-"""Chat and embedding calls: let in or refused, answered or disturbed, delivered, counted. Lines of batches too."""
+"""Chat and embedding calls: let in or refused, answered or disturbed, delivered, counted."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,20 +13,17 @@ from aiohttp import web
 
 from hirag_dist.testing.simulator import faults, openai_schema
 from hirag_dist.testing.simulator.answering import AnsweredPrompt, Answers
-from hirag_dist.testing.simulator.call_log import CallLog, LoggedCall
+from hirag_dist.testing.simulator.call_log import LoggedCall
 from hirag_dist.testing.simulator.fault_plan import (
     CHAT_FAULTS,
     DROP,
     EMBEDDING_FAULTS,
-    EXPIRED,
     FAIL,
     HANG,
-    LINE_FAULTS,
     MALFORMED,
     STORM,
     TRUNCATE,
     FaultPlan,
-    expires,
     plan_of,
 )
 from hirag_dist.testing.simulator.limits import SimulatedLimits, retry_headers
@@ -39,7 +35,6 @@ from hirag_dist.testing.simulator.stats import CallCounts, ReplyMemory, SeenRequ
 
 CHAT, EMBEDDINGS = "/v1/chat/completions", "/v1/embeddings"
 
-logger = logging.getLogger(__name__)
 _LOOK_S = 0.05  # how often a call that hangs looks whether its caller is still there
 
 
@@ -52,15 +47,6 @@ class CompletedCall:
     cached_tokens: int = 0
     output_tokens: int = 0
     texts: tuple[bytes, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLineCall:
-    """Outcome of a line of a batch: status and body, and its cost if it was answered; no status: it expired."""
-
-    status: int | None
-    body: bytes
-    made: CompletedCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,21 +66,17 @@ class CallHandlers:
     Args:
         options: how calls go.
         answers: the model.
-        log: gets the lines of batches; who makes the Visit of a call over HTTP writes it down.
 
     Attributes:
         counts: by path.
-        batch: of the lines of batches, which no limit counts.
         stopping: set when the endpoint stops; calls that hang end.
     """
 
-    def __init__(self, options: SimulatorOptions, answers: Answers, log: CallLog) -> None:
+    def __init__(self, options: SimulatorOptions, answers: Answers) -> None:
         self.counts = {CHAT: CallCounts(), EMBEDDINGS: CallCounts()}
-        self.batch = CallCounts()
         self.stopping = asyncio.Event()
         self._options = options
         self._answers = answers
-        self._log = log
         self._gate = SimulatedLimits(options, time.monotonic)
         self._storms = Storms(options, time.monotonic)
         self._memory = ReplyMemory()
@@ -135,44 +117,6 @@ class CallHandlers:
             return self._abandoned(made, visit, past, counts)
         self._answered(made, visit, past, counts)
         return response
-
-    async def line(self, path: str, raw: bytes, batch: str) -> BatchLineCall:
-        """Do one line of a batch.
-
-        Args:
-            path: CHAT or EMBEDDINGS.
-            raw: the line's `body`.
-            batch: its id, for the log.
-        """
-        key = digest(raw)
-        visit = LoggedCall(path, key.hex(), batch=batch, started=time.monotonic())
-        try:
-            work = self._read(path, key, raw)
-            if work.streams:
-                raise ApiError(400, "A line of a batch cannot be streamed.", "invalid_value", "stream")
-            past = self._enter(visit, key)
-            attempt, n_faults = past.attempts - 1, self._memory.faults(work.origin)
-            if expires(self._options, visit.request, attempt, n_faults):
-                self._give(EXPIRED, work.origin, visit, self.batch)
-                return BatchLineCall(None, b"")
-            plan = plan_of(self._options, visit.request, attempt, work.kinds & LINE_FAULTS, n_faults)
-            self._give(plan.fault, work.origin, visit, self.batch)
-            if plan.fault == FAIL:
-                raise faults.failure(plan.form, plan.share).error
-            made = await work.make(plan)
-            self._answered(made, visit, past, self.batch)
-            return BatchLineCall(200, made.payload.whole, made)
-        except ApiError as error:
-            self.batch.errors += 1
-            visit.status = error.status
-            return BatchLineCall(error.status, openai_schema.dump(error.body))
-        except Exception:  # as over HTTP: the other lines of the batch can still be done
-            logger.exception("the built-in model failed on a line of %s", batch)
-            self.batch.errors += 1
-            visit.status = 500
-            return BatchLineCall(500, openai_schema.dump(openai_schema.server_error().body))
-        finally:
-            self._log.add(visit)
 
     def _read(self, path: str, key: bytes, raw: bytes) -> PendingCall:
         """Return the request of a body. Raises ApiError 400."""

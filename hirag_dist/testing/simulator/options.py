@@ -31,8 +31,6 @@ class SimulatorOptions:
         storm_rate: chance of a call to begin a storm, in which all calls get 429.
         max_faults_per_request: how many faults one request gets over all its attempts, those included that continue its
             conversation, or None for any number.
-        batch_latency_ms: time that a batch takes.
-        batch_expire_rate: share of a batch's lines that expire.
         log: path of a file that gets a JSON line a call, or None.
         seed: of the model and of everything that is drawn.
         api_key: what callers must send, or None for anybody.
@@ -58,8 +56,6 @@ class SimulatorOptions:
     drop_rate: float = 0.0
     storm_rate: float = 0.0
     max_faults_per_request: int | None = None
-    batch_latency_ms: float = 0.0
-    batch_expire_rate: float = 0.0
     log: str | None = None
     seed: int = 0
     api_key: str | None = field(default=None, repr=False)
@@ -68,13 +64,11 @@ class SimulatorOptions:
     def __post_init__(self) -> None:
         if self.latency_ms < 0 or not 0 <= self.jitter <= 1:
             raise ConfigError("simulate-llm: latency_ms must be at least 0 and jitter from 0 to 1")
-        if self.batch_latency_ms < 0:
-            raise ConfigError(f"simulate-llm: batch_latency_ms must be at least 0, got {self.batch_latency_ms:g}")
         limits = {"rpm": self.rpm, "tpm": self.tpm, "max_concurrent": self.max_concurrent, "burst_s": self.burst_s}
         for name, value in limits.items():
             if value is not None and value <= 0:
                 raise ConfigError(f"simulate-llm: {name} must be above 0, got {value:g}")
-        for name in (*FAULT_RATES, "storm_rate", "batch_expire_rate"):
+        for name in (*FAULT_RATES, "storm_rate"):
             rate = getattr(self, name)
             if not 0 <= rate <= 1:
                 raise ConfigError(f"simulate-llm: {name} is a share from 0 to 1, got {rate:g}")

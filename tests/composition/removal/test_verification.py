@@ -26,7 +26,6 @@ from hirag_dist.composition.removal.search import Finding
 from hirag_dist.composition.removal.verification import VerificationResult, verify_removed
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.text.ids import text_key
-from hirag_dist.execution.batch_api.records import OpenBatch
 from hirag_dist.execution.dead_letters import DroppedLetter
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.llm.reply_store import Ledger
@@ -259,13 +258,6 @@ def test_a_work_file_is_found(index: Index, kind: str) -> None:
         path.write_text(line if kind == "json" else line * 2)
     (found,) = index.findings()
     assert found.place == ("temporary files" if kind == "temporary" else "work")
-
-
-def test_a_batch_that_was_sent_before_the_removal_is_found(index: Index) -> None:
-    batch = OpenBatch("b", "chat", "extract", "extract", "run", 1, 0.0, 1, 1.0, "file-1", "batch-1")
-    index.store.write_json(batch.path, asdict(batch))
-    (found,) = index.findings()
-    assert (found.place, found.examples) == ("batches", ("batch-1",))
 
 
 @pytest.mark.parametrize("where", ["build.json", "builds/earlier.json"])

@@ -11,10 +11,9 @@ import pytest
 
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import pack_request
-from hirag_dist.errors import Deferred, RequestRejected
+from hirag_dist.errors import RequestRejected
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack, ask_packed
-from hirag_dist.llm.batch_api import Collector, read_calls
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
@@ -22,7 +21,6 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger, ledger_size
-from hirag_dist.llm.reply_store.codec import batch_record_of
 from hirag_dist.llm.request_key import part_key
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.unit_replies import divide
@@ -65,9 +63,6 @@ class Model:
         size = sum(len(message.content) for message in request.messages)
         return ChatReply(self.say(names), "stop", self.name, 7 * size + 3, 2 * size + 1, 11 * len(names) + 2)
 
-    def batch_body(self, request: ChatRequest) -> bytes:
-        return b"{}"
-
     async def close(self) -> None:
         pass
 
@@ -91,19 +86,19 @@ class Bench:
     models: tuple[PricedModel, ...] = ()
     limiters: list[RateLimiter] = field(default_factory=list)
 
-    def services(self, meter: UsageMeter, collector: Collector | None = None) -> Services:
+    def services(self, meter: UsageMeter) -> Services:
         priced = PricedModel("e", self.model, price=(0.1, 0.03, 0.7))  # type: ignore[arg-type]
         self.limiters.append(RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 8)})))
         calls = RetriedCalls(self.limiters[-1], RetryPolicy(2, 0.0))
         pool = EndpointPool({"summarise": self.models or [priced]}, Ledger(self.store), calls, len)
-        return Services(pool.with_context(CallContext(meter, collector)), None, None, None, len)  # type: ignore[arg-type]
+        return Services(pool.with_context(CallContext(meter)), None, None, None, len)  # type: ignore[arg-type]
 
     async def run(
-        self, names: str, packing: PackingOptions | None = THREE, collector: Collector | None = None
+        self, names: str, packing: PackingOptions | None = THREE
     ) -> tuple[list[str | Rejected], ModelUsage, list[str]]:
         """Return the results, the use that was counted, and the calls that were sent."""
         meter = UsageMeter()
-        services = self.services(meter, collector)
+        services = self.services(meter)
         before = len(self.model.asked)
         units = [unit(name) for name in names]
         try:
@@ -286,24 +281,6 @@ async def test_built_in_models_leave_nothing(bench: Bench) -> None:
         results, use, asked = await bench.run("abcd")
         assert (results, asked, use.ledger_hits) == (list("abcd"), ["abc", "d"], 0)
     assert ledger_size(bench.store).records == 0
-
-
-async def test_parts_of_a_reply_from_a_batch_cost_half_too(bench: Bench) -> None:
-    collector = Collector("this run")
-    with pytest.raises(Deferred):
-        await bench.run("abcd", PackingOptions(1000, 4), collector)
-    ((call, _),) = read_calls(collector.content())
-    reply = ChatReply(each(tuple("abcd")), "stop", "model", 103, 20, 41)
-    await Ledger(bench.store).put(call.key, batch_record_of(reply, "e", "this run"))
-    results, whole, _ = await bench.run("abcd", PackingOptions(1000, 4), Collector("this run"))
-    assert results == list("abcd")
-    results, parts, asked = await bench.run("abcd", THREE, Collector("another run"))
-    assert (results, asked, paid(parts)) == (list("abcd"), [], paid(whole))
-    assert whole.cost_usd == (83 * 0.1 + 20 * 0.03 + 41 * 0.7) / 1e6 / 2
-    missing = Collector("another run")
-    with pytest.raises(Deferred):
-        await bench.run("abxcd", THREE, missing)
-    assert len(missing) == 1
 
 
 async def test_a_pack_that_the_endpoint_refuses_is_not_sent_again(bench: Bench) -> None:

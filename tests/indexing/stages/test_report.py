@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.errors import Deferred, ModelUnavailable
+from hirag_dist.errors import ModelUnavailable
 from hirag_dist.execution.stage import Services, Tables
 from hirag_dist.indexing.stages.communities import NumberRelations, OutlineReports
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
@@ -174,17 +174,6 @@ async def test_a_dead_report_leaves_its_members_to_the_one_above() -> None:
     assert "About A1" not in chat.prompts["A"]
     assert "A1-0" in chat.prompts["A"]
     assert "About A2" in chat.prompts["A"]
-
-
-async def test_one_that_waits_for_a_batch_holds_back_those_above_it_only() -> None:
-    def deferring(name: str) -> None:
-        if name == "A1":
-            raise Deferred("noted for a batch")
-
-    chat = Chat(fails=deferring)
-    with pytest.raises(Deferred, match="noted for a batch"):
-        await written(chat, await material())
-    assert sorted(chat.asked) == ["A2", "B", "B1", "B2"]
 
 
 async def test_a_failure_is_told_and_nobody_waits_for_what_will_not_come() -> None:

@@ -18,7 +18,6 @@ from aiohttp import web
 
 from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES, MAX_STREAM_BYTES, HttpGuards
-from hirag_dist.llm.endpoints.openai_batches import OpenAiBatches
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
@@ -73,7 +72,6 @@ def words(text: str) -> int:
 async def asked(url: str) -> list[HiragError | None]:
     """Every kind of call at an endpoint: what each raises."""
     chat = OpenAiChat(settings(url), words)
-    batches = OpenAiBatches(chat)
     embedder = OpenAiEmbedder(settings(url), 2, words, lambda text, limit: text)
     outcomes: list[HiragError | None] = []
 
@@ -82,14 +80,14 @@ async def asked(url: str) -> list[HiragError | None]:
             pass
 
     try:
-        for call in (chat.complete(REQUEST), stream(), embedder.request([PROMPT]), batches.check()):
+        for call in (chat.complete(REQUEST), stream(), embedder.request([PROMPT])):
             try:
                 await call
                 outcomes.append(None)
             except HiragError as error:
                 outcomes.append(error)
     finally:
-        for each in (chat, batches, embedder):
+        for each in (chat, embedder):
             await each.close()
     return outcomes
 
@@ -305,16 +303,10 @@ async def test_odd_bodies_end_in_an_error_of_ours() -> None:
 
     async with hosting(answer) as home:
         chat, embedding = OpenAiChat(settings(home.url), words), OpenAiEmbedder(settings(home.url), 2, words, max)
-        batches = OpenAiBatches(chat)
         for status, body in product((200, 400, 429, 500), ODD_BODIES):
             said.append((status, body))
-            for call in (
-                chat.complete(REQUEST),
-                embedding.request(["a"]),
-                batches.state("b"),
-                batches.create("f", "o"),
-            ):
+            for call in (chat.complete(REQUEST), embedding.request(["a"])):
                 with pytest.raises(HiragError):
                     await call
-        for each in (chat, embedding, batches):
+        for each in (chat, embedding):
             await each.close()

@@ -102,7 +102,7 @@ def test_each_fault_has_its_share_and_repeats() -> None:
     [
         {"listen": "8000"}, {"listen": "host:http"}, {"listen": "h:70000"}, {"latency_ms": -1.0}, {"jitter": 1.5},
         {"rpm": 0.0}, {"tpm": -1.0}, {"max_concurrent": 0}, {"burst_s": 0.0},
-        {"fail_rate": -0.1}, {"storm_rate": 1.1}, {"batch_expire_rate": 2.0}, {"batch_latency_ms": -1.0},
+        {"fail_rate": -0.1}, {"storm_rate": 1.1},
         {"fail_rate": 0.6, "drop_rate": 0.5}, {"max_faults_per_request": -1}, {"malformed_rate": float("nan")},
     ],
 )  # fmt: skip

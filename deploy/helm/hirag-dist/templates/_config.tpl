@@ -83,7 +83,6 @@
 {{- $limits := list -}}
 {{- if $build.maxUsd -}}{{- $limits = concat $limits (list "--max-usd" (toString $build.maxUsd)) -}}{{- end -}}
 {{- if $build.maxTokens -}}{{- $limits = concat $limits (list "--max-tokens" (int64 $build.maxTokens | toString)) -}}{{- end -}}
-{{- if $build.batch -}}{{- $limits = append $limits "--batch" -}}{{- end -}}
 {{- if $build.requireComplete -}}{{- $limits = append $limits "--require-complete" -}}{{- end -}}
 {{- $order := dict "config" "/etc/hirag/config/hirag.yaml" "build" (concat (list "index") $build.inputs $where $limits) -}}
 {{- if $build.retryLetters -}}{{- $_ := set $order "retry" (concat (list "retry") $where $limits) -}}{{- end -}}

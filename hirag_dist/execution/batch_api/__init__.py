@@ -1,1 +1,0 @@
-"""Stages over the Batch API of an endpoint."""
