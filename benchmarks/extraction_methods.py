@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bridge_ranking import configured, interval
 from benchmarks.frugality import bill
 from benchmarks.settings import HASHING
 from benchmarks.source_ranking import (
@@ -37,7 +36,9 @@ from benchmarks.source_ranking import (
     Case,
     Figures,
     built,
+    configured,
     figures_of,
+    interval,
     passages_of_chunks,
     read_passages,
     read_questions,

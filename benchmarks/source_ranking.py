@@ -1,19 +1,17 @@
-"""Do the sources of a question hold its evidence? Recall of gold passages, by mode and by way of ranking.
+"""Do the sources of a question hold its evidence? Recall of gold passages, by mode.
 
 For each set of questions: the share of gold passages among the first 2, 5 and 10 sources, and the share of questions
 all of whose gold passages are among the first 5 and 10; the differences to `naive` (chunks by vector) with a paired
 bootstrap interval over questions; and the same for all sets of multi-hop questions together.
 
     python benchmarks/source_ranking.py FOLDER… [--index DIR] [--embedder hashing|minilm] [--modes hirag naive …]
-        [--set retrieval.KEY=VALUE …]
-    python benchmarks/source_ranking.py FOLDER… --choose [EMBEDDER…] [--index DIR]      (see `source_choice.py`)
+        [--set KEY=VALUE …]
 
 FOLDER holds corpus.jsonl (passage_id, title, text, and perhaps part_of) or documents.jsonl (doc_id, text), and
 questions.jsonl (question, gold_passage_ids or evidence_doc_ids, and perhaps type), and may hold recorded OpenIE
-triples, which are then replayed as the extraction; without them the built-in model extracts. `source_sets.py` makes two
-such folders. One chunk a passage. Questions of type Single are a set of their own, and no multi-hop questions; those
-without evidence are left out. Every mode but `naive` is asked with `source_fusion` and without. An index takes 10 s to
-10 min to build; --index keeps it, in a folder of DIR for each set.
+triples, which are then replayed as the extraction; without them the built-in model extracts. One chunk
+a passage. Questions of type Single are a set of their own, and no multi-hop questions; those without evidence are left
+out. An index takes 10 s to 10 min to build; --index keeps it, in a folder of DIR for each set.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ import argparse
 import asyncio
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,12 +28,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.bridge_ranking import configured, interval
 from benchmarks.jsonl import rows_of
 from hirag_dist.composition.indexing import run_build
 from hirag_dist.composition.query import make_engine
+from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.evaluation.metrics.statistics import bootstrap_mean
 from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -114,15 +113,7 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=MODES)
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="keys of retrieval")
-    parser.add_argument(
-        "--choose", nargs="*", choices=("hashing", "minilm"), help="choose the constants of the ranking, by EMBEDDER"
-    )
     arguments = parser.parse_args()
-    if arguments.choose is not None:
-        from benchmarks.source_choice import choose  # which imports this module
-
-        choose(arguments)
-        return
     settings = {key: json.loads(value) for key, value in (one.split("=", 1) for one in arguments.set)}
     together: dict[str, list[Figures]] = {}
     for case in cases(arguments):
@@ -134,6 +125,31 @@ def main() -> None:
                 for way, figures in own.items():
                     together.setdefault(way, []).append(figures)
     _tell(arguments.embedder, "multi-hop, together", {way: np.concatenate(each) for way, each in together.items()})
+
+
+def configured(folder: Path, embedder: str, settings: Mapping[str, Any] | None = None) -> Config:
+    """Return the configuration that a folder's index is built and asked with.
+
+    Args:
+        settings: key → value, over all others.
+    """
+    overrides: dict[str, Any] = {
+        "chunking": "none",
+        "execution.executor": "inline",
+        "vectors.backend": "memory",
+        "llm.endpoints.vectors": {"kind": embedder},
+        "llm.roles.embed": "vectors",
+    }
+    if any(folder.glob("openie*.jsonl")):
+        overrides["llm.endpoints.recording"] = {"kind": "recorded", "path": str(folder), "fallback": "builtin"}
+        overrides["llm.roles.extract"] = "recording"
+    return load_config(None, {}, overrides | dict(settings or {})).config
+
+
+def interval(differences: NDArray[np.float64]) -> list[float]:
+    """Return the mean of paired differences, and the 2.5th and 97.5th percentile of its bootstrap."""
+    found = bootstrap_mean(differences[~np.isnan(differences)])
+    return [round(value, 3) for value in (found.value, found.low, found.high)]
 
 
 def read_passages(folder: Path) -> Iterator[Passage]:
@@ -180,25 +196,21 @@ def passages_of_chunks(snapshot: Snapshot, passages: list[Passage]) -> dict[str,
 
 
 async def _measured(case: Case, settings: dict[str, Any], modes: list[str]) -> dict[str, Figures]:
-    """Return the figures of every question, by way of ranking."""
+    """Return the figures of every question, by mode."""
     config, snapshot, questions = case.config, case.snapshot, case.questions
     passage = passages_of_chunks(snapshot, case.passages)
     embedder = make_embedder(config)
     vectors = [(await embedder.embed([question.text]))[0] for question in questions]
     found: dict[str, Figures] = {}
-    for fusion in (True, False):
-        changed = settings | {"source_fusion": fusion}
-        retrieval = config.retrieval.model_validate(config.retrieval.model_dump() | changed)
-        engine = make_engine(config.model_copy(update={"retrieval": retrieval}), snapshot, Prompts())
-        for mode in modes:
-            if mode == NAIVE and not fusion:
-                continue
-            rows = []
-            for question, vector in zip(questions, vectors, strict=True):
-                sources = (await engine.retrieve(Query(question.text, mode, vector=vector))).sources
-                rows.append(figures_of([passage[source.chunk_id] for source in sources], question.gold))
-            found[mode if fusion else f"{mode}, no fusion"] = np.array(rows)
-        await engine.close()
+    retrieval = config.retrieval.model_validate(config.retrieval.model_dump() | settings)
+    engine = make_engine(config.model_copy(update={"retrieval": retrieval}), snapshot, Prompts())
+    for mode in modes:
+        rows = []
+        for question, vector in zip(questions, vectors, strict=True):
+            sources = (await engine.retrieve(Query(question.text, mode, vector=vector))).sources
+            rows.append(figures_of([passage[source.chunk_id] for source in sources], question.gold))
+        found[mode] = np.array(rows)
+    await engine.close()
     return found
 
 

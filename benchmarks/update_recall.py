@@ -26,9 +26,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bridge_ranking import configured, interval
 from benchmarks.jsonl import rows_of
-from benchmarks.source_ranking import FIGURES, Figures, Passage, Question, figures_of, read_passages, read_questions
+from benchmarks.source_ranking import (
+    FIGURES,
+    Figures,
+    Passage,
+    Question,
+    configured,
+    figures_of,
+    interval,
+    read_passages,
+    read_questions,
+)
 from benchmarks.update_steps import drift_figures, measured
 from hirag_dist.composition.indexing import run_build
 from hirag_dist.composition.query import make_engine

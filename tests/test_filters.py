@@ -108,7 +108,7 @@ async def test_documents_that_do_not_pass_leave_no_text_in_any_mode(made: Indexe
 
 
 @pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
-@pytest.mark.parametrize("mode", ["hirag", "local", "nobridge", "flat", "lean"])
+@pytest.mark.parametrize("mode", ["hirag", "local", "nobridge", "flat"])
 async def test_entities_of_documents_that_do_not_pass_are_not_named(made: Indexes, mode: str) -> None:
     asked = Query(f"{HIDDEN}aa and wordaa, {HIDDEN}ab", mode, top_n=8)
     everything = await made().retrieve(asked)
@@ -132,7 +132,7 @@ def ids(found: Retrieval) -> set[str]:
     return {item.entity_id for item in found.local} | {item.chunk_id for item in found.sources}
 
 
-@pytest.mark.parametrize("mode", ["hirag", "naive", "graphrag-local", "lean"])
+@pytest.mark.parametrize("mode", ["hirag", "naive", "graphrag-local"])
 async def test_a_filter_never_widens_what_a_caller_may_see(made: Indexes, mode: str) -> None:
     engine = made(labelled=True)
     hidden = await engine.retrieve(Query("wordaa", mode, reach=NOBODY, filter=f"not ({OPEN})"))

@@ -152,19 +152,6 @@ async def test_relations_and_texts_of_local_search_are_those_of_an_index_without
         same(replace(found, **none), replace(wanted, **none))
 
 
-async def test_a_choice_of_mode_is_that_of_an_index_without_the_hidden_documents(made: Indexes) -> None:
-    documents = corpus(1)
-    engine, other = made(documents, max_layers=0), made(public(documents), max_layers=0)
-    differs = False
-    for question in [*QUESTIONS, f"How are {HIDDEN}aa and {HIDDEN}ab connected?", f"wordaa {HIDDEN}aa {HIDDEN}bb"]:
-        found = await engine.retrieve(Query(question, "auto", reach=NOBODY))
-        wanted = await other.retrieve(Query(question, "auto"))
-        assert found.choice is not None
-        assert (found.choice, found.mode) == (wanted.choice, wanted.mode)
-        differs |= (await engine.retrieve(Query(question, "auto"))).choice != found.choice
-    assert differs, "else no hidden name counted for those who may see it"
-
-
 async def test_a_wish_for_labels_is_an_index_of_the_documents_that_carry_them(made: Indexes) -> None:
     documents = corpus(1)
     engine = made(documents, max_layers=0)

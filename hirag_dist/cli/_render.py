@@ -13,7 +13,7 @@ from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.types import Answer, Citation, MapWork, Retrieval, SourceItem
 
-_PARTS = ("choice", "embed", "search", "communities", "bridge", "sources", "rerank", "render", "gather", "map", "total")
+_PARTS = ("embed", "search", "communities", "bridge", "sources", "rerank", "render", "gather", "map", "total")
 _MAX_PASSAGE = 400  # characters of a cited chunk
 
 
@@ -29,8 +29,6 @@ def answer_as_json(answer: Answer) -> dict[str, Any]:
 
 def show_retrieval(retrieval: Retrieval, rows: int = 6) -> None:
     """Print the levels of a retrieval, the first rows of each."""
-    if retrieval.choice is not None:
-        out.print(f"Mode {retrieval.mode}: {retrieval.choice.reason}.", style="dim", markup=False)
     if retrieval.local:
         shown = [(item.name, item.type, item.layer, item.score, item.matched) for item in retrieval.local[:rows]]
         title = f"Local: entities that the question names, then the nearest ({len(retrieval.local)} found)"

@@ -36,7 +36,7 @@ def retrieval(
     options: EvalOptions,
     index: EvalIndexOption,
     questions: QuestionsOption,
-    modes: ModesOption = "hirag,local,global,bridge,nobridge,naive,flat,lean",
+    modes: ModesOption = "hirag,local,global,bridge,nobridge,naive,flat",
     k: Annotated[str, typer.Option("--k", metavar="K,…", help="Sources that count, by commas.")] = "2,5,10",
     variant: VariantOption = None,
     question_field: QuestionFieldOption = None,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hirag_dist.config.model import Config
 
 _MODES = (
-    "hirag, local, global, bridge, nobridge, naive, flat, graphrag-local, lean, or auto: chosen by the question; "
+    "hirag, local, global, bridge, nobridge, naive, flat, or graphrag-local; "
     "graphrag-global and text-map-reduce read the whole corpus, with a model call for each part of it."
 )
 

@@ -28,12 +28,21 @@ _RENAMED = {  # former dotted path of a key → its path now; * stands for one n
     "service.max_concurrent": "service.max_concurrent_requests",
     "service.max_wait_s": "service.max_queue_wait_s",
 }
-_NO_BATCHES = "calls are always sent one by one; leave the key out"
-_REMOVED = {  # former dotted path of a key → what to do instead
+_NO_BATCHES = "calls are sent one by one"
+_FIDELITY = "retrieval.fidelity is best, which does the best that was measured, or paper"
+_REMOVED = {  # former dotted path of a key → what takes its place
     "llm.batch": _NO_BATCHES,
     "llm.batch_lines": _NO_BATCHES,
     "llm.batch_poll_s": _NO_BATCHES,
     "llm.batch_rounds": _NO_BATCHES,
+    "retrieval.bridge_endpoints": _FIDELITY,
+    "retrieval.bridge_paths": "a bridge takes shortest paths in the graph",
+    "retrieval.bridge_ranking": _FIDELITY,
+    "retrieval.lean": "choose another retrieval.mode, such as local",
+    "retrieval.lexical": _FIDELITY,
+    "retrieval.local_entities": _FIDELITY,
+    "retrieval.selection": "records are taken by rank",
+    "retrieval.source_fusion": _FIDELITY,
 }
 
 
@@ -161,16 +170,19 @@ def _explain(error: ValidationError, origin: str) -> str:
     for fault in error.errors(include_url=False, include_input=False):
         where = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
-            renamed = _renamed(where)
-            if where in _REMOVED:
-                lines.append(f"key {where} was removed: {_REMOVED[where]}")
-                continue
-            hint = _nearest(fault["loc"]) if renamed is None else f"; it is called {renamed} now"
-            lines.append(f"unknown key {where}{hint}")
+            lines.append(f"unknown key {where}{_hint(where, fault['loc'])}")
         else:
             message = fault["msg"].removeprefix("Value error, ")
             lines.append(f"{where}: {message}" if where else message)
     return f"{origin}: " + "; ".join(dict.fromkeys(lines))
+
+
+def _hint(where: str, location: tuple[int | str, ...]) -> str:
+    if (renamed := _renamed(where)) is not None:
+        return f"; it is called {renamed} now"
+    if where in _REMOVED:
+        return f"; there is no such key any more: {_REMOVED[where]}"
+    return _nearest(location)
 
 
 def _renamed(where: str) -> str | None:

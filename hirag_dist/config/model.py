@@ -50,7 +50,7 @@ class EndpointConfig(ConfigSection):
     price: PriceConfig = PriceConfig()
     timeout_s: float = Field(180.0, gt=0, description="of one call")
     max_reply_tokens: int | None = Field(
-        None, ge=1, description="sent with every request; null: none, or 8192 in a run with a spending limit"
+        None, ge=1, description="Maximum tokens of any reply; null: the limit of its task alone"
     )
     temperature: float | None = Field(0.0, ge=0, le=2, description="null: not sent")
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(

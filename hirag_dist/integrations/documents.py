@@ -41,8 +41,6 @@ def documents_of(retrieval: Retrieval, levels: Sequence[Level], k: int | None) -
     shared: dict[str, Any] = {"snapshot_id": retrieval.snapshot_id, "mode": retrieval.mode}
     if retrieval.partial:
         shared["partial"] = list(retrieval.partial)
-    if retrieval.choice is not None:
-        shared["mode_reason"] = retrieval.choice.reason
     for level in levels:
         for document in list(_DOCUMENTS[level](retrieval))[:k]:
             metadata = {**document.metadata, "level": level, "score": document.score, **shared}

@@ -28,7 +28,7 @@ class HiragRetriever(BaseRetriever):
     Each field but `source` and `client_options` can also be given to one call: `retriever.invoke("…", k=3)`; so can
     `vector`, the question's embedding. Errors are those of `hirag_dist.errors`.
 
-    Metadata of a document: `level`, `score`, `source` (its URI), `snapshot_id`, `mode`, `mode_reason` in mode auto,
+    Metadata of a document: `level`, `score`, `source` (its URI), `snapshot_id`, `mode`,
     `partial` if the deadline cut levels off, and the fields of its record: of a chunk `chunk_id`, `document_id`,
     `title`, `uri`, `start`, `end`, `places`, and the metadata of its document.
 

@@ -32,7 +32,7 @@ class PricedModel:
         price: US dollars per million tokens: input, cached input, output; None: not known.
         paid: whether its replies go through ledger and rate limits; built-in models compute theirs again.
         weight: its share of a role's requests, if several endpoints have the same model.
-        max_reply_tokens: limit of its replies for requests without a limit of their own.
+        max_reply_tokens: Maximum tokens of any reply; requests may have a lower limit of their own.
     """
 
     endpoint: str
@@ -57,7 +57,8 @@ class PricedModel:
 
     def max_use(self, call: Call[Any, Any]) -> tuple[int, float]:
         """Return the (tokens, US dollars) that the call can use at most."""
-        n_output = call.max_output_tokens or self.max_reply_tokens or MAX_REPLY_TOKENS
+        limits = [limit for limit in (call.max_output_tokens, self.max_reply_tokens) if limit]
+        n_output = min(limits, default=MAX_REPLY_TOKENS)
         largest = ChatReply("", input_tokens=call.max_input_tokens, output_tokens=n_output)
         return call.max_input_tokens + n_output, self.cost(largest)
 

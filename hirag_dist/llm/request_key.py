@@ -17,7 +17,7 @@ def request_hash(request: ChatRequest) -> str:
     seen: list[Any] = [
         [(message.role, message.content) for message in request.messages],
         request.form,
-        request.max_tokens,
+        request.hashed_limit,
     ]
     if request.replicate:  # the first replicate keeps the hash of requests without replicates
         seen.append(request.replicate)

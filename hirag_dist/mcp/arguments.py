@@ -16,7 +16,7 @@ from hirag_dist.types import (
     Query,
 )
 
-Mode = Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local", "lean", "auto"]
+Mode = Literal["hirag", "local", "global", "bridge", "nobridge", "naive", "flat", "graphrag-local"]
 
 
 class IndexArguments(BaseModel):
@@ -67,8 +67,7 @@ class QuestionArguments(ScopeArguments):
     mode: Mode | None = Field(
         None,
         description="hirag: entities, reports and the paths between them (the default) · local: entities · global: "
-        "reports · bridge: paths · lean: entities and the summaries that join them, half the text · naive: passages "
-        "only, the fastest · auto: chosen by the question",
+        "reports · bridge: paths · naive: passages only, the fastest",
     )
     top_n: int | None = Field(None, ge=1, description="Local entities at most")
     context_tokens: int | None = Field(None, ge=1, description="Length of the returned text at most, in tokens")

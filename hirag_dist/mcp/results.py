@@ -86,7 +86,6 @@ class SearchReply(BaseModel):
     sources: list[SourceContent] = Field(description="Passages of documents that support the results")
     partial: list[str] = Field(description="Levels that the time limit cut off")
     note: str = Field("", description="Why nothing was found, where the question is the cause")
-    mode_reason: str = Field("", description="In mode auto: why this mode was chosen")
 
 
 class CitationContent(BaseModel):
@@ -110,7 +109,6 @@ class AnswerReply(BaseModel):
     citations: list[CitationContent]
     sources: list[SourceContent]
     model: str
-    mode_reason: str = Field("", description="In mode auto: why this mode was chosen")
 
 
 class IndexReply(BaseModel):

@@ -77,7 +77,6 @@ async def search(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
         sources=res.source_contents(found.sources, index),
         partial=list(found.partial),
         note=found.note,
-        mode_reason=_mode_reason(found),
     )
     return ToolReply(result, found.context or found.note or "Nothing was found.")
 
@@ -106,7 +105,6 @@ async def answer(asked: args.AnswerArguments, call: ToolCall) -> ToolReply:
         citations=[res.citation_content(item, index) for item in last.citations],
         sources=res.source_contents([chunks[own] for own in cited], index),
         model=last.model,
-        mode_reason=_mode_reason(last.retrieval),
     )
     notes = [f"[{item.ref}] {item.title} {item.uri}".rstrip() for item in result.citations]
     return ToolReply(result, "\n".join([last.text, *(["", *notes] if notes else [])]))
@@ -245,10 +243,6 @@ async def _retrieved(query: Query, call: ToolCall) -> Retrieval:
             if level in _LEVELS:
                 await call.progress(_LEVELS.index(level) + 1, len(_LEVELS), f"{level} level" if level != "done" else "")
     return found
-
-
-def _mode_reason(found: Retrieval) -> str:
-    return "" if found.choice is None else found.choice.reason
 
 
 def _entities(found: Retrieval) -> tuple[EntityItem, ...]:

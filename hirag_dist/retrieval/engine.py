@@ -20,6 +20,7 @@ from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_stream import answer_pieces
 from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_in_time, nothing_in_time
 from hirag_dist.retrieval.engine_resources import EngineResources
+from hirag_dist.retrieval.graphrag_local import GraphragLocalRun
 from hirag_dist.retrieval.late_reports import ReportWriter
 from hirag_dist.retrieval.lookup.communities import community_details, find_community
 from hirag_dist.retrieval.lookup.documents import document_part, find_document
@@ -27,9 +28,8 @@ from hirag_dist.retrieval.lookup.entities import entity_details
 from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
-from hirag_dist.retrieval.mode_runs import make_run
 from hirag_dist.retrieval.report_writing import check_allowed, write_missing
-from hirag_dist.retrieval.search import MODES
+from hirag_dist.retrieval.search import GRAPHRAG_LOCAL, MODES, RetrievalRun
 from hirag_dist.storage.access.filtered_index import FilteredIndex, empty_index_info
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -171,7 +171,7 @@ class QueryEngine:
             )
             return
         texts = resources.texts_of(view)
-        run = make_run(
+        run = (GraphragLocalRun if mode == GRAPHRAG_LOCAL else RetrievalRun)(
             view,
             query,
             limits,

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval.endpoints import named_endpoints
 from hirag_dist.core.retrieval.entity_linking import NamePhrase, rows_of
-from hirag_dist.core.retrieval.named_entities import LOCAL_SHARE, NamedEntity, named_entities, named_first
+from hirag_dist.core.retrieval.named_entities import (
+    LOCAL_SHARE,
+    NamedEntity,
+    named_endpoints,
+    named_entities,
+    named_first,
+)
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 
 Scored = list[tuple[int, float]]
@@ -16,17 +21,16 @@ Scored = list[tuple[int, float]]
 class QuestionEntities:
     """Entities that a question names. Nothing is looked up before it is needed."""
 
-    def __init__(self, index: MappedIndex, question: str, phrases: list[NamePhrase] | None = None) -> None:
+    def __init__(self, index: MappedIndex, question: str) -> None:
         """Prepare.
 
         Args:
             index: as the caller may see it.
             question: text.
-            phrases: names of entities in the question; None: not looked up yet.
         """
         self._index = index
         self._question = question
-        self._phrases = phrases
+        self._phrases: list[NamePhrase] | None = None
         self._named: tuple[list[NamedEntity], dict[int, float]] | None = None
 
     @property

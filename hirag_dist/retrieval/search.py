@@ -1,7 +1,7 @@
 """Retrieval of one question: the levels of its mode in order, as far as the deadline allows, then sources and context.
 
 `RetrievalRun` has the levels of HiRAG and its ablations; `graphrag_local.GraphragLocalRun` replaces those that
-GraphRAG's local search does otherwise, and `lean.LeanRun` those of LeanRAG.
+GraphRAG's local search does otherwise.
 """
 
 from __future__ import annotations
@@ -23,26 +23,23 @@ from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entity_steps
 from hirag_dist.core.retrieval.context import MakeText, render_context
-from hirag_dist.core.retrieval.endpoints import along_first, asks_for_paths, joined_in_order
-from hirag_dist.core.retrieval.entity_linking import NamePhrase
 from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
+from hirag_dist.core.retrieval.named_entities import along_first, asks_for_paths, joined_in_order
 from hirag_dist.core.retrieval.quantized_scan import AT_ONCE
 from hirag_dist.core.retrieval.source_ranking import NEAREST, WORDS, SeedSet
-from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order, question_order, question_scores
+from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_order, question_scores, weight_order
 from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
-from hirag_dist.retrieval.hierarchy_paths import chain_over_steps
 from hirag_dist.retrieval.late_reports import LateReports
 from hirag_dist.retrieval.question_entities import QuestionEntities
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.serving.mapped_index import MappedIndex
-from hirag_dist.types import AUTO, BY_NAME, BY_VECTOR, CommunityItem, IntVector, ModeChoice, Query, Retrieval
+from hirag_dist.types import BY_NAME, BY_VECTOR, CommunityItem, IntVector, Query, Retrieval
 from hirag_dist.types.mapped_bridge import MappedBridge
 
 logger = logging.getLogger(__name__)
 GRAPHRAG_LOCAL = "graphrag-local"
-LEAN = "lean"
 _LEVELS = {
     "hirag": ("local", "global", "bridge"),
     "local": ("local",),
@@ -52,10 +49,9 @@ _LEVELS = {
     "naive": (),
     "flat": ("local",),
     GRAPHRAG_LOCAL: ("local", "global", "bridge"),
-    LEAN: ("local", "bridge"),
 }
-MODES = (*_LEVELS, AUTO)
-_LAYER_0_MODES = ("flat", GRAPHRAG_LOCAL, LEAN)  # modes that search extracted entities only
+MODES = tuple(_LEVELS)
+_LAYER_0_MODES = ("flat", GRAPHRAG_LOCAL)  # modes that search extracted entities only
 
 NO_DIRECTION = "the question holds nothing that the embedder knows (its vector is zero), so nothing is near it"
 
@@ -129,19 +125,6 @@ class RetrievalRun:
         self.bridge: MappedBridge | None = None
         self._names = QuestionEntities(index, query.question)
 
-    def was_chosen(self, choice: ModeChoice, phrases: list[NamePhrase], duration_ms: float) -> None:
-        """Note that the mode was chosen by the question.
-
-        Args:
-            choice: of the mode.
-            phrases: names of entities in the question.
-            duration_ms: of the choice.
-        """
-        self._names = QuestionEntities(self._index, self._query.question, phrases)
-        self._times["choice"] = duration_ms
-        self._started -= duration_ms / 1e3
-        self.result = replace(self.result, choice=choice)
-
     async def begin(self, embedder: Embedder, vectors: VectorIndex) -> bool:
         """Embed the question and find the entities that every level starts from (Eq. 12).
 
@@ -206,14 +189,13 @@ class RetrievalRun:
             if not self.levels:
                 await self._find_chunks(self._n_candidates)
                 return
-            if self._limits.source_fusion and self.fuses_sources:
+            if self.fuses_sources and not self._limits.follows_paper:
                 await self._find_chunks(NEAREST)
-                if self._limits.lexical:
-                    await self._find_words()
+                await self._find_words()
             max_layer = 0 if self._mode in _LAYER_0_MODES else None
             index = self._index
             rows, scores = await vectors.search(
-                self._vector, self._n_entities, max_layer, index.access, index.is_by_row
+                self._vector, self._limits.top_n, max_layer, index.access, index.is_by_row
             )
             self._local_entities = list(zip(rows.tolist(), scores.tolist(), strict=True))
         if "global" in self.levels or "bridge" in self.levels:
@@ -238,16 +220,12 @@ class RetrievalRun:
 
     def _local_level(self) -> None:
         self._seeds.of_entities(self._local_entities)
-        self._local, named = self._nearest_shown(), frozenset[int]()
-        if self.takes_names and self._limits.local_entities == "named":
+        self._local, named = self._local_entities, frozenset[int]()
+        if self.takes_names and not self._limits.follows_paper:
             self._local, named = self._names.local(self._local, self._vector, self._limits.top_n)
         self._matches = [BY_NAME if row in named else BY_VECTOR for row, _ in self._local]
         self._rows["local"] = [row for row, _ in self._local]
         self.result = replace(self.result, local=self._index.entities(self._local, matches=self._matches))
-
-    def _nearest_shown(self) -> Scored:
-        """Return the nearest entities that the local level has."""
-        return self._local_entities
 
     async def _global_level(self) -> None:
         with self._timed("communities"):
@@ -281,7 +259,7 @@ class RetrievalRun:
             members = key_entity_steps(
                 index.communities, chosen, index.vectors, self._vector, self._limits.top_m, access
             )
-            named_keys = self._names.endpoints(self._vector) if self._limits.bridge_endpoints == "named" else []
+            named_keys = [] if self._limits.follows_paper else self._names.endpoints(self._vector)
             keys = joined_in_order(named_keys, await self._deadline.run(members))
             rows = [row for row, _ in keys]
             paths = await self._paths_between(rows)
@@ -309,10 +287,8 @@ class RetrievalRun:
             )
 
     async def _paths_between(self, rows: Sequence[int]) -> list[list[int]]:
-        """Return a path for each consecutive pair of key entities (Eq. 15), in the graph or over the hierarchy."""
+        """Return a path for each consecutive pair of key entities (Eq. 15)."""
         index = self._index
-        if self._limits.bridge_paths == "hierarchy":
-            return await self._deadline.run(chain_over_steps(index, rows, self._vector))
         components = index.components
         if components is None:
             components = await self._deadline.run_in_thread(index.connect)
@@ -324,9 +300,9 @@ class RetrievalRun:
         closeness = index.similarities(nodes, self._vector)
         stated = nearest_chunks(index.provenance, index.chunk_vectors, rows, self._vector, index.visible_chunks)
         scores = question_scores(ends, nodes, closeness, stated)
-        if self._limits.bridge_ranking == "question":
-            return question_order(rows, scores, weights)
-        return path_order(rows, scores, weights, ends, paths)
+        if self._limits.follows_paper:
+            return along_first(weight_order(rows, scores, weights), index.ends, paths)
+        return question_order(rows, scores, weights)
 
     async def _ranked_sources(self, limit: int) -> Scored:
         if self._mode == "naive":
@@ -337,11 +313,6 @@ class RetrievalRun:
         self._seeds.of_chunks(self._near_chunks)
         self._seeds.of_words(self._word_chunks)
         return await self._deadline.run_to_end(self._seeds.ranked_steps(limit))
-
-    @property
-    def _n_entities(self) -> int:
-        """Number of entities to search for."""
-        return self._limits.top_n
 
     @property
     def _n_sources(self) -> int:

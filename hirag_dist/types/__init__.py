@@ -30,7 +30,6 @@ from hirag_dist.types.messages import (
     StoredReply,
 )
 from hirag_dist.types.metadata import FieldType, MetadataField, MetadataValue
-from hirag_dist.types.mode_choice import AUTO, ModeChoice
 from hirag_dist.types.places import Box, Place
 from hirag_dist.types.results import (
     BY_NAME,
@@ -69,7 +68,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "AUTO",
     "BY_NAME",
     "BY_VECTOR",
     "DEFAULT_CHARS",
@@ -109,7 +107,6 @@ __all__ = [
     "MetadataValue",
     "Mixture",
     "MixtureStatistics",
-    "ModeChoice",
     "Moments",
     "PathDetails",
     "PathItem",

@@ -21,11 +21,13 @@ class ChatRequest:
         role: which configured role answers: extract, summarise, report, answer, judge.
         messages: fixed text first, so that providers' prompt caches hit.
         unit: hash of the normalised text the call is about; recordings are found by it.
-        form: name of the reply's JSON schema in `core.prompts.templates.SCHEMAS`, or None for delimited text.
+        form: name of the reply's JSON schema (`core.prompts.templates.reply_schema`), or None for delimited text.
         round: 0 for a first pass, 1, 2, … for gleaning.
-        max_tokens: limit on the reply, or None for the endpoint's own.
+        max_tokens: Maximum tokens of the reply, derived from the task; None for the endpoint's own limit.
         packed: `unit` of each unit that shares this call; empty where it is about one.
         replicate: 0; 1, 2, … ask the same again for another reply, which is stored in addition to the first.
+        types: Values that the schema allows for a `type`; empty for any. The system message names them too.
+        max_items: Maximum entities, relations, claims or members in a list of the schema; 0 for the schema's own.
     """
 
     role: str
@@ -36,6 +38,16 @@ class ChatRequest:
     max_tokens: int | None = None
     packed: tuple[str, ...] = ()
     replicate: int = 0
+    types: tuple[str, ...] = ()
+    max_items: int = 0
+
+    @property
+    def hashed_limit(self) -> int | None:
+        """The limit on the reply that hashes of the request hold: that of a map reply alone, whose prompt names none.
+
+        The other limits are derived from the texts, which hashes hold; a reply of another limit is used all the same.
+        """
+        return self.max_tokens if self.form == "map-answer" else None
 
     @property
     def text(self) -> str:

@@ -17,8 +17,7 @@ _MAX_CHARS = 160
 
 def retrieval_html(retrieval: Retrieval) -> str:
     """Return one table per retrieval level, the first rows of each."""
-    why = "" if retrieval.choice is None else f": {escape(retrieval.choice.reason)}"
-    parts = [f"<p><b>{escape(retrieval.question)}</b> <small>mode {escape(retrieval.mode)}{why}</small></p>"]
+    parts = [f"<p><b>{escape(retrieval.question)}</b> <small>mode {escape(retrieval.mode)}</small></p>"]
     if retrieval.local:
         rows = [
             (item.name, item.type, item.layer, _score(item.score), item.matched, item.description)

@@ -9,7 +9,6 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from hirag_dist.types.metadata import MetadataValue
-from hirag_dist.types.mode_choice import ModeChoice
 from hirag_dist.types.notebook import answer_html, retrieval_html
 from hirag_dist.types.places import Place
 
@@ -32,7 +31,7 @@ class EntityItem:
 
     Attributes:
         matched: why a local entity is there: name (the question names it) or vector (it is among the nearest to the
-            question, and may be named too). Empty elsewhere, and for the summary entities of lean mode.
+            question, and may be named too). Empty elsewhere.
     """
 
     entity_id: str
@@ -145,9 +144,8 @@ class Query:
     """A question and how to look for its answer. None takes the configured default.
 
     Attributes:
-        mode: hirag, local, global, bridge, nobridge, naive, flat, graphrag-local, lean, or auto (chosen by the
-            question); None the configured one. For an answer also graphrag-global or text-map-reduce, which ask a model
-            about every part of the corpus.
+        mode: hirag, local, global, bridge, nobridge, naive, flat or graphrag-local; None the configured one.
+            For an answer also graphrag-global or text-map-reduce, which ask a model about every part of the corpus.
         top_n: local entities (Eq. 12).
         top_m: key entities of each community (Eq. 14).
         top_c: communities at most.
@@ -251,10 +249,8 @@ class Retrieval:
 
     Attributes:
         key_entities: top-m members of each retrieved community, in the order that the bridge walks (Eq. 14).
-        paths: one per consecutive pair of key entities; unconnected pairs are there too. In lean mode the ways from
-            entities up to the summary entities that join them.
-        local: entities that the question names, then the nearest; in lean mode then the summary entities on the paths,
-            the nearest first.
+        paths: one per consecutive pair of key entities; unconnected pairs are there too.
+        local: entities that the question names, then the nearest.
         context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
         timings_ms: embed, search, communities, bridge, sources, render, total.
         partial: levels that the deadline cut off.
@@ -265,7 +261,6 @@ class Retrieval:
             community's `hits` is how many they are.
         claims: about the local entities, in graphrag-local mode.
         written_reports: communities whose reports were written for this answer.
-        choice: in mode auto, why `mode` was chosen.
     """
 
     question: str
@@ -286,7 +281,6 @@ class Retrieval:
     claims: tuple[ClaimItem, ...] = ()
     note: str = ""
     written_reports: tuple[str, ...] = ()
-    choice: ModeChoice | None = None
 
     @property
     def missing_reports(self) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ from hirag_dist.types import (
     IndexEntry,
     IndexInfo,
     MapWork,
-    ModeChoice,
     Retrieval,
 )
 from hirag_dist.wire._pb import query_pb2 as pb
@@ -119,8 +118,6 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
         message.claims.add(**asdict(claim))
     if retrieval.map_work is not None:
         message.map_work.CopyFrom(pb.MapWork(**asdict(retrieval.map_work)))
-    if retrieval.choice is not None:
-        message.choice.CopyFrom(pb.ModeChoice(**asdict(retrieval.choice) | {"mode": MODES[retrieval.choice.mode]}))
 
 
 def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
@@ -146,18 +143,6 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
             [ClaimItem(**{each.name: getattr(one, each.name) for each in fields(ClaimItem)}) for one in message.claims]
         ),
         map_work=_map_work(message.map_work) if message.HasField("map_work") else None,
-        choice=_choice(message.choice) if message.HasField("choice") else None,
-    )
-
-
-def _choice(message: pb.ModeChoice) -> ModeChoice:
-    return ModeChoice(
-        mode=_mode_name(message.mode),
-        question_class=message.question_class,
-        probability=message.probability,
-        reason=message.reason,
-        words=tuple(message.words),
-        features=dict(message.features),
     )
 
 

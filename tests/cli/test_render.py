@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hirag_dist.cli._render import retrieval_as_json, show_answer, show_retrieval
-from hirag_dist.types import Answer, Citation, CommunityItem, ModeChoice, Place, Retrieval, SourceItem
+from hirag_dist.cli._render import show_answer, show_retrieval
+from hirag_dist.types import Answer, Citation, CommunityItem, Place, Retrieval, SourceItem
 from tests.service import fakes
 
 SENTENCE = "The keeper, who had slept badly for a week, lit the lamp [sic] long before the first of the ships came in."
@@ -31,19 +31,6 @@ def test_piped_answers_have_whole_lines_and_the_cited_sentences(capsys: pytest.C
         f"      {SENTENCE}",
         "  [E1] Lighthouse",
     ]
-
-
-def test_a_choice_of_mode_is_shown_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    choice = ModeChoice(
-        "local", "fact", 0.8, "the question names [Ada], so the mode is local", ("who",), {"one name": 1.0}
-    )
-    chosen = replace(fakes.WHOLE, mode="local", choice=choice)
-    show_retrieval(chosen)
-    assert capsys.readouterr().out.startswith("Mode local: the question names [Ada], so the mode is local.\n")
-    assert retrieval_as_json(chosen)["choice"]["question_class"] == "fact"
-    assert "the question names [Ada]" in chosen._repr_html_()
-    show_retrieval(fakes.WHOLE)
-    assert not capsys.readouterr().out.startswith("Mode")
 
 
 def test_missing_and_written_reports_are_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -118,13 +118,14 @@ def test_the_ledger_key_depends_on_all_that_decides_the_reply_and_on_nothing_els
     key = ledger_key(first, chosen, 0)
     same = [
         ledger_key(replace(first, role="report", unit="other", round=3), chosen, 0),
+        ledger_key(replace(first, max_tokens=5, types=("person",), max_items=16), chosen, 0),
         ledger_key(first, replace(chosen, endpoint="f", price=(1.0, 2.0, 3.0)), 0),
     ]
     other = [
         ledger_key(question(1), chosen, 0),
         ledger_key(replace(first, messages=(Message("system", "question 0"),)), chosen, 0),
         ledger_key(replace(first, form="extract-graph"), chosen, 0),
-        ledger_key(replace(first, max_tokens=5), chosen, 0),
+        ledger_key(replace(first, form="map-answer", max_tokens=5), chosen, 0),
         ledger_key(first, replace(chosen, settings="t=1"), 0),
         ledger_key(first, replace(chosen, model=Named("n")), 0),
         ledger_key(first, chosen, 1),

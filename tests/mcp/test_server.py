@@ -86,12 +86,12 @@ async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None
 async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     server = connect((await start(engine)).address, labels=("team:a",), timeout_s=20.0)
     async with Client(server) as client:
-        asked = ARGUMENTS["search"] | {"mode": "auto", "top_n": 3, "context_tokens": 50, "labels": ["x"]}
+        asked = ARGUMENTS["search"] | {"mode": "local", "top_n": 3, "context_tokens": 50, "labels": ["x"]}
         assert not (await client.call_tool("search", asked | {"filter": "a = 1", "as_of": "2024"})).is_error
         await client.call_tool("document", {"document_id": "d1", "start": 5, "max_chars": 7, "labels": ["x"]})
         await client.read_resource("hirag://default/documents/d%2F1?start=2&max_chars=3")
     (query, *_) = engine.queries
-    assert (query.mode, query.top_n, query.context_tokens) == ("auto", 3, 50)
+    assert (query.mode, query.top_n, query.context_tokens) == ("local", 3, 50)
     assert (query.labels, query.filter, query.as_of, query.reach) == (("team:a", "x"), "a = 1", "2024", NOTHING)
     assert engine.lookups == [
         ("get_document", ("d1",), AccessScope(("team:a", "x"), reach=NOTHING), {"start": 5, "max_chars": 7}),

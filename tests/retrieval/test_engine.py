@@ -249,7 +249,7 @@ async def test_triples_near_the_question_come_first_or_follow_the_paths(bench: B
     assert ids(found.key_entities) == ["d", "c", "a", "b", "e"]
     assert ids(found.triples, "relation_id") == ["c-d", "a-b", "b-c", "a-b again"]
     assert [triple.score for triple in found.triples] == pytest.approx([0.5, 0.0, 0.0, 0.0])  # d is c-d's nearer end
-    plain = Bench(snapshot, RetrievalConfig(bridge_ranking="plain"))
+    plain = Bench(snapshot, RetrievalConfig(fidelity="paper", community_level="leaf"))
     walked = await plain.ask(**asked)  # d – c, c – b – a, a – b
     assert ids(walked.triples, "relation_id") == ["c-d", "b-c", "a-b", "a-b again"]
     assert {one.relation_id: one.score for one in walked.triples} == {
@@ -273,7 +273,7 @@ async def test_the_bridge_joins_the_entities_that_a_question_names_first(bench: 
         assert [path.entity_names for path in found.paths] == [("D", "C", "B", "A"), ()]
         assert ids(found.triples, "relation_id") == ["c-d", "b-c", "a-b", "a-b again"], "along the path"
         assert [item.score for item in found.key_entities] == pytest.approx([0, 0, 1])
-    plain = Bench(snapshot, RetrievalConfig(bridge_endpoints="communities"))
+    plain = Bench(snapshot, RetrievalConfig(fidelity="paper", community_level="leaf"))
     assert ids((await plain.ask(**asked)).key_entities) == ["e", "a"]
     one = await bench.ask(**asked | {"question": "What of D?"})
     assert ids(one.key_entities) == ["e", "a"], "one name has no path"
@@ -302,14 +302,13 @@ PARTS = ("local", "communities", "key_entities", "sources")
         ("naive", {"sources"}),
         ("flat", {"local", "sources"}),
         ("graphrag-local", {"local", "communities", "sources"}),
-        ("lean", {"local", "sources"}),
     ],
 )
 async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[str]) -> None:
     found = await bench.ask("a?", mode)
     assert {part for part in PARTS if getattr(found, part)} == present
-    assert bool(found.paths) == ("key_entities" in present or mode == "lean")
-    assert bool(found.triples) == ("key_entities" in present or mode in ("graphrag-local", "lean"))
+    assert bool(found.paths) == ("key_entities" in present)
+    assert bool(found.triples) == ("key_entities" in present or mode == "graphrag-local")
     assert (found.mode, found.question, found.partial) == (mode, "a?", ())
     assert found.context
     relations = {"a-b", "a-b again", "b-c", "c-d", "a-S", "b-S"}
@@ -317,7 +316,7 @@ async def test_each_mode_gives_its_levels(bench: Bench, mode: str, present: set[
 
 
 def test_every_mode_is_tested_above() -> None:
-    assert len(MODES) == 10, "auto in test_mode_runs.py"
+    assert len(MODES) == 8
 
 
 async def test_flat_looks_at_layer_0_alone(bench: Bench) -> None:
@@ -363,7 +362,7 @@ async def test_naive_ranks_chunks_by_their_own_vectors(bench: Bench) -> None:
 
 async def test_a_summary_entity_finds_sources_through_its_members(snapshot: Snapshot) -> None:
     """No chunk is nearer to the question than another, so the nearest ones are left out."""
-    bench = Bench(snapshot, RetrievalConfig(source_fusion=False))
+    bench = Bench(snapshot, RetrievalConfig(fidelity="paper"))
     found = await bench.ask("S?", "local", top_n=1)
     assert ids(found.local) == ["S"]
     assert ids(found.sources, "chunk_id")[0] == "k0"
@@ -371,7 +370,7 @@ async def test_a_summary_entity_finds_sources_through_its_members(snapshot: Snap
 
 async def test_sources_come_from_what_the_question_names(snapshot: Snapshot) -> None:
     """The question is near a alone; e, of chunk k2, is joined to nothing and stands in its words."""
-    bench = Bench(snapshot, RetrievalConfig(top_n=1, source_fusion=False))
+    bench = Bench(snapshot, RetrievalConfig(top_n=1, fidelity="paper"))
     near = AXES["a"]
     asked = await bench.ask("What is near?", "local", vector=np.array(near, np.float32))
     assert ids(asked.sources, "chunk_id") == ["k0", "k1"]
@@ -379,19 +378,19 @@ async def test_sources_come_from_what_the_question_names(snapshot: Snapshot) -> 
     assert ids(named.sources, "chunk_id") == ["k2", "k0", "k1"]
 
 
-async def test_the_nearest_chunks_are_sources_where_they_are_asked_for(snapshot: Snapshot) -> None:
+async def test_the_nearest_chunks_are_sources_but_not_in_the_paper(snapshot: Snapshot) -> None:
     near = np.array([0, 0.1, 0, 0.9, 0], np.float32)  # to chunk k2, and then to k1
-    alone, fused = (Bench(snapshot, RetrievalConfig(top_n=1, source_fusion=fusion)) for fusion in (False, True))
+    alone, fused = (Bench(snapshot, RetrievalConfig(top_n=1, fidelity=own)) for own in ("paper", "best"))
     for mode in ("hirag", "flat"):
         assert "k1" not in ids((await alone.ask("?", mode, vector=near)).sources, "chunk_id")
         assert ids((await fused.ask("?", mode, vector=near)).sources, "chunk_id")[:2] == ["k2", "k1"]
 
 
-async def test_chunks_with_the_words_of_a_question_are_sources_where_they_are_asked_for(snapshot: Snapshot) -> None:
+async def test_chunks_with_the_words_of_a_question_are_sources_but_not_in_the_paper(snapshot: Snapshot) -> None:
     """The question is near a alone, and the words are those of chunk k2."""
     near, question = np.array(AXES["a"], np.float32), "Where is k2?"
-    for settings, found in [({}, True), ({"lexical": False}, False), ({"source_fusion": False}, False)]:
-        bench = Bench(snapshot, RetrievalConfig.model_validate({"top_n": 1} | settings))
+    for fidelity, found in [("best", True), ("paper", False)]:
+        bench = Bench(snapshot, RetrievalConfig.model_validate({"top_n": 1, "fidelity": fidelity}))
         sources = (await bench.ask(question, "hirag", vector=near)).sources
         assert ("k2" in ids(sources, "chunk_id")) is found
 
@@ -571,9 +570,7 @@ async def test_a_deadline_ends_the_wait_for_the_reranker(snapshot: Snapshot) -> 
 async def test_an_encodable_retrieval_has_the_same_items(bench: Bench, mode: str) -> None:
     whole = await bench.engine.retrieve(Query("a?", mode=mode))
     found = await bench.engine.retrieve_encodable(Query("a?", mode=mode))
-    assert (found.bridge is None) == (
-        mode in ("local", "global", "nobridge", "naive", "flat", "graphrag-local", "lean")
-    )
+    assert (found.bridge is None) == (mode in ("local", "global", "nobridge", "naive", "flat", "graphrag-local"))
     more = b"" if found.bridge is None else bridge_fields(found.bridge)
     assert more is not None
     left = replace(found.retrieval, timings_ms=whole.timings_ms)

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
-from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import BY_NAME, BY_VECTOR, Query
@@ -20,7 +19,7 @@ from tests.leaky_builds import HIDDEN, NOBODY, Indexes, corpus
 from tests.retrieval.test_engine import AXES, Bench, ids
 from tests.retrieval.test_engine import snapshot as snapshot
 
-NEAREST = RetrievalConfig(local_entities="nearest")
+PAPER = RetrievalConfig(fidelity="paper", community_level="leaf")
 
 
 async def asked(bench: Bench, question: str, mode: str = "hirag", **more: Any) -> Any:
@@ -34,20 +33,19 @@ async def test_named_entities_come_first_in_the_order_of_the_question(snapshot: 
     assert [item.matched for item in found.local] == [BY_NAME] * 2 + [BY_VECTOR] * 4
     assert [item.score for item in found.local] == pytest.approx([0, 0, 1, 0, 0, 0])
     assert [found.context_refs[ref] for ref in ("E1", "E2", "E3")] == ["d", "b", "e"]
-    plain = await asked(Bench(snapshot, NEAREST), "How do D, S and B differ?", mode)
+    plain = await asked(Bench(snapshot, PAPER), "How do D, S and B differ?", mode)
     assert ids(plain.local) == ["e", "a", "b", "c", "d", "S"]
     assert {item.matched for item in plain.local} == {BY_VECTOR}
 
 
-@pytest.mark.parametrize(("mode", "expected"), [("flat", "deabc"), ("lean", "deabcS"), ("graphrag-local", "eabcd")])
+@pytest.mark.parametrize(("mode", "expected"), [("flat", "deabc"), ("graphrag-local", "eabcd")])
 async def test_modes_of_layer_0(snapshot: Snapshot, mode: str, expected: str) -> None:
-    """graphrag-local is GraphRAG's search, without names; lean adds the summary entity that joins a and b."""
+    """graphrag-local is GraphRAG's search, without names."""
     found = await asked(Bench(snapshot), "How do S and D differ?", mode)
     assert ids(found.local) == [*expected]
     matches = {item.entity_id: item.matched for item in found.local}
     by_vector = dict.fromkeys(expected, BY_VECTOR)
-    changed = {"flat": {"d": BY_NAME}, "lean": {"d": BY_NAME, "S": ""}, "graphrag-local": {}}[mode]
-    assert matches == by_vector | changed
+    assert matches == by_vector | ({"d": BY_NAME} if mode == "flat" else {})
 
 
 @pytest.mark.parametrize(
@@ -67,52 +65,15 @@ async def test_how_many_are_named(snapshot: Snapshot, question: str, top_n: int,
     assert len(found.local) <= top_n
 
 
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode not in ("lean", "auto")])
-@pytest.mark.parametrize("question", ["How is D connected to S?", "Who met C, D and E?", "what?"])
-async def test_all_but_the_local_level_stays_the_same(snapshot: Snapshot, mode: str, question: str) -> None:
-    for top_n in (4, 8):
-        found = await asked(Bench(snapshot), question, mode, top_n=top_n)
-        plain = await asked(Bench(snapshot, NEAREST), question, mode, top_n=top_n)
-        for part in ("communities", "key_entities", "paths", "triples", "sources", "claims"):
-            assert getattr(found, part) == getattr(plain, part)
-        assert len(found.local) == len(plain.local)
-
-
-async def test_the_ways_of_lean_begin_at_what_is_shown(snapshot: Snapshot) -> None:
-    """The way from b is shown with b, and a, which it displaces, has none."""
-    near = np.array([0.1, 0, 0.3, 0.9, 0], np.float32)
-    question = {"question": "Who met B?", "mode": "lean", "top_n": 4, "vector": near}
-    found = await Bench(snapshot).ask(**question)
-    assert [(item.entity_id, item.matched) for item in found.local] == [
-        ("b", BY_NAME),
-        ("e", BY_VECTOR),
-        ("d", BY_VECTOR),
-        ("a", BY_VECTOR),
-        ("S", ""),
-    ]
-    assert {entity for path in found.paths for entity in path.entity_ids} <= set(ids(found.local))
-    plain = await Bench(snapshot, NEAREST).ask(**question)
-    assert ids(plain.local) == ["e", "d", "a", "b", "S"]
-
-
-async def test_named_entities_come_before_those_that_are_chosen_by_what_they_add(snapshot: Snapshot) -> None:
-    coverage = {"selection": "coverage"}
-    found = await asked(Bench(snapshot, RetrievalConfig(**coverage)), "Who met C?", top_n=4)
-    plain = await asked(Bench(snapshot, RetrievalConfig(**coverage, local_entities="nearest")), "Who met C?", top_n=4)
-    rest = [own for own in ids(plain.local) if own != "c"]
-    assert ids(found.local) == ["c", *rest][:4]
-    assert found.local[0].matched == BY_NAME
-
-
 async def test_names_are_looked_up_once(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     bench, looked_up = Bench(snapshot), []
     original = MappedIndex.name_phrases
     monkeypatch.setattr(
         MappedIndex, "name_phrases", lambda index, question: looked_up.append(question) or original(index, question)
     )
-    for mode in ("hirag", "auto", "flat", "lean"):
+    for mode in ("hirag", "flat", "naive"):
         await asked(bench, "How is D connected to A?", mode)
-    assert len(looked_up) == 4
+    assert len(looked_up) == 2, "naive needs no names"
 
 
 async def test_names_come_with_the_first_level_of_a_stream(snapshot: Snapshot) -> None:
@@ -126,7 +87,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Indexes:
     return Indexes(tmp_path_factory)
 
 
-@pytest.mark.parametrize("mode", ["hirag", "local", "nobridge", "flat", "lean"])
+@pytest.mark.parametrize("mode", ["hirag", "local", "nobridge", "flat"])
 async def test_a_hidden_entity_is_not_found_by_its_name_and_takes_no_place(made: Indexes, mode: str) -> None:
     engine = made(corpus(1))
     question = f"{HIDDEN}aa and wordaa, {HIDDEN}ab and {HIDDEN}ac"

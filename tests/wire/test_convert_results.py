@@ -20,7 +20,6 @@ from hirag_dist.types import (
     Facet,
     IndexInfo,
     MapWork,
-    ModeChoice,
     PathItem,
     Place,
     Retrieval,
@@ -67,16 +66,6 @@ RETRIEVAL = st.builds(
     note=TEXT,
     map_work=st.none() | st.builds(MapWork, *[SMALL] * 12),
     claims=few(st.builds(ClaimItem, *[TEXT] * 12)),
-    choice=st.none()
-    | st.builds(
-        ModeChoice,
-        st.sampled_from(list(MODES)),
-        TEXT,
-        SCORE,
-        TEXT,
-        few(TEXT),
-        st.dictionaries(TEXT, SCORE, max_size=2),
-    ),
 )
 
 

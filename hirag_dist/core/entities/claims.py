@@ -9,6 +9,7 @@ from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_object
 from hirag_dist.core.prompts.record_lines import record_lines
+from hirag_dist.core.prompts.reply_limits import approximate_tokens, extraction_items, extraction_tokens
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
@@ -50,11 +51,14 @@ def claims_request(text: str, names: Sequence[str], prompts: Prompts, form: str 
         form: the task's name for a JSON reply, None for delimited records.
     """
     body = tagged("entities", "\n".join(map(one_line, names))) + "\n" + tagged("text", text)
+    size = approximate_tokens(text)
     return ChatRequest(
         role="extract",
         messages=(prompts.system(CLAIM_TASK, form), Message("user", body)),
         unit=unit_id(body),
         form=form,
+        max_tokens=extraction_tokens(size),
+        max_items=extraction_items(size),
     )
 
 

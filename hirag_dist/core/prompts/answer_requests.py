@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from hirag_dist.core.prompts.reply_limits import ANSWER_TOKENS, SHORT_ANSWER_TOKENS
 from hirag_dist.core.prompts.templates import Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
 from hirag_dist.core.text.normalize import one_line
@@ -22,7 +23,7 @@ def short_answer_request(question: str, context: str, prompts: Prompts) -> ChatR
     """Return the request that answers a question from a rendered context in a few words, for `eval qa`."""
     request = _question_request("short-answer", question, context, prompts)
     unit = unit_id(f"short-answer\n{request.messages[1].content}")  # a recorded answer at length is none of these
-    return replace(request, unit=unit)
+    return replace(request, unit=unit, max_tokens=SHORT_ANSWER_TOKENS)
 
 
 def map_request(question: str, context: str, prompts: Prompts, max_tokens: int) -> ChatRequest:
@@ -46,4 +47,9 @@ def reduce_request(question: str, context: str, prompts: Prompts) -> ChatRequest
 def _question_request(task: str, question: str, context: str, prompts: Prompts) -> ChatRequest:
     context, question = (_ANSWER_TAG.sub(r"< \1", text) for text in (context, one_line(question)))
     body = tagged("context", context) + "\n" + tagged("question", question)
-    return ChatRequest(role="answer", messages=(prompts.system(task, None), Message("user", body)), unit=unit_id(body))
+    return ChatRequest(
+        role="answer",
+        messages=(prompts.system(task, None), Message("user", body)),
+        unit=unit_id(body),
+        max_tokens=ANSWER_TOKENS,
+    )

@@ -13,6 +13,7 @@ from typing import Any
 
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.prompts.lenient_json import json_object
+from hirag_dist.core.prompts.reply_limits import EVALUATION_TOKENS
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.prompts.templates import Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
@@ -99,6 +100,7 @@ def _request(
         messages=(prompts.system(task, None, **values), Message("user", body)),
         unit=unit_id(body),
         form=form,
+        max_tokens=EVALUATION_TOKENS,
         replicate=replicate,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hirag_dist.core.prompts.schemas import TEXT, array_schema, object_schema
+from hirag_dist.core.prompts.schemas import array_schema, object_schema, text_schema
 
 CRITERIA: Mapping[str, str] = {
     "comprehensiveness": "Which answer covers more of what the question asks, each aspect with the details it needs? "
@@ -80,14 +80,18 @@ Reply with one JSON object and nothing else, the criteria in the order above:
     "sensemaking-questions": _LIST % "questions",
 }
 
+_SENTENCE = text_schema(1000)
 SCHEMAS: Mapping[str, dict[str, Any]] = {
     "judge": object_schema(
         verdicts=array_schema(
-            object_schema(criterion=TEXT, reason=TEXT, winner={"type": "string", "enum": ["1", "2", "tie"]}),
+            object_schema(
+                criterion=text_schema(60), reason=_SENTENCE, winner={"type": "string", "enum": ["1", "2", "tie"]}
+            ),
+            10,
         )
     ),
-    "claims": object_schema(claims=array_schema(TEXT)),
-    "personas": object_schema(personas=array_schema(TEXT)),
-    "tasks": object_schema(tasks=array_schema(TEXT)),
-    "sensemaking-questions": object_schema(questions=array_schema(TEXT)),
+    "claims": object_schema(claims=array_schema(_SENTENCE, 200)),
+    "personas": object_schema(personas=array_schema(_SENTENCE, 100)),
+    "tasks": object_schema(tasks=array_schema(_SENTENCE, 100)),
+    "sensemaking-questions": object_schema(questions=array_schema(_SENTENCE, 100)),
 }

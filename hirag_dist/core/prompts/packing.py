@@ -15,24 +15,15 @@ from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_objects
 from hirag_dist.core.prompts.record_lines import record_lines
+from hirag_dist.core.prompts.reply_limits import approximate_tokens as approximate_tokens
 from hirag_dist.core.prompts.reply_validation import MalformedReply, finished_text
 from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.types import ChatReply
 
-_BYTES_PER_TOKEN = 4  # of UTF-8, in o200k: English 4.4, Chinese 3.9, Russian 6.5
 _SECTION = re.compile(
     rf"""^[ \t\-*•>|(\["'`“”#]*unit["'`“”*]*[ \t]*(?:{re.escape(FIELD)}|\|)[ \t"'`“”*]*(\d+)[^\n|]*\|?[ \t]*$""",
     re.MULTILINE | re.IGNORECASE,
 )
-
-
-def approximate_tokens(text: str) -> int:
-    """Return the approximate number of tokens of a text, from its length in bytes.
-
-    >>> size_of("eight by")
-    2
-    """
-    return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
 
 def packs(sizes: Sequence[int], max_tokens: int, max_units: int) -> list[range]:

@@ -335,19 +335,38 @@ def _unquote(text: str) -> str:
 def _json_extraction(data: Mapping[str, Any], known: Sequence[EntityRecord]) -> ExtractionReply:
     own: list[tuple[int, EntityRecord | None]] = []
     for at, item in enumerate(items_of(data, "entities"), start=len(known) + 1):
-        number = text_of(item, "id")
+        number = _whole(item.get("id"))
         entity = _entity(text_of(item, "name"), text_of(item, "type"), text_of(item, "description"))
-        own.append((int(number) if number.isdecimal() and len(number) <= _MAX_DIGITS else at, entity))
+        own.append((int(number) if number else at, entity))
     relations: list[RelationRecord] = []
     for item in items_of(data, "relations"):
         if "pairs" in item:
-            relations += _related([(pairs_of(text_of(item, "pairs")), text_of(item, "description"))], own, known)
+            relations += _related([(_pairs(item["pairs"]), text_of(item, "description"))], own, known)
             continue
         source, target = clean_name(text_of(item, "source")), clean_name(text_of(item, "target"))
         if is_name(source) and is_name(target) and name_key(source) != name_key(target):
             strength = 0.0 if item.get("strength") is None else _strength(item["strength"])
             relations.append(RelationRecord(source, target, one_line(text_of(item, "description")), strength))
     return ExtractionReply(tuple(entity for _, entity in own if entity is not None), tuple(relations))
+
+
+def _pairs(value: object) -> list[tuple[int, int]]:
+    """Return pairs of numbers, from a list of pairs, one pair, a list of texts, or one text."""
+    if not isinstance(value, list):
+        return pairs_of(scalar_text(value))
+    written = [value] if len(value) == 2 and all(map(_whole, value)) else value
+    return pairs_of(
+        " ".join(
+            "-".join(map(_whole, each)) if isinstance(each, list) and len(each) == 2 else scalar_text(each)
+            for each in written
+        )
+    )
+
+
+def _whole(value: object) -> str:
+    """Return a whole number as text, also where it was written as a text or as 3.0; an empty text for anything else."""
+    text = scalar_text(value).removesuffix(".0")
+    return text if text.isdecimal() and len(text) <= _MAX_DIGITS else ""
 
 
 def _json_summaries(data: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:

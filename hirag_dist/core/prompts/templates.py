@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hirag_dist.core.prompts import answer_templates, evaluation_templates, tuning_templates
@@ -17,7 +17,25 @@ from hirag_dist.core.prompts.forms import BAR as BAR
 from hirag_dist.core.prompts.forms import DONE as DONE
 from hirag_dist.core.prompts.forms import FIELD as FIELD
 from hirag_dist.core.prompts.forms import FORMATS as FORMATS
-from hirag_dist.core.prompts.schemas import PROPERTIES, array_schema, object_schema
+from hirag_dist.core.prompts.reply_limits import (
+    LIST_TOKENS,
+    approximate_tokens,
+    description_tokens,
+    extraction_items,
+    extraction_tokens,
+    member_items,
+    report_tokens,
+    same_entity_tokens,
+    summary_tokens,
+)
+from hirag_dist.core.prompts.schemas import (
+    MAX_ITEMS,
+    OTHER,
+    array_schema,
+    integer_schema,
+    object_schema,
+    unit_properties,
+)
 from hirag_dist.core.retrieval.citations import unmarked
 from hirag_dist.core.text.ids import content_id, unit_id
 from hirag_dist.core.text.normalize import one_line
@@ -110,15 +128,6 @@ _TAG = re.compile(r"<(/?\s*unit-\d+\s*>)", re.IGNORECASE)
 CONTINUE = "Some {things} of the text are missing above. List only the missing ones, in the same form; go on numbering."
 
 
-SCHEMAS: Mapping[str, dict[str, Any]] = {
-    **{name: object_schema(**parts) for name, parts in PROPERTIES.items()},
-    **{
-        packed: object_schema(units=array_schema(object_schema(unit={"type": "integer"}, **PROPERTIES[name])))
-        for name, packed in PACKED.items()
-    },
-    **evaluation_templates.SCHEMAS,
-}
-
 _PLACEHOLDERS: Mapping[str, frozenset[str]] = {
     "extract-graph": frozenset({"entity_types"}),
     "extract-entities": frozenset({"entity_types"}),
@@ -189,6 +198,23 @@ class Prompts:
         return Message("system", "\n\n".join(parts))
 
 
+def reply_schema(request: ChatRequest) -> dict[str, Any]:
+    """Return the JSON schema of the reply to a request that has a `form`, a key of `FORMATS`.
+
+    The same form, types, limits of lists and number of units give the same schema, whatever the texts are.
+    """
+    form = request.form or ""
+    if form in evaluation_templates.SCHEMAS:
+        return dict(evaluation_templates.SCHEMAS[form])
+    alone = form.removesuffix("-pack")
+    properties = unit_properties(alone, request.types, request.max_items or MAX_ITEMS)
+    if alone == form:
+        return object_schema(**properties)
+    n_units = len(request.packed)
+    unit = object_schema(unit=integer_schema(1, max(n_units, 1)), **properties)
+    return object_schema(units=array_schema(unit, n_units, min_items=n_units))
+
+
 def tagged(tag: str, text: str) -> str:
     """Return the text between an opening and a closing tag; tags and marks of chats inside the text are defused."""
     defused = re.sub(rf"<(/\s*{tag}\s*>)", r"< \1", unmarked(text), flags=re.IGNORECASE)
@@ -206,7 +232,6 @@ def extraction_request(
     entity_types: Sequence[str],
     form: str | None,
     entities: Sequence[tuple[str, str]] = (),
-    max_tokens: int | None = None,
 ) -> ChatRequest:
     """Return the request that reads one chunk.
 
@@ -220,12 +245,15 @@ def extraction_request(
     if task == "extract-relations":
         listed = "\n".join(f"{at}{BAR}{name}{BAR}{kind}" for at, (name, kind) in enumerate(entities, start=1))
         body = tagged("entities", listed) + "\n" + body
+    size = approximate_tokens(text)
     return ChatRequest(
         role="extract",
         messages=(prompts.system(task, form, **values), Message("user", body)),
         unit=unit_id(text),
         form=form,
-        max_tokens=max_tokens,
+        max_tokens=extraction_tokens(size),
+        types=(*entity_types, OTHER),
+        max_items=extraction_items(size),
     )
 
 
@@ -234,18 +262,8 @@ def gleaning_request(before: ChatRequest, reply: str) -> ChatRequest:
     relations_only = before.messages[0].content.startswith("Task: extract-relations")
     both = before.messages[0].content.startswith("Task: extract-graph")
     things = "entities and relations" if both else "relations" if relations_only else "entities"
-    return ChatRequest(
-        role=before.role,
-        messages=(
-            *before.messages,
-            Message("assistant", reply),
-            Message("user", CONTINUE.format(things=things)),
-        ),
-        unit=before.unit,
-        form=before.form,
-        round=before.round + 1,
-        max_tokens=before.max_tokens,
-    )
+    more = Message("assistant", reply), Message("user", CONTINUE.format(things=things))
+    return replace(before, messages=(*before.messages, *more), round=before.round + 1)
 
 
 def describe_request(
@@ -258,6 +276,7 @@ def describe_request(
         role="summarise",
         messages=(prompts.system("describe", None, max_words=str(max_words)), Message("user", body)),
         unit=unit_id(body),
+        max_tokens=description_tokens(max_words),
     )
 
 
@@ -268,6 +287,7 @@ def meta_types_request(excerpts: Sequence[str], prompts: Prompts) -> ChatRequest
         role="summarise",
         messages=(prompts.system("meta-types", None), Message("user", body)),
         unit=unit_id(body),
+        max_tokens=LIST_TOKENS,
     )
 
 
@@ -285,6 +305,9 @@ def summary_request(
         messages=(prompts.system("summarise", form, meta_types=", ".join(meta_types)), Message("user", body)),
         unit=unit_id(body),
         form=form,
+        max_tokens=summary_tokens(len(members)),
+        types=tuple(meta_types),
+        max_items=member_items(len(members)),
     )
 
 
@@ -304,6 +327,7 @@ def report_request(
         messages=(prompts.system("report", form), Message("user", body)),
         unit=unit_id(body),
         form=form,
+        max_tokens=report_tokens(),
     )
 
 
@@ -315,6 +339,7 @@ def same_entity_request(entities: Sequence[str], prompts: Prompts, form: str | N
         messages=(prompts.system("same-entity", form), Message("user", body)),
         unit=unit_id(body),
         form=form,
+        max_tokens=same_entity_tokens(),
     )
 
 
@@ -335,5 +360,8 @@ def pack_request(task: str, requests: Sequence[ChatRequest], system: Message) ->
         messages=(system, Message("user", body)),
         unit=unit_id(body),
         form=None if requests[0].form is None else PACKED[task],
+        max_tokens=sum(request.max_tokens or 0 for request in requests) or None,
         packed=tuple(request.unit for request in requests),
+        types=requests[0].types,
+        max_items=max(request.max_items for request in requests),
     )

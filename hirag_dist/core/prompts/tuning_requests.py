@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from hirag_dist.core.prompts.reply_limits import LIST_TOKENS
 from hirag_dist.core.prompts.reply_parsing import ExtractionReply
 from hirag_dist.core.prompts.templates import BAR, DONE, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
@@ -20,6 +21,7 @@ def entity_types_request(excerpts: Sequence[str], prompts: Prompts) -> ChatReque
         role="extract",
         messages=(prompts.system("entity-types", None), Message("user", body)),
         unit=unit_id(body),
+        max_tokens=LIST_TOKENS,
     )
 
 
@@ -43,7 +45,10 @@ def _reply(found: ExtractionReply, form: str | None, *, relations: bool) -> str:
             stated.setdefault("" if known else one_line(one.description), []).append(f"{ends[0]}-{ends[1]}")
     if form is not None:
         entities = [({"id": at} if relations else {}) | asdict(one) for at, one in enumerate(found.entities, start=1)]
-        told = [{"pairs": " ".join(pairs), "description": text} for text, pairs in stated.items()]
+        told = [
+            {"pairs": [list(map(int, pair.split("-"))) for pair in pairs], "description": text}
+            for text, pairs in stated.items()
+        ]
         return json.dumps({"entities": entities} | ({"relations": told} if relations else {}), ensure_ascii=False)
     lines = [
         BAR.join((str(at), one.name, one.type, one_line(one.description)))

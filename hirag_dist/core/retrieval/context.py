@@ -24,7 +24,6 @@ from hirag_dist.types import Citation, ClaimItem, CommunityItem, EntityItem, Ret
 _SHARES = {"local": 0.25, "bridge": 0.2, "global": 0.25, "sources": 0.3}
 # GraphRAG's own for its local search: half for text units, 0.15 for reports, the rest for entities and their relations
 _GRAPHRAG = {"local": 0.15, "bridge": 0.15, "claims": 0.05, "global": 0.15, "sources": 0.5}
-_LEAN = {"local": 0.4, "bridge": 0.15, "sources": 0.45}
 _KINDS = {"E": "entity", "R": "relation", "K": "claim", "C": "community", "S": "chunk"}
 RECORD_LETTERS = "".join(_KINDS)
 LEVEL_OF_HEADING = {  # the headings of a rendered context
@@ -65,7 +64,7 @@ def render_context(
             text = make(UNKNOWN_FORM)
             return text, count_tokens(text)
 
-    shares = {"graphrag-local": _GRAPHRAG, "lean": _LEAN}.get(retrieval.mode, _SHARES)
+    shares = _GRAPHRAG if retrieval.mode == "graphrag-local" else _SHARES
     sections: list[tuple[str, str, Sequence[Any]]] = [
         ("Entities", "local", retrieval.local),
         ("Bridge" if shares is _SHARES else "Relations", "bridge", retrieval.triples),

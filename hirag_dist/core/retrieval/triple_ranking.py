@@ -1,9 +1,7 @@
-"""In which order the bridge's triples come (Eq. 16 leaves it open): with the question in mind, or without."""
+"""Order of the bridge's triples, which Eq. 16 leaves open: by their similarity to the question, or by weight."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -104,24 +102,9 @@ def question_order(rows: IntVector, scores: NDArray[np.float32], weights: NDArra
     return _listed(rows, scores, np.lexsort((rows, -weights, -scores)))
 
 
-def path_order(
-    rows: IntVector,
-    scores: NDArray[np.float32],
-    weights: NDArray[Any],
-    ends: NDArray[Any],
-    paths: Sequence[Sequence[int]],
-) -> Ranked:
-    """Return (relation row, score) in the order in which the paths walk the pairs; then the rest by weight, then row.
-
-    Args:
-        paths: node rows of each path, in order.
-    """
-    steps: dict[tuple[int, int], int] = {}
-    for path in paths:
-        for first, second in pairwise(path):
-            steps.setdefault((min(first, second), max(first, second)), len(steps))
-    step = np.fromiter((steps.get((min(pair), max(pair)), len(steps)) for pair in ends.tolist()), np.int64, len(rows))
-    return _listed(rows, scores, np.lexsort((rows, -weights, step)))
+def weight_order(rows: IntVector, scores: NDArray[np.float32], weights: NDArray[Any]) -> Ranked:
+    """Return (relation row, score) by weight, the larger first, then by row."""
+    return _listed(rows, scores, np.lexsort((rows, -weights)))
 
 
 def _listed(rows: IntVector, scores: NDArray[np.float32], order: IntVector) -> Ranked:

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from hirag_dist.core.prompts.templates import SCHEMAS
+from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.errors import ModelUnavailable, UnusableReply
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
 from hirag_dist.llm.endpoints.openai_replies import (
@@ -161,11 +161,11 @@ class OpenAiChat:
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         body = self._base(messages)
-        limit = request.max_tokens or self.settings.max_reply_tokens
-        if limit is not None:
-            body[self.settings.max_tokens_field] = limit
+        limits = [limit for limit in (request.max_tokens, self.settings.max_reply_tokens) if limit]
+        if limits:
+            body[self.settings.max_tokens_field] = min(limits)
         if request.form is not None:
-            schema = SCHEMAS[request.form]
+            schema = reply_schema(request)
             if self._forms is False:
                 messages[0]["content"] += (
                     "\n\nReply with one JSON object and nothing else, of this JSON schema:\n" + json.dumps(schema)

@@ -74,7 +74,7 @@ class EndpointSettings:
         model: the name that the endpoint knows the model by.
         timeout_s: for a whole call; between two pieces of a stream.
         temperature: None is not sent (reasoning models refuse it).
-        max_reply_tokens: limit of a reply whose request names none.
+        max_reply_tokens: Maximum tokens of any reply; requests may have a lower limit of their own.
         max_tokens_field: the name of the reply limit in the request.
         structured: whether `json_schema` is asked for; auto: `OpenAiChat.supports_forms` finds out.
         key_header: the header that carries api_key; empty for `Authorization: Bearer`.

@@ -219,7 +219,7 @@ class _Folder:
 def request_hash(request: ChatRequest) -> str:
     """Return the hash of all that a model is asked, the fallback key of a recording."""
     parts = [part for message in request.messages for part in (message.role, message.content)]
-    return content_id("request", request.role, request.form or "", str(request.max_tokens or 0), *parts)
+    return content_id("request", request.role, request.form or "", str(request.hashed_limit or 0), *parts)
 
 
 def _entry(row: Mapping[str, Any]) -> _Entry | None:

@@ -63,14 +63,16 @@ def write(
         first: number of the first entity.
         descriptions: of the entities by number, those of earlier replies too.
     """
-    stated: dict[str, list[str]] = {}
+    stated: dict[str, list[list[int]]] = {}
     for one in relations or ():
         ends = sorted((one.source, one.target), key=lambda end: one.description not in descriptions[end - 1 : end])
         known = bool(one.description) and one.description in descriptions[ends[0] - 1 : ends[0]]
-        stated.setdefault("" if known else one.description, []).append(f"{ends[0]}-{ends[1]}")
+        stated.setdefault("" if known else one.description, []).append(ends)
     if form is None:
         lines = [BAR.join((str(at), *entity)) for at, entity in enumerate(entities or (), start=first)]
-        lines += [BAR.join((" ".join(pairs), text)) for text, pairs in stated.items()]
+        lines += [
+            BAR.join((" ".join("-".join(map(str, pair)) for pair in pairs), text)) for text, pairs in stated.items()
+        ]
         return "\n".join([*lines, DONE])
     data: dict[str, object] = {}
     if entities is not None:
@@ -80,14 +82,14 @@ def write(
             for at, entity in enumerate(entities, start=first)
         ]
     if relations is not None:
-        data["relations"] = [{"pairs": " ".join(pairs), "description": text} for text, pairs in stated.items()]
+        data["relations"] = [{"pairs": pairs, "description": text} for text, pairs in stated.items()]
     return json.dumps(data, ensure_ascii=False)
 
 
 def write_summaries(summaries: Sequence[SummaryLine], form: str | None) -> str:
     """Return a reply that holds summary entities."""
-    rows = [(*one[:3], " ".join(map(str, one.members))) for one in summaries]
     if form is None:
-        return "\n".join([*(BAR.join(("entity", *row)) for row in rows), DONE])
-    data = [dict(zip(SummaryLine._fields, row, strict=True)) for row in rows]
+        rows = [("entity", *one[:3], " ".join(map(str, one.members))) for one in summaries]
+        return "\n".join([*map(BAR.join, rows), DONE])
+    data = [one._asdict() | {"members": list(one.members)} for one in summaries]
     return json.dumps({"entities": data}, ensure_ascii=False)

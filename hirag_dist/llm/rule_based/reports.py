@@ -51,7 +51,7 @@ def report(ask: ParsedRequest) -> str:
     findings = _findings(ranked, relations, below)
     title, summary = safe(title, 200), safe(_summary(main, ranked, relations, below), 900)
     if ask.form is not None:
-        found = [one._asdict() | {"references": " ".join(one.references)} for one in findings]
+        found = [one._asdict() | {"references": list(one.references)} for one in findings]
         return json.dumps({"title": title, "summary": summary, "findings": found}, ensure_ascii=False)
     lines = [BAR.join(("finding", one.summary, one.explanation, " ".join(one.references))) for one in findings]
     return "\n".join([f"title{BAR}{title}", f"summary{BAR}{summary}", *lines, DONE])

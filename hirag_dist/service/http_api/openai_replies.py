@@ -181,8 +181,7 @@ def event(value: Mapping[str, Any], name: str = "") -> bytes:
 def facts(question: str, retrieval: pb.Retrieval | None, answer: pb.FinalAnswer) -> dict[str, Any]:
     """Return the facts without a field in OpenAI's form: question, mode, snapshot, citations, answering model."""
     found = retrieval or pb.Retrieval()
-    why = {"mode_reason": found.choice.reason, "question_class": found.choice.question_class}
-    return (why if found.HasField("choice") else {}) | {
+    return {
         "question": question,
         "mode": MODE_NAMES.get(found.mode, ""),
         "snapshot_id": found.snapshot_id,

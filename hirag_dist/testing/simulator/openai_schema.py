@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.core.prompts.templates import SCHEMAS
+from hirag_dist.core.prompts.templates import FORMATS
 from hirag_dist.types import ChatReply, FloatMatrix, Message
 
 _ROLE_OF = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -236,7 +236,7 @@ def _format(asked: Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any] | N
     if kind != "json_schema" or not isinstance(described, dict) or not isinstance(described.get("name"), str):
         said = "Invalid 'response_format': text, json_object, or json_schema with a name."
         raise ApiError(400, said, "invalid_value", "response_format")
-    if described["name"] in SCHEMAS:
+    if described["name"] in FORMATS:
         return described["name"], None
     schema = described.get("schema")
     if not isinstance(schema, dict):

@@ -20,8 +20,6 @@ class Mode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODE_GRAPHRAG_LOCAL: _ClassVar[Mode]
     MODE_GRAPHRAG_GLOBAL: _ClassVar[Mode]
     MODE_TEXT_MAP_REDUCE: _ClassVar[Mode]
-    MODE_LEAN: _ClassVar[Mode]
-    MODE_AUTO: _ClassVar[Mode]
 
 class Level(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -50,8 +48,6 @@ MODE_FLAT: Mode
 MODE_GRAPHRAG_LOCAL: Mode
 MODE_GRAPHRAG_GLOBAL: Mode
 MODE_TEXT_MAP_REDUCE: Mode
-MODE_LEAN: Mode
-MODE_AUTO: Mode
 LEVEL_UNSPECIFIED: Level
 LEVEL_LOCAL: Level
 LEVEL_GLOBAL: Level
@@ -481,7 +477,7 @@ class Box(_message.Message):
     def __init__(self, left: _Optional[float] = ..., top: _Optional[float] = ..., right: _Optional[float] = ..., bottom: _Optional[float] = ...) -> None: ...
 
 class Retrieval(_message.Message):
-    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims", "note", "written_reports", "choice")
+    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims", "note", "written_reports")
     class ContextRefsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -514,7 +510,6 @@ class Retrieval(_message.Message):
     CLAIMS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     WRITTEN_REPORTS_FIELD_NUMBER: _ClassVar[int]
-    CHOICE_FIELD_NUMBER: _ClassVar[int]
     question: str
     mode: Mode
     snapshot_id: str
@@ -533,31 +528,7 @@ class Retrieval(_message.Message):
     claims: _containers.RepeatedCompositeFieldContainer[Claim]
     note: str
     written_reports: _containers.RepeatedScalarFieldContainer[str]
-    choice: ModeChoice
-    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ..., map_work: _Optional[_Union[MapWork, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., note: _Optional[str] = ..., written_reports: _Optional[_Iterable[str]] = ..., choice: _Optional[_Union[ModeChoice, _Mapping]] = ...) -> None: ...
-
-class ModeChoice(_message.Message):
-    __slots__ = ("mode", "question_class", "probability", "reason", "words", "features")
-    class FeaturesEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: float
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
-    MODE_FIELD_NUMBER: _ClassVar[int]
-    QUESTION_CLASS_FIELD_NUMBER: _ClassVar[int]
-    PROBABILITY_FIELD_NUMBER: _ClassVar[int]
-    REASON_FIELD_NUMBER: _ClassVar[int]
-    WORDS_FIELD_NUMBER: _ClassVar[int]
-    FEATURES_FIELD_NUMBER: _ClassVar[int]
-    mode: Mode
-    question_class: str
-    probability: float
-    reason: str
-    words: _containers.RepeatedScalarFieldContainer[str]
-    features: _containers.ScalarMap[str, float]
-    def __init__(self, mode: _Optional[_Union[Mode, str]] = ..., question_class: _Optional[str] = ..., probability: _Optional[float] = ..., reason: _Optional[str] = ..., words: _Optional[_Iterable[str]] = ..., features: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ..., map_work: _Optional[_Union[MapWork, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., note: _Optional[str] = ..., written_reports: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("claim_id", "subject", "object", "subject_id", "object_id", "type", "status", "start_date", "end_date", "description", "source_text", "chunk_id")

@@ -29,8 +29,8 @@ from hirag_dist.core.prompts.reply_parsing import (
     parse_text,
     usable_text,
 )
-from hirag_dist.core.prompts.templates import FORMATS, SCHEMAS
-from hirag_dist.types import ChatReply
+from hirag_dist.core.prompts.templates import FORMATS, reply_schema
+from hirag_dist.types import ChatReply, ChatRequest
 from tests.shared_data import SHARED_DATA, needs_shared
 
 SCROOGE = EntityRecord("Scrooge", "person", "A miser.")
@@ -135,6 +135,10 @@ NUMBERED_JSON: dict[str, Any] = {
         NUMBERED.replace("1|S", "entity|1|S").replace("2-1", "relation|2-1"),
         json.dumps(NUMBERED_JSON),
         json.dumps(NUMBERED_JSON | {"entities": AS_JSON["entities"]}),
+        *(
+            json.dumps(NUMBERED_JSON | {"relations": [{"pairs": pairs, "description": "Bob works for Scrooge."}]})
+            for pairs in ([[2, 1]], [2, 1], ["2-1"], [["2", "1"]], [[2.0, 1.0]], [[2, 1], [9, 1], [1], "x", None])
+        ),
     ],
 )
 def test_numbered_records_in_every_dress_are_the_same_records(text: str) -> None:
@@ -246,7 +250,7 @@ def test_code_is_never_taken_for_records(language: str, end: str) -> None:
         (ChatReply("entity<|>Marley<|>person<|>He is dead" + " and dead" * 300), "ends in a loop"),
         (ChatReply("```python\nprint('entity')\n```"), "program code, and no record"),
         (ChatReply(FORMATS["extract-graph"]), ECHO),
-        (ChatReply(json.dumps(SCHEMAS["extract-graph"])), ECHO),
+        (ChatReply(json.dumps(reply_schema(ChatRequest("extract", (), "", "extract-graph")))), ECHO),
         (ChatReply("There is nothing here."), "no record in the requested form"),
         (ChatReply('{"entities": [{"name": "Scrooge"'), "no record in the requested form"),
         (ChatReply('{"entities": [{"title": "Scrooge"}]}'), "no record in the requested form"),
@@ -420,7 +424,7 @@ def test_a_report_is_read_with_its_references_and_a_bounded_rating() -> None:
         ("A fine report.", "not hold one report"),
         ('```json\n{"title": "A", "summary": "B"}\n```\n```json\n{"title": "C", "summary": "D"}\n```', "not hold one"),
         ('{"title": "…", "summary": "…", "rating": 5.0}', ECHO),
-        (json.dumps(SCHEMAS["report"]), ECHO),
+        (json.dumps(reply_schema(ChatRequest("report", (), "", "report"))), ECHO),
         ('{"title": "T"}', "no summary"),
         ('{"summary": "S", "title": ""}', "no title"),
         (FORMATS["report"], ECHO),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -18,13 +19,13 @@ from hirag_dist.core.prompts.templates import (
     FORMATS,
     INSTRUCTIONS,
     PACKED,
-    SCHEMAS,
     Prompts,
     describe_request,
     extraction_request,
     gleaning_request,
     meta_types_request,
     pack_request,
+    reply_schema,
     report_request,
     same_entity_request,
     summary_request,
@@ -122,24 +123,52 @@ def test_values_of_the_configuration_are_put_in() -> None:
 def test_the_delimited_form_is_described_where_no_schema_is_sent() -> None:
     assert FORMATS["extract-graph"] in graph_request("x").messages[0].content
     assert FORMATS["extract-graph"] not in graph_request("x", form="extract-graph").messages[0].content
-    assert set(SCHEMAS) <= set(FORMATS)
 
 
-def test_schemas_are_strict() -> None:
-    def check(schema: dict[str, object]) -> None:
-        if schema["type"] == "object":
-            properties = schema["properties"]
-            assert isinstance(properties, dict)
-            assert schema["required"] == list(properties)
-            assert schema["additionalProperties"] is False
-            for part in properties.values():
-                check(part)
-        if schema["type"] == "array":
-            assert isinstance(schema["items"], dict)
-            check(schema["items"])
+@pytest.mark.parametrize("form", FORMATS)
+def test_schemas_are_strict_and_bound_all_that_a_model_writes(form: str) -> None:
+    def check(schema: dict[str, Any]) -> None:
+        match schema["type"]:
+            case "object":
+                assert schema["required"] == list(schema["properties"])
+                assert schema["additionalProperties"] is False
+                for part in schema["properties"].values():
+                    check(part)
+            case "array":
+                assert 0 <= schema["minItems"] <= schema["maxItems"]
+                assert schema["maxItems"] > 0
+                check(schema["items"])
+            case "string":
+                assert schema.get("enum") or schema["maxLength"] > 0
+            case "integer":
+                assert schema["minimum"] < schema["maximum"]
+            case other:
+                assert other == "boolean"
 
-    for schema in SCHEMAS.values():
-        check(schema)
+    check(reply_schema(ChatRequest("extract", (), "", form, packed=("a", "b", "c"))))
+
+
+def test_a_schema_allows_the_types_the_lists_and_the_units_of_its_request() -> None:
+    entity = reply_schema(graph_request("word " * 1200, "extract-graph"))["properties"]["entities"]
+    assert entity["items"]["properties"]["type"]["enum"] == [*TYPES, "other"]
+    assert entity["maxItems"] == 64
+    assert reply_schema(graph_request("short", "extract-graph"))["properties"]["entities"]["maxItems"] == 16
+    units = reply_schema(pack(["a", "b"], "summarise"))["properties"]["units"]
+    assert (units["minItems"], units["maxItems"]) == (2, 2)
+    summary = units["items"]["properties"]["entities"]["items"]["properties"]
+    assert summary["type"]["enum"] == list(TYPES), "a summary has no other type"
+    assert summary["members"]["items"]["type"] == "integer"
+
+
+def test_every_request_limits_its_reply_by_its_task() -> None:
+    short, long = every_request("x"), every_request("A longer text. " * 300)
+    for task, request in long.items():
+        if task != "verify-graph":
+            assert (short[task].max_tokens or 0) > 0, task
+            assert (request.max_tokens or 0) >= (short[task].max_tokens or 0), task
+    assert long["extract-graph"].max_tokens == 2 * 1125 + 512
+    alone = summary_request([("a", "person", "a")], Prompts(), TYPES, None)
+    assert pack(["a", "b", "c"]).max_tokens == 3 * (alone.max_tokens or 0)
 
 
 def test_the_unit_of_an_extraction_is_its_text_whatever_the_prompt() -> None:
@@ -198,7 +227,8 @@ def test_a_pack_has_the_instructions_of_its_task_also_replaced_ones(task: str) -
     system = own.system(PACKED[task], None, meta_types="person", entity_types="").content
     assert system.startswith(f"Task: {PACKED[task]}\n\nDo this with person.\n\nExamples of one unit:\nAn example.\n\n")
     assert system.endswith(FORMATS[PACKED[task]])
-    assert SCHEMAS[PACKED[task]]["properties"]["units"]["items"]["required"][0] == "unit"
+    schema = reply_schema(ChatRequest("report", (), "", PACKED[task], packed=("a", "b")))
+    assert schema["properties"]["units"]["items"]["required"][0] == "unit"
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hirag_dist.core.retrieval.named_entities import along_first
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
-from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, path_order, question_order, question_scores
+from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_order, question_scores, weight_order
 
 ENDS = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [1, 3]])
 
@@ -20,6 +22,13 @@ def origins(chunks: list[list[int]]) -> RelationProvenance:
     indptr = np.cumsum([0, *map(len, chunks)])
     rows = np.array([row for own in chunks for row in own], np.int32)
     return RelationProvenance(indptr, rows)
+
+
+def path_order(rows: Any, weights: Any, ends: Any, paths: list[list[int]]) -> list[tuple[int, float]]:
+    """The order of the paper's bridge: along the paths, then by weight."""
+    all_ends = np.zeros((200, 2), np.int64)
+    all_ends[rows] = ends
+    return along_first(weight_order(rows, np.zeros(len(rows), np.float32), weights), all_ends, paths)
 
 
 def test_a_relations_nearest_chunk() -> None:
@@ -56,20 +65,20 @@ def test_the_nearest_come_first_then_the_heavier_then_by_row() -> None:
 def test_plain_order_walks_the_paths_then_goes_by_weight() -> None:
     """Paths 3 – 2 – 1 and 1 – 0: relation (0, 3) and (1, 3) are on none."""
     rows, weights = np.arange(10, 15), np.array([9.0, 1.0, 1.0, 2.0, 2.0])
-    ordered = path_order(rows, np.zeros(5, np.float32), weights, ENDS, [[3, 2, 1], [], [1, 0]])
+    ordered = path_order(rows, weights, ENDS, [[3, 2, 1], [], [1, 0]])
     assert [row for row, _ in ordered] == [12, 11, 10, 13, 14]
 
 
 def test_several_relations_of_one_pair_go_by_weight() -> None:
     ends = np.array([[1, 0], [0, 1], [1, 2]])
-    ordered = path_order(np.array([5, 6, 7]), np.zeros(3, np.float32), np.array([1.0, 3.0, 8.0]), ends, [[0, 1, 2]])
+    ordered = path_order(np.array([5, 6, 7]), np.array([1.0, 3.0, 8.0]), ends, [[0, 1, 2]])
     assert [row for row, _ in ordered] == [6, 5, 7]
 
 
 def test_no_triples() -> None:
     none, rows = np.zeros((0, 2), np.int64), np.zeros(0, np.int64)
     scores = question_scores(none, rows, np.zeros(0, np.float32), np.zeros(0, np.float32))
-    assert question_order(rows, scores, np.zeros(0)) == path_order(rows, scores, np.zeros(0), none, []) == []
+    assert question_order(rows, scores, np.zeros(0)) == path_order(rows, np.zeros(0), none, []) == []
 
 
 @settings(derandomize=True, deadline=None, max_examples=100)
@@ -100,4 +109,4 @@ def test_as_an_obvious_version_says(data: st.DataObject) -> None:
     by_question = sorted(range(n), key=lambda at: (-score(at), -weights[at], rows[at]))
     assert [row for row, _ in question_order(rows, scores, weights)] == [rows[at] for at in by_question]
     by_path = sorted(range(n), key=lambda at: (step(at), -weights[at], rows[at]))
-    assert [row for row, _ in path_order(rows, scores, weights, ends, paths)] == [rows[at] for at in by_path]
+    assert [row for row, _ in path_order(rows, weights, ends, paths)] == [rows[at] for at in by_path]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from hirag_dist.core.prompts.templates import SCHEMAS
+from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.errors import ConfigError, HiragError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.embedding import PaidEmbedder
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
@@ -128,7 +128,7 @@ async def test_sends_the_request_in_the_endpoints_words() -> None:
             "max_completion_tokens": 7,
             "response_format": {
                 "type": "json_schema",
-                "json_schema": {"name": "extract-graph", "strict": True, "schema": SCHEMAS["extract-graph"]},
+                "json_schema": {"name": "extract-graph", "strict": True, "schema": reply_schema(FORMED)},
             },
             "top_p": 0.5,
         }
@@ -220,7 +220,7 @@ async def test_an_endpoint_without_schemas_is_told_in_words_from_then_on() -> No
         await chat.complete(FORMED)
         assert await chat.supports_forms() is False
     assert ["response_format" in body for body in stub.bodies] == [True, False, False]
-    assert json.dumps(SCHEMAS["extract-graph"]) in stub.bodies[2]["messages"][0]["content"]
+    assert json.dumps(reply_schema(FORMED)) in stub.bodies[2]["messages"][0]["content"]
 
 
 @pytest.mark.parametrize(

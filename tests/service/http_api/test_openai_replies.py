@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.service.http_api.openai_replies import citation_marks, facts, model_list, source_list, url_of
+from hirag_dist.service.http_api.openai_replies import citation_marks, model_list, source_list, url_of
 from hirag_dist.wire._pb import query_pb2 as pb
 
 
@@ -59,10 +59,3 @@ def test_the_list_of_sources() -> None:
 def test_places_count_characters() -> None:
     (mark,) = citation_marks("灯台守 𝔘 [S1] [S9]", [pb.Citation(ref="S1", kind="chunk", id="k", title="Log")], "")
     assert (mark["start_index"], mark["end_index"], mark["title"]) == (6, 10, "Log")
-
-
-def test_a_choice_of_mode_is_among_the_facts() -> None:
-    choice = pb.ModeChoice(mode=pb.MODE_LOCAL, question_class="fact", reason="it asks for a fact")
-    found = facts("q", pb.Retrieval(mode=pb.MODE_LOCAL, choice=choice), pb.FinalAnswer())
-    assert (found["mode"], found["question_class"], found["mode_reason"]) == ("local", "fact", "it asks for a fact")
-    assert "mode_reason" not in facts("q", pb.Retrieval(mode=pb.MODE_LOCAL), pb.FinalAnswer())

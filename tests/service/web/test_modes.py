@@ -25,5 +25,4 @@ def test_the_levels_of_every_mode_are_known() -> None:
         *MODES,
         *MAP_REDUCE,
     }
-    assert 'id="choice"' in (STATIC / "index.html").read_text(encoding="utf-8"), "the reason of mode auto has a place"
     assert json.loads(re.findall(r"hirag: (\[[^\]]*\])", table)[0]) == ["local", "global", "bridge"]

@@ -13,7 +13,7 @@ import numpy as np
 import openai
 import pytest
 
-from hirag_dist.core.prompts.templates import SCHEMAS, Prompts, describe_request
+from hirag_dist.core.prompts.templates import Prompts, describe_request, reply_schema
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import RateLimited
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
@@ -23,7 +23,7 @@ from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.testing.simulator.app import Endpoint
-from hirag_dist.types import FloatMatrix
+from hirag_dist.types import ChatRequest, FloatMatrix
 
 REQUEST = describe_request("Scrooge", "person", ["Scrooge is a miser.", "Scrooge lives in London."], Prompts(), 60)
 MESSAGES: list[Any] = [{"role": message.role, "content": message.content} for message in REQUEST.messages]
@@ -86,7 +86,8 @@ async def test_a_schema_of_ours_gives_its_form_another_its_smallest_value(client
         found: dict[str, Any] = json.loads(reply.choices[0].message.content or "")
         return found
 
-    assert set(await ask("report", SCHEMAS["report"])) == set(SCHEMAS["report"]["properties"])
+    schema = reply_schema(ChatRequest("report", (), "", "report"))
+    assert set(await ask("report", schema)) == set(schema["properties"])
     assert await ask("mine", {"type": "object", "properties": {"n": {"type": "integer"}}}) == {"n": 0}
 
 

@@ -1,6 +1,6 @@
 // The modes of retrieval: which levels each searches, and what it is called.
 
-export const SEARCHED = { hirag: ["local", "global", "bridge"], nobridge: ["local", "global"], local: ["local"], global: ["global"], bridge: ["bridge"], flat: ["local"], naive: [], "graphrag-local": ["local", "global"], lean: ["local", "bridge"], auto: ["local", "global", "bridge"], "graphrag-global": ["global"], "text-map-reduce": [] };
+export const SEARCHED = { hirag: ["local", "global", "bridge"], nobridge: ["local", "global"], local: ["local"], global: ["global"], bridge: ["bridge"], flat: ["local"], naive: [], "graphrag-local": ["local", "global"], "graphrag-global": ["global"], "text-map-reduce": [] };
 
 /** Fills a select with the modes of another one. */
 export function copyModes(from, to, chosen) {

@@ -27,8 +27,6 @@ export function drawResult(retrieval, level, waited, view) {
   const wanted = SEARCHED[retrieval.mode] ?? [];
   const reached = (name) => ORDER.indexOf(level) >= ORDER.indexOf(name);
   drawGaps(retrieval);
-  by("choice").hidden = !retrieval.choice;
-  by("choice").textContent = retrieval.choice ? `Mode ${retrieval.mode}: ${retrieval.choice.reason}.` : "";
   drawLocal(by("local"), retrieval, wanted.includes("local"));
   if (reached("global")) drawGlobal(by("global"), retrieval, wanted.includes("global"));
   if (reached("bridge")) drawBridge(by("bridge"), retrieval, wanted.includes("bridge"));

@@ -8,9 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hirag_dist.core.retrieval.endpoints import MAX_ENDPOINTS, along_first, named_endpoints
 from hirag_dist.core.retrieval.entity_linking import found_names, longest_phrases, name_keys, sorted_names, words
-from hirag_dist.core.retrieval.named_entities import named_entities
+from hirag_dist.core.retrieval.named_entities import (
+    CONNECTION_WORDS,
+    MAX_ENDPOINTS,
+    MAX_READ,
+    QUESTION_WORDS,
+    along_first,
+    asks_for_paths,
+    named_endpoints,
+    named_entities,
+)
 
 
 def endpoints(
@@ -69,3 +77,25 @@ def test_relations_along_the_paths_come_first_and_the_others_keep_their_order() 
             expected += [one for one in ranked if set(ends[one[0]].tolist()) == step and one not in expected]
         expected += [one for one in ranked if one not in expected]
         assert along_first(ranked, ends, paths) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "asks"),
+    [
+        ("What has A to do with B? Are they connected?", True),
+        ("Quel est le lien entre A et B ?", True),
+        ("刘备和关羽是什么关系?", True),
+        ("Miksi kissa istuu?", True),  # a language without a list
+        ("Who wrote it?", False),
+        ("Worin unterscheiden sich A und B?", False),
+        ("总结主题。", False),
+        ("x " * MAX_READ + "who", True),  # the words after the limit are not read
+    ],
+)
+def test_questions_that_ask_for_connections(question: str, asks: bool) -> None:
+    assert asks_for_paths(question) is asks
+
+
+def test_listed_phrases_are_cut_as_questions_are() -> None:
+    assert [phrase for phrase in QUESTION_WORDS if " ".join(words(phrase)) != phrase] == []
+    assert CONNECTION_WORDS < QUESTION_WORDS
