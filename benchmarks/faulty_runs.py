@@ -116,7 +116,7 @@ class Job:
         Texts are embedded one a call, so that each paid vector is a line in the endpoint's log; `output: delimited`,
         since a probe for structured outputs is made once a run, and would be counted as paid twice.
         """
-        common = {"base_url": url, "timeout_s": timeout_s}
+        common = {"base_url": url, "first_token_timeout_s": timeout_s, "silence_timeout_s": timeout_s}
         chat = common | {"model": "simulated", "max_concurrent": 8, "output": "delimited"}
         vectors = common | {"model": "simulated-embedding", "dim": 384, "max_concurrent": 16, "batch_size": 1}
         roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "chat") | {"embed": "vectors"}

@@ -44,6 +44,9 @@ class _Target:
     name: str = ENDPOINT
     weight: float = 1.0
 
+    async def ping(self, call: Call[int, None]) -> bool:
+        return False
+
     def max_use(self, call: Call[int, None]) -> tuple[int, float]:
         """Return the largest use of the call: tokens and USD."""
         return call.tokens, 0.0

@@ -281,7 +281,7 @@ def serve_text(builds: Builds) -> tuple[ThreadingHTTPServer, str]:
 
 def write_config(path: Path, url: str) -> None:
     """Write the configuration of service and builds."""
-    common = {"base_url": f"{url}/v1", "model": "any", "timeout_s": 20, "max_concurrent": 16}
+    common = {"base_url": f"{url}/v1", "model": "any", "first_token_timeout_s": 20, "max_concurrent": 16}
     config = {
         "execution": {"executor": "inline"},
         "vectors": {"backend": "memory"},

@@ -33,6 +33,9 @@ class Endpoint:
     async def send(self, call: Call[None, str]) -> CallReply[str]:
         return await self.world.send(self)
 
+    async def ping(self, call: Call[None, str]) -> bool:
+        return await self.world.ping(self)
+
 
 class World:
     """Endpoints by a script, and a clock that moves with each sleep."""
@@ -49,6 +52,8 @@ class World:
         self.asked: list[str] = []
         self.stored: list[str] = []
         self.slept: list[float] = []
+        self.pinged = 0
+        self.ping_script: Callable[[int], Any] | None = None
         self._script = script
 
     def clock(self) -> float:
@@ -58,6 +63,17 @@ class World:
         self.now += seconds
         self.slept.append(seconds)
         await asyncio.sleep(0)
+
+    async def ping(self, target: Endpoint) -> bool:
+        """Answer by the script of pings; without one there is no such request."""
+        if self.ping_script is None:
+            return False
+        self.pinged += 1
+        said = self.ping_script(self.pinged)
+        if isinstance(said, Exception):
+            self.now += 1.0
+            raise said
+        return True
 
     async def send(self, target: Endpoint) -> CallReply[str]:
         self.asked.append(target.endpoint)

@@ -12,8 +12,10 @@ from typing import Final
 
 _NAMES: Final = ("think", "thinking", "reasoning", "thought")
 _MARKS: Final = {f"<{name}>": f"</{name}>" for name in _NAMES} | {"[think]": "[/think]", "◁think▷": "◁/think▷"}
-_OPEN: Final = re.compile(r"^[ \t]*(<(?:think|thinking|reasoning|thought)>|\[think\]|◁think▷)", re.I | re.M)
-_CLOSE: Final = re.compile(r"</(?:think|thinking|reasoning|thought)>|\[/THINK\]|◁/think▷", re.I)
+_OPEN: Final = re.compile(
+    r"^[ \t]*(<(?:think|thinking|reasoning|thought)>|\[think\]|◁think▷)", re.IGNORECASE | re.MULTILINE
+)
+_CLOSE: Final = re.compile(r"</(?:think|thinking|reasoning|thought)>|\[/THINK\]|◁/think▷", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"[ \t]*[\"'`,.;:)\]’”»]|[ \t]+[^\W\dA-Z]")  # what follows a mark that a sentence quotes
 _CHANNEL: Final = re.compile(r"\s*(?:<\|start\|>\s*assistant\s*)?<\|channel\|>")
 _FINAL: Final = re.compile(r"<\|channel\|>\s*final\b[^<]*<\|message\|>")
@@ -30,9 +32,9 @@ _LIKE_THINKING: Final = re.compile(
 
 
 def without_thinking(text: str) -> str:
-    """Return a reply without what the model thought aloud, and without white space around it.
+    r"""Return a reply without what the model thought aloud, and without white space around it.
 
-    >>> without_thinking("<think>Hm.</think> Yes."), without_thinking("Hm.\\n</think>\\n\\nYes.")
+    >>> without_thinking("<think>Hm.</think> Yes."), without_thinking("Hm.\n</think>\n\nYes.")
     ('Yes.', 'Yes.')
     >>> without_thinking("It ends with </think> in every reply.")
     'It ends with </think> in every reply.'
@@ -121,7 +123,9 @@ class ThinkingReader:
             self._state = "channels"
         elif self._opened:
             self._state = "perhaps"
-        elif last or not (_may_become_mark(lower) or (len(text) < _MIN_OPENING_CHARS and not _SENTENCE_END.search(text))):
+        elif last or not (
+            _may_become_mark(lower) or (len(text) < _MIN_OPENING_CHARS and not _SENTENCE_END.search(text))
+        ):
             self._state = "perhaps" if _LIKE_THINKING.match(text) or _unopened(text) is not None else "shown"
 
     def _without_control(self, last: bool) -> str:

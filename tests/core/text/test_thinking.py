@@ -15,7 +15,7 @@ THINKING = {
     "in brackets": f"[THINK]Hm.[/THINK]{ANSWER}",
     "twice": f"<think>Hm.</think>\n<think>Ah.</think>\n{ANSWER}",
     "opened in the prompt": f"Who was it? The keeper.</think>\n\n{ANSWER}",
-    "opened in the prompt, longer": f"Okay, the user asks about {'the lamp and ' * 30}the keeper.\n</think>\n\n{ANSWER}",
+    "opened in the prompt, longer": f"Okay, so they ask about {'the lamp and ' * 30}the keeper.\n</think>\n{ANSWER}",
     "channels": "<|channel|>analysis<|message|>Who?<|end|><|start|>assistant<|channel|>final<|message|>"
     f"{ANSWER}<|return|>",
     "channels after a start": f"<|start|>assistant<|channel|>commentary<|message|>Hm<|end|><|start|>assistant"
@@ -84,7 +84,9 @@ RECORDS = (
 )
 
 
-@pytest.mark.parametrize("before", ["", "<think>Which bots are there?</think>\n", "Which bots are there?\n</think>\n\n"])
+@pytest.mark.parametrize(
+    "before", ["", "<think>Which bots are there?</think>\n", "Which bots are there?\n</think>\n\n"]
+)
 @pytest.mark.parametrize("reply", [JSON, RECORDS], ids=["JSON", "records"])
 def test_records_that_quote_a_mark_are_kept_whole(reply: str, before: str) -> None:
     found = parse_extraction(ChatReply(before + reply))
