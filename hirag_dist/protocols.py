@@ -17,7 +17,6 @@ from hirag_dist.types import (
     CsrGraph,
     FloatMatrix,
     FloatVector,
-    FoundName,
     GroupSums,
     IntVector,
     Mixture,
@@ -161,19 +160,6 @@ class AnswerModel(ChatPool, Protocol):
 
     async def close(self) -> None:
         """Close connections."""
-        ...
-
-
-class EntityFinder(Protocol):
-    """Names and terms of texts, found without a language model."""
-
-    def find(self, texts: Sequence[Sequence[str]], types: Sequence[str]) -> list[list[FoundName]]:
-        """Return the names and terms of each text, best first, each once.
-
-        Args:
-            texts: the sentences of each text (`llm.rule_based.sentences`).
-            types: that a name may have.
-        """
         ...
 
 

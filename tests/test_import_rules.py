@@ -30,7 +30,6 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "pymilvus": ("retrieval/vector_index/milvus/",),
     "obstore": ("storage/conditional_put.py",),
     "milvus_lite": ("retrieval/vector_index/milvus/",),
-    "gliner": ("extraction/gliner.py",),
     "cuml": _GPU,
     "pylibcugraph": _GPU,
     "cupy": _GPU,

@@ -19,7 +19,6 @@ from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
-from hirag_dist.extraction import make_entity_finder
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.chat import EndpointPool
@@ -181,7 +180,6 @@ class Bench:
                 count,
                 close=pool.close,
                 bind=lambda context: (pool.with_context(context), embedder),
-                entity_finder=make_entity_finder,
             )
 
         resolved = ResolvedModels(

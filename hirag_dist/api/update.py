@@ -75,7 +75,7 @@ def refresh_index(index: str | Path, *, all_reports: bool = False, **options: Un
 
     Args:
         index: folder or object-store URI of the index.
-        all_reports: write reports too that `communities.reports` leaves to questions.
+        all_reports: write reports too that `communities.report_share` leaves out.
         options: as `build_index`, except that `max_tokens` and `max_usd` choose what is written: the oldest and most
             stale texts that fit, about; the rest stays due.
 

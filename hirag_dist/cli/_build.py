@@ -66,7 +66,7 @@ def show(report: dict[str, Any], headline: str = "") -> None:
         levels = ", ".join(f"{n:,} at level {level}" for level, n in report["communities_by_level"].items())
         out.print(f"Communities: {levels}.")
         if report["missing_reports"]:
-            out.print(missing_line(report["missing_reports"], report["report_policy"]))
+            out.print(missing_line(report["missing_reports"]))
         out.print(bill_table(report["usage"], "" if report["update"] is None else "Bill of the update"))
         if report["tokens_per_corpus_token"] is not None and report["update"] is None:
             out.print(ratio_line(report["tokens_per_corpus_token"]))

@@ -17,13 +17,12 @@ from importlib import import_module
 import typer
 
 from hirag_dist import __version__
-from hirag_dist.cli._output import claim_stdout, emit_error, use_json
+from hirag_dist.cli._output import COMPILING, claim_stdout, emit_error, use_json
 from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, exit_at_once
 from hirag_dist.composition.logs import configure_logging
 from hirag_dist.core.compilation import on_first_compilation
 from hirag_dist.errors import HiragError
 
-_COMPILING = "Compiling functions: after an installation this takes up to a minute, once."
 COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
     "init": ("init", "Write a commented hirag.yaml."),
     "tune": ("tune", "Propose types and examples for a domain from a sample, as files to edit."),
@@ -97,7 +96,7 @@ def _common(
 ) -> None:
     configure_logging({"": logging.INFO if verbose else logging.WARNING})
     if sys.stderr.isatty():
-        on_first_compilation(lambda: print(_COMPILING, file=sys.stderr))
+        on_first_compilation(lambda: print(COMPILING, file=sys.stderr))
     if debug:
         os.environ["HIRAG_DEBUG"] = "1"
 

@@ -116,8 +116,6 @@ def work_line(work: MapWork) -> str:
 
 
 def _called(retrieval: Retrieval) -> str:
-    if retrieval.written_reports:
-        return f" · {count_noun(len(retrieval.written_reports), 'report')} written for it"
     return " · no model was called" if retrieval.map_work is None else ""
 
 

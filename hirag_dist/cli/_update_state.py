@@ -33,16 +33,16 @@ def update_line(number: int, documents: Mapping[str, int], others: Sequence[str]
     return f"Update {number} since the index was built from nothing: {said}."
 
 
-def missing_line(missing: int, policy: str) -> str:
-    """Return the number of reports that are left to questions, as a sentence.
+def missing_line(missing: int) -> str:
+    """Return the number of reports that are not written, as a sentence.
 
-    >>> missing_line(1, "top")
-    'Reports: 1 is left to questions (communities.reports.policy: top); `hirag-dist refresh --all-reports` writes it.'
+    >>> missing_line(1)
+    'Reports: 1 is left out (communities.report_share); `hirag-dist refresh --reports` writes it.'
     """
     verb, them = ("is", "it") if missing == 1 else ("are", "them")
     return (
-        f"Reports: {missing:,} {verb} left to questions (communities.reports.policy: {policy}); "
-        f"`hirag-dist refresh --all-reports` writes {them}."
+        f"Reports: {missing:,} {verb} left out (communities.report_share); "
+        f"`hirag-dist refresh --reports` writes {them}."
     )
 
 

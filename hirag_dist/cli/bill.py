@@ -121,5 +121,5 @@ def savings_lines(savings: BillSavings) -> list[str]:
         lines.append(f"Prompt caches: {short(savings.cached_tokens)} tokens at the lower price{usd}.")
     if savings.missing_reports:
         reports = count_noun(savings.missing_reports, "report")
-        lines.append(f"Reports left to questions: {reports}, about {short(savings.missing_tokens)} tokens.")
+        lines.append(f"Reports left out: {reports}, about {short(savings.missing_tokens)} tokens.")
     return lines

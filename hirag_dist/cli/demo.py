@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +19,7 @@ from hirag_dist.api.build import build_index
 from hirag_dist.cli._bill import bill_table
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import configuration
-from hirag_dist.cli._output import out
+from hirag_dist.cli._output import COMPILING, out
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli._render import show_answer, show_retrieval
 from hirag_dist.cli.inspect import write_page
@@ -28,8 +29,6 @@ from hirag_dist.errors import ServiceError
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Answer
-
-_READY_S = 60.0
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +46,9 @@ def demo(
     config = _write_config(Path(folder), samples / "replies.jsonl")
     _index(samples / "corpus", folder, config, executor)
     out.rule("2 · Serving it over gRPC")
-    with _Service(folder, config) as address, HiragClient(address) as client:
+    command = ["serve", "--index", folder, "--config", str(config), "--listen", "127.0.0.1:0"]
+    service = _Service([sys.executable, "-m", "hirag_dist", *command], Path(folder) / "serve.log")
+    with service as address, HiragClient(address) as client:
         info = client.describe()
         out.print(f"A service at {address} holds snapshot {info.snapshot_id}.")
         for number, question in enumerate(questions, start=3):
@@ -98,29 +99,51 @@ def _index(corpus: Path, folder: str, path: Path, executor: str) -> None:
 
 
 class _Service:
-    """`hirag-dist serve` in a process of its own, on a free port, for as long as the block lasts."""
+    """`hirag-dist serve` in a process of its own, for as long as the block lasts.
 
-    def __init__(self, folder: str, config: Path) -> None:
-        self._log = Path(folder) / "serve.log"
-        command = ["serve", "--index", folder, "--config", str(config), "--listen", "127.0.0.1:0"]
-        with self._log.open("wb") as log:
+    Args:
+        command: program and arguments.
+        log: file that gets its output.
+    """
+
+    def __init__(self, command: Sequence[str], log: Path) -> None:
+        self.log = log
+        self._command = command
+
+    def __enter__(self) -> str:
+        with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "hirag_dist", *command],
+                self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=os.environ | {"COLUMNS": "200"},
             )
+        try:
+            return self._address()
+        except BaseException:
+            self.__exit__()
+            raise
 
-    def __enter__(self) -> str:
-        give_up_at = time.monotonic() + _READY_S
-        while time.monotonic() < give_up_at and self._process.poll() is None:
-            for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines():
+    def _address(self) -> str:
+        """Wait until the service answers or ends, however long it takes, and return HOST:PORT.
+
+        Raises:
+            ServiceError: it has ended.
+        """
+        told, running = False, True
+        while running:
+            running = self._process.poll() is None  # read the log once more after the end
+            lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+            for line in lines:
                 if line.startswith("Serving on "):
                     return line.removeprefix("Serving on ").split(". ")[0]
+            if COMPILING in lines and not told:
+                told = True
+                out.print(COMPILING)
             time.sleep(0.1)
-        self.__exit__()
-        raise ServiceError(f"the service did not start; {self._log} says why")
+        said = lines[-1] if lines else f"{self.log} is empty"
+        raise ServiceError(f"the service ended with code {self._process.returncode} before it answered: {said}")
 
     def __exit__(self, *_: object) -> None:
         if self._process.poll() is None:

@@ -67,7 +67,7 @@ def list_(
     if len(found) > _SHOWN:
         out.print(f"and {len(found) - _SHOWN:,} more; --source GLOB selects, --json lists all.")
     if opened.manifest.missing_reports:
-        out.print(missing_line(opened.manifest.missing_reports, opened.manifest.report_policy))
+        out.print(missing_line(opened.manifest.missing_reports))
 
 
 def show(

@@ -150,7 +150,7 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
         table("Communities", ["level", "communities", "median size", "largest", "reports"], levels, (0, 1, 2, 3, 4))
     )
     if inspection.reports.missing:
-        out.print(missing_line(inspection.reports.missing, snapshot.manifest.report_policy))
+        out.print(missing_line(inspection.reports.missing))
     if inspection.drift is not None:
         show_drift(inspection.drift)
     elif inspection.update is not None:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.table import Table
 
 from hirag_dist.api.build import plan_build, plan_update
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
@@ -17,7 +16,6 @@ from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.indexing.cost_estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
-from hirag_dist.indexing.extraction_estimate import MethodEstimate
 from hirag_dist.indexing.update.estimate import UpdateEstimate
 from hirag_dist.llm.usage import dollars, total_cost
 
@@ -82,12 +80,9 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     rows.append(total_row("total", made.stages, made.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
     out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
-    out.print(_methods_table(made.methods))
     if made.missing_reports:
         reports = count_noun(made.missing_reports, "report is", "reports are")
-        out.print(
-            f"About {reports} left to questions: about {short(made.missing_report_tokens)} tokens if all are written."
-        )
+        out.print(f"About {reports} left out: about {short(made.missing_report_tokens)} tokens if all are written.")
     said = (
         f"{latency_s:g} s"
         if latency_s is not None
@@ -97,24 +92,6 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
         f"[dim]A call is assumed to take {said}; --latency-s sets it. Replies that an index already holds in its "
         "ledger are not known here and cost nothing again.[/dim]"
     )
-
-
-def _methods_table(methods: Sequence[MethodEstimate]) -> Table:
-    """Return the same index by each method of extraction."""
-    rows = [
-        (
-            f"{each.method}{' *' if each.configured else ''}",
-            each.extraction_calls,
-            each.extraction_tokens,
-            each.calls,
-            each.input_tokens + each.output_tokens,
-            dollars(each.cost_usd),
-            _minutes(each.seconds),
-        )
-        for each in methods
-    ]
-    columns = ["method", "extraction calls", "its tokens", "all calls", "all tokens", "cost", "at least"]
-    return table("By extraction.method (* as configured)", columns, rows, right=(1, 2, 3, 4, 5, 6), spare=(6,))
 
 
 def _unreadable(name: str, reason: str) -> str:

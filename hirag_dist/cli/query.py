@@ -61,10 +61,6 @@ _AsOfOption = Annotated[
     str,
     typer.Option("--as-of", metavar="DATE", help="Search only documents that are not later, by metadata.as_of_field."),
 ]
-_WriteReportsOption = Annotated[
-    bool,
-    typer.Option("--write-reports", help="Have missing reports written, where retrieval.reports_on_demand allows it."),
-]
 _DeadlineOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Time limit; the result so far is shown when it passes.")
 ]
@@ -101,7 +97,6 @@ def query(
     as_labels: _AsLabelOption = None,
     filter_: _FilterOption = "",
     as_of: _AsOfOption = "",
-    write_reports: _WriteReportsOption = False,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
@@ -129,7 +124,6 @@ def query(
         top_m=top_m,
         community_level=community_level,
         **scope,
-        write_reports=write_reports,
     )
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
     sent, fallback = None, ""  # not known of a service

@@ -39,7 +39,7 @@ def refresh(
     max_usd: Annotated[float | None, typer.Option(min=0, help="Write what this many dollars pay, about.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=0, help="Write what this many tokens pay, about.")] = None,
     all_reports: Annotated[
-        bool, typer.Option("--all-reports", help="Write reports too that communities.reports leaves to questions.")
+        bool, typer.Option("--reports", help="Write the reports too that communities.report_share leaves out.")
     ] = False,
     require_complete: RequireCompleteOption = False,
     wait: WaitOption = 0.0,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from typing import Annotated
 
 import typer
 
 from hirag_dist.cli._options import ConfigOption, SetOption, configuration
-from hirag_dist.cli._output import err
+from hirag_dist.cli._output import COMPILING, err
+from hirag_dist.core.compilation import on_first_compilation
 from hirag_dist.errors import ConfigError
 
 
@@ -68,6 +70,8 @@ def serve(
         raise ConfigError("give --index URI for one index, or --catalogue URI for all indexes in a folder")
     if verify and index is None:
         raise ConfigError("--verify is for --index; `hirag-dist doctor` opens every index of a catalogue")
+    if not sys.stderr.isatty():  # on a terminal every command says it
+        on_first_compilation(lambda: err.print(COMPILING))
     announce = partial(_announce, page=service.http_page, api=service.http_api)
     if not serving.serve(loaded, index or "", announce, verify=verify):
         raise typer.Exit(1)

@@ -29,7 +29,6 @@ from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import ALIASES, MANIFEST
 from hirag_dist.storage.snapshot.fallback import open_current
-from hirag_dist.storage.snapshot.late_reports import late_reports
 from hirag_dist.storage.snapshot.manifest import parse_manifest
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
@@ -82,8 +81,6 @@ def status(
         report["usage_of_current"] = usage
         report["content_of_current"] = content_counts(snapshot.manifest)
         report["missing_reports_of_current"] = snapshot.manifest.missing_reports
-        report["report_policy_of_current"] = snapshot.manifest.report_policy
-        report["reports_on_demand"] = len(late_reports(snapshot))
         report["update_of_current"] = snapshot.manifest.notes.get("update")
         report["tokens_per_corpus_token"] = tokens_per_corpus_token(snapshot)
         if published(store, build) is not None:
@@ -155,9 +152,7 @@ def _show(report: dict[str, Any]) -> None:
             f"{update_line(update['number'], update['documents'], update.get('other_changes', ()))} {debt_line(update)}"
         )
     if report.get("missing_reports_of_current"):
-        line = missing_line(report["missing_reports_of_current"], report["report_policy_of_current"])
-        late = count_noun(report["reports_on_demand"], "of them was", "of them were")
-        out.print(f"{line} {late} written since, for questions.")
+        out.print(missing_line(report["missing_reports_of_current"]))
     _show_letter_table(report["dead_letters"], report["index"])
     if report.get("dead_letters_of_current"):
         out.print(f"The snapshot being served has {count_noun(report['dead_letters_of_current'], 'dead letter')}.")

@@ -1,4 +1,4 @@
-"""Savings of a build: what found replies, packing, prompt caches and reports left to questions did not cost."""
+"""Savings of a build: what found replies, packing, prompt caches and reports that were left out did not cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from hirag_dist.core.reports.choice import missing_reports
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.indexing.report_estimate import REPORT_IN_PER_ENTITY, REPORT_OUT
 from hirag_dist.llm.usage import usage_rows
-from hirag_dist.storage.snapshot.late_reports import late_reports
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 _FULL_PROMPT = 0.85  # of the limit of a report's prompt that a large community fills
@@ -33,7 +32,7 @@ class BillSavings:
         packed_calls, packed_tokens: calls that units sharing others' calls would have taken, and their instructions.
         cached_tokens: of the input, paid at the provider's price for cached tokens.
         cached_usd: dollars below the price of uncached tokens; None without the price.
-        missing_reports, missing_tokens: reports left to questions, and what writing them would take, about.
+        missing_reports, missing_tokens: reports left out, and what writing them would take, about.
     """
 
     found_calls: int
@@ -122,14 +121,13 @@ def _cached_usd(usage: Sequence[Mapping[str, Any]], config: Config) -> float | N
 
 
 def _missing(snapshot: Snapshot) -> tuple[int, int]:
-    """Return the reports left to questions, and the tokens of writing them: of their material, and a mean reply."""
+    """Return the reports left out, and the tokens of writing them: of their material, and a mean reply."""
     if not snapshot.manifest.missing_reports:
         return 0, 0
     communities = snapshot.manifest.build.get("config", {}).get("communities", {})
     table = snapshot.table("communities", ["community_id", "n_entities"])
     rejects = snapshot.table("rejects", ["unit_id"])["unit_id"]
-    late = pa.array([each.community_id for each in late_reports(snapshot)], pa.string())
-    known = [*snapshot.table("reports", ["community_id"])["community_id"].chunks, *rejects.chunks, late]
+    known = [*snapshot.table("reports", ["community_id"])["community_id"].chunks, *rejects.chunks]
     missing = missing_reports(table, pa.chunked_array(known, pa.string()), communities.get("report_min_entities", 1))
     note = snapshot.manifest.notes.get("update") or {}
     reply = float((note.get("reply_tokens") or (0, REPORT_OUT))[1])

@@ -27,9 +27,7 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.events import ExecutorStarting
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.lazy_executor import LazyExecutor
-from hirag_dist.execution.sized_executor import SizedExecutor
 from hirag_dist.execution.stage import Services
-from hirag_dist.extraction import make_entity_finder
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import embedder_identity, with_context
@@ -165,7 +163,6 @@ def make_services(
         close,
         bind,
         is_superseded,
-        entity_finder=cache(make_entity_finder),
     )
 
 
@@ -212,14 +209,11 @@ def make_executor(
             gpu=GpuWorkers(execution.gpu_workers) if apart else None,
         )
 
-    in_process, on_ray = LazyExecutor("inline", inline), LazyExecutor("ray", ray)
-    match execution.chosen:
-        case "inline":
-            return in_process
-        case "auto" if not os.environ.get("RAY_ADDRESS"):
-            return SizedExecutor(in_process, on_ray)
-        case _:
-            return on_ray
+    if execution.chosen == "inline":
+        return LazyExecutor("inline", inline)
+    if execution.chosen == "auto" and not os.environ.get("RAY_ADDRESS"):
+        return LazyExecutor("inline", inline, large=("ray", ray))
+    return LazyExecutor("ray", ray)
 
 
 def _tasks_in_flight(config: Config, n_workers: int) -> int:

@@ -51,7 +51,7 @@ class BuildArguments:
         communities: new, or keep where an import took those of its folder over.
         removed, sources: ids and glob patterns of documents to remove.
         rebuild: whether an index that existed was built from nothing.
-        all_reports: of a refresh: write reports too that the policy of reports leaves to questions.
+        all_reports: of a refresh: write reports too that `communities.report_share` leaves out.
     """
 
     command: str

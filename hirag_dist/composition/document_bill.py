@@ -22,11 +22,9 @@ from hirag_dist.core.graph.communities import membership
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.errors import SnapshotError
-from hirag_dist.indexing.update.late_reports import ON_DEMAND, late_usage
 from hirag_dist.indexing.update.written_bill import bill_rows
 from hirag_dist.llm.usage import total_cost
 from hirag_dist.storage.layout import DOCUMENT_METADATA, EXTRACTION_COSTS
-from hirag_dist.storage.snapshot.late_reports import late_reports
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import FloatVector, IntVector
 
@@ -94,8 +92,6 @@ def document_bill(snapshot: Snapshot) -> DocumentBill:
             f"snapshot {snapshot.manifest.snapshot_id} was updated by a version that did not record what was paid "
             "before; the next build from nothing (`index --rebuild`, with found replies) records it"
         )
-    late = [{"stage": ON_DEMAND} | row for row in late_usage(snapshot).rows()]
-    rows = [*rows, *late]
     documents = snapshot.table("documents", ["document_id", "uri", "record"])
     chunks = snapshot.table("chunks", ["chunk_id", "document_id", "n_tokens"])
     n_documents = documents.num_rows
@@ -245,7 +241,6 @@ class _Mentions:
 def _report_weights(snapshot: Snapshot, mentions: _Mentions) -> FloatVector:
     """Return the weights of documents for reports, by the length of the reports that a model wrote."""
     reports = snapshot.table("reports").to_pylist()
-    reports += [dict(late.report) for late in late_reports(snapshot)]
     lengths = {row["community_id"]: len(report_text(row)) for row in reports if row["origin"] == "model"}
     communities = snapshot.table("communities", ["community_id", "entity_ids"])
     asked = communities.filter(pc.is_in(communities["community_id"], value_set=pa.array(list(lengths), pa.string())))

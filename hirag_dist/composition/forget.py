@@ -117,7 +117,7 @@ def forget(
             pending = _note(store, lock, pending)
     findings: tuple[Finding, ...] = ()
     if not pending.verified:
-        clear_workspace(store, lock, current, removed)
+        clear_workspace(store, lock, removed)
         result = verify_removed(store, config, removed, without=pending.snapshots, with_collections=False)
         findings = result.findings
         problems += result.problems

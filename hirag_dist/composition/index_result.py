@@ -95,7 +95,6 @@ class IndexResult:
             "seconds": round(self.seconds, 2),
             "counts": dict(self.manifest.counts),
             "missing_reports": self.manifest.missing_reports,
-            "report_policy": self.manifest.report_policy,
             "content": self.content_counts,
             "layers": list(self.layers),
             "communities_by_level": self.communities_by_level,

@@ -168,7 +168,7 @@ def run_refresh(
 
     Args:
         budget_tokens: to spend at most, about; None for all that are due.
-        all_reports: write reports too that `communities.reports` leaves to questions.
+        all_reports: write reports too that `communities.report_share` leaves out.
 
     Raises:
         SnapshotError: there is no index, or none that can be updated.

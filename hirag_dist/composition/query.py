@@ -9,12 +9,10 @@ from dataclasses import replace
 from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator, make_pool, retry_policy
 from hirag_dist.config.model import Config
-from hirag_dist.config.reports import ReportsOnDemandConfig
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.limits.call_budget import CallBudget, CallLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
@@ -96,7 +94,6 @@ class SharedModels:
     ) -> None:
         self.n_engines = n_engines
         self.coordinator, self.spending = coordinator, spending
-        self.reports = report_budget(config.retrieval.reports_on_demand)
         worker = uuid.uuid4().hex
         context = None if meter is None else CallContext(meter)
         retried = RetriedCalls(RateLimiter(coordinator, worker, spending), question_policy(config))
@@ -139,14 +136,6 @@ class SharedModels:
                 await each.close()
 
 
-def report_budget(config: ReportsOnDemandConfig) -> CallBudget:
-    """Return the budget of reports of a process."""
-    return CallBudget(
-        CallLimits(config.calls_per_minute, config.usd_per_day),
-        CallLimits(config.caller_calls_per_minute, config.caller_usd_per_day),
-    )
-
-
 def question_policy(config: Config) -> RetryPolicy:
     """Return the limits of retries for questions: a build waits for an endpoint that is out, a question does not."""
     policy = retry_policy(config)
@@ -164,18 +153,14 @@ def make_engine(
     spending: bool = False,
     meter: UsageMeter | None = None,
     models: SharedModels | None = None,
-    reports: CallBudget | None = None,
 ) -> QueryEngine:
     """Return a query engine over a snapshot. Replies to questions are not stored in the index's ledger.
-
-    Missing reports are, which questions have written where `retrieval.reports_on_demand` allows it.
 
     Args:
         coordinator: the endpoints' limits, shared with other engines of this process; None for separate limits.
         spending: whether the coordinator has a spending limit.
         meter: counts the calls; None counts nothing.
         models: of several engines, in place of the three arguments before; None for models of this engine alone.
-        reports: budget of reports, shared with other engines of this process; None for the one of `models`.
 
     Raises:
         BackendUnavailable: vectors or embedder are missing.
@@ -188,14 +173,6 @@ def make_engine(
         coordinator = make_coordinator(config) if coordinator is None else coordinator
         shared = SharedModels(config, coordinator, spending=spending, meter=meter)
     model, embedder, reranker = shared.owned(config) if models is None else shared.borrowed(config)
-    writer = None
-    if config.retrieval.reports_on_demand.enabled and snapshot.manifest.missing_reports:
-        from hirag_dist.composition.report_writer import OnDemandReports  # not at the top: it imports stages of builds
-
-        budget = shared.reports if reports is None else reports
-        writer = OnDemandReports(
-            config, snapshot, prompts, shared.coordinator, embedder, budget, spending=shared.spending
-        )
     snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
     vectors = make_vector_index(config, snapshot)
     rule = config.service.access_rule
@@ -211,5 +188,4 @@ def make_engine(
         config.tokenizer,
         reranker=reranker,
         n_engines=shared.n_engines,
-        writer=writer,
     )

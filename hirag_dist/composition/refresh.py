@@ -28,7 +28,7 @@ def refresh_within(
     """Write the texts that are due and fit the limits of `options`, about: the oldest and most stale first.
 
     Args:
-        all_reports: write reports too that `communities.reports` leaves to questions.
+        all_reports: write reports too that `communities.report_share` leaves out.
 
     Raises:
         ConfigError: a limit in dollars is given, and no price of the replies is known.

@@ -17,7 +17,6 @@ from hirag_dist.storage.store import Store
 # stage of a letter, in the order of a build → its role, and the beginning of its label on the bill
 _ASKED: Mapping[str, tuple[str, str]] = {
     "extract": ("extract", "extract"),
-    "verify": ("extract", "verify"),
     "claims": ("extract", "claims"),
     "describe": ("summarise", "describe"),
     "resolve": ("summarise", "resolve"),

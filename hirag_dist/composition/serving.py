@@ -16,7 +16,7 @@ from typing import Protocol
 from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.composition.logs import log_messages_only
 from hirag_dist.composition.models import make_coordinator
-from hirag_dist.composition.query import make_engine, report_budget
+from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
 from hirag_dist.composition.uploads import upload_options
 from hirag_dist.config.model import Config
@@ -142,7 +142,6 @@ def server_options(
         metrics_public=service.metrics_public,
         access_log=service.access_log,
         log_questions=service.log_questions,
-        hits_file=service.hits_file,
         traces_endpoint=service.traces_endpoint,
         traces_ratio=service.traces_ratio,
     )
@@ -250,7 +249,6 @@ async def serve_index(
     prompts = load_prompts(config.prompts)
     # One coordinator for all snapshots of this process: a new one would start with full rate limits.
     coordinator = make_coordinator(config, sharers=process_count(config))
-    reports = report_budget(config.retrieval.reports_on_demand)
     anonymous = options.callers_file is None and options.anonymous_labels is not None
     opened = False
     warn = anonymous and (state is None or state.process == 0)  # of several processes the first one logs it
@@ -266,7 +264,7 @@ async def serve_index(
                 "service.anonymous_labels says what they may see",
                 "".join(f", {label}" for label in sorted(options.anonymous_labels or ())),
             )
-        return make_engine(config, snapshot, prompts, coordinator, reports=reports)
+        return make_engine(config, snapshot, prompts, coordinator)
 
     async def open_engine() -> QueryEngine:
         return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))

@@ -11,7 +11,6 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -26,10 +25,8 @@ from hirag_dist.errors import ConfigError, StageFailed
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
-from hirag_dist.extraction import make_entity_finder
 from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
-from hirag_dist.indexing.extraction import extract_stored
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.indexing.stages.embed import EmbedChunks, entity_texts
 from hirag_dist.llm.call import CallContext
@@ -80,7 +77,7 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
         if is_paid:
             context.runner.run(EmbedChunks(models.embedder, models.dim), "chunk vectors", chunks=given)
         try:
-            extract_base_layer(context, given, extract_stored)
+            extract_base_layer(context, given)
         except StageFailed as error:  # no reply about these chunks is stored
             logger.info("layer 0 was not replayed to its end: %s", error)
     return ledger.found
@@ -176,7 +173,6 @@ def _services(config: Config, ledger: ReadOnlyLedger, embedder: Embedder) -> Ser
         count,
         close=close,
         bind=bind,
-        entity_finder=cache(make_entity_finder),
     )
 
 

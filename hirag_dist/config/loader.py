@@ -29,21 +29,28 @@ _RENAMED = {  # former dotted path of a key → its path now; * stands for one n
     "service.max_concurrent": "service.max_concurrent_requests",
     "service.max_wait_s": "service.max_queue_wait_s",
 }
-_NO_BATCHES = "calls are sent one by one"
+_NO_BATCHES = "calls are always sent one by one; leave the key out"
+_ONE_FINDER = "extraction.method is llm or nlp, and nlp has no settings; leave the section out"
 _FIDELITY = "retrieval.fidelity is best, which does the best that was measured, or paper"
 _REMOVED = {  # former dotted path of a key → what takes its place
+    "extraction.nlp": _ONE_FINDER,
+    "extraction.skeleton": _ONE_FINDER,
+    "extraction.verify": _ONE_FINDER,
     "llm.batch": _NO_BATCHES,
     "llm.batch_lines": _NO_BATCHES,
     "llm.batch_poll_s": _NO_BATCHES,
     "llm.batch_rounds": _NO_BATCHES,
+    "communities.reports": "communities.report_share is the share of the reports that a build writes",
     "retrieval.bridge_endpoints": _FIDELITY,
     "retrieval.bridge_paths": "a bridge takes shortest paths in the graph",
     "retrieval.bridge_ranking": _FIDELITY,
     "retrieval.lean": "choose another retrieval.mode, such as local",
     "retrieval.lexical": _FIDELITY,
     "retrieval.local_entities": _FIDELITY,
+    "retrieval.reports_on_demand": "`hirag-dist refresh --reports` writes missing reports",
     "retrieval.selection": "records are taken by rank",
     "retrieval.source_fusion": _FIDELITY,
+    "service.hits_file": "communities.report_share takes the most prominent communities first",
 }
 
 

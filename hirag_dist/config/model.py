@@ -16,7 +16,6 @@ from hirag_dist.config.extraction import ExtractionConfig, long_form
 from hirag_dist.config.metadata import MetadataConfig
 from hirag_dist.config.prices import LIST_PRICES, PriceConfig
 from hirag_dist.config.reading import ReadingConfig
-from hirag_dist.config.reports import ReportsConfig
 from hirag_dist.config.retrieval import RetrievalConfig as RetrievalConfig
 from hirag_dist.config.service import ServiceConfig
 
@@ -222,7 +221,13 @@ class CommunitiesConfig(ConfigSection):
 
     max_size: int = Field(150, ge=2, description="entities; a larger community is split, where it can be")
     resolution: float = Field(1.0, gt=0, le=1e6, description="of modularity; larger, more and smaller communities")
-    reports: ReportsConfig = ReportsConfig()
+    report_share: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="share of the communities whose reports a build writes, the most prominent first; `refresh "
+        "--reports` writes the others. Communities below report_min_entities always have one",
+    )
     report_min_entities: int = Field(4, ge=1, description="a smaller community's report is its members, without a call")
     report_tokens: int = Field(4000, ge=200, description="of a report's prompt")
     report_pack_tokens: int = Field(12000, ge=0, description="of communities that share one call, about; 0: one a call")

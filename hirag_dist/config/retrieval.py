@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from hirag_dist.config.base import ConfigSection
-from hirag_dist.config.reports import ReportsOnDemandConfig
 
 
 class MapReduceConfig(ConfigSection):
@@ -59,7 +58,6 @@ class RetrievalConfig(ConfigSection):
         description="address under which the files of INPUT are served; links to sources begin with it",
     )
     map_reduce: MapReduceConfig = MapReduceConfig()
-    reports_on_demand: ReportsOnDemandConfig = ReportsOnDemandConfig()
 
     @model_validator(mode="before")
     @classmethod

@@ -167,11 +167,6 @@ class ServiceConfig(ConfigSection):
         "text", description="format of the access log, one line per request"
     )
     log_questions: bool = Field(False, description="write the question into the access log")
-    hits_file: str | None = Field(
-        None,
-        description="file to which is added how often results held each community, for communities.reports.hits; null: "
-        "none",
-    )
     traces_endpoint: Url | None = Field(
         None, description="OTLP endpoint over HTTP, such as http://collector:4318/v1/traces"
     )

@@ -10,11 +10,10 @@ from typing import Any, ClassVar, ParamSpec, Protocol, TypeVar, cast, runtime_ch
 import pyarrow as pa
 import tiktoken
 
-from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.dataset import Schemas, TableSet
 from hirag_dist.llm.call import CallContext
-from hirag_dist.protocols import CPU, Embedder, EntityFinder, Kernels, PackingPool, ResidentShards
-from hirag_dist.types import FinderOptions, Rejected
+from hirag_dist.protocols import CPU, Embedder, Kernels, PackingPool, ResidentShards
+from hirag_dist.types import Rejected
 
 T = TypeVar("T")
 In = ParamSpec("In")
@@ -76,10 +75,6 @@ async def _nothing_to_close() -> None:
     pass
 
 
-def _no_entity_finder(options: FinderOptions) -> EntityFinder:
-    raise BackendUnavailable(f"these services have no entity finder, also not {options.kind}")
-
-
 @dataclass(frozen=True)
 class Services:
     """Services of a worker for the stages that it runs.
@@ -99,7 +94,6 @@ class Services:
     close: Callable[[], Awaitable[None]] = _nothing_to_close
     bind: Callable[[CallContext], tuple[PackingPool, Embedder]] | None = None  # None if calls carry no context
     is_superseded: Callable[[CallContext], Awaitable[bool]] = _never_superseded
-    entity_finder: Callable[[FinderOptions], EntityFinder] = _no_entity_finder  # made once and kept
 
     def for_task(self, context: CallContext) -> Services:
         """Return these services with models whose calls carry the context of a task."""

@@ -11,7 +11,7 @@ from hirag_dist.errors import StageFailed
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.entity_resolution import find_aliases, rename
-from hirag_dist.indexing.extraction import Extract, extract_mentions
+from hirag_dist.indexing.extraction import extract_mentions
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
@@ -20,16 +20,13 @@ logger = logging.getLogger(__name__)
 _PROMPT_TOKENS = 6000  # descriptions in one describe call
 
 
-def extract_base_layer(context: BuildContext, chunks: Dataset, extract: Extract = extract_mentions) -> BaseLayer:
+def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
     """Return the graph that is extracted from chunks.
-
-    Args:
-        extract: chunks → mentions.
 
     Raises:
         StageFailed: there is no entity in any chunk.
     """
-    extracted = extract(context, chunks)
+    extracted = extract_mentions(context, chunks)
     return merge_base_layer(context, chunks, extracted.mentions, extracted.rejects)
 
 

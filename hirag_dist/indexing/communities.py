@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
 from hirag_dist.config.model import Config
-from hirag_dist.core.reports.choice import REPORT_HITS, ReportChoice
+from hirag_dist.core.reports.choice import ReportChoice
 from hirag_dist.core.reports.selection import ReportOutlines, outlined_rows
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
@@ -24,7 +23,6 @@ from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.report import CHILD_REPORTS, WriteReports
 from hirag_dist.indexing.stages.report_text import ClaimLines, EntityLines, RelationLines
 from hirag_dist.schemas import REJECTS
-from hirag_dist.storage.report_hits import read_hits
 
 MAX_TREE_REPORTS = 256  # in one task, which holds them in memory
 _MIN_LINE_TOKENS = 6  # of an entity or relation in a prompt, which bounds how many can be shown
@@ -122,35 +120,19 @@ def _report(context: BuildContext, hierarchy: Hierarchy, communities: Dataset, n
 
 def report_choice(config: Config) -> ReportChoice:
     """Return the rule that chooses the reports that are written with an index."""
-    reports = config.communities.reports
-    return ReportChoice(reports.policy, reports.share, config.communities.report_min_entities)
-
-
-def past_hits(config: Config) -> dict[str, int]:
-    """Return the hits of past questions by community; none where there is no such file yet.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    reports = config.communities.reports
-    if reports.policy != "top" or reports.hits is None or not Path(reports.hits).exists():
-        return {}
-    return read_hits(reports.hits)
+    return ReportChoice(config.communities.report_share, config.communities.report_min_entities)
 
 
 def _chosen(context: BuildContext, outline: OutlineReports.Outputs) -> OutlineReports.Outputs:
     """Return the outlines of the reports that are written with the index, with the places of all."""
     choice = report_choice(context.config)
-    if choice.policy == "all":
+    if choice.share == 1:
         return outline
-    hits = past_hits(context.config)
-    table = pa.table([list(hits), list(hits.values())], schema=REPORT_HITS)
     chosen = context.runner.run(
         ChooseReports(choice),
         "report material: choice",
         outlines=outline.outlines,
         above=outline.above,
-        hits=context.datasets.put("report_hits", table) if hits else None,
     )
     return replace(outline, outlines=chosen.outlines, above=chosen.above)
 

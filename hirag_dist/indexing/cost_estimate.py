@@ -16,7 +16,6 @@ from html import escape
 
 from tiktoken import Encoding
 
-from hirag_dist.config.extraction import METHODS, Method
 from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
 from hirag_dist.core.entities.claims import claims_request
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
@@ -32,7 +31,7 @@ from hirag_dist.core.prompts.templates import (
 from hirag_dist.core.text.chunking import chunk_spans
 from hirag_dist.core.text.ids import chunk_id, document_id, text_key
 from hirag_dist.core.text.tokens import counter, encoding
-from hirag_dist.indexing.extraction_estimate import MIN_OUT, MethodEstimate, extraction_calls
+from hirag_dist.indexing.extraction_estimate import MIN_OUT, extraction_calls
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.report_estimate import estimate_reports
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
@@ -89,7 +88,7 @@ class CostEstimate:
             known here: they cost nothing again.
         seconds: the stages' least times one after the other, the endpoints of one stage side by side.
         methods: the same build by each method of extraction.
-        missing_reports, missing_report_tokens: reports left to questions, and what writing them all would take.
+        missing_reports, missing_report_tokens: reports left out, and what writing them all would take.
     """
 
     documents: int
@@ -99,7 +98,6 @@ class CostEstimate:
     unreadable: tuple[tuple[str, str], ...]
     stages: tuple[StageEstimate, ...]
     seconds: float
-    methods: tuple[MethodEstimate, ...] = ()
     missing_reports: int = 0
     missing_report_tokens: int = 0
 
@@ -194,7 +192,6 @@ def estimate_planned(
     """Return the estimate of an index of INPUT that was read; see `estimate_build`."""
     n_chunks, n_tokens = planned.n_chunks, planned.n_tokens
     stages, seconds = stages_of(works_of_build(n_chunks, n_tokens, config, prompts), config, latency_s)
-    methods = tuple(_method(method, planned, config, prompts, latency_s) for method in METHODS)
     entities = n_tokens * ENTITIES_PER_TOKEN
     reports = estimate_reports(entities + estimate_summaries(entities, config).entities, config)
     return CostEstimate(
@@ -205,30 +202,8 @@ def estimate_planned(
         planned.unreadable,
         stages,
         seconds,
-        methods,
         round(reports.missing),
         round(reports.missing_tokens),
-    )
-
-
-def _method(
-    method: Method, planned: PlannedInput, config: Config, prompts: Prompts, latency_s: float | None
-) -> MethodEstimate:
-    """Return the estimate of a build by a method of extraction."""
-    changed = config.model_copy(update={"extraction": config.extraction.model_copy(update={"method": method})})
-    works = works_of_build(planned.n_chunks, planned.n_tokens, changed, prompts)
-    stages, seconds = stages_of(works, changed, latency_s)
-    extracting = [stage for stage in stages if stage.stage == EXTRACT]
-    return MethodEstimate(
-        method,
-        method == config.extraction.method,
-        sum(stage.calls for stage in extracting),
-        sum(stage.input_tokens + stage.output_tokens for stage in extracting),
-        sum(stage.calls for stage in stages),
-        sum(stage.input_tokens for stage in stages),
-        sum(stage.output_tokens for stage in stages),
-        total_cost(stage.cost_usd for stage in stages),
-        seconds,
     )
 
 

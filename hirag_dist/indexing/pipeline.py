@@ -37,7 +37,6 @@ from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
 from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
 from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, added_to, selected_documents
 from hirag_dist.indexing.update.former import former_snapshot, returning_summary, same_places, wanted_documents
-from hirag_dist.indexing.update.late_reports import ON_DEMAND, late_usage
 from hirag_dist.indexing.update.run import (
     UpdateRequest,
     find_changes,
@@ -169,7 +168,7 @@ class Build:
 
         Args:
             max_tokens: to spend at most, about; None for all that are due.
-            all_reports: write reports too that `communities.reports` leaves to questions.
+            all_reports: write reports too that `communities.report_share` leaves out.
 
         Raises:
             SnapshotError: the index cannot be updated.
@@ -262,7 +261,6 @@ class Build:
             return replace(result, update=summary, fallback=base.snapshot.fallback)
         context = _resolve_kernels(self.context)
         outcome = update_contents(context, base, changed, request, self.decisive())
-        context.runner.record_usage(ON_DEMAND, late_usage(base.snapshot))
         result = self._complete(context, outcome.contents)
         return replace(result, update=outcome.summary, fallback=base.snapshot.fallback)
 

@@ -25,7 +25,6 @@ from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.indexing.stages.report import WriteReports
-from hirag_dist.indexing.update.late_reports import ON_DEMAND, late_usage
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS, SUMMARY_SOURCES, USAGE
 from hirag_dist.storage import layout
@@ -45,7 +44,6 @@ from hirag_dist.storage.layout import (
     UPDATE_TABLES,
 )
 from hirag_dist.storage.snapshot.fallback import open_current
-from hirag_dist.storage.snapshot.late_reports import all_reports
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS, Manifest
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
@@ -233,11 +231,7 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
         for name in (*CONTENT_TABLES, "usage", *optional):
             # Parquet names the items of lists otherwise, and the id is a hash of types too.
             schema = getattr(schemas, name.upper())
-            table = all_reports(before) if name == "reports" else before.table(name)
-            tables[name] = folder.table([table.cast(schema)], schema)
-        late = usage_table({ON_DEMAND: late_usage(before)})
-        if late.num_rows:
-            tables["usage"] = pa.concat_tables([tables["usage"].cast(USAGE), late])
+            tables[name] = folder.table([before.table(name).cast(schema)], schema)
         letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
         tables |= _letter_tables(letters, drops)
         return write_snapshot(
@@ -247,7 +241,7 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
             embedder=before.manifest.embedder,
             complete=tables["rejects"].num_rows == 0,
             build=before.manifest.build,
-            notes=dict(before.manifest.notes) | _report_notes_after(before, tables["reports"].num_rows),
+            notes=dict(before.manifest.notes),
             base=before,
         )
 
@@ -306,24 +300,14 @@ def _letter_tables(letters: pa.Table, drops: Drops) -> dict[str, pa.Table]:
 
 
 def _report_notes(tables: Mapping[str, pa.Table], choice: ReportChoice | None) -> dict[str, Any]:
-    """Return the note about missing reports; empty where every community has one, as a policy says."""
+    """Return the note about missing reports; empty where every community has one."""
     if choice is None:
         return {}
     letters = [tables[name] for name in ("rejects", DROPPED) if name in tables]
     known = [letter.filter(pc.equal(letter["stage"], WriteReports.name))["unit_id"] for letter in letters]
     ids = pa.chunked_array([part for column in (tables["reports"]["community_id"], *known) for part in column.chunks])
     n_missing = int(missing_reports(tables["communities"], ids, choice.min_entities).sum())
-    if choice.policy == "all" and not n_missing:
-        return {}
-    share = {"share": choice.share} if choice.policy == "top" else {}
-    return {MISSING_REPORTS: {"policy": choice.policy, **share, "missing": n_missing}}
-
-
-def _report_notes_after(before: Snapshot, n_reports: int) -> dict[str, Any]:
-    """Return the note about missing reports of a snapshot with the late reports of another."""
-    note = before.manifest.notes.get(MISSING_REPORTS)
-    n_late = n_reports - before.manifest.counts["reports"]
-    return {} if note is None else {MISSING_REPORTS: note | {"missing": note["missing"] - n_late}}
+    return {MISSING_REPORTS: {"share": choice.share, "missing": n_missing}} if n_missing else {}
 
 
 def usage_table(usage: Mapping[str, UsageMeter]) -> pa.Table:

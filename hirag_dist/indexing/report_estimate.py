@@ -1,4 +1,4 @@
-"""Estimate of the reports of an index before any call: how many a policy writes, and their tokens."""
+"""Estimate of the reports of an index before any call: how many are written, and their tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIZE_EXPONENT = 0.8  # the largest share s of communities has s ** 0.8 of the t
 
 @dataclass(frozen=True)
 class ReportEstimate:
-    """Reports that a build writes, and those that it leaves to questions.
+    """Reports that a build writes, and those that it leaves out.
 
     Attributes:
         written, missing: reports.
@@ -31,10 +31,9 @@ class ReportEstimate:
 
 
 def estimate_reports(entities: float, config: Config) -> ReportEstimate:
-    """Return the reports of a graph of so many entities of all layers, by the policy of reports."""
+    """Return the reports of a graph of so many entities of all layers, by `communities.report_share`."""
     communities, tokens = _communities(entities, config)
-    reports = config.communities.reports
-    share = {"all": 1.0, "on_demand": 0.0}.get(reports.policy, reports.share)
+    share = config.communities.report_share
     of_tokens = share**_SIZE_EXPONENT
     written, out = communities * share, communities * REPORT_OUT
     missing = tokens * (1 - of_tokens) + out * (1 - of_tokens)

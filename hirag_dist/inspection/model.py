@@ -123,7 +123,7 @@ class ReportCover:
 
     Attributes:
         from_model: reports that a model wrote.
-        missing: communities that take a call and whose reports are left to questions.
+        missing: communities that take a call and whose reports `communities.report_share` leaves out.
     """
 
     communities: int

@@ -56,7 +56,7 @@ def render_page(
         ],
         cover=f"{count_noun(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the "
         f"communities and {cover.entities_share:.0%} of the entities; a model wrote {cover.from_model:,}."
-        + (f" {count_noun(cover.missing, 'report is', 'reports are')} left to questions." if cover.missing else ""),
+        + (f" {count_noun(cover.missing, 'report is', 'reports are')} left out." if cover.missing else ""),
         resolved=_resolved(inspection),
         update=None if inspection.update is None else update_section(inspection.update),
         drift=[] if inspection.drift is None else drift_sections(inspection.drift),

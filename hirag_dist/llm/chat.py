@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from hirag_dist.core.prompts.reply_validation import MalformedReply
-from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.core.prompts.next_attempt import fitted, is_incomplete, is_short_of_limit, kept_part, next_attempt
+from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply
+from hirag_dist.errors import ContextLengthExceeded, ModelError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
-from hirag_dist.llm.priced_model import ChatCall, ModelGroup, PricedModel, group_models
+from hirag_dist.llm.priced_model import ChatCall, ModelGroup, PricedModel, group_models, in_order, ledger_key
 from hirag_dist.llm.refusals import NotSent, SystematicRefusals
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
-from hirag_dist.llm.request_key import in_order, ledger_key
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.token_estimate import TokenEstimate, TokenEstimates
 from hirag_dist.llm.unit_replies import UnitReplyStore
-from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")
+_LIMIT = re.compile(r"max_(?:completion_|new_)?tokens|maxOutputTokens", re.IGNORECASE)  # in a refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,7 @@ class EndpointPool:
         self._locks = locks
         self._flights: dict[str, _SingleFlight] = {}
         self._unusable: set[str] = set()  # keys of stored replies that cannot be used
+        self._unlimited: set[str] = set()  # models that think, or that refused a task's limit
         self._refusals = None if ledger is None else SystematicRefusals()  # a service outlives what refuses
         self._context = CallContext() if context is None else context
 
@@ -94,7 +97,8 @@ class EndpointPool:
         """Return the result of `accept` for the reply, or a `Rejected` after the last attempt.
 
         Attempts whose refused reply is in the ledger count; in a retry of dead letters (`CallContext.is_retry`), as
-        many new ones are made as for a new unit.
+        many new ones are made as for a new unit. Where all replies were refused, what is complete of one that was cut
+        off is used. A prompt that is longer than the model's window is `Rejected` as `too_long`.
 
         Raises:
             ModelError: no endpoint answers for longer than the outage time-out, or each refuses access.
@@ -103,24 +107,46 @@ class EndpointPool:
         """
         groups = in_order(self._roles[request.role], request)
         max_attempts = self._retried.policy.attempts
-        attempted, reply, reason = request, ChatReply(""), ""
+        asked, reply, reason = request, ChatReply(""), ""
+        incomplete: list[ChatReply] = []
         attempt = n_new = 0
+
+        def rejected(why: str, n_attempts: int, *, too_long: bool = False) -> Rejected:
+            return Rejected(request.unit, why, n_attempts, request.text, reply.text, too_long)
+
         while True:
             may_send = (n_new if self._context.is_retry else attempt) < max_attempts
             try:
-                answer = await self._cached(attempted, groups, attempt, may_send)
+                answer = await self._cached(asked, groups, attempt, may_send)
             except NotSent as error:
-                return Rejected(request.unit, reason or str(error), attempt, request.text, reply.text)
+                return rejected(reason or str(error), attempt)
+            except ContextLengthExceeded as error:
+                shorter = fitted(asked, error)
+                if shorter is None:
+                    return rejected(f"{error}{_sizes(error)}", attempt + 1, too_long=True)
+                asked = shorter
+                continue
             except RequestRejected as error:
                 if error.fatal:
                     raise
+                if asked.frequency_penalty is not None:  # not every endpoint has one
+                    asked = replace(asked, frequency_penalty=None)
+                    continue
+                if asked.max_tokens and _LIMIT.search(str(error)) and groups[0].first.name not in self._unlimited:
+                    self._unlimited.add(groups[0].first.name)
+                    continue
                 self._note_refused(request, str(error), final=True)
-                return Rejected(request.unit, str(error), attempt + 1, request.text, reply.text)
+                return rejected(str(error), attempt + 1)
             if answer is None:
+                kept = _first_accepted(incomplete, accept)
+                if not isinstance(kept, MalformedReply):
+                    return kept
                 if n_new:
                     self._note_refused(request, reason, final=True)
-                return Rejected(request.unit, reason, attempt, request.text, reply.text)
+                return rejected(reason, attempt)
             reply, model = answer.reply, answer.model
+            if reply.reasoning_tokens:
+                self._unlimited.add(model.name)
             try:
                 accepted = accept(reply)
             except (MalformedReply, RecursionError) as refusal:
@@ -129,7 +155,11 @@ class EndpointPool:
                 self._context.meter.use(request.role, reply.model or model.name, model.endpoint).rejected += 1
                 if answer.is_new:
                     self._note_refused(request, reason)
-                attempted = _with_reason(request, reply, reason)
+                if request.divisible and isinstance(refusal, CutOffReply) and is_short_of_limit(asked, reply):
+                    return rejected(f"{reason}, before the limit of {asked.max_tokens}", attempt + 1, too_long=True)
+                if is_incomplete(refusal):
+                    incomplete.append(reply)
+                asked = next_attempt(request, asked, reply, refusal)
             else:
                 if self._refusals is not None and answer.is_new:
                     self._refusals.note_accepted(request.role)
@@ -143,6 +173,7 @@ class EndpointPool:
         An endpoint that fails before the first piece is replaced.
         """
         groups = in_order(self._roles[request.role], request)
+        request = self._with_limit(request, groups[0])
         targets = [each for group in groups for each in group.members]
         last: ModelError | None = None
         for _ in range(max(len(targets), self._retried.policy.attempts)):
@@ -155,15 +186,21 @@ class EndpointPool:
                         began = True
                         if isinstance(piece, ChatReply):
                             self._retried.note_answered(target)
+                            if piece.reasoning_tokens:
+                                self._unlimited.add(target.name)
                         yield piece
                 return
             except ModelError as error:
                 if error.retryable and not isinstance(error, RateLimited):
                     self._retried.note_failed(target, picked_at, error)
-                if began or not (error.retryable or len(targets) > 1):
+                shorter = fitted(request, error) if isinstance(error, ContextLengthExceeded) else None
+                if began or not (error.retryable or len(targets) > 1 or shorter):
                     raise
                 last = error
-                targets = [each for each in targets if each is not target] or targets
+                if shorter is not None:
+                    request = shorter
+                else:
+                    targets = [each for each in targets if each is not target] or targets
         if last is not None:
             raise last
 
@@ -242,6 +279,7 @@ class EndpointPool:
         self, request: ChatRequest, groups: list[ModelGroup], attempt: int, ledger: Ledger | None
     ) -> _Answer:
         """Return a reply of the first of a role's models that can be reached."""
+        request = self._with_limit(request, groups[0])
         estimate = self._estimates.of(request)
         for number, group in enumerate(groups):
             call = self._call(request, group.members, attempt, estimate, fails_over=number < len(groups) - 1)
@@ -258,6 +296,12 @@ class EndpointPool:
                 if not (call.fails_over and elsewhere):
                     raise
         raise AssertionError("a role has at least one model")
+
+    def _with_limit(self, request: ChatRequest, group: ModelGroup) -> ChatRequest:
+        """Return a request without the limit of its task for a model that thinks: its thinking would count."""
+        if group.first.name in self._unlimited and request.hashed_limit is None:
+            return replace(request, max_tokens=None)
+        return request
 
     async def _store_reply(self, call: ChatCall, key: str, ledger: Ledger) -> CallReply[ChatReply]:
         answered = await self._retried(call)
@@ -327,7 +371,19 @@ class EndpointPool:
         yield reply
 
 
-def _with_reason(request: ChatRequest, reply: ChatReply, reason: str) -> ChatRequest:
-    said = (Message("assistant", reply.text),) if reply.text.strip() else ()
-    ask = Message("user", f"That reply cannot be used: {reason}. Reply again, in the requested form and complete.")
-    return replace(request, messages=(*request.messages, *said, ask))
+def _first_accepted(replies: Sequence[ChatReply], accept: Callable[[ChatReply], T]) -> T | MalformedReply:
+    """Return the result for what is complete of the last reply that holds anything usable, or why none does."""
+    refused = MalformedReply("no reply is complete in part")
+    for reply in reversed(replies):
+        try:
+            return accept(kept_part(reply))
+        except MalformedReply as refusal:
+            refused = refusal
+    return refused
+
+
+def _sizes(error: ContextLengthExceeded) -> str:
+    """Return the sizes that an endpoint named, to be put behind its message."""
+    sizes = {"window": error.window_tokens, "prompt": error.prompt_tokens}
+    named = [f"{name} {tokens:,} tokens" for name, tokens in sizes.items() if tokens is not None]
+    return f" ({', '.join(named)})" if named else ""

@@ -1,11 +1,14 @@
-"""Chat models at endpoints with prices, and groups of endpoints that give the same replies."""
+"""Chat models at endpoints with prices, groups of endpoints that give the same replies, and the keys of replies."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
 
 from hirag_dist.llm.call import Call, CallReply
 from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
@@ -21,14 +24,6 @@ class Pingable(Protocol):
     async def ping(self) -> ChatReply:
         """Return the reply. Raises as `ChatModel.complete`."""
         ...
-
-
-class _HasWeight(Protocol):
-    @property
-    def weight(self) -> float: ...
-
-
-Weighted = TypeVar("Weighted", bound=_HasWeight)
 
 
 @dataclass(frozen=True)
@@ -125,11 +120,43 @@ def group_models(models: Sequence[PricedModel]) -> list[ModelGroup]:
     return [ModelGroup(tuple(members)) for members in by_model.values()]
 
 
-def choose_by_weight(choices: Sequence[Weighted], hashed: str) -> Weighted:
-    """Return the choice that a hash (hex) selects, in proportion to the weights."""
-    place = int(hashed[:12], 16) / 16**12 * sum(each.weight for each in choices)
-    for each in choices:
-        place -= each.weight
+@lru_cache(maxsize=256)  # used several times during a request
+def request_hash(request: ChatRequest) -> str:
+    """Return the SHA-256 (hex) of everything that the model sees, and of the replicate number."""
+    seen: list[Any] = [
+        [(message.role, message.content) for message in request.messages],
+        request.form,
+        request.hashed_limit,
+    ]
+    if request.replicate:  # the first replicate keeps the hash of requests without replicates
+        seen.append(request.replicate)
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
+    """Return the ledger key of a reply: a hash of request, model, settings and attempt."""
+    return _key(request, chosen, str(attempt))
+
+
+def part_key(request: ChatRequest, chosen: PricedModel) -> str:
+    """Return the ledger key of the part of a pack's reply that is about the unit of a request.
+
+    It differs from that of a reply to the request alone: the model saw the texts of other units too, which may have
+    other access labels.
+    """
+    return _key(request, chosen, "part")
+
+
+def _key(request: ChatRequest, chosen: PricedModel, kind: str) -> str:
+    parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{kind}"
+    return hashlib.sha256(parts.encode()).hexdigest()[:40]
+
+
+def in_order(groups: list[ModelGroup], request: ChatRequest) -> list[ModelGroup]:
+    """Return the groups of a role: first the one that the request's hash chooses by weight, then its fallbacks."""
+    place = int(request_hash(request)[:12], 16) / 16**12 * sum(each.weight for each in groups)
+    for at, group in enumerate(groups):
+        place -= group.weight
         if place < 0:
-            return each
-    return choices[-1]
+            return groups[at:] + groups[:at]
+    return groups[-1:] + groups[:-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -83,18 +82,6 @@ class QuestionArguments(ScopeArguments):
             filter=self.filter,
             as_of=self.as_of,
         )
-
-
-class AnswerArguments(QuestionArguments):
-    """A question that is to be answered."""
-
-    write_reports: bool = Field(
-        False, description="Have missing reports written that the question needs, where the server allows it: slower"
-    )
-
-    def query(self, required: tuple[str, ...]) -> Query:
-        """Return the query, with the labels that the server requires of every document."""
-        return replace(super().query(required), write_reports=self.write_reports)
 
 
 class EntityArguments(ScopeArguments):

@@ -81,7 +81,7 @@ async def search(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
     return ToolReply(result, found.context or found.note or "Nothing was found.")
 
 
-async def answer(asked: args.AnswerArguments, call: ToolCall) -> ToolReply:
+async def answer(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
     """Return an answer with citations."""
     last: Answer | None = None
     pieces = 0
@@ -264,7 +264,7 @@ TOOLS: Final[Mapping[str, ToolSpec]] = {
         "Answer from the index",
         "Let the index's own language model answer a question from the documents, with citations. It is slower than "
         "search and may cost money; use search where you write the answer yourself.",
-        args.AnswerArguments,
+        args.QuestionArguments,
         res.AnswerReply,
         answer,
         calls_model=True,

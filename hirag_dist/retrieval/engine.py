@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -21,14 +20,12 @@ from hirag_dist.retrieval.answer_stream import answer_pieces
 from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_in_time, nothing_in_time
 from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.graphrag_local import GraphragLocalRun
-from hirag_dist.retrieval.late_reports import ReportWriter
 from hirag_dist.retrieval.lookup.communities import community_details, find_community
 from hirag_dist.retrieval.lookup.documents import document_part, find_document
 from hirag_dist.retrieval.lookup.entities import entity_details
 from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
-from hirag_dist.retrieval.report_writing import check_allowed, write_missing
 from hirag_dist.retrieval.search import GRAPHRAG_LOCAL, MODES, RetrievalRun
 from hirag_dist.storage.access.filtered_index import FilteredIndex, empty_index_info
 from hirag_dist.storage.serving.mapped_index import MappedIndex
@@ -69,7 +66,6 @@ def open_engine(
     clock: Callable[[], float] = time.monotonic,
     reranker: Reranker | None = None,
     n_engines: int = 1,
-    writer: ReportWriter | None = None,
 ) -> QueryEngine:
     """Load a snapshot and return an engine over it.
 
@@ -79,7 +75,6 @@ def open_engine(
         clock: seconds, for deadlines.
         reranker: judges the relevance of chunks; None for none.
         n_engines: that may be open in this process; they share the memory of the cache of texts.
-        writer: writes missing reports; None for none.
 
     Raises:
         InvalidQuery: the embedder is not the one that the index was built with.
@@ -87,7 +82,6 @@ def open_engine(
     resources = EngineResources(
         snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker, n_engines
     )
-    resources.writer = writer
     resources.index.files.places.source_url = config.source_url or ""
     return QueryEngine(resources, config)
 
@@ -155,8 +149,6 @@ class QueryEngine:
         """Yield (level, the result so far), as `retrieve_stream`; `maps_bridge`: as `retrieve_encodable`."""
         resources, limits = self._resources, self._limits(query)
         deadline = self._deadline(deadline_s)
-        if query.write_reports:
-            raise InvalidQuery("write_reports: a retrieval calls no model; ask for an answer")
         if query.mode in MAP_REDUCE:
             raise InvalidQuery(
                 f"mode: {query.mode} reads all there is and answers, it retrieves nothing; ask for an answer, or "
@@ -180,7 +172,7 @@ class QueryEngine:
             texts,
             deadline,
             resources.reranker,
-            resources.late,
+            resources.misses_reports,
         )
         run.maps_bridge = maps_bridge
         if not await run.begin(resources.embedder, resources.vectors):
@@ -197,8 +189,7 @@ class QueryEngine:
     ) -> AsyncGenerator[Retrieval | str | Answer]:
         """Yield the retrieval, the answer's text in pieces, and at last the answer with checked citations.
 
-        In a map-reduce mode, a retrieval with only `map_work` comes first: the calls that are going to be made. Where
-        missing reports are written, the retrieval without them comes first.
+        In a map-reduce mode, a retrieval with only `map_work` comes first: the calls that are going to be made.
 
         Raises:
             TimeoutError: the deadline passed before anything was found, or before the answer was complete.
@@ -212,13 +203,9 @@ class QueryEngine:
             async with in_time(deadline.left_s):
                 retrieval = await map_parts(material, resources.model, resources.prompts, resources.count_tokens)
         else:
-            check_allowed(query, self._config.reports_on_demand)
-            retrieval = await self.retrieve(replace(query, write_reports=False), deadline_s=deadline_s)
+            retrieval = await self.retrieve(query, deadline_s=deadline_s)
             if retrieval.partial and not retrieval.context_refs:
                 raise TimeoutError(nothing_in_time(retrieval))
-            if query.write_reports and retrieval.missing_reports:
-                yield retrieval
-                retrieval = await write_missing(retrieval, query, resources, self._limits(query), deadline.left_s)
         yield retrieval
         answering = answer_pieces(
             retrieval,
@@ -317,13 +304,11 @@ class QueryEngine:
     ) -> CommunityDetails:
         """Return a community with its report and members; arguments and errors as `get_entity`."""
         _check_bounds("max_members", max_members, 1, _MAX_ITEMS)
-        view, tables, late = await self._view(scope), self._resources.lookups, self._resources.late
-        if late is not None:
-            await late.load([community_id])
+        view, tables = await self._view(scope), self._resources.lookups
 
         def work() -> CommunityDetails:
             seen, row = find_community(view, tables, community_id)
-            return community_details(seen, row, max_members, late)
+            return community_details(seen, row, max_members, self._resources.misses_reports)
 
         return await lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
 

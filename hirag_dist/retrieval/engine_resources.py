@@ -22,13 +22,11 @@ from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_scores
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
-from hirag_dist.retrieval.late_reports import LateReports, ReportWriter
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.access.filtered_index import AccessControlledIndex
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead
-from hirag_dist.storage.snapshot.late_reports import LateReportFiles
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessScope, Query
 
@@ -47,8 +45,7 @@ class EngineResources:
         info: statistics of the snapshot.
         lookups: tables for look-ups by id.
         paths: finder of shortest paths.
-        late: reports written after the snapshot was published; None where it misses none.
-        writer: writes missing reports; None where the configuration allows none, or none is missing.
+        misses_reports: whether `communities.report_share` left reports out.
         count_marks: tokens of short texts that recur, cached.
     """
 
@@ -79,9 +76,7 @@ class EngineResources:
             )
         threadpool_limits(1)  # matrix products of one question are too small for several threads
         self.index = MappedIndex.open(snapshot, tokenizer)
-        missing = snapshot.manifest.missing_reports
-        self.writer: ReportWriter | None = None
-        self.late = LateReports(LateReportFiles(snapshot.store, self.index.snapshot_id)) if missing else None
+        self.misses_reports = snapshot.manifest.missing_reports > 0
         self.views = AccessControlledIndex(self.index, snapshot, access_rule)
         self.lookups = LookupTables(self.index.files, snapshot)
         metadata = self.index.files.metadata
@@ -157,10 +152,6 @@ class EngineResources:
         """Release files and connections."""
         self._read_ahead.stop()
         self.vectors.close()
-        if self.late is not None:
-            await self.late.close()
-        if self.writer is not None:
-            await self.writer.close()
         await self.model.close()
         for each in (self.embedder, self.reranker):
             if isinstance(each, Closable):

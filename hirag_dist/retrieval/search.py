@@ -31,7 +31,6 @@ from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_or
 from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded
-from hirag_dist.retrieval.late_reports import LateReports
 from hirag_dist.retrieval.question_entities import QuestionEntities
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.storage.serving.mapped_index import MappedIndex
@@ -82,7 +81,7 @@ class RetrievalRun:
         texts: RecordTextCache,
         deadline: CooperativeDeadline,
         reranker: Reranker | None = None,
-        late: LateReports | None = None,
+        misses_reports: bool = False,
     ) -> None:
         """Prepare to answer one question.
 
@@ -91,7 +90,7 @@ class RetrievalRun:
             count: tokens of a text.
             texts: of records, as the caller may see them.
             reranker: orders the sources; None leaves them in the order of their ranking.
-            late: reports written after the snapshot was published; None where it misses none.
+            misses_reports: whether communities without a report are found by their members.
         """
         self._index = index
         self._query = query
@@ -101,7 +100,7 @@ class RetrievalRun:
         self._texts = texts
         self._deadline = deadline
         self._reranker = reranker
-        self._late = late
+        self._misses_reports = misses_reports
         self._started = time.perf_counter()
         self._times: dict[str, float] = {}
         self._vector: NDArray[np.float32] = np.zeros(0, np.float32)
@@ -154,7 +153,7 @@ class RetrievalRun:
             if level == "local":
                 self._local_level()
             elif level == "global":
-                await self._global_level()
+                self._global_level()
             else:
                 await self._bridge_level()
         except DeadlineExceeded:
@@ -227,27 +226,24 @@ class RetrievalRun:
         self._rows["local"] = [row for row, _ in self._local]
         self.result = replace(self.result, local=self._index.entities(self._local, matches=self._matches))
 
-    async def _global_level(self) -> None:
+    def _global_level(self) -> None:
         with self._timed("communities"):
             items = [(ranked.community, self._index.community(ranked)) for ranked in self._communities]
-            if self._late is not None:
-                items = await self._with_missing(items, self._late)
+            if self._misses_reports:
+                items = self._with_members(items)
             visible = {community: item for community, item in items if item is not None}
             if "local" not in self.levels:  # the local level has added these seeds otherwise
                 self._seeds.of_entities(self._local_entities)
             self.result = replace(self.result, communities=tuple(visible.values()))
             self._rows["global"] = list(visible)
 
-    async def _with_missing(self, items: _Communities, late: LateReports) -> _Communities:
-        """Return the communities with late reports, and with members where the report is missing."""
-        index = self._index
-        missing = {row: index.community_id(row) for row, item in items if item is None and index.is_fully_visible(row)}
-        await late.load(missing.values())
+    def _with_members(self, items: _Communities) -> _Communities:
+        """Return the communities with their main members in the place of a missing report."""
         found: _Communities = []
         for ranked, (row, item) in zip(self._communities, items, strict=True):
-            if row in missing:
+            if item is None:
+                item = self._index.community_members(ranked, self._vector)
                 self._uncached.add(row)
-                item = late.item(index, ranked, missing[row]) or index.community_members(ranked, self._vector)
             found.append((row, item))
         return found
 

@@ -43,7 +43,6 @@ class RequestRecord:
         index: name of the index that was asked; empty for the only one of a service.
         mode, snapshot, partial: of the retrieval.
         items: number of entities, communities, triples and sources returned.
-        communities: ids of those in the result.
         queued_s: seconds that it waited in the queue.
         timings_ms: of the retrieval's parts.
         first_text_s: seconds from the start of the call to the first piece of an answer.
@@ -68,7 +67,6 @@ class RequestRecord:
     snapshot: str = ""
     partial: tuple[str, ...] = ()
     items: int | None = None
-    communities: tuple[str, ...] = ()
     queued_s: float = 0.0
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     first_text_s: float | None = None

@@ -10,7 +10,6 @@ from hirag_dist.service.connection_limits import ConnectionLimits
 from hirag_dist.service.options import MAX_REQUEST_BYTES, ServerOptions
 
 _KEEPALIVE_TIMEOUT_S = 20
-_MIN_CLIENT_PING_S = 10
 _MAX_STREAMS = 100  # of one connection: bounds the data that a client who reads nothing can leave unread
 
 
@@ -24,7 +23,7 @@ def channel_options(options: ServerOptions, limits: ConnectionLimits) -> list[tu
         ("grpc.keepalive_time_ms", int(options.keepalive_s * 1000)),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_S * 1000),
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", _MIN_CLIENT_PING_S * 1000),
+        ("grpc.http2.min_ping_interval_without_data_ms", int(options.min_ping_interval_s * 1000)),
         ("grpc.max_allowed_incoming_connections", limits.total),  # more are closed as they come
         ("grpc.server_handshake_timeout_ms", int(limits.first_call_s * 1000)),
         ("grpc.max_connection_idle_ms", int(limits.idle_s * 1000)),

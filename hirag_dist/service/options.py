@@ -30,6 +30,8 @@ class ServerOptions:
             sent.
         send_timeout_s: time for which a client may leave a part of a stream unread before the rest is dropped.
         keepalive_s: seconds of silence after which a connection is probed.
+        min_ping_interval_s: seconds between a client's probes during a silent call; a client that probes more often is
+            disconnected. Clients are asked for 10 s: half of it leaves room for probes that arrive unevenly.
         max_connection_age_s: seconds after which a connection is asked to reconnect, so that load balancers can move
             it; 0 for never.
         max_connection_age_grace_s: seconds that its requests have to finish; then the connection is closed.
@@ -59,7 +61,6 @@ class ServerOptions:
         metrics_public: whether that address may be beyond loopback.
         access_log: format of the access log, one line per request.
         log_questions: whether questions are written into it.
-        hits_file: file that the hits of communities are added to; None: none.
         traces_endpoint: URL of an OpenTelemetry collector; None sends no traces.
         traces_ratio: share of the traces that are sent.
 
@@ -78,6 +79,7 @@ class ServerOptions:
     max_concurrent_requests: int = 256
     send_timeout_s: float = 30.0
     keepalive_s: float = 60.0
+    min_ping_interval_s: float = 5.0
     max_connection_age_s: float = 600.0
     max_connection_age_grace_s: float = 300.0
     max_connections: int = 4096
@@ -101,7 +103,6 @@ class ServerOptions:
     metrics_public: bool = False
     access_log: Literal["text", "json", "off"] = "text"
     log_questions: bool = False
-    hits_file: str | None = None
     traces_endpoint: str | None = None
     traces_ratio: float = 1.0
 
@@ -121,7 +122,14 @@ class ServerOptions:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.max_connections_per_client is not None and self.max_connections_per_client < 1:
             raise ConfigError(f"max_connections_per_client must be at least 1, got {self.max_connections_per_client}")
-        for name in ("max_queue_wait_s", "send_timeout_s", "max_connection_idle_s", "first_call_s"):
+        positive = (
+            "min_ping_interval_s",
+            "max_queue_wait_s",
+            "send_timeout_s",
+            "max_connection_idle_s",
+            "first_call_s",
+        )
+        for name in positive:
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
         for name in (

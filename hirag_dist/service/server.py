@@ -29,7 +29,6 @@ from hirag_dist.service.descriptors import allowed_connections
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
 from hirag_dist.service.grpc_handlers import SERVICE_NAME, service_handler
 from hirag_dist.service.health import HealthService
-from hirag_dist.service.hit_log import HitLog
 from hirag_dist.service.index_source import IndexSource
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import ProcessFacts, process_metrics, timestamp
@@ -71,7 +70,6 @@ class QueryServer:
         anonymous = Caller(
             reach=options.anonymous_labels,
             indexes=options.anonymous_indexes,
-            write_reports=options.callers_file is None,  # then the configuration alone decides
         )
         self._authenticator = Authenticator(self._callers, anonymous, certificates=options.tls_client_ca is not None)
         self._shedder = LoadShedder(
@@ -106,9 +104,6 @@ class QueryServer:
             self._observers.append(self._catalogue_metrics.count_request)
         if self._tracing is not None:
             self._observers.append(self._tracing.export)
-        self._hits = None if options.hits_file is None else HitLog(options.hits_file)
-        if self._hits is not None:
-            self._observers.append(self._hits.count_request)
         gate = RequestGate(
             self._authenticator,
             self._shedder,
@@ -158,8 +153,6 @@ class QueryServer:
         watched: list[ReloadingValue[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
         self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
         self._watchers.append(asyncio.create_task(self._sample_metrics()))
-        if self._hits is not None:
-            self._watchers.append(asyncio.create_task(self._hits.watch()))
         self._watchers.append(asyncio.create_task(self._connections.watch(port)))
         return f"{address}:{port}"
 
@@ -195,8 +188,6 @@ class QueryServer:
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers.clear()
-        if self._hits is not None:
-            await asyncio.to_thread(self._hits.flush)
         if self._quotas is not None:
             self._quotas.close()
             self._quotas = None

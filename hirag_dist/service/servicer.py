@@ -69,12 +69,7 @@ class _Call:
                 f"context_tokens must be at most {self.max_context_tokens} (service.max_context_tokens), got "
                 f"{query.context_tokens}"
             )
-        if query.write_reports and not self.caller.write_reports:
-            raise InvalidQuery(
-                "write_reports: this caller may not have reports written; `write_reports: true` in the callers file "
-                "gives the right"
-            )
-        return replace(query, reach=self.caller.reach, caller=self.caller.name)
+        return replace(query, reach=self.caller.reach)
 
     def scope(self) -> AccessScope:
         """Return the scope of a look-up, limited to what the caller may see."""
@@ -105,7 +100,6 @@ class _Call:
         record.mode, record.partial, record.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
         levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
         record.items = sum(map(len, levels)) + n_encoded
-        record.communities = tuple([item.community_id for item in retrieval.communities])
         retrieval_to_proto(
             retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text, into=message
         )

@@ -33,7 +33,6 @@ BUILD: Final = "build.json"
 BUILDS: Final = "builds"
 DROPS: Final = "drops.json"
 FORGET: Final = "forget.json"
-LATE_REPORTS: Final = "reports"
 
 CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports")
 TABLES: Final = (*CONTENT_TABLES, "usage", "rejects")

@@ -6,7 +6,7 @@ Those of `arrays` need numpy, which a client of a service does not: they are imp
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hirag_dist.types.extraction import FinderOptions, FoundName
+from hirag_dist.types.extraction import FoundName
 from hirag_dist.types.index_info import Facet, IndexEntry, IndexInfo
 from hirag_dist.types.lookups import (
     DEFAULT_CHARS,
@@ -93,7 +93,6 @@ __all__ = [
     "EntityItem",
     "Facet",
     "FieldType",
-    "FinderOptions",
     "FloatMatrix",
     "FloatVector",
     "FoundName",

@@ -27,6 +27,9 @@ class ChatRequest:
         packed: `unit` of each unit that shares this call; empty where it is about one.
         replicate: 0; 1, 2, … ask the same again for another reply, which is stored in addition to the first.
         types: Values that the schema allows for a `type`; empty for any. The system message names them too.
+        temperature: Replaces that of an endpoint which has one; None keeps it.
+        frequency_penalty: Penalty of words by how often the reply has them already, from -2 to 2; None sends none.
+        divisible: Whether the caller asks about parts of the material instead, where the whole is too long.
         max_items: Maximum entities, relations, claims or members in a list of the schema; 0 for the schema's own.
     """
 
@@ -40,6 +43,9 @@ class ChatRequest:
     replicate: int = 0
     types: tuple[str, ...] = ()
     max_items: int = 0
+    temperature: float | None = None
+    frequency_penalty: float | None = None
+    divisible: bool = False
 
     @property
     def hashed_limit(self) -> int | None:
@@ -109,10 +115,16 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A unit that could not be done: the last reply and why it was refused."""
+    """A unit that could not be done: the last reply and why it was refused.
+
+    Attributes:
+        too_long: Whether a smaller part of the material may be answered: the prompt, or the reply to a `divisible`
+            request, does not fit into the model's window or limit.
+    """
 
     unit: str
     reason: str
     attempts: int
     request: str = ""
     reply: str = ""
+    too_long: bool = False

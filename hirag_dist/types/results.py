@@ -156,9 +156,6 @@ class Query:
         filter: expression over metadata that every document searched must meet, within `reach`; empty for none.
         as_of: date or time, ISO 8601, that no document searched is later than; empty for none.
         reach: the labels that the caller holds, which decide what may be seen; None: everything may.
-        write_reports: for an answer: whether missing reports of the communities found are written, a call each, as far
-            as `retrieval.reports_on_demand` allows.
-        caller: name of the caller, whose budget of reports is used; empty for an anonymous one.
     """
 
     question: str
@@ -173,8 +170,6 @@ class Query:
     filter: str = ""
     as_of: str = ""
     reach: frozenset[str] | None = None
-    write_reports: bool = False
-    caller: str = ""
 
 
 class QueryOptions(TypedDict, total=False):
@@ -191,8 +186,6 @@ class QueryOptions(TypedDict, total=False):
     filter: str
     as_of: str
     reach: frozenset[str] | None
-    write_reports: bool
-    caller: str
 
 
 def as_query(query: Query | str, options: QueryOptions) -> Query:
@@ -254,13 +247,12 @@ class Retrieval:
         context_refs: reference in the context ("E3", "S1") → id of the entity, relation, claim, community or chunk.
         timings_ms: embed, search, communities, bridge, sources, render, total.
         partial: levels that the deadline cut off.
-        note: why nothing was retrieved, where the question itself is the cause, or why missing reports were not
-            written; else empty.
+        note: why nothing was retrieved, where the question itself is the cause, or why the sources are not reranked;
+            else empty.
         map_work: of a map-reduce mode. Communities or sources are then those that the points in the context cite, by
             how the context has them; their `score` is the best helpfulness of those points in hundredths, and a
             community's `hits` is how many they are.
         claims: about the local entities, in graphrag-local mode.
-        written_reports: communities whose reports were written for this answer.
     """
 
     question: str
@@ -280,7 +272,6 @@ class Retrieval:
     map_work: MapWork | None = None
     claims: tuple[ClaimItem, ...] = ()
     note: str = ""
-    written_reports: tuple[str, ...] = ()
 
     @property
     def missing_reports(self) -> tuple[str, ...]:

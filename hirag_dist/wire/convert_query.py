@@ -68,7 +68,6 @@ def query_from_proto(message: pb.Query, dim: int) -> Query:
         community_level=message.community_level if message.HasField("community_level") else None,
         context_tokens=message.context_tokens if message.HasField("context_tokens") else None,
         vector=vector,
-        write_reports=message.write_reports,
         **scope,
     )
     _check(query)
@@ -123,7 +122,6 @@ def query_to_proto(query: Query) -> pb.Query:
             labels=query.labels,
             filter=query.filter,
             as_of=query.as_of,
-            write_reports=query.write_reports,
         )
     except UnicodeEncodeError as error:
         raise InvalidQuery("texts of a query must be valid Unicode without lone surrogates") from error

@@ -113,7 +113,6 @@ def _fill(message: pb.Retrieval, retrieval: Retrieval, omit_context: bool, omit_
     message.timings_ms.update(retrieval.timings_ms)
     message.partial.extend(retrieval.partial)
     message.note = retrieval.note
-    message.written_reports.extend(retrieval.written_reports)
     for claim in retrieval.claims:
         message.claims.add(**asdict(claim))
     if retrieval.map_work is not None:
@@ -138,7 +137,6 @@ def retrieval_from_proto(message: pb.Retrieval) -> Retrieval:
         timings_ms=dict(message.timings_ms),
         partial=tuple(message.partial),
         note=message.note,
-        written_reports=tuple(message.written_reports),
         claims=tuple(
             [ClaimItem(**{each.name: getattr(one, each.name) for each in fields(ClaimItem)}) for one in message.claims]
         ),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from hirag_dist import build_index, load_config, open_index
-from hirag_dist.cli.demo import _write_config
+from hirag_dist.cli import demo
+from hirag_dist.cli._output import COMPILING
+from hirag_dist.cli.demo import _Service, _write_config
 from hirag_dist.core.prompts.answer_requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.errors import ServiceError
 from hirag_dist.llm.endpoints.recorded import RecordedModel
 
 SAMPLES = Path(str(resources.files("hirag_dist.samples")))
@@ -35,3 +40,30 @@ async def test_every_request_of_the_demo_has_a_recorded_reply(tmp_path: Path) ->
             cited = {ref for ref in found.context_refs if f"[{ref}]" in reply.text}
             assert cited
             assert len(cited) == len(set(REFERENCE.findall(reply.text))), "every reference names a record"
+
+
+@pytest.mark.integration
+def test_the_demo_waits_for_as_long_as_its_service_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = 0.0
+
+    def sleep(pause: float) -> None:
+        nonlocal seconds
+        seconds += pause
+        said = f"{COMPILING}\n" + ("Serving on 127.0.0.1:5. Ask it\n" if seconds > 300 else "")
+        service.log.write_text(said, encoding="utf-8")
+
+    monkeypatch.setattr(demo, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: seconds))
+    service = _Service([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "serve.log")
+    with service as address:
+        assert address == "127.0.0.1:5"
+    assert capsys.readouterr().out.count(COMPILING) == 1
+
+
+@pytest.mark.integration
+def test_the_demo_says_why_its_service_ended(tmp_path: Path) -> None:
+    ending = [sys.executable, "-c", "import sys; print('hirag-dist: port 1 is in use'); sys.exit(1)"]
+    said = "the service ended with code 1 before it answered: hirag-dist: port 1 is in use"
+    with pytest.raises(ServiceError, match=said), _Service(ending, tmp_path / "serve.log"):
+        pass

@@ -12,7 +12,7 @@ import pytest
 
 from hirag_dist.client import RequestTooLarge
 from hirag_dist.errors import RateLimited, ServiceError
-from hirag_dist.types import Query
+from hirag_dist.types import Answer, Query
 from tests.service import fakes
 
 
@@ -143,6 +143,21 @@ async def test_a_connection_that_is_dead_without_a_word_is_noticed(
     cable.cut()
     with pytest.raises(ServiceError, match="was lost during the reply"):
         await asking
+
+
+@pytest.mark.integration
+async def test_a_stream_that_is_silent_for_many_probes_still_gets_its_answer(
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any
+) -> None:
+    service = await start(engine, min_ping_interval_s=0.05)
+    client = connect(service.address, timeout_s=None, keepalive_s=0.1)
+    engine.gate = asyncio.Event()
+    asking = asyncio.create_task(client.collect("answer_stream", "q"))
+    await engine.started.wait()
+    done, _ = await asyncio.wait({asking}, timeout=5)  # gRPC sends one probe a second at most
+    engine.gate.set()
+    assert not done
+    assert isinstance((await asking)[-1], Answer)
 
 
 async def test_the_addresses_of_a_name_are_used_in_turn(start: fakes.Start, connect: Any) -> None:

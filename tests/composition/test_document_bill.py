@@ -10,7 +10,7 @@ from hirag_dist.composition.bill_savings import bill_savings
 from hirag_dist.composition.document_bill import REMOVED, DocumentBill, document_bill, folders, grouped, metadata_values
 from hirag_dist.errors import SnapshotError
 from hirag_dist.storage.snapshot.reader import Snapshot
-from tests.indexing.update.test_reports import add_late, communities
+from tests.indexing.update.test_reports import communities
 from tests.indexing.update.test_run import LivingBench, corpus, living, text
 
 __all__ = ["living"]
@@ -53,25 +53,11 @@ def test_shares_add_up_to_the_bill_through_updates(living: LivingBench) -> None:
     assert total(document_bill(third)) == total(after) + paid(third)
 
 
-@pytest.mark.integration
-def test_a_report_for_a_question_is_paid_by_its_members_and_what_is_missing_is_saved(living: LivingBench) -> None:
-    keys = communities("on_demand")
-    first = living.index(corpus(6), **keys)
-    before = document_bill(first)
+def test_reports_that_are_left_out_are_saved(living: LivingBench) -> None:
+    first = living.index(corpus(6), **communities(0.0))
     saved = bill_savings(first)
     assert saved.missing_reports == first.manifest.missing_reports > 0
     assert saved.missing_tokens > 0
-    own = add_late(first, living)
-    bill = document_bill(first)
-    assert total(bill) == total(before) + 100
-    assert bill_savings(first).missing_reports == saved.missing_reports - 1
-    row = next(row for row in first.table("communities").to_pylist() if row["community_id"] == own)
-    chunks = {row["chunk_id"]: row["document_id"] for row in first.table("chunks").to_pylist()}
-    members = [one for one in first.table("entities").to_pylist() if one["entity_id"] in row["entity_ids"]]
-    homes = {chunks[chunk] for one in members for chunk in one["chunk_ids"]}
-    assert {share.document_id for share in bill.shares if share.reports} <= homes
-    taken = living.refresh(**keys)
-    assert total(document_bill(taken)) == total(bill)
 
 
 def test_groups_add_up_and_unknown_ones_are_refused(living: LivingBench) -> None:

@@ -50,23 +50,6 @@ def test_a_build_of_the_rest_finds_its_layer_0_and_nothing_else_stays(bench: Rem
     assert sent == {"probe": 1, "extract": 0, "summarise": 1, "report": 1, "embed": 1}, "the layers above alone"
 
 
-@pytest.mark.parametrize("method", ["verify", "skeleton"])
-def test_the_replies_of_each_method_of_extraction_are_found(bench: RemovalBench, method: str) -> None:
-    """The chunks that the model has read are known from the replies, not chosen again."""
-    from_nothing = BuildOptions(rebuild=True)
-    extraction = bench.config.extraction.model_copy(update={"method": method})
-    bench.config = bench.config.model_copy(update={"extraction": extraction, "max_layers": 0})
-    after = bench.build(KEPT | REMOVED, options=from_nothing)
-    models = models_of_last_build(bench.config, bench.store)
-    keys = replay_keys(bench.config, bench.store, models, bench.snapshot().table("chunks"))
-    purge(bench.store, lambda record: record.key in keys)
-    shutil.rmtree(bench.folder / "index" / "work")
-    again = bench.build(KEPT | REMOVED, options=from_nothing)
-    assert again.snapshot_id == after.snapshot_id
-    sent = {role: use.calls - use.ledger_hits for (role, *_), use in again.sent.uses.items()}
-    assert sent["extract"] == 0
-
-
 def test_replies_about_other_chunks_are_not_found(bench: RemovalBench) -> None:
     bench.build(KEPT | REMOVED)
     models = models_of_last_build(bench.config, bench.store)

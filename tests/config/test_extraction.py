@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.config.extraction import METHODS, ExtractionConfig
+from hirag_dist.config.extraction import ExtractionConfig
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
@@ -21,15 +21,14 @@ def test_the_short_form_names_the_calls(tmp_path: Any) -> None:
 
 
 def test_an_index_of_an_earlier_version_has_the_configuration_of_method_llm() -> None:
-    """That version recorded `extraction: joint`; settings of other methods do not matter."""
-    for extraction in ("joint", {}, {"skeleton": {"share": 0.5}, "verify": {"pack_tokens": 1}}):
+    """That version recorded `extraction: joint`."""
+    for extraction in ("joint", {}, {"method": "llm"}):
         assert content_config(Config.model_validate({"extraction": extraction}))["extraction"] == "joint"
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "llm"])
-def test_another_method_is_another_index(method: str) -> None:
+def test_another_method_is_another_index() -> None:
     before = {"config": content_config(Config())}
-    now = {"config": content_config(Config.model_validate({"extraction": {"method": method}}))}
+    now = {"config": content_config(Config.model_validate({"extraction": {"method": "nlp"}}))}
     assert differences(before, now)
 
 
@@ -39,22 +38,3 @@ def test_summaries_that_see_less_of_their_members_are_another_index() -> None:
     assert "member_chars" not in former["clustering"]
     now = content_config(Config.model_validate({"clustering": {"member_chars": 60}}))
     assert differences(former, now) == ["clustering.member_chars: not there → 60"]
-
-
-def test_only_the_settings_in_use_decide_the_content() -> None:
-    def content(**keys: Any) -> Any:
-        return ExtractionConfig.model_validate(keys).content()
-
-    assert content(method="nlp") == content(method="nlp", calls="two_step", skeleton={"share": 0.5})
-    assert content(method="nlp") == content(method="nlp", nlp={"threshold": 0.9, "device": "gpu"})
-    assert content(method="skeleton") != content(method="skeleton", skeleton={"share": 0.5})
-    assert content(method="skeleton") != content(method="skeleton", calls="two_step")
-    gliner = {"finder": "gliner", "model": "folder"}
-    assert content(method="nlp", nlp=gliner) != content(method="nlp")
-    assert content(method="nlp", nlp=gliner) == content(method="nlp", nlp=gliner | {"device": "gpu"})
-    assert content(method="nlp", nlp=gliner) != content(method="nlp", nlp=gliner | {"threshold": 0.9})
-
-
-def test_a_gliner_finder_needs_a_model() -> None:
-    with pytest.raises(ValueError, match="needs model"):
-        ExtractionConfig.model_validate({"nlp": {"finder": "gliner"}})

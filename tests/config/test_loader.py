@@ -304,21 +304,6 @@ def test_credentials_in_urls_are_masked_where_the_configuration_is_shown() -> No
     assert config.llm.endpoints["main"].base_url == "https://me:secret1@h/v1?api-key=secret2&x="
 
 
-@pytest.mark.parametrize(
-    ("key", "advice"),
-    [
-        ("bridge_ranking: plain", "retrieval.fidelity is best"),
-        ("source_fusion: false", "retrieval.fidelity is best"),
-        ("bridge_paths: hierarchy", "shortest paths"),
-        ("lean: {top_n: 3}", "another retrieval.mode"),
-    ],
-)
-def test_a_key_that_was_removed_names_what_takes_its_place(load: Loader, key: str, advice: str) -> None:
-    fault = load.fault(f"retrieval: {{{key}}}")
-    assert f"unknown key retrieval.{key.partition(':')[0]}; there is no such key any more" in fault
-    assert advice in fault
-
-
 def test_fidelity_to_the_paper_takes_communities_of_all_levels_unless_a_level_is_given(load: Loader) -> None:
     assert load("retrieval: {top_n: 5}").config.retrieval.community_level == "leaf"
     assert load("retrieval: {fidelity: paper}").config.retrieval.community_level == "all"

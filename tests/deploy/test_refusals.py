@@ -184,6 +184,31 @@ REFUSED: dict[str, tuple[Values, str]] = {
         merged(BUILD, {"build": {"maxUsd": 5, "backoffLimit": 1}}),
         "another would spend as much again",
     ),
+    "a limit without a price": (
+        merged(
+            BUILD,
+            {"build": {"maxUsd": 5}, "config": {"llm": {"endpoints": {"main": MAIN}, "roles": {"report": "main"}}}},
+        ),
+        "give config.llm.endpoints.main.price.input and .output",
+    ),
+    "a limit without a price of one of two": (
+        merged(
+            BUILD,
+            {
+                "build": {"maxUsd": 5},
+                "config": {
+                    "llm": {
+                        "endpoints": {
+                            "main": MAIN | {"price": {"input": 0}},
+                            "other": MAIN | {"price": {"input": None}},
+                        },
+                        "roles": {"extract": [{"endpoint": "main"}, {"endpoint": "other"}]},
+                    }
+                },
+            },
+        ),
+        "give config.llm.endpoints.other.price.input",
+    ),
     "cards that idle": (merged(BUILD, merged(GPU, {"config": {"kernels": "cpu"}})), "a group that nothing would use"),
     "cards for nobody": (
         merged(BUILD, merged(GPU, {"config": {"execution": {"gpu_workers": 0}}})),

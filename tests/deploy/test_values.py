@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import jsonschema
@@ -12,6 +14,8 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from hirag_dist.composition.models import BUILD_ROLES
+from hirag_dist.composition.prices import check_prices
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from tests.deploy.charts import ROOT, SOURCE, Chart, Values, merged, only
@@ -179,12 +183,26 @@ def test_a_section_that_is_taken_away(chart: Chart, dotted: str) -> None:
     assert dotted.rsplit(".", 1)[-1] in said
 
 
-def test_the_example_of_the_docs(chart: Chart, tmp_path: Path) -> None:
-    page = (ROOT / "docs/tutorials/kubernetes-first.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```yaml\n# values.yaml\n(.*?)```", page, re.DOTALL)
-    objects = chart.render(yaml.safe_load(example))
-    assert {"RayJob", "CronJob", "Deployment"} <= {found["kind"] for found in objects}
-    for found in objects:
-        if found["kind"] == "ConfigMap" and "hirag.yaml" in found["data"]:
-            (tmp_path / "hirag.yaml").write_text(found["data"]["hirag.yaml"], encoding="utf-8")
-            load_config(str(tmp_path / "hirag.yaml"), {"LLM_KEY": "k"})
+def shown_in_the_docs() -> Iterator[tuple[str, Values]]:
+    """Yield each YAML block of a page that holds values of the chart, with the name of the page."""
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        for block in re.findall(r"^ *```yaml\n(.*?)^ *```", path.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+            values = yaml.safe_load(dedent(block))
+            if isinstance(values, dict) and values.keys() <= DEFAULTS.keys() and set(values) != {"callers"}:  # a file
+                yield path.name, values
+
+
+def test_the_examples_of_the_docs(chart: Chart, tmp_path: Path) -> None:
+    """What is shown alone is put over the tutorial's values, as its reader has them."""
+    found = list(shown_in_the_docs())
+    (tutorial,) = [values for name, values in found if name == "kubernetes-first.md"]
+    assert {name for name, _ in found} >= {"kubernetes.md", "sizing.md"}
+    for _, values in found:
+        whole = merged(tutorial, values)
+        objects = chart.render(whole)
+        assert {"RayJob", "CronJob", "Deployment"} <= {each["kind"] for each in objects}
+        for each in objects:
+            if each["kind"] == "ConfigMap" and "hirag.yaml" in each["data"]:
+                (tmp_path / "hirag.yaml").write_text(each["data"]["hirag.yaml"], encoding="utf-8")
+                config = load_config(str(tmp_path / "hirag.yaml"), {"LLM_KEY": "k"}).config
+                check_prices(config, (*BUILD_ROLES, "embed"), whole["build"]["maxUsd"])

@@ -17,7 +17,7 @@ from tests.toy_builds import between
 PEOPLE = ("Ada Lovelace", "Alan Turing", "Grace Hopper", "Mary Somerville", "John Herschel", "Emmy Noether")
 PLACES = ("London", "Cambridge", "Göttingen", "Princeton")
 LAYER_0: dict[str, Any] = {"max_layers": 0, "communities": {"report_min_entities": 99}}  # nothing else is asked
-BY = {method: LAYER_0 | {"extraction": {"method": method}} for method in ("llm", "nlp", "skeleton")}
+BY = {method: LAYER_0 | {"extraction": {"method": method}} for method in ("llm", "nlp")}
 TABLES = ("chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
 
 
@@ -44,14 +44,6 @@ def read_by(snapshot: Snapshot) -> dict[str, str]:
     """Return text of a chunk → the stage that extracted it."""
     texts = {row["chunk_id"]: row["text"] for row in snapshot.table("chunks").to_pylist()}
     return {texts[row["chunk_id"]]: row["stage"] for row in snapshot.table("extraction_costs").to_pylist()}
-
-
-def has_share(snapshot: Snapshot) -> bool:
-    """Return whether the model has read 0.3 of the tokens, but for one chunk that would not fit."""
-    by = read_by(snapshot)
-    sizes = {row["text"]: row["n_tokens"] for row in snapshot.table("chunks").to_pylist()}
-    read = [sizes[text] for text, stage in by.items() if stage == "extract"]
-    return 0 <= 0.3 * sum(sizes.values()) - sum(read) < max(sizes.values()) or len(read) == 1
 
 
 def layer_0(snapshot: Snapshot) -> dict[str, Any]:
@@ -96,55 +88,6 @@ def test_another_method_extracts_again(living: LivingBench) -> None:
     again = living.index(documents(4), **BY["llm"])
     assert again.manifest.snapshot_id == by_llm.manifest.snapshot_id
     assert not asked(living), "stored replies are found again"
-
-
-def test_skeleton_asks_about_the_share_of_central_chunks(living: LivingBench) -> None:
-    snapshot = living.index(documents(10), **BY["skeleton"])
-    by = read_by(snapshot)
-    central = {text for text, stage in by.items() if stage == "extract"}
-    assert central == asked(living)
-    assert len(by) == 10
-    assert has_share(snapshot)
-    mentions = {row["chunk_id"] for row in snapshot.table("mentions").to_pylist()}
-    assert len(mentions) == 10, "each chunk is extracted in one way or the other"
-    assert snapshot.manifest.snapshot_id == living.fresh(documents(10), **BY["skeleton"]).manifest.snapshot_id
-
-
-def test_a_chunk_keeps_its_method_while_its_document_stays(living: LivingBench) -> None:
-    """However central it is now. New chunks fill the model's share up again."""
-    before = read_by(living.index(documents(10), **BY["skeleton"]))
-    texts = documents(20)
-    del texts["00.txt"]
-    updated = living.index(texts, **BY["skeleton"])
-    after = read_by(updated)
-    assert living.result.update is not None
-    stays = before.keys() & after.keys()
-    assert len(stays) == 9
-    assert {text: before[text] for text in stays} == {text: after[text] for text in stays}
-    assert asked(living) == {text for text in after.keys() - stays if after[text] == "extract"}
-    assert has_share(updated)
-
-
-def test_small_updates_keep_the_share(living: LivingBench) -> None:
-    living.index(documents(4), **BY["skeleton"])
-    for n in (5, 7):
-        assert has_share(living.index(documents(n), **BY["skeleton"]))
-
-
-def test_a_chunk_that_the_model_refused_is_asked_again_and_the_others_stay(living: LivingBench) -> None:
-    def refuses(request: Any) -> str | None:
-        return "No lists today." if request.messages[0].content.startswith("Task: extract") else None
-
-    living.bench.base_id = None  # as `hirag-dist retry` builds
-    snapshot = living.index(documents(10), script=refuses, **BY["skeleton"])
-    letters = snapshot.table("rejects").to_pylist()
-    assert {row["stage"] for row in letters} == {"extract"}
-    assert letters
-    before = read_by(snapshot)
-    snapshot = living.index(documents(10), retry=True, **BY["skeleton"])
-    assert asked(living) == {text for text, stage in before.items() if stage == "extract"}
-    assert read_by(snapshot) == before
-    assert not snapshot.table("rejects").num_rows
 
 
 def test_a_text_without_names_says_what_else_to_try(living: LivingBench) -> None:

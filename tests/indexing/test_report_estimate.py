@@ -1,4 +1,4 @@
-"""Reports by policy, estimated: what is written and what is missing add up."""
+"""Reports by share, estimated: what is written and what is missing add up."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from hirag_dist.config.model import Config
 from hirag_dist.indexing.report_estimate import ReportEstimate, estimate_reports
 
 
-def estimate(policy: str, share: float = 0.2) -> ReportEstimate:
-    config = Config.model_validate({"communities": {"reports": {"policy": policy, "share": share}}})
+def estimate(share: float) -> ReportEstimate:
+    config = Config.model_validate({"communities": {"report_share": share}})
     return estimate_reports(9_700.0, config)
 
 
-def test_policies_divide_the_same_reports() -> None:
-    whole, top, none = estimate("all"), estimate("top"), estimate("on_demand")
+def test_shares_divide_the_same_reports() -> None:
+    whole, top, none = estimate(1.0), estimate(0.2), estimate(0.0)
     assert whole.missing == whole.missing_tokens == none.written == none.tokens_in == none.tokens_out == 0
     for found in (whole, top, none):
         assert found.written + found.missing == pytest.approx(whole.written)

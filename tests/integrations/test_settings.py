@@ -27,5 +27,4 @@ def test_every_field_of_a_query_is_a_setting() -> None:
     values = {"mode": "flat", "top_n": 1, "top_m": 2, "top_c": 3, "community_level": "leaf", "context_tokens": 4}
     values |= {"labels": ("a",), "filter": "year > 1", "as_of": "2020", "vector": (0.5,), "reach": frozenset({"b"})}
     assert RetrieverSettings().merged(values).query("q") == Query("q", **values)
-    of_answers = {"write_reports", "caller"}  # a retriever asks for no answer
-    assert {"question", *values} | of_answers == set(Query.__slots__)
+    assert {"question", *values} == set(Query.__slots__)

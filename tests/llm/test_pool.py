@@ -2,20 +2,28 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import MalformedReply
-from hirag_dist.errors import BudgetReached, HiragError, ModelUnavailable, RateLimited, RequestRejected, StoreError
+from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_extraction
+from hirag_dist.errors import (
+    BudgetReached,
+    ContextLengthExceeded,
+    HiragError,
+    ModelUnavailable,
+    RateLimited,
+    RequestRejected,
+    StoreError,
+)
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel
+from hirag_dist.llm.priced_model import PricedModel, ledger_key
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.request_key import ledger_key
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.store import Store
@@ -81,19 +89,95 @@ async def test_two_equal_requests_at_once_are_paid_once(store: Store) -> None:
     assert len(model.asked) == 1
 
 
-async def test_a_refused_reply_is_asked_again_with_the_reason(store: Store) -> None:
+async def test_a_refused_reply_is_asked_again_with_the_reason_and_without_the_reply(store: Store) -> None:
     model = Model(lambda request, n: reply("bad" if n == 1 else "good"))
 
     def accept(answer: ChatReply) -> str:
         if answer.text == "bad":
-            raise MalformedReply("it is bad")
+            raise MalformedReply("it is wrong")
         return answer.text
 
     assert await pool(model, store).ask(question(), accept) == "good"
-    assert [message.role for message in model.asked[1].messages] == ["user", "assistant", "user"]
-    assert "it is bad" in model.asked[1].messages[-1].content
+    (message,) = model.asked[1].messages
+    assert message.content.startswith("hello")
+    assert "it is wrong" in message.content
+    assert "bad" not in message.content
+    assert (model.asked[0].temperature, model.asked[1].temperature) == (None, 0.7)
     assert await pool(model, store).ask(question(), accept) == "good"
     assert len(model.asked) == 2
+
+
+LOOP = "".join(f"{at}|Ada|person|A poet.\n" for at in range(20))
+
+
+def names(answer: ChatReply) -> list[str]:
+    return [entity.name for entity in parse_extraction(answer).entities]
+
+
+async def test_a_loop_is_left_by_a_penalty_also_at_an_endpoint_that_refuses_one(store: Store) -> None:
+    def answer(request: ChatRequest, n: int) -> ChatReply:
+        if request.frequency_penalty is not None:
+            raise RequestRejected("Unsupported parameter: frequency_penalty")
+        return replace(reply(LOOP), finish_reason="length") if request.temperature is None else reply("1|Bob|person|b")
+
+    model = Model(answer)
+    asked = replace(question(), max_tokens=100)
+    assert await pool(model, store).ask(asked, names) == ["Bob"]
+    sent = [(each.temperature, each.frequency_penalty, each.max_tokens, each.messages) for each in model.asked]
+    same = asked.messages
+    assert sent == [(None, None, 100, same), (0.7, 0.5, 100, same), (0.7, None, 100, same)]
+
+
+async def test_a_reply_that_is_cut_off_gets_twice_the_limit_and_at_last_what_is_complete_is_kept(store: Store) -> None:
+    model = Model(lambda request, n: ChatReply("1|Ada|person|a\n2|Bob|per", "length"))
+    asked = replace(question(), max_tokens=100)
+    for _ in range(2):  # the second time from stored replies
+        assert await pool(model, store).ask(asked, names) == ["Ada"]
+    assert [each.max_tokens for each in model.asked] == [100, 200, 400]
+    assert {each.messages for each in model.asked} == {asked.messages}
+
+
+async def test_a_reply_cut_off_before_its_limit_is_for_the_caller_to_divide(store: Store) -> None:
+    cut = ChatReply("1|Ada|person|a\n2|Bob|per", "length", output_tokens=50)
+    model = Model(lambda request, n: cut)
+    whole = replace(question(), max_tokens=100, divisible=True)
+    divided = await pool(model, store).ask(whole, names)
+    assert isinstance(divided, Rejected)
+    assert divided.too_long
+    assert len(model.asked) == 1
+
+
+async def test_a_prompt_that_is_too_long_is_sent_once_and_a_limit_that_is_too_large_is_lowered(store: Store) -> None:
+    def answer(request: ChatRequest, n: int) -> ChatReply:
+        n_prompt = 500 if request.unit == "u" else 990
+        if n_prompt + (request.max_tokens or 0) > 1000:
+            raise ContextLengthExceeded("too many tokens", 1000, n_prompt)
+        return reply("yes")
+
+    model = Model(answer)
+    assert await pool(model, store).ask(replace(question(), max_tokens=700), lambda r: r.text) == "yes"
+    assert [each.max_tokens for each in model.asked] == [700, 484]
+    refused = await pool(model, store).ask(replace(question("long"), unit="v", max_tokens=700), lambda r: r.text)
+    assert isinstance(refused, Rejected)
+    assert refused.too_long
+    assert "window 1,000 tokens, prompt 990 tokens" in refused.reason
+    assert len(model.asked) == 3
+
+
+async def test_a_model_that_thinks_or_refuses_a_limit_gets_none_from_then_on(store: Store) -> None:
+    def answer(request: ChatRequest, n: int) -> ChatReply:
+        if request.unit == "w" and request.max_tokens:
+            raise RequestRejected("max_tokens is too large: this model supports at most 10 completion tokens")
+        return replace(reply("yes"), reasoning_tokens=4 if request.unit == "t" else 0)
+
+    for first in "wt":
+        model = Model(answer)
+        asking = pool(model, store)
+        for unit in (first, "u"):
+            asked = replace(question(first + unit), unit=unit, max_tokens=100)
+            assert await asking.ask(asked, lambda r: r.text) == "yes"
+        assert model.asked[0].max_tokens == 100
+        assert [each.max_tokens for each in model.asked[1:]] == [None] * (2 if first == "w" else 1)
 
 
 async def test_after_the_last_attempt_the_unit_is_rejected(store: Store) -> None:

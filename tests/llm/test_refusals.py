@@ -124,7 +124,7 @@ async def test_units_that_need_a_second_attempt_go_on(ledger: Replies) -> None:
     class Second(Model):
         async def complete(self, request: ChatRequest) -> ChatReply:
             self.n_calls += 1
-            return ChatReply("good" if len(request.messages) > 1 else "bad")
+            return ChatReply("good" if request.temperature else "bad")
 
     model = Second()
     assert set(await ask_all(pool(model, ledger), ["bad"] * UNITS)) == {"good"}

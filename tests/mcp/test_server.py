@@ -71,8 +71,7 @@ async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None
     assert found["entities"][0]["uri"] == "hirag://default/entities/e1"
     assert found["paths"][1] == {"connected": False, "entities": []}
     assert found["sources"][0]["text"] == fakes.WHOLE.sources[0].text
-    answer = (await client.call_tool("answer", ARGUMENTS["answer"] | {"write_reports": True})).structured_content
-    assert engine.queries[-1].write_reports
+    answer = (await client.call_tool("answer", ARGUMENTS["answer"])).structured_content
     assert answer["answer"] == fakes.ANSWER.text
     assert answer["citations"][0]["uri"] == "hirag://default/entities/e2"
     entity = (await client.call_tool("entity", ARGUMENTS["entity"])).structured_content

@@ -7,8 +7,8 @@ from typing import Any
 INTRO = (
     "Endpoints in the form of OpenAI's API. A model is an index with a mode: `hirag` is the default index in the "
     "default mode, `hirag/naive` the same in mode naive, `laws/local` the index laws in mode local. Parameters that "
-    "are not listed are ignored, except those that would change the meaning of the reply, such as tools: these are "
-    "refused."
+    "are not listed are ignored, tools too, except those that would change the meaning of the reply, such as "
+    "tool_choice: required: these are refused."
 )
 
 

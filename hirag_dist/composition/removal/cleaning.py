@@ -18,7 +18,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store import PurgeResult, purge
 from hirag_dist.llm.reply_store.block_format import Record, unpack_value
-from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, LATE_REPORTS, snapshot_path
+from hirag_dist.storage.layout import BUILD, BUILDS, CACHE, DROPS, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.cache import cached_folders
 from hirag_dist.storage.snapshot.gc import ExpiredSnapshot, GcPlan, collections_of, prune
@@ -52,7 +52,7 @@ def purge_replies(store: Store, config: Config, lock: BuildLock, current: Snapsh
     return purge(store, keep, lock.check)
 
 
-def clear_workspace(store: Store, lock: BuildLock, current: Snapshot, removed: RemovedDocuments) -> None:
+def clear_workspace(store: Store, lock: BuildLock, removed: RemovedDocuments) -> None:
     """Remove finished work and unfinished snapshots, and redact records."""
     lock.check()
     store.delete("work")
@@ -61,10 +61,9 @@ def clear_workspace(store: Store, lock: BuildLock, current: Snapshot, removed: R
         if name not in finished:
             lock.check()
             store.delete(snapshot_path(name))
-    for folder in (CACHE, LATE_REPORTS):
-        for name in store.names(folder):
-            if name not in finished and not name.startswith("."):
-                store.delete(f"{folder}/{name}")
+    for name in store.names(CACHE):
+        if name not in finished and not name.startswith("."):
+            store.delete(f"{CACHE}/{name}")
     search = TraceSearch(removed)
     for path in (BUILD, *(f"{BUILDS}/{name}" for name in store.names(BUILDS))):
         _redact_record(store, lock, search, path)
@@ -125,8 +124,7 @@ def remove_snapshots(
             due.append(ExpiredSnapshot(name, at, 0))
     removed = {snapshot.snapshot_id for snapshot in due}
     kept = tuple(name for name in present if name not in removed)
-    derived = sorted({*store.names(CACHE), *store.names(LATE_REPORTS)})
-    orphans = tuple(name for name in derived if not name.startswith(".") and name not in present)
+    orphans = tuple(name for name in sorted(store.names(CACHE)) if not name.startswith(".") and name not in present)
     plan = GcPlan(tuple(due), kept, orphans)
     dropped: list[str] = []
     with ExitStack() as stack:

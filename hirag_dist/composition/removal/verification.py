@@ -37,7 +37,6 @@ from hirag_dist.storage.layout import (
     CACHE,
     DROPS,
     FORGET,
-    LATE_REPORTS,
     LEDGER,
     LOCK,
     snapshot_path,
@@ -180,8 +179,6 @@ def _of_files(search: TraceSearch, store: Store, without: Sequence[str]) -> list
     counters: dict[str, FindingCounter] = {}
     for path in store.walk(""):
         top = path.partition("/")[0]
-        if top == LATE_REPORTS and path.split("/")[1] in without:
-            continue
         if top in _OTHERWISE or top.startswith(f".{LOCK}") or ".tmp-" in path:
             continue
         place = {BUILD: "records of builds", BUILDS: "records of builds", DROPS: "accepted losses"}.get(top, top)

@@ -9,7 +9,12 @@ from typing import Any
 
 from hirag_dist.core.prompts.lenient_json import json_object
 from hirag_dist.core.prompts.record_lines import record_lines
-from hirag_dist.core.prompts.reply_limits import approximate_tokens, extraction_items, extraction_tokens
+from hirag_dist.core.prompts.reply_limits import (
+    MIN_DIVISIBLE_TOKENS,
+    approximate_tokens,
+    extraction_items,
+    extraction_tokens,
+)
 from hirag_dist.core.prompts.reply_validation import MalformedReply, usable_text
 from hirag_dist.core.prompts.templates import DONE, FIELD, FORMATS, Prompts, tagged
 from hirag_dist.core.text.ids import unit_id
@@ -59,6 +64,7 @@ def claims_request(text: str, names: Sequence[str], prompts: Prompts, form: str 
         form=form,
         max_tokens=extraction_tokens(size),
         max_items=extraction_items(size),
+        divisible=size >= MIN_DIVISIBLE_TOKENS,
     )
 
 

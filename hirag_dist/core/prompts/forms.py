@@ -34,7 +34,6 @@ _CLAIM = FIELD.join(
 )
 _SUMMARY = "entity|name|type|description|1 2 5"
 _REPORT = "title|…\nsummary|…\nfinding|one sentence|explanation|E1 R2"
-_CHECKED = "1|type|description\nunrelated|1-2 1-5"
 _SAME = f"answer{FIELD}yes or no{FIELD}reason"
 
 FORMATS: Mapping[str, str] = {
@@ -46,10 +45,6 @@ FORMATS: Mapping[str, str] = {
     "summarise-pack": _OF_UNITS.format(records=_SUMMARY),
     "same-entity": _DELIMITED.format(records=_SAME),
     "same-entity-pack": _OF_UNITS.format(records=_SAME),
-    "verify-graph": _DELIMITED.format(records=_CHECKED),
-    "verify-graph-pack": _OF_UNITS.format(
-        records=f"{_CHECKED}\nThe one word none stands for a unit of which nothing is kept."
-    ),
     "report": _DELIMITED.format(records=_REPORT),
     "report-pack": _OF_UNITS.format(records=_REPORT),
     **answer_templates.FORMATS,

@@ -16,7 +16,7 @@ from typing import Any
 from hirag_dist.core.prompts.lenient_json import json_objects
 from hirag_dist.core.prompts.record_lines import record_lines
 from hirag_dist.core.prompts.reply_limits import approximate_tokens as approximate_tokens
-from hirag_dist.core.prompts.reply_validation import MalformedReply, finished_text
+from hirag_dist.core.prompts.reply_validation import MalformedReply, RepeatedReply, finished_text, without_thinking
 from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.types import ChatReply
 
@@ -55,21 +55,30 @@ def packs(sizes: Sequence[int], max_tokens: int, max_units: int) -> list[range]:
 def split_reply(reply: ChatReply, n_units: int) -> list[ChatReply | MalformedReply]:
     """Return for each unit of a pack its own reply, or why there is none.
 
-    Of a reply that was cut off at the token limit the units that were finished before are kept. Where the whole reply
-    cannot be used (refused, empty, only thinking, a loop) every unit gets that reason.
+    Of a reply that was cut off at the token limit, or that repeats itself to its end, the units that were finished
+    before are kept. Where the whole reply cannot be used (refused, empty, only thinking) every unit gets that reason.
 
     Args:
         n_units: that were asked about, numbered from 1.
     """
+    cut_off = reply.finish_reason == "length"
+    loop: MalformedReply | None = None
     try:
         text = finished_text(reply)
+    except RepeatedReply as refusal:
+        text, loop, cut_off = without_thinking(reply.text), refusal, True
     except MalformedReply as refusal:
         return [refusal] * n_units
-    cut_off = reply.finish_reason == "length"
     parts: dict[int, list[str]] = {}
     for number, part in _sections(text, cut_off) or _objects(text):
         parts.setdefault(number, []).append(part)
-    missing = "the reply was cut off before this unit was done" if cut_off else "the reply leaves this unit out"
+    missing = (
+        str(loop)
+        if loop
+        else "the reply was cut off before this unit was done"
+        if cut_off
+        else "the reply leaves this unit out"
+    )
     found: list[ChatReply | MalformedReply] = []
     for number in range(1, n_units + 1):
         here = parts.get(number, [])

@@ -7,6 +7,7 @@ A limit is no part of a request's hash: a reply that was given under another one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from hirag_dist.core.prompts.schemas import MAX_ITEMS, MAX_MEMBERS
@@ -14,6 +15,7 @@ from hirag_dist.core.prompts.schemas import MAX_ITEMS, MAX_MEMBERS
 _BYTES_PER_TOKEN = 4  # of UTF-8, in o200k: English 4.4, Chinese 3.9, Russian 6.5
 _FEWEST_ITEMS = 16
 _TOKENS_PER_ITEM = 25  # of a chunk; recorded replies have an entity to 18 tokens at most, to 85 at the median
+MIN_DIVISIBLE_TOKENS: Final = 128  # of a text that is read in halves where the whole is too long
 LIST_TOKENS: Final = 512  # of a reply that lists types
 ANSWER_TOKENS: Final = 4096  # the longest of 1,027 recorded answers to questions about a corpus has about 1,400
 SHORT_ANSWER_TOKENS: Final = 512
@@ -67,6 +69,11 @@ def report_tokens() -> int:
 def same_entity_tokens() -> int:
     """Return the maximum tokens of an answer to whether two entities are one, with its reason."""
     return 256
+
+
+def pack_tokens(limits: Sequence[int]) -> int:
+    """Return the maximum tokens of a reply to several units: what is left of one unit's limit is there for others."""
+    return max(*limits, sum(limits) * 2 // 3) if len(limits) > 1 else sum(limits)
 
 
 def description_tokens(max_words: int) -> int:

@@ -22,17 +22,27 @@ _REFUSAL = re.compile(
 MAX_CHARS = 2_000_000  # of a reply; no model writes so much at once
 _MIN_LOOP = 12  # lines that must repeat one text for it to be a loop
 _TAIL_CHARS, _TAIL_RATIO = 1500, 0.08  # of prose or records zlib leaves 25 to 60 %
+_CUT_TAIL_RATIO = 0.1
 
 
 class MalformedReply(ValueError):
     """A reply is not in the requested form; the message is the reason."""
 
 
+class CutOffReply(MalformedReply):
+    """A reply broke off at the token limit."""
+
+
+class RepeatedReply(MalformedReply):
+    """A reply repeats itself to its end."""
+
+
 def finished_text(reply: ChatReply) -> str:
     """Return the reply's text without thinking, cut off or not.
 
     Raises:
-        MalformedReply: empty, withheld by a content filter, a refusal, only thinking, stuck in a loop, or too long.
+        RepeatedReply: stuck in a loop.
+        MalformedReply: empty, withheld by a content filter, a refusal, only thinking, or too long.
     """
     if len(reply.text) > MAX_CHARS:
         raise MalformedReply(f"the reply has {len(reply.text):,} characters")
@@ -47,7 +57,7 @@ def finished_text(reply: ChatReply) -> str:
         raise MalformedReply("the model refused")
     loop = _loop(text)
     if loop:
-        raise MalformedReply(loop)
+        raise RepeatedReply(loop)
     return text
 
 
@@ -55,11 +65,17 @@ def usable_text(reply: ChatReply) -> str:
     """Return the reply's text without thinking.
 
     Raises:
-        MalformedReply: cut off at the token limit, or for the reasons of `finished_text`.
+        CutOffReply: cut off at the token limit.
+        RepeatedReply: stuck in a loop, whether it was cut off or not.
+        MalformedReply: for the other reasons of `finished_text`.
     """
-    if reply.finish_reason == "length":
-        raise MalformedReply("the reply was cut off at the token limit")
-    return finished_text(reply)
+    if reply.finish_reason != "length":
+        return finished_text(reply)
+    text = without_thinking(reply.text)
+    loop = (_loop(text) or _cut_loop(text)) if text else ""
+    if loop:
+        raise RepeatedReply(loop)
+    raise CutOffReply("the reply was cut off at the token limit" + ("" if text else ", before it began"))
 
 
 def _loop(text: str) -> str:
@@ -72,5 +88,25 @@ def _loop(text: str) -> str:
             return f"the reply repeats one line {times} times: {line[:60]}"
     tail = text[-_TAIL_CHARS:].encode("utf-8", "surrogatepass")
     if len(text) >= _TAIL_CHARS and len(zlib.compress(tail, 6)) < _TAIL_RATIO * len(tail):
+        return "the reply ends in a loop that repeats the same words"
+    return ""
+
+
+def _cut_loop(text: str) -> str:
+    """Return the repeated text of a reply that was cut off, or an empty text.
+
+    Numbers do not tell records apart here, as a list that counts on repeats itself too. The shares are looser than for
+    a reply that ended: of 567 recorded replies without a loop none compresses below 10 %, nor do six of its last 24
+    records differ in numbers alone.
+    """
+    plain = re.sub(r"\d+", "0", text)
+    records = [" ".join(part.split()) for part in re.split(r"##|\n|\},", plain)]
+    last = [record for record in records if len(record) > 2][-24:]
+    if last:
+        record, times = Counter(last).most_common(1)[0]
+        if times >= _MIN_LOOP // 2 and 2 * times > len(last):
+            return f"the reply repeats one record {times} times: {record[:60]}"
+    tail = plain[-_TAIL_CHARS:].encode("utf-8", "surrogatepass")
+    if len(tail) >= _TAIL_CHARS // 2 and len(zlib.compress(tail, 6)) < _CUT_TAIL_RATIO * len(tail):
         return "the reply ends in a loop that repeats the same words"
     return ""

@@ -84,9 +84,6 @@ def unit_properties(form: str, types: tuple[str, ...], max_items: int) -> dict[s
             return dict(entities=array_schema(object_schema(**described), max_items))
         case "extract-relations":
             return dict(relations=_relations(max_items))
-        case "verify-graph":
-            checked = object_schema(id=number, type=short, text=text_schema(RELATION_CHARS))
-            return dict(entities=array_schema(checked, max_items), unrelated=text_schema(EXPLANATION_CHARS))
         case "extract-claims":
             day = text_schema(_DATE_CHARS)
             claim = object_schema(

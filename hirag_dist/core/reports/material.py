@@ -76,6 +76,14 @@ class ReportMaterial:
     complete: bool
     claims: tuple[str, ...] = ()
 
+    def halved(self) -> ReportMaterial | None:
+        """Return the more prominent half of the lines of each kind; None where no kind has more than one."""
+        kinds = (self.entities, self.relations, self.reports, self.claims)
+        if all(len(lines) < 2 for lines in kinds):
+            return None
+        entities, relations, reports, claims = (lines[: (len(lines) + 1) // 2] for lines in kinds)
+        return ReportMaterial(entities, relations, reports, self.refs, False, claims)
+
 
 class ReportDraft:
     """Material that a report may use, with its tokens counted once, before and after sub-reports exist."""

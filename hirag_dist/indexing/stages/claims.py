@@ -8,7 +8,9 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 
 from hirag_dist.core.entities.claims import CLAIM_TASK, ClaimRecord, claims_request, parse_claims
+from hirag_dist.core.prompts.reply_limits import MIN_DIVISIBLE_TOKENS, approximate_tokens
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.halves import text_halves
 from hirag_dist.core.text.ids import content_id, entity_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset, TableSet
@@ -82,14 +84,24 @@ class ExtractClaims:
     async def _ask(
         self, text: str, names: list[str], services: Services
     ) -> tuple[tuple[ClaimRecord, ...], int] | Rejected:
-        """Return the claims and the tokens of the reply that has them."""
+        """Return the claims and the tokens of the reply that has them, or of those to the halves of a long chunk."""
         request = claims_request(text, names, self.prompts, CLAIM_TASK if self.structured else None)
         read = text if self.same_language and CLAIM_TASK not in self.prompts.instructions else ""
 
         def accept(reply: ChatReply) -> tuple[tuple[ClaimRecord, ...], int]:
             return parse_claims(reply, read), reply.input_tokens + reply.output_tokens
 
-        return await services.chat.ask(request, accept)
+        found = await services.chat.ask(request, accept)
+        if not isinstance(found, Rejected) or not found.too_long or approximate_tokens(text) < MIN_DIVISIBLE_TOKENS:
+            return found
+        claims: list[ClaimRecord] = []
+        tokens = 0
+        for result in await gather_calls(self._ask(half, names, services) for half in text_halves(text)):
+            if isinstance(result, Rejected):
+                return result
+            claims += result[0]
+            tokens += result[1]
+        return tuple(claims), tokens
 
 
 def _row(record: ClaimRecord, chunk: str, entities: dict[str, str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from hirag_dist.core.graph.imported_communities import renamed_reports, with_sum
 from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.graph.modularity import modularity
 from hirag_dist.core.graph.warm_start import warm_start
-from hirag_dist.core.reports.choice import REPORT_HITS, ReportChoice
+from hirag_dist.core.reports.choice import ReportChoice
 from hirag_dist.core.reports.selection import ENTITY_PLACES, OUTLINES, RELATION_PLACES, report_outlines
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole, output_schemas
@@ -232,7 +232,6 @@ class ChooseReports:
     class Inputs(TableSet):
         outlines: Annotated[Dataset, OUTLINES]
         above: Annotated[Dataset, OUTLINES]
-        hits: Annotated[Dataset | None, REPORT_HITS] = None
 
     class Outputs(TableSet):
         outlines: Annotated[Dataset, OUTLINES]
@@ -243,16 +242,11 @@ class ChooseReports:
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the chosen outlines, in their order."""
         below, above = tables["outlines"], tables["above"]
-        chosen = self.choice.chosen(pa.concat_tables([below, above]), hits_of(tables.get("hits")))
+        chosen = self.choice.chosen(pa.concat_tables([below, above]))
         return {
             "outlines": below.filter(pa.array(chosen[: below.num_rows])),
             "above": above.filter(pa.array(chosen[below.num_rows :])),
         }
-
-
-def hits_of(hits: pa.Table | None) -> dict[str, int]:
-    """Return REPORT_HITS as a mapping."""
-    return {} if hits is None else dict(zip(*(hits[name].to_pylist() for name in REPORT_HITS.names), strict=True))
 
 
 def adjacency(graph: CsrGraph) -> tuple[pa.Table, pa.Table]:

@@ -9,8 +9,10 @@ import pyarrow as pa
 
 from hirag_dist.core.entities.association import with_strengths
 from hirag_dist.core.entities.merging import mentions_of
+from hirag_dist.core.prompts.reply_limits import MIN_DIVISIBLE_TOKENS, approximate_tokens
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, ExtractionReply, parse_extraction
 from hirag_dist.core.prompts.templates import Prompts, extraction_request, gleaning_request
+from hirag_dist.core.text.halves import text_halves
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, gather_calls, reject_row
@@ -70,7 +72,21 @@ class ExtractGraph:
         }
 
     async def _chunk(self, text: str, services: Services) -> _Extracted:
-        """Return the parsed records, and the calls whose last reply was refused; both may be present."""
+        """Return the parsed records, and the calls whose last reply was refused; both may be present.
+
+        A chunk that is too long for the model is read in two halves, down to some 64 tokens; one of the calls that
+        were refused then stands for all.
+        """
+        extraction, refused, tokens = await self._whole(text, services)
+        if not any(one.too_long for one in refused) or approximate_tokens(text) < MIN_DIVISIBLE_TOKENS:
+            return extraction, refused, tokens
+        (one, one_refused, one_tokens), (other, other_refused, other_tokens) = await gather_calls(
+            self._chunk(half, services) for half in text_halves(text)
+        )
+        both = ExtractionReply(one.entities + other.entities, one.relations + other.relations)
+        return both, (one_refused + other_refused)[:1], tokens + one_tokens + other_tokens
+
+    async def _whole(self, text: str, services: Services) -> _Extracted:
         if self.method == "joint":
             return await self._glean(self._request("extract-graph", text), text, services)
         entities, refused, tokens = await self._glean(self._request("extract-entities", text), text, services)

@@ -12,10 +12,8 @@ from hirag_dist.core.entities.merging import mentions_of
 from hirag_dist.core.prompts.reply_parsing import ExtractionReply
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables
-from hirag_dist.extraction import extracted, split_sentences
-from hirag_dist.protocols import CPU, EntityFinder
+from hirag_dist.llm.rule_based.finder import extract_records
 from hirag_dist.schemas import CHUNKS, EXTRACTION_COSTS, MENTIONS, RELATION_MENTIONS
-from hirag_dist.types import FinderOptions
 
 
 @dataclass(frozen=True)
@@ -37,20 +35,13 @@ class ExtractNames:
         relation_mentions: Annotated[Dataset, RELATION_MENTIONS]
         costs: Annotated[Dataset, EXTRACTION_COSTS]
 
-    finder: FinderOptions
     entity_types: tuple[str, ...]
     split_homonyms: bool
-
-    @property
-    def kernels(self) -> str:
-        """Kind of worker: a finder on a GPU needs one that has it."""
-        return CPU if self.finder.device == CPU else "gpu"
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the mentions in chunk order; each chunk costs no token."""
         chunks = tables["chunks"].select(["chunk_id", "text"]).to_pylist()
-        finder = services.entity_finder(self.finder)
-        replies = await asyncio.to_thread(self._extracted, [chunk["text"] for chunk in chunks], finder)
+        replies = await asyncio.to_thread(self._extracted, [chunk["text"] for chunk in chunks])
         mentions: list[Any] = []
         relations: list[Any] = []
         for chunk, reply in zip(chunks, replies, strict=True):
@@ -64,7 +55,5 @@ class ExtractNames:
             "costs": pa.Table.from_pylist(costs, EXTRACTION_COSTS),
         }
 
-    def _extracted(self, texts: list[str], finder: EntityFinder) -> list[ExtractionReply]:
-        lines = [split_sentences(text) for text in texts]
-        found = finder.find(lines, self.entity_types)
-        return [extracted(names, sentences) for names, sentences in zip(found, lines, strict=True)]
+    def _extracted(self, texts: list[str]) -> list[ExtractionReply]:
+        return [extract_records(text, self.entity_types) for text in texts]

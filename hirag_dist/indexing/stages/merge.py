@@ -147,14 +147,30 @@ class DescribeEntities:
             batches = self._batches(pieces, services)
             shorter = []
             for batch in batches:
-                request = describe_request(row["name"], row["type"], batch, self.prompts, self.max_tokens // 2)
-                result = await services.chat.ask(request, parse_text)
+                result = await self._written(row, batch, services)
                 if isinstance(result, Rejected):
                     return result
-                shorter.append(one_line(result))
-            if len(batches) == 1 or sum(map(len, shorter)) > 0.8 * n_chars:  # one call did it, or none ever will
+                shorter += result
+            if len(shorter) == 1 or sum(map(len, shorter)) > 0.8 * n_chars:  # one call did it, or none ever will
                 return join_descriptions(shorter, self.max_tokens * CHARS_PER_TOKEN * 2)
             pieces = shorter
+
+    async def _written(self, row: dict[str, Any], batch: list[str], services: Services) -> list[str] | Rejected:
+        """Return the one description that is made of a batch, or those of its halves where it is too long."""
+        request = describe_request(row["name"], row["type"], batch, self.prompts, self.max_tokens // 2)
+        result = await services.chat.ask(request, parse_text)
+        if not isinstance(result, Rejected):
+            return [one_line(result)]
+        middle = len(batch) // 2
+        if not result.too_long or not middle:
+            return result
+        written: list[str] = []
+        for half in (batch[:middle], batch[middle:]):
+            found = await self._written(row, half, services)
+            if isinstance(found, Rejected):
+                return found
+            written += found
+        return written
 
     def _batches(self, pieces: list[str], services: Services) -> list[list[str]]:
         batches: list[list[str]] = [[]]

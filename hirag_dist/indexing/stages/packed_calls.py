@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 from hirag_dist.core.prompts.packing import approximate_tokens, packs, split_reply
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import pack_request
 from hirag_dist.execution.stage import Services, gather_calls
-from hirag_dist.llm.request_key import request_hash
+from hirag_dist.llm.priced_model import request_hash
 from hirag_dist.protocols import PackingPool, UnitReplies
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -20,10 +21,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PackableUnit(Generic[T]):
-    """One unit's call, as it would be asked alone, and how its reply is read (raises MalformedReply)."""
+    """One unit's call, as it would be asked alone, and how its reply is read (raises MalformedReply).
+
+    Attributes:
+        divided: Returns the units that are asked instead, each with less of the material, where the whole does not fit
+            into the model's window; empty where it cannot be less.
+        joined: Makes one result of theirs.
+    """
 
     request: ChatRequest
     parse: Callable[[ChatReply], T]
+    divided: Callable[[], Sequence[PackableUnit[T]]] = tuple
+    joined: Callable[[Sequence[T]], T] = itemgetter(0)
 
 
 @dataclass(frozen=True)
@@ -45,9 +54,10 @@ async def ask_packed(
     """Return the parsed reply of each unit in order, or a `Rejected` after its last attempt.
 
     Units whose reply is in the ledger, alone or as a part of another pack, are not asked; the rest are packed. A pack
-    is asked once. What cannot be read in its reply is asked again unit by unit, through each unit's own request: a
-    reply that was refused or cut off for the sake of one unit costs the others one call each, while asking the same
-    pack again would most likely fail as it did, and cost all of it.
+    is asked once, in two halves where it does not fit into the model's window. What cannot be read in its reply is
+    asked again unit by unit, through each unit's own request: a reply that was refused or cut off for the sake of one
+    unit costs the others one call each, while asking the same pack again would most likely fail as it did, and cost
+    all of it.
 
     Args:
         system: the packed task's system message.
@@ -179,7 +189,7 @@ class _PackedCalls(Generic[T]):
         """Return the results of units that share a call; a unit whose part cannot be parsed is asked alone."""
         units = [self.units[at] for at in group]
         if len(units) == 1:
-            return [await self.chat.ask(units[0].request, units[0].parse)]
+            return [await self._ask_alone(units[0])]
         request = self._pack_request(group)
         texts: dict[int, str] = {}
 
@@ -189,6 +199,10 @@ class _PackedCalls(Generic[T]):
             return [_parse(unit.parse, part) for unit, part in zip(units, parts, strict=True)]
 
         together = await self.chat.ask(request, accept)
+        if isinstance(together, Rejected) and together.too_long:
+            middle = len(group) // 2
+            halves = await gather_calls(self._ask(half, is_stored) for half in (group[:middle], group[middle:]))
+            return [result for half in halves for result in half]
         read: Sequence[T | MalformedReply | Rejected]
         read = [together] * len(units) if isinstance(together, Rejected) else together
         failed = [at for at, each in enumerate(read) if isinstance(each, MalformedReply | Rejected)]
@@ -196,9 +210,22 @@ class _PackedCalls(Generic[T]):
         store = self.chat.unit_replies
         if store is not None and not is_stored.issuperset(group[at] for at in good):
             await store.store(request, [(units[at].request, texts[at]) for at in good])
-        again = await gather_calls(self.chat.ask(units[at].request, units[at].parse) for at in failed)
+        again = await gather_calls(self._ask_alone(units[at]) for at in failed)
         alone = dict(zip(failed, again, strict=True))
         return [alone[at] if isinstance(each, MalformedReply | Rejected) else each for at, each in enumerate(read)]
+
+    async def _ask_alone(self, unit: PackableUnit[T]) -> T | Rejected:
+        """Return the result of a unit's own call, or of calls with less of the material each where it is too long."""
+        result = await self.chat.ask(unit.request, unit.parse)
+        if not isinstance(result, Rejected) or not result.too_long:
+            return result
+        results: list[T] = []
+        for part in unit.divided():
+            found = await self._ask_alone(part)
+            if isinstance(found, Rejected):
+                return replace(result, reply=found.reply, reason=found.reason)
+            results.append(found)
+        return unit.joined(results) if results else result
 
 
 def _parse(parse: Callable[[ChatReply], T], part: ChatReply | MalformedReply) -> T | MalformedReply:

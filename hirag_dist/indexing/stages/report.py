@@ -123,9 +123,15 @@ class WriteReports:
         compare = self.same_language and "report" not in self.prompts.instructions
         read = " ".join((*shown.entities, *shown.relations, *shown.claims, *shown.reports)) if compare else ""
         form = "report" if self.structured else None
+
+        def divided() -> list[PackableUnit[ReportRecord]]:
+            half = shown.halved()
+            return [] if half is None else [self._unit(half)]
+
         return PackableUnit(
             report_request(shown.entities, shown.relations, shown.reports, self.prompts, form, shown.claims),
             lambda reply: parse_report(reply, read),
+            divided,
         )
 
 

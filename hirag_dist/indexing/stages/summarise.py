@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
@@ -94,9 +95,24 @@ class SummariseClusters:
 
     def _unit(self, cluster: dict[str, Any]) -> PackableUnit[SummaryReply]:
         names, texts = cluster["names"], cluster["descriptions"]
-        members = list(zip(names, cluster["types"], texts, strict=True))
+        return self._unit_of(list(zip(names, cluster["types"], texts, strict=True)))
+
+    def _unit_of(self, members: Sequence[tuple[str, str, str]]) -> PackableUnit[SummaryReply]:
+        names, texts = [name for name, _, _ in members], [text for _, _, text in members]
+        middle = len(members) // 2
         read = " ".join(texts) if self.same_language and "summarise" not in self.prompts.instructions else ""
         return PackableUnit(
             summary_request(members, self.prompts, self.meta_types, "summarise" if self.structured else None),
             lambda reply: parse_summary(reply, len(members), names, read),
+            lambda: [self._unit_of(half) for half in (members[:middle], members[middle:])] if middle else [],
+            lambda replies: _joined(replies, middle),
         )
+
+
+def _joined(replies: Sequence[SummaryReply], n_members: int) -> SummaryReply:
+    """Return the summary of a cluster from those of its two halves, of which the first has `n_members`."""
+    one, other = replies
+    covers = (
+        replace(link, member=link.member + n_members, entity=link.entity + len(one.entities)) for link in other.covers
+    )
+    return SummaryReply(one.entities + other.entities, (*one.covers, *covers))

@@ -27,16 +27,14 @@ from hirag_dist.indexing.base_layer import (
 from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.extraction import (
-    EXTRACTION_STAGES,
     ExtractedMentions,
-    KeptChunks,
     extract_mentions,
     extract_refused,
 )
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
-from hirag_dist.indexing.stages.extract_nlp import ExtractNames
+from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.budget import CLAIMS_AGAIN, EXTRACT_AGAIN
@@ -127,13 +125,13 @@ def update_base_layer(context: BuildContext, base: UpdateBase, changed: ChangedD
     chunks = (changed.new_chunks, _refused_chunks(context, base, changed, letters))
     asked = datasets.read(chunks[0] + chunks[1], ["chunk_id"])["chunk_id"].combine_chunks()
     stale = pa.concat_arrays([changed.removed_chunks, asked])
-    found = _extracted(context, *chunks, _kept_chunks(base, stale))
+    found = _extracted(context, *chunks)
     mentions, keys = _merged_rows(context, base, "mentions", MENTIONS, stale, found.mentions.entities, _ENTITY_KEY)
     relation_mentions, pairs = _merged_rows(
         context, base, "relation_mentions", RELATION_MENTIONS, stale, found.mentions.relations, _PAIR_KEY
     )
     costs = _kept_costs(context, base, stale) + found.mentions.costs
-    rejects = found.rejects + datasets.put("kept_letters", _of_stages(letters, EXTRACTION_STAGES, stale))
+    rejects = found.rejects + datasets.put("kept_letters", _of_stages(letters, (ExtractGraph.name,), stale))
     if context.config.resolution.enabled:
         now = GraphMentions(
             datasets.put("mentions", mentions), datasets.put("relation_mentions", relation_mentions), costs
@@ -269,28 +267,17 @@ def _of_stages(letters: pa.Table, stages: tuple[str, ...], without: pa.Array) ->
     return own.filter(pc.invert(pc.is_in(own["unit_id"], value_set=without)))
 
 
-def _extracted(context: BuildContext, new: Dataset, refused: Dataset, kept: KeptChunks) -> ExtractedMentions:
+def _extracted(context: BuildContext, new: Dataset, refused: Dataset) -> ExtractedMentions:
     """Return the mentions of new chunks, and of those that were refused before, any number of which may be again."""
-    found = extract_mentions(context, new, "extract", kept)
+    found = extract_mentions(context, new)
     return found + extract_refused(context, refused, EXTRACT_AGAIN) if refused.rows else found
-
-
-def _kept_chunks(base: UpdateBase, stale: pa.Array) -> KeptChunks:
-    """Return the tokens of the base's chunks that are not extracted again, and of those that the model has read."""
-    chunks = base.table("chunks", ["chunk_id", "n_tokens"])
-    chunks = chunks.filter(pc.invert(pc.is_in(chunks["chunk_id"], value_set=stale)))
-    costs = base.table(layout.EXTRACTION_COSTS)
-    by_rules = costs.filter(pc.equal(costs["stage"], ExtractNames.name))["chunk_id"].combine_chunks()
-    total = pc.sum(chunks["n_tokens"]).as_py() or 0
-    others = pc.sum(chunks.filter(pc.is_in(chunks["chunk_id"], value_set=by_rules))["n_tokens"]).as_py() or 0
-    return KeptChunks(total, total - others)
 
 
 def _refused_chunks(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, letters: pa.Table) -> Dataset:
     """Return the chunks that are open dead letters of the base."""
     still_open = split_letters(letters, context.runner.drops)[0]
     refused = still_open.filter(
-        pc.is_in(still_open["stage"], value_set=pa.array([*EXTRACTION_STAGES, ExtractClaims.name]))
+        pc.is_in(still_open["stage"], value_set=pa.array([ExtractGraph.name, ExtractClaims.name]))
     )
     if not refused.num_rows:
         return Dataset(CHUNKS)

@@ -13,7 +13,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
 from hirag_dist.core.reports.selection import ReportOutlines
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.indexing.communities import ReportTexts, past_hits, report_choice, write_reports
+from hirag_dist.indexing.communities import ReportTexts, report_choice, write_reports
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.communities import OutlineReports
 from hirag_dist.indexing.stages.report import CHILD_REPORTS
@@ -24,7 +24,6 @@ from hirag_dist.indexing.update.report_material import CommunityMaterial
 from hirag_dist.indexing.update.summaries import UpdateSettings, is_stale
 from hirag_dist.indexing.update.written import STAND_IN, changed_share, input_lists
 from hirag_dist.schemas import REJECTS, REPORT_INPUTS, REPORTS
-from hirag_dist.storage.snapshot.late_reports import all_reports
 from hirag_dist.types import FloatVector, IntVector
 
 _REQUEST_TOKENS = 100  # of a report's share of the instructions, about
@@ -66,7 +65,7 @@ def update_reports(
 ) -> UpdatedReports:
     """Return the reports of now: kept, written again within the budget, or stand-ins for what may not stay.
 
-    A report that the policy of reports leaves to questions is kept while it is not due, and is missing then.
+    A report that `communities.report_share` leaves out is kept while it is not due, and is missing then.
 
     Args:
         outlines: of all communities.
@@ -128,7 +127,7 @@ class _DueReports:
 
     Attributes:
         state: REPORT_INPUTS of the base.
-        former: REPORTS of the base, with those that were written after it was published.
+        former: REPORTS of the base.
         at: (n,) row of each community in `state`; −1 without a report.
         report_at: (n,) row in `former`.
         share: (n,) of the inputs that changed.
@@ -137,7 +136,7 @@ class _DueReports:
         unwritten: (n,) bool, without a text of a model.
         is_small: (n,) bool, whose report lists its members.
         due: (n,) bool.
-        optional: (n,) bool, that the policy of reports leaves to questions.
+        optional: (n,) bool, left out by `communities.report_share`.
     """
 
     state: pa.Table
@@ -159,7 +158,7 @@ def _find_due(
     rows = material.rows
     n_rows = rows.num_rows
     state = base.table("report_inputs").cast(REPORT_INPUTS)
-    former = all_reports(base.snapshot).cast(REPORTS).combine_chunks()
+    former = base.table("reports").cast(REPORTS).combine_chunks()
     at = rows_of(rows["community_id"], state["community_id"])
     report_at = rows_of(rows["community_id"], former["community_id"])
     at = np.where(report_at >= 0, at, -1)
@@ -180,7 +179,7 @@ def _find_due(
         was_due = state["stale_since"].to_numpy()[before]
         since[known] = np.where(was_due > 0, was_due, settings.number)
     due = urgent | unwritten | np.where(is_small, share > 0, is_stale(share, settings.staleness))
-    optional = ~report_choice(context.config).chosen(rows, past_hits(context.config))
+    optional = ~report_choice(context.config).chosen(rows)
     return _DueReports(state, former, at, report_at, share, since, urgent, unwritten, is_small, due, optional)
 
 

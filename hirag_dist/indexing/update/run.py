@@ -58,7 +58,7 @@ class UpdateRequest:
         found: the documents of now, and dead letters of reading.
         refresh: pay debt even if no document changed.
         max_tokens: budget of a refresh; None for no limit.
-        all_reports: write reports too that the policy of reports leaves to questions.
+        all_reports: write reports too that `communities.report_share` leaves out.
     """
 
     found: ReadInput

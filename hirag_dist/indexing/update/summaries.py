@@ -48,7 +48,7 @@ class UpdateSettings:
         has_provenance: whether the snapshot has the sources of summary entities, for labels or metadata.
         labelled: whether documents carry labels: then a text must not outlive any input that it was written from.
         reply_tokens: of a summary and of a report, on average.
-        all_reports: whether reports are written too that the policy of reports leaves to questions.
+        all_reports: whether reports are written too that `communities.report_share` leaves out.
     """
 
     number: int

@@ -323,6 +323,10 @@ class OpenAiChat:
     def _body(self, request: ChatRequest, forms: _Forms) -> dict[str, Any]:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         body = self._base(messages)
+        if request.temperature is not None and self.settings.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.frequency_penalty is not None:
+            body["frequency_penalty"] = request.frequency_penalty
         limits = [limit for limit in (request.max_tokens, self.settings.max_reply_tokens) if limit]
         if limits:
             body[self.settings.max_tokens_field] = min(limits)

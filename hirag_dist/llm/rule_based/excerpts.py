@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from hirag_dist.core.text.normalize import shorten
-from hirag_dist.llm.rule_based.records import safe
+from hirag_dist.llm.rule_based.requests import safe
 
 _LONG = 240
 _DEFINES = re.compile(

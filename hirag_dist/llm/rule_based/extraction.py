@@ -1,114 +1,80 @@
-"""Entities and relations of one chunk: names and terms, the sentences about them, and their co-occurrence."""
+"""Replies about a text: its entities and relations, of a first pass or a gleaning, and the types of its names."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from hirag_dist.core.entities.association import strongest
 from hirag_dist.core.prompts.templates import BAR
 from hirag_dist.core.text.normalize import is_name, name_key
-from hirag_dist.llm.rule_based.cjk import find_unspaced
-from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
-from hirag_dist.llm.rule_based.excerpts import about, around
-from hirag_dist.llm.rule_based.key_phrases import find_terms
-from hirag_dist.llm.rule_based.language import is_unspaced
-from hirag_dist.llm.rule_based.names import NameOccurrence, Spelling, find_names
-from hirag_dist.llm.rule_based.records import EntityLine, RelationLine, safe_name, write
-from hirag_dist.llm.rule_based.requests import ParsedRequest
-from hirag_dist.llm.rule_based.sentences import clean, sentences, tokens
+from hirag_dist.llm.rule_based.entity_types import DEFAULT_TYPES, TypeWords, listed_types
+from hirag_dist.llm.rule_based.finder import best_names, described, find_entities, related
+from hirag_dist.llm.rule_based.requests import EntityLine, ParsedRequest, RelationLine, safe_name, write
+from hirag_dist.llm.rule_based.sentences import split_sentences
+from hirag_dist.types import FoundName
 
-_WORDS_PER_ENTITY = 32
-_CHARS_PER_ENTITY = 60  # in unspaced scripts
-_MIN_ENTITIES, _MAX_ENTITIES = 4, 60
 _MISSED_OF_LESSER = 0.15  # of the lower two thirds: 10 % of all
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    first: int
-    second: int
-    score: float
-    sentence: int
-    other: int
+_MAX_META_TYPES = 7
+_ALWAYS = ("concept", "field", "process")  # what groups of things are about, however few excerpts say so
 
 
 def extract(ask: ParsedRequest) -> str:
     """Return the reply to extract-graph, extract-entities or extract-relations, of a first pass or a gleaning."""
-    text = clean(ask.between("text"))
-    lines = sentences(text)
+    lines = split_sentences(ask.between("text"))
     if ask.task == "extract-relations":
-        rows = [line.split(BAR) for line in ask.between("entities").split("\n") if line.strip()]
-        listed = [BAR.join(row[1:-1]).strip() for row in rows]
-        number_of = {safe_name(name): at for at, name in reversed(list(enumerate(listed, start=1)))}
-        found = _listed(listed, lines, candidates(lines))
-        numbers = [number_of[one.name] for one in found]
-        pairs = _pairs(found)
-        missed = _missed([f"{found[pair.first].name}\n{found[pair.second].name}" for pair in pairs], ask)
-        chosen = [pair for pair, late in zip(pairs, missed, strict=True) if late == (ask.round == 1)]
-        return write(None, _relations(found, chosen, lines, numbers) if ask.round < 2 else [], ask.form)
-    found = _best(candidates(lines), lines)
-    wanted = "relations" in ask.task or ask.task == "extract-graph"
+        return _listed_relations(ask, lines)
+    wanted = ask.task == "extract-graph"
     if ask.round > 1:
         return write([], [] if wanted else None, ask.form)
+    found = best_names(lines)
     late = _missed([one.name for one in found], ask)
     words = TypeWords(listed_types(ask.system))
-    told = [about(one.name, [place[0] for place in one.places], lines) for one in found]
+    told = [described(one, lines) for one in found]
     order = sorted(range(len(found)), key=lambda at: late[at])  # what is missed is numbered on in the next reply
     entities = [
-        EntityLine(found[at].name, words.word(found[at].kind), told[at]) for at in order if late[at] == (ask.round == 1)
+        EntityLine(found[at].name, words.word(found[at].type), told[at]) for at in order if late[at] == (ask.round == 1)
     ]
     first = 1 if ask.round == 0 else late.count(False) + 1
     if not wanted:
         return write(entities, None, ask.form, first)
-    numbers = [order.index(at) + 1 for at in range(len(found))]
-    pairs = [pair for pair in _pairs(found) if (late[pair.first] or late[pair.second]) == (ask.round == 1)]
-    return write(entities, _relations(found, pairs, lines, numbers), ask.form, first, [told[at] for at in order])
+    number_of = {found[at].name: number for number, at in enumerate(order, start=1)}
+    missed = {one.name for one, is_late in zip(found, late, strict=True) if is_late}
+    relations = [
+        RelationLine(number_of[one.source], number_of[one.target], one.description)
+        for one in related(found, lines)
+        if (one.source in missed or one.target in missed) == (ask.round == 1)
+    ]
+    return write(entities, relations, ask.form, first, [told[at] for at in order])
 
 
-def candidates(lines: Sequence[str]) -> list[NameOccurrence]:
-    """Return the names and terms that sentences hold, the same one at several places once."""
-    if is_unspaced(" ".join(lines)):
-        return find_unspaced(lines)
-    words = [tokens(line) for line in lines]
-    spelling = Spelling(words)
-    return find_names(words, spelling) + find_terms(words, spelling)
+def _listed_relations(ask: ParsedRequest, lines: Sequence[str]) -> str:
+    """Return the relations of the entities that a request lists."""
+    rows = [line.split(BAR) for line in ask.between("entities").split("\n") if line.strip()]
+    listed = [BAR.join(row[1:-1]).strip() for row in rows]
+    number_of = {safe_name(name): at for at, name in reversed(list(enumerate(listed, start=1)))}
+    relations = related(_placed(listed, lines), lines)
+    missed = _missed([f"{one.source}\n{one.target}" for one in relations], ask)
+    chosen = [
+        RelationLine(number_of[one.source], number_of[one.target], one.description)
+        for one, is_late in zip(relations, missed, strict=True)
+        if is_late == (ask.round == 1)
+    ]
+    return write(None, chosen if ask.round < 2 else [], ask.form)
 
 
-def _best(candidates: Sequence[NameOccurrence], lines: Sequence[str]) -> list[NameOccurrence]:
-    size = sum(line.count(" ") + 1 for line in lines)
-    wanted = size // _WORDS_PER_ENTITY
-    if candidates and is_unspaced(" ".join(lines)):
-        wanted = sum(map(len, lines)) // _CHARS_PER_ENTITY
-    limit = min(max(wanted, _MIN_ENTITIES), _MAX_ENTITIES)
-    taken: set[str] = set()
-    best: list[NameOccurrence] = []
-    for one in sorted(candidates, key=lambda one: (-one.score, one.places[0], one.name)):
-        one.name = safe_name(one.name)
-        key = name_key(one.name)
-        if is_name(key) and key not in taken:
-            taken.add(key)
-            best.append(one)
-            if len(best) == limit:
-                break
-    return best
-
-
-def _listed(names: Sequence[str], lines: Sequence[str], candidates: Sequence[NameOccurrence]) -> list[NameOccurrence]:
+def _placed(names: Sequence[str], lines: Sequence[str]) -> list[FoundName]:
     """Return where the listed entities stand in the text, most often named first."""
-    known = {name_key(one.name): one.places for one in candidates}
+    known = {name_key(one.name): one.places for one in find_entities(lines)}
     lowered = [line.lower() for line in lines]
-    found: dict[str, NameOccurrence] = {}
+    found: dict[str, FoundName] = {}
     for name in names:
         key = name_key(name)
         if not is_name(key) or key in found:
             continue
-        places = known.get(key)
-        if places is None:
-            spots = [(number, line.find(name.lower())) for number, line in enumerate(lowered)]
-            places = [(number, at // 6) for number, at in spots if at >= 0]
-        found[key] = NameOccurrence(safe_name(name), places=places, score=float(len(places)))
+        spots = ((number, line.find(name.lower())) for number, line in enumerate(lowered))
+        places = known.get(key) or tuple((number, at // 6) for number, at in spots if at >= 0)
+        found[key] = FoundName(safe_name(name), "", places, float(len(places)))
     return sorted(found.values(), key=lambda one: (-one.score, one.name))
 
 
@@ -124,68 +90,23 @@ def _missed(keys: Sequence[str], ask: ParsedRequest) -> list[bool]:
     return late
 
 
-def _pairs(found: Sequence[NameOccurrence]) -> list[_Pair]:
-    """Return the pairs of entities that the text names close together, best first, one at least for each entity."""
-    at: dict[int, dict[int, int]] = {}
-    for number, found_one in enumerate(found):
-        for sentence, word in found_one.places:
-            at.setdefault(sentence, {}).setdefault(number, word)
-    best: dict[tuple[int, int], list[float]] = {}
-    for sentence in sorted(at):
-        here = sorted(at[sentence].items(), key=lambda item: (item[1], item[0]))
-        for rank, (one, word) in enumerate(here):
-            for other, later in here[rank + 1 : rank + 9]:
-                _add(best, one, other, 0.35 + 2.6 / (4 + later - word), sentence, sentence)
-        after = at.get(sentence + 1)
-        if after and len(here) < 7 and len(after) < 7:
-            for one, _ in here:
-                for other in sorted(after):
-                    if other != one:
-                        _add(best, one, other, 0.12, sentence, sentence + 1)
-    for number in range(len(found)):
-        _link_lonely(best, number, found)
-    pairs = [_Pair(*key, value[0], int(value[2]), int(value[3])) for key, value in best.items()]
-    pairs.sort(key=lambda pair: (-pair.score, pair.first, pair.second))
-    return strongest(pairs, len(found))
+def entity_types(ask: ParsedRequest) -> str:
+    """Return the reply to entity-types: the built-in kinds, the most frequent in the excerpts first."""
+    counts = _counts(ask)
+    return "\n".join(sorted(DEFAULT_TYPES, key=lambda kind: (-counts[kind], DEFAULT_TYPES.index(kind))))
 
 
-def _add(best: dict[tuple[int, int], list[float]], one: int, other: int, score: float, here: int, there: int) -> None:
-    key = (one, other) if one < other else (other, one)
-    value = best.get(key)
-    if value is None:
-        best[key] = [score, score, here, there]
-        return
-    value[0] += score
-    if score > value[1]:
-        value[1:] = [score, here, there]
+def meta_types(ask: ParsedRequest) -> str:
+    """Return the reply to meta-types: one a line, the most frequent first."""
+    counts = _counts(ask)
+    ranked = sorted(counts, key=lambda kind: (-counts[kind], kind))[:_MAX_META_TYPES]
+    return "\n".join(dict.fromkeys([*ranked, *_ALWAYS]))
 
 
-def _link_lonely(best: dict[tuple[int, int], list[float]], number: int, found: Sequence[NameOccurrence]) -> None:
-    """Tie an entity that stands alone in its sentences to what is named nearest before or after."""
-    one = found[number]
-    if not one.places or any(number in key for key in best):
-        return
-    here = one.places[0][0]
-    near = [
-        (abs(place - here), other, place)
-        for other, them in enumerate(found)
-        if other != number
-        for place, _ in them.places[:20]
-        if abs(place - here) < 6
-    ]
-    if near:
-        _, other, there = min(near)
-        _add(best, number, other, 0.1, min(here, there), max(here, there))
-
-
-def _relations(
-    found: Sequence[NameOccurrence], pairs: Sequence[_Pair], lines: Sequence[str], numbers: Sequence[int]
-) -> list[RelationLine]:
-    return [
-        RelationLine(
-            numbers[pair.first],
-            numbers[pair.second],
-            around(found[pair.first].name, found[pair.second].name, lines[pair.sentence], lines[pair.other]),
-        )
-        for pair in pairs
-    ]
+def _counts(ask: ParsedRequest) -> Counter[str]:
+    """Return how often the excerpts name each kind."""
+    counts: Counter[str] = Counter()
+    for piece in ask.body.split("<excerpt>")[1:]:
+        lines = split_sentences(piece.partition("</excerpt>")[0])
+        counts.update(found.type for found in find_entities(lines))
+    return counts

@@ -1,11 +1,14 @@
-"""Classes of single words: function words, verbs, nouns; their plain forms; and the script of a text."""
+"""Classes of single words: function words, verbs, nouns; their plain forms; and the writing of a text."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
+from enum import StrEnum
 from functools import lru_cache
 
+from hirag_dist.core.text.normalize import UNSPACED as UNSPACED_CHARS
 from hirag_dist.llm.rule_based.word_lists import (
     ADJECTIVES,
     ADVERBS,
@@ -27,6 +30,10 @@ _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
 HAN_RUN = re.compile(f"[{_HAN}]+")
 KANA = re.compile("[\u3040-\u30ff\u31f0-\u31ff]")
 UNSPACED = re.compile(f"[{_HAN}\u3040-\u30ff\u31f0-\u31ff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED_CHARS}]")
+_SAMPLE = 20_000  # characters that decide
+_MIN_SHARE = 0.2  # of the letters, for a second kind of writing
+_MIN_ENGLISH = 0.15  # share of the words that are English function words
 WORD = re.compile(r"[^\W_]+(?:['’\-][^\W_]+)*")
 
 _ED_NOUNS = words("nouns_in_ed")
@@ -159,11 +166,39 @@ def stem(word: str) -> str:
     return word[:-1] + "i" if word.endswith("y") and len(word) > 3 else word
 
 
-def is_unspaced(text: str) -> bool:
-    """Check that most of a text is in a script that writes no spaces between words."""
-    sample = text[:20000]
-    letters = sum(map(str.isalpha, sample))
-    return letters > 0 and len(UNSPACED.findall(sample)) * 3 > letters
+class Script(StrEnum):
+    """Kind of writing."""
+
+    CASED = "cased"  # words between spaces, names with capitals: Latin, Greek, Cyrillic, Armenian
+    CASELESS = "caseless"  # words between spaces, no capitals: Arabic, Hebrew, Devanagari, Hangul
+    IDEOGRAPHIC = "ideographic"  # Chinese and Japanese
+    UNSPACED = "unspaced"  # letters without spaces: Thai, Lao, Khmer, Myanmar, Tibetan
+
+
+def scripts_of(text: str) -> tuple[Script, ...]:
+    """Return the kinds of writing that a text has a good share of, the commonest first; none for no letters.
+
+    >>> scripts_of("Sejong은 왕이다"), scripts_of("1234")
+    ((<Script.CASED: 'cased'>, <Script.CASELESS: 'caseless'>), ())
+    """
+    counts = Counter(_script(ch) for ch in text[:_SAMPLE] if ch.isalpha())
+    total = counts.total()
+    found = [script for script in Script if counts[script] >= _MIN_SHARE * total > 0]
+    return tuple(sorted(found, key=lambda script: -counts[script]))
+
+
+def _script(ch: str) -> Script:
+    if ch.lower() != ch.upper():
+        return Script.CASED
+    if HAN_RUN.match(ch) or KANA.match(ch):
+        return Script.IDEOGRAPHIC
+    return Script.UNSPACED if _UNSPACED_LETTER.match(ch) else Script.CASELESS
+
+
+def is_english(text: str) -> bool:
+    """Return whether the text's function words are English, so that word lists of English apply to it."""
+    found = WORD.findall(text[:_SAMPLE].lower())
+    return sum(word in FUNCTION for word in found) >= _MIN_ENGLISH * len(found) > 0
 
 
 def content_words(text: str) -> list[str]:

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from hirag_dist.errors import RequestRejected
-from hirag_dist.llm.rule_based.answers import answer
-from hirag_dist.llm.rule_based.descriptions import describe
-from hirag_dist.llm.rule_based.extraction import extract
-from hirag_dist.llm.rule_based.map_reduce import map_answer, reduce_answer
-from hirag_dist.llm.rule_based.matching import same_entity
-from hirag_dist.llm.rule_based.meta_types import entity_types, meta_types
-from hirag_dist.llm.rule_based.packs import each_unit
+from hirag_dist.llm.rule_based.answers import answer, map_answer, reduce_answer, short_answer
+from hirag_dist.llm.rule_based.descriptions import describe, same_entity
+from hirag_dist.llm.rule_based.extraction import entity_types, extract, meta_types
 from hirag_dist.llm.rule_based.reports import report
-from hirag_dist.llm.rule_based.requests import ParsedRequest, asked
-from hirag_dist.llm.rule_based.short_answers import short_answer
+from hirag_dist.llm.rule_based.requests import ParsedRequest, asked, each_unit
 from hirag_dist.llm.rule_based.summaries import summarise
-from hirag_dist.llm.rule_based.verification import verify
 from hirag_dist.types import Message
 
 _TASKS: Mapping[str, Callable[[ParsedRequest], str]] = {
@@ -33,8 +27,6 @@ _TASKS: Mapping[str, Callable[[ParsedRequest], str]] = {
     "report-pack": each_unit(report),
     "same-entity": same_entity,
     "same-entity-pack": each_unit(same_entity),
-    "verify-graph": verify,
-    "verify-graph-pack": each_unit(verify),
     "answer": answer,
     "map-answer": map_answer,
     "reduce-answer": reduce_answer,

@@ -26,6 +26,7 @@ from hirag_dist.llm.rule_based.word_lists import (
     STRUCTURE,
     word_set,
 )
+from hirag_dist.types import FoundName
 
 _OPENERS = frozenset("\"“‘«([:…•*-—–„'|")
 _LINKS = word_set("of de van von der den du da di la le del dos das al el bin bint ibn af av zu of-the")
@@ -36,17 +37,6 @@ _ROMAN = re.compile(r"[ivxlc]+\.?$")
 _SPARE_TITLES = word_set("mr mrs ms dr prof professor agent agents")  # before a name in full
 _CAPITAL_WORDS = frozenset(("US", "UK", "UN", "EU", "IT", "WHO"))
 _MAX_WORDS = 7
-
-
-@dataclass(slots=True)
-class NameOccurrence:
-    """A candidate entity: where the text names it, as (sentence, word) places, and how well it stands out."""
-
-    name: str
-    kind: str = "concept"
-    places: list[tuple[int, int]] = field(default_factory=list)
-    score: float = 0.0
-    proper: bool = True
 
 
 @dataclass(slots=True)
@@ -86,7 +76,7 @@ def bare(word: str) -> str:
     return word[:-2] if len(word) > 2 and word[-2] in "'’" and word[-1] in "sS" else word
 
 
-def find_names(sentences: Sequence[Sequence[str]], spelling: Spelling) -> list[NameOccurrence]:
+def find_names(sentences: Sequence[Sequence[str]], spelling: Spelling) -> list[FoundName]:
     """Return the proper names of a text, short forms joined to the full name where only one can be meant."""
     seen: dict[str, _Seen] = {}
     for number, words in enumerate(sentences):
@@ -289,11 +279,11 @@ def _could_be_person(key: str, one: _Seen) -> bool:
     return first in FIRST_NAMES or first in PERSON_TITLES or (not is_common(words[0]) and first not in DEMONYMS)
 
 
-def _found(one: _Seen, spelling: Spelling) -> NameOccurrence:
+def _found(one: _Seen, spelling: Spelling) -> FoundName:
     name = max(one.forms, key=lambda form: (one.forms[form], not form.isupper(), form))
     count = len(one.places)
     plain = any(word[0].isupper() and spelling.small[word.lower()] for word in name.split())
     kind = name_kind(name, plain, one.after_place, one.speaking, count)
-    places = sorted(one.places)
+    places = tuple(sorted(set(one.places)))
     score = count + 0.5 * (" " in name) + 0.4 * (kind != "concept") + 0.3 * (one.sure > 0)
-    return NameOccurrence(name, kind, places, score)
+    return FoundName(name, kind, places, score)

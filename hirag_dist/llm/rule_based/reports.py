@@ -11,22 +11,22 @@ from typing import NamedTuple
 
 from hirag_dist.core.prompts.templates import BAR, DONE
 from hirag_dist.core.text.normalize import name_key, shorten
-from hirag_dist.llm.rule_based.language import is_unspaced
-from hirag_dist.llm.rule_based.records import safe
-from hirag_dist.llm.rule_based.requests import ParsedRequest
+from hirag_dist.llm.rule_based.requests import ParsedRequest, safe
 
 _RECORD = re.compile(r"^\s*\[?([ERC]\d+)\]?[.:)]?\s+(.*)$")
-_NAMED = re.compile(r"^(.*?)(?: \(([^()]{0,80})\))?(?:: (.*))?$")
+_NAMED = re.compile(r"^(.*?)(?: \([^()]{0,80}\))?(?:: (.*))?$")
 _PAIR = re.compile(r"^(.*?) (?:—|–|->|--|→|-) (.*?)(?: \([^()]{0,80}\))?(?:: (.*))?$")
 _SHOWN = re.compile(r"^(E\d+)-(E\d+)(?:: (.*))?$")
+_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+")
 _N_FINDINGS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
+    """A record of a community: an entity, a relation with the names of both ends, or the report of a part."""
+
     ref: str
     names: tuple[str, ...]
-    kind: str
     text: str
 
 
@@ -43,15 +43,15 @@ def report(ask: ParsedRequest) -> str:
     relations = [_relation(*one, shown) for one in _lines(ask.between("relations"))]
     below = [_entity(*one) for one in _lines(ask.between("reports"))]
     ties = Counter(name_key(name) for line in relations for name in line.names)
-    ranked = sorted(entities, key=lambda line: (-ties[name_key(line.names[0])], entities.index(line)))
-    main = ranked[:3] or below[:3] or relations[:2]
-    title = " · ".join(shorten(line.names[0], 60) for line in main) or "unknown"
-    if len(main) > 1 and title.isascii() is False and not is_unspaced(title):
-        title = ", ".join(shorten(line.names[0], 60) for line in main)
+    ranked = sorted(entities, key=lambda line: -ties[name_key(line.names[0])])
+    main = ranked[:3] or below[:3] or [line for line in relations[:2] if line.names]
+    title = safe(" · ".join(shorten(line.names[0], 60) for line in main) or "unknown", 200)
+    told = [_sentence(line.text) for line in [*main, *ranked[3:6], *below[:3], *relations[:3]] if line.text]
+    names = ", ".join(line.names[0] for line in ranked[:12])
+    summary = safe(" ".join(list(dict.fromkeys(told))[:5]) or names or "unknown", 900)
     findings = _findings(ranked, relations, below)
-    title, summary = safe(title, 200), safe(_summary(main, ranked, relations, below), 900)
     if ask.form is not None:
-        found = [one._asdict() | {"references": list(one.references)} for one in findings]
+        found = [one._asdict() for one in findings]
         return json.dumps({"title": title, "summary": summary, "findings": found}, ensure_ascii=False)
     lines = [BAR.join(("finding", one.summary, one.explanation, " ".join(one.references))) for one in findings]
     return "\n".join([f"title{BAR}{title}", f"summary{BAR}{summary}", *lines, DONE])
@@ -72,65 +72,42 @@ def _lines(text: str) -> list[tuple[str, str]]:
 
 def _entity(ref: str, rest: str) -> _Line:
     match = _NAMED.match(rest)
-    name, kind, text = match.groups() if match else (rest, "", "")
-    return _Line(ref, (safe(name, 120),), kind or "", safe(text or "", 600))
+    name, text = match.groups() if match else (rest, "")
+    return _Line(ref, (safe(name, 120),), safe(text or "", 600))
 
 
 def _relation(ref: str, rest: str, shown: Mapping[str, _Line]) -> _Line:
     """Return a relation; one without a text of its own has that of its first entity."""
     match = _SHOWN.match(rest) or _PAIR.match(rest)
     if match is None:
-        return _Line(ref, (), "", safe(rest, 400))
-    ends = [shown[end] if end in shown else _Line(end, (safe(end, 120),), "", "") for end in match.groups()[:2]]
+        return _Line(ref, (), safe(rest, 400))
+    ends = [shown[end] if end in shown else _Line(end, (safe(end, 120),), "") for end in match.groups()[:2]]
     told = match.group(3) or next((end.text for end in ends if end.text), "")
-    return _Line(ref, (ends[0].names[0], ends[1].names[0]), "", safe(told, 400))
-
-
-def _summary(main: Sequence[_Line], ranked: Sequence[_Line], relations: Sequence[_Line], below: Sequence[_Line]) -> str:
-    parts = [_sentence(line.text) for line in [*main, *ranked[3:6], *below[:3]] if line.text]
-    distinct = list(dict.fromkeys(parts))
-    if not distinct:
-        distinct = [_sentence(line.text) for line in relations[:3] if line.text]
-    if not distinct:
-        distinct = [", ".join(line.names[0] for line in ranked[:12] if line.names) or "unknown"]
-    return " ".join(distinct[:5])
+    return _Line(ref, (ends[0].names[0], ends[1].names[0]), safe(told, 400))
 
 
 def _sentence(text: str) -> str:
-    first = re.split(r"(?<=[.!?。！？])\s+", text.strip(), maxsplit=1)[0]
-    cut = shorten(first, 260)
+    cut = shorten(_SENTENCE.split(text.strip(), maxsplit=1)[0], 260)
     return cut if cut.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{cut}."
 
 
 def _findings(ranked: Sequence[_Line], relations: Sequence[_Line], below: Sequence[_Line]) -> list[_Finding]:
-    """Return a finding for each leading entity with the relations it is in, then for sub-communities."""
+    """Return a finding for each leading entity with its relations, then for sub-communities; at least two."""
     findings: list[_Finding] = []
     used: set[str] = set()
-    seen: set[str] = set()
-    by_name: dict[str, list[_Line]] = {}
-    for line in relations:
-        for name in line.names:
-            by_name.setdefault(name_key(name), []).append(line)
     for line in [*ranked[:8], *below[:4]]:
-        mine = [one for one in by_name.get(name_key(line.names[0]), ()) if one.ref not in used][:3]
-        used.update(one.ref for one in mine)
+        own = name_key(line.names[0])
+        mine = [one for one in relations if one.ref not in used and own in map(name_key, one.names)][:3]
         texts = list(dict.fromkeys(_sentence(one.text) for one in [line, *mine] if one.text))
-        fresh = [text for text in texts if text not in seen]
-        if not fresh or len(findings) == _N_FINDINGS:
-            continue
-        seen.update(fresh)
-        partners = [name for one in mine for name in one.names if name_key(name) != name_key(line.names[0])]
-        others = ", ".join(dict.fromkeys(partners))
-        findings.append(
-            _Finding(
-                safe(f"{line.names[0]}: {others}" if others else f"{line.names[0]}: {shorten(fresh[0], 120)}", 240),
-                safe(" ".join(fresh), 800),
-                [line.ref, *(one.ref for one in mine)],
-            )
-        )
-    spare = [*ranked, *relations, *below]
-    while len(findings) < 2 and spare:
-        line = spare.pop(0)
+        if texts and len(findings) < _N_FINDINGS:
+            used.update(one.ref for one in mine)
+            others = dict.fromkeys(name for one in mine for name in one.names if name_key(name) != own)
+            about = ", ".join(others) or shorten(texts[0], 120)
+            refs = [line.ref, *(one.ref for one in mine)]
+            findings.append(_Finding(safe(f"{line.names[0]}: {about}", 240), safe(" ".join(texts), 800), refs))
+    for line in [*ranked, *relations, *below]:
+        if len(findings) > 1:
+            break
         summary = " — ".join(line.names) or shorten(line.text, 120)
         findings.append(_Finding(safe(summary, 240), line.text or summary, [line.ref]))
     return findings

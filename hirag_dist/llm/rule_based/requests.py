@@ -1,16 +1,21 @@
-"""A conversation read: which task, which round, and what the user message holds between its tags."""
+"""A conversation read, and its reply written: tasks, rounds, tagged texts, records that no text can break."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from hirag_dist.core.prompts.templates import CONTINUE
+from hirag_dist.core.prompts.templates import BAR, CONTINUE, DONE
+from hirag_dist.core.text.normalize import clean_name, one_line, shorten
 from hirag_dist.types import Message
 
 _TASK = re.compile(r"\s*Task:\s*([\w-]+)")
 _GLEANS = CONTINUE.partition("{things}")[2]
+_UNIT = re.compile(r"<unit-(\d+)>\n(.*?)\n</unit-\1>", re.DOTALL)
+_FORBIDDEN = re.compile(r"<\|[^|<>]{0,20}\|?>?|\|>|#{2,}|[<>|{}\x00-\x1f\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +53,104 @@ def asked(messages: Sequence[Message], form: str | None, seed: int) -> ParsedReq
     match = _TASK.match(system)
     rounds = sum(message.role == "user" and message.content.endswith(_GLEANS) for message in messages)
     return ParsedRequest(match.group(1) if match else form or "", form, system, body, rounds, seed)
+
+
+def each_unit(alone: Callable[[ParsedRequest], str]) -> Callable[[ParsedRequest], str]:
+    """Return the function that replies to a packed task, from the one that replies to one unit."""
+
+    def packed(ask: ParsedRequest) -> str:
+        form = None if ask.form is None else ask.form.removesuffix("-pack")
+        task = ask.task.removesuffix("-pack")
+        replies = [
+            (int(unit.group(1)), alone(replace(ask, task=task, form=form, body=unit.group(2))))
+            for unit in _UNIT.finditer(ask.body)
+        ]
+        if form is not None:
+            units = [{"unit": number, **json.loads(reply)} for number, reply in replies]
+            return json.dumps({"units": units}, ensure_ascii=False)
+        parts = [f"unit{BAR}{number}\n{reply.removesuffix(DONE).rstrip() or 'none'}" for number, reply in replies]
+        return "\n".join([*parts, DONE])
+
+    return packed
+
+
+class EntityLine(NamedTuple):
+    """An entity of a reply."""
+
+    name: str
+    type: str
+    description: str
+
+
+class RelationLine(NamedTuple):
+    """A relation of a reply, between two numbered entities."""
+
+    source: int
+    target: int
+    description: str
+
+
+class SummaryLine(NamedTuple):
+    """A summary entity of a reply, and the numbers of the members that it covers."""
+
+    name: str
+    type: str
+    description: str
+    members: Sequence[int]
+
+
+def safe(text: str, n_chars: int = 260) -> str:
+    """Return a text on one line, at most `n_chars` long, without anything that could end a record."""
+    return shorten(one_line(_FORBIDDEN.sub(" ", text)), n_chars)
+
+
+def safe_name(text: str) -> str:
+    """Return a name as the reply's reader will read it."""
+    return clean_name(safe(text, 120))
+
+
+def write(
+    entities: Sequence[EntityLine] | None,
+    relations: Iterable[RelationLine] | None,
+    form: str | None,
+    first: int = 1,
+    descriptions: Sequence[str] = (),
+) -> str:
+    """Return a reply that holds the records; None leaves a kind of record out.
+
+    Pairs of the same description share a record. A description that an end's entity has already is left out.
+
+    Args:
+        first: number of the first entity.
+        descriptions: of the entities by number, those of earlier replies too.
+    """
+    stated: dict[str, list[list[int]]] = {}
+    for one in relations or ():
+        ends = sorted((one.source, one.target), key=lambda end: one.description not in descriptions[end - 1 : end])
+        known = bool(one.description) and one.description in descriptions[ends[0] - 1 : ends[0]]
+        stated.setdefault("" if known else one.description, []).append(ends)
+    if form is None:
+        lines = [BAR.join((str(at), *entity)) for at, entity in enumerate(entities or (), start=first)]
+        lines += [
+            BAR.join((" ".join("-".join(map(str, pair)) for pair in pairs), text)) for text, pairs in stated.items()
+        ]
+        return "\n".join([*lines, DONE])
+    data: dict[str, object] = {}
+    if entities is not None:
+        numbered = relations is not None
+        data["entities"] = [
+            {"id": at, **entity._asdict()} if numbered else entity._asdict()
+            for at, entity in enumerate(entities, start=first)
+        ]
+    if relations is not None:
+        data["relations"] = [{"pairs": pairs, "description": text} for text, pairs in stated.items()]
+    return json.dumps(data, ensure_ascii=False)
+
+
+def write_summaries(summaries: Sequence[SummaryLine], form: str | None) -> str:
+    """Return a reply that holds summary entities."""
+    if form is None:
+        rows = [("entity", *one[:3], " ".join(map(str, one.members))) for one in summaries]
+        return "\n".join([*map(BAR.join, rows), DONE])
+    data = [one._asdict() | {"members": list(one.members)} for one in summaries]
+    return json.dumps({"entities": data}, ensure_ascii=False)

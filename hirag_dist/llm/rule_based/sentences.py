@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from hirag_dist.core.text.terms import MARKS
+from hirag_dist.llm.rule_based.language import Script, scripts_of
+
 GAP = "…"  # stands where something unreadable was taken out; no name or phrase runs across it
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufffd\ud800-\udfff]")
@@ -42,12 +45,15 @@ _ABBREVIATED = re.compile(
     r"Nos|Fig|Figs|Eq|Eqs|Sec|Ref|Refs|Vol|pp|ed|eds|al|cf|ca|e\.g|i\.e|viz|approx|Messrs|[bcdfr]|fl|Jan|Feb|Mar|Apr|Aug|Sept?|"
     r"Oct|Nov|Dec|[A-ZÀ-ÞА-Я]|(?:[A-Z]\.)+[A-Z])\.$"
 )
+_LETTERS = rf"(?:[^\W_][{MARKS}]*)+"
 _TOKEN = re.compile(
     r"(?:Mr|Mrs|Ms|Dr|St|Prof|Capt|Col|Lt|Sgt|Rev|Hon|Jr|Sr|Mt|Messrs|Mme|Mlle)\.(?=\s)"
     r"|(?:[A-ZÀ-ÞА-Я]\.(?:-?[A-ZÀ-ÞА-Я]\.)*)(?![^\W_])|[A-Z]&[A-Z]\b"
-    r"|[^\W_]+(?:['’\-‐–.][^\W_]+)*['’]?|[^\w\s]|_"
+    rf"|{_LETTERS}(?:['’\-‐–.׳״]{_LETTERS})*['’]?|[^\w\s]|_"
 )
 _ROMAN = re.compile(r"[IVXLC]+$")
+_CASELESS_END = re.compile(r"(?<=[.!?؟।॥۔።։།။])\s*(?=\S)(?<![A-Za-z\d]\.)")
+_PIECE = 60  # characters of a sentence where nothing but spaces parts them
 
 
 def clean(text: str) -> str:
@@ -72,6 +78,31 @@ def clean(text: str) -> str:
     if "REF" in text or "FORM" in text:
         text = _PLACEHOLDER.sub("", text)
     return _LONG.sub(GAP, _GLUED.sub(r"\1 ", text))
+
+
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text in any writing, each on one line and without markup.
+
+    Writing without capitals ends a sentence at its punctuation alone. Where there is none either, as in Thai, spaces
+    part clauses, which are joined up to some length.
+    """
+    lines = sentences(clean(text))
+    scripts = scripts_of(text)
+    if Script.CASELESS in scripts:
+        lines = [piece for line in lines for piece in _CASELESS_END.split(line) if piece]
+    if Script.UNSPACED in scripts:
+        lines = [piece for line in lines for piece in _clauses(line)]
+    return lines
+
+
+def _clauses(line: str) -> list[str]:
+    found: list[str] = []
+    for piece in line.split():
+        if found and len(found[-1]) < _PIECE:
+            found[-1] = f"{found[-1]} {piece}"
+        else:
+            found.append(piece)
+    return found
 
 
 def sentences(text: str) -> list[str]:

@@ -1,101 +1,162 @@
-"""Summary entities of a cluster, named by what its members share in their names and descriptions."""
+"""Summary entities of a cluster, named by the words that its members share; two or three where they share little."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hirag_dist.core.text.normalize import name_key, shorten
 from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
-from hirag_dist.llm.rule_based.language import UNSPACED
-from hirag_dist.llm.rule_based.records import SummaryLine, safe, safe_name, write_summaries
-from hirag_dist.llm.rule_based.requests import ParsedRequest
-from hirag_dist.llm.rule_based.topics import Phrases, Topic, find_themes, phrases_of
+from hirag_dist.llm.rule_based.language import HAN_RUN, NOUN, STOP, UNSPACED, VERB, WORD, singular, word_class
+from hirag_dist.llm.rule_based.requests import ParsedRequest, SummaryLine, safe, safe_name, write_summaries
+from hirag_dist.llm.rule_based.word_lists import DATES, DEMONYMS, GENERIC, STRUCTURE
 
 _MEMBER = re.compile(r"^(\d+)\. (.*?) \(([^()]{0,80})\): ?(.*)$")
+_NAME = re.compile(
+    r"[A-ZÀ-ÞА-Я][\w’'-]+(?: (?:of the |of |de |du |di |von |van )?[A-ZÀ-ÞА-Я][\w’'-]+){1,3}|\b[A-ZÀ-Þ]{2,6}s?\b"
+)
 _READ = 400  # characters of a description that are compared
+_ENOUGH = 0.6  # share of the members that one word must hold to stand for all
+_RANKED = 60
 _MANY = {"location": "places", "organization": "organizations", "event": "events"}
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryMember:
-    """One member of a cluster as the prompt shows it, with the words and phrases of its name and description."""
+class _Member:
+    """A member of a cluster as the prompt shows it; `words`: compared form → shown form, `named` those of its name."""
 
     number: int
     name: str
     kind: str
     text: str
-    named: Phrases
-    told: Phrases
+    words: Mapping[str, str]
+    named: frozenset[str]
 
 
 def summarise(ask: ParsedRequest) -> str:
     """Return the reply to summarise."""
-    members = [_member(line) for line in ask.between("members").split("\n")]
-    present = [member for member in members if member is not None]
-    if not present:
-        kind = TypeWords(listed_types(ask.system)).word("concept")
-        return write_summaries([SummaryLine("unknown", kind, "", [])], ask.form)
-    words = TypeWords(listed_types(ask.system))
-    themes = find_themes([(member.named, member.told) for member in present])
-    taken = {name_key(member.name) for member in present}
+    types = TypeWords(listed_types(ask.system))
+    members = [member for line in ask.between("members").split("\n") if (member := _member(line)) is not None]
+    if not members:
+        return write_summaries([SummaryLine("unknown", types.word("concept"), "", [])], ask.form)
+    taken = {name_key(member.name) for member in members}
     found: list[SummaryLine] = []
-    for theme in themes:
-        covered = [present[place] for place in theme.members]
-        kind = words.word(_vote(covered))
-        name = _name(theme, covered, taken)
+    for words, group in _themes(members):
+        kind = Counter(sorted(member.kind.lower() for member in group)).most_common(1)[0][0]
+        name = _name(words, group, kind, taken)
         taken.add(name_key(name))
-        found.append(SummaryLine(name, kind, _description(name, covered), sorted(member.number for member in covered)))
+        numbers = sorted(member.number for member in group)
+        found.append(SummaryLine(name, types.word(kind), _description(name, group), numbers))
     return write_summaries(found, ask.form)
 
 
-def _member(line: str) -> SummaryMember | None:
+def _member(line: str) -> _Member | None:
     match = _MEMBER.match(line)
     if match is None:
         return None
     number, name, kind, text = match.groups()
-    return SummaryMember(int(number), name, kind, text, phrases_of(name), phrases_of(text[:_READ]))
+    named = _words_of(name)
+    return _Member(int(number), name, kind, text, _words_of(text[:_READ]) | named, frozenset(named))
 
 
-def _vote(members: Sequence[SummaryMember]) -> str:
-    counts = Counter(member.kind.lower() for member in members)
-    return min(counts, key=lambda kind: (-counts[kind], kind))
+def _words_of(text: str) -> dict[str, str]:
+    """Return the names, nouns and pairs of nouns of a text: how they are compared → how they are written."""
+    names = (name for name in _NAME.findall(text) if word_class(name.split()[0].lower()) != STOP)
+    found = {name.lower(): name for name in names}
+    previous = ""
+    for word in WORD.findall(text):
+        low = word.lower().removesuffix("'s").removesuffix("’s")
+        kind = word_class(low)
+        if kind in (STOP, VERB) or len(low) < 3 or low in DATES or low in STRUCTURE:
+            previous = ""
+            continue
+        plain = singular(low)
+        shown = word[: len(low)] if word[0].isupper() else plain
+        found.setdefault(plain, shown)
+        if previous and kind == NOUN:
+            found.setdefault(f"{previous} {plain}".lower(), f"{previous} {shown}")
+        previous = shown if len(word) == len(low) else ""
+    if UNSPACED.search(text):
+        runs = HAN_RUN.findall(text)
+        grams = [run[at : at + size] for run in runs for size in (4, 3, 2) for at in range(len(run) - size + 1)]
+        found = {word: shown for word, shown in found.items() if not UNSPACED.search(word)} | {g: g for g in grams}
+    return found
 
 
-def _name(theme: Topic, members: Sequence[SummaryMember], taken: set[str]) -> str:
-    """Return a name from what the members share that none of them has."""
-    kind = _vote(members)
-    shown = [_shown(word, members) for word in theme.words]
-    first = shown[0] if shown else ""
-    both = [_joined(first, second) for second in shown[1:]]
-    plural = [f"{first} {_MANY[kind]}"] if first and first.isascii() and kind in _MANY else []
+def _themes(members: Sequence[_Member]) -> list[tuple[list[str], list[_Member]]]:
+    """Return one theme, or up to three, with the members that each covers: words that they share, best first."""
+    scores = _scores(members)
+    ranked = sorted(scores, key=lambda word: (-scores[word], word))[:_RANKED]
+    if not ranked:
+        return [([], list(members))]
+    held = {at for at, member in enumerate(members) if ranked[0] in member.words}
+    centres = [ranked[0]]
+    if len(held) < _ENOUGH * len(members) and len(members) > 5:
+        for word in ranked[1:]:
+            fresh = {at for at, member in enumerate(members) if word in member.words} - held
+            if len(fresh) >= max(2, len(members) // 6) and len(centres) < 3:
+                centres.append(word)
+                held |= fresh
+    groups: dict[str, list[_Member]] = {centre: [] for centre in centres}
+    for member in members:
+        groups[max(centres, key=lambda word: 2 * (word in member.named) + (word in member.words))].append(member)
+    return [(_shared(centre, ranked, group, scores), group) for centre, group in groups.items() if group]
+
+
+def _scores(members: Sequence[_Member]) -> dict[str, float]:
+    """Return how much each word that two members share says about them."""
+    counts = Counter(word for member in members for word in member.words)
+    named = Counter(word for member in members for word in member.named)
+    scores = {}
+    for word, count in counts.items():
+        if count > 1:
+            long = " " in word or (UNSPACED.match(word) and len(word) > 2)
+            plain = word in GENERIC or word in DEMONYMS or word_class(word) != NOUN
+            scores[word] = (count + 1.2 * named[word]) * (1.5 if long else 0.3 if plain else 1.0)
+    return scores
+
+
+def _shared(centre: str, ranked: Sequence[str], group: Sequence[_Member], scores: Mapping[str, float]) -> list[str]:
+    """Return the words that most of a group share, its centre first, none a part of another, as they are shown."""
+    counts = {word: sum(word in member.words for member in group) for word in ranked}
+    chosen = [centre]
+    for word in sorted(ranked, key=lambda word: (-counts[word] * scores[word], word)):
+        plain = word in DEMONYMS or (" " not in word and word_class(word) != NOUN)
+        if counts[word] > 1 and not plain and not any(word in other or other in word for other in chosen):
+            chosen.append(word)
+    return [
+        Counter(sorted(member.words[word] for member in group if word in member.words)).most_common(1)[0][0]
+        if counts[word]
+        else word
+        for word in chosen[:4]
+    ]
+
+
+def _name(words: Sequence[str], members: Sequence[_Member], kind: str, taken: set[str]) -> str:
+    """Return a name from the words that the members share that none of them has."""
     names = sorted((member.name for member in members), key=lambda name: (len(name), name))
-    pair = [_joined(names[0], names[1])] if len(names) > 1 else []
-    for candidate in [*plural, *both, first, *pair, f"{names[0]} ({kind})", names[0]]:
+    first = words[0] if words else ""
+    plural = [f"{first} {_MANY[kind]}"] if first and first.isascii() and kind in _MANY else []
+    pairs = [_joined(first, second) for second in words[1:]]
+    members_joined = [_joined(*names[:2])] if len(names) > 1 else []
+    for candidate in [*plural, *pairs, first, *members_joined, f"{names[0]} ({kind})", names[0]]:
         name = safe_name(candidate[:1].upper() + candidate[1:])
         if name and name_key(name) not in taken:
             return name
     return safe_name(names[0]) or "unknown"
 
 
-def _shown(word: str, members: Sequence[SummaryMember]) -> str:
-    """Return a phrase as the members write it most."""
-    forms = Counter(where[word] for member in members for where in (member.named, member.told) if word in where)
-    return min(forms, key=lambda form: (-forms[form], form)) if forms else word
-
-
 def _joined(one: str, other: str) -> str:
     return f"{one}·{other}" if UNSPACED.search(one + other) else f"{one} and {other}"
 
 
-def _description(name: str, members: Sequence[SummaryMember]) -> str:
+def _description(name: str, members: Sequence[_Member]) -> str:
     listed = ", ".join(member.name for member in members[:8])
     lead = f"{name}: {listed}{', …' if len(members) > 8 else ''}."
-    told = [shorten(member.text.partition(". ")[0], 160) for member in members[:12] if member.text]
-    seen: list[str] = []
-    for text in told:
-        if text not in seen and sum(map(len, seen)) < 320:
-            seen.append(text)
-    return safe(f"{lead} {' '.join(text if text.endswith(('.', '…', '。')) else text + '.' for text in seen)}", 700)
+    told: list[str] = []
+    for text in (shorten(member.text.partition(". ")[0], 160) for member in members[:12] if member.text):
+        if text not in told and sum(map(len, told)) < 320:
+            told.append(text)
+    return safe(f"{lead} {' '.join(text if text.endswith(('.', '…', '。')) else text + '.' for text in told)}", 700)

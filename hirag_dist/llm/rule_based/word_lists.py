@@ -35,10 +35,13 @@ WEAK = words("weak")
 EVERYDAY = words("everyday")
 STRUCTURE = words("structure")
 MONTHS = words("months")
-WEEKDAYS = words("weekdays")
 FOREIGN = words("foreign")
 IRREGULAR_PLURALS = dict(pair.split() for pair in _WORDS["irregular_plurals"].split(","))
-DATES = MONTHS | WEEKDAYS | word_set("today tomorrow yesterday bc ad bce ce christmastime spring summer autumn winter")
+DATES = (
+    MONTHS
+    | words("weekdays")
+    | word_set("today tomorrow yesterday bc ad bce ce christmastime spring summer autumn winter")
+)
 
 PLACES = frozenset(" ".join(name.split()) for name in _GAZETTEER["places"].split(","))
 DEMONYMS = word_set(_GAZETTEER["demonyms"])

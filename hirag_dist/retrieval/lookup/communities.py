@@ -10,7 +10,6 @@ import numpy as np
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.errors import NotFound
-from hirag_dist.retrieval.late_reports import LateReports
 from hirag_dist.retrieval.lookup.names import short, visible
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.storage.serving.mapped_index import MappedIndex
@@ -39,16 +38,14 @@ def find_community(view: MappedIndex | None, tables: LookupTables, wanted: str) 
     return view, row
 
 
-def community_details(
-    view: MappedIndex, row: int, max_members: int, late: LateReports | None = None
-) -> CommunityDetails:
+def community_details(view: MappedIndex, row: int, max_members: int, misses_reports: bool = False) -> CommunityDetails:
     """Return a community with its members, its parent and its children.
 
     Args:
         view: the index as the caller may see it.
         row: of the community, which is visible.
         max_members: limit.
-        late: reports written after the snapshot was published; None where it misses none.
+        misses_reports: whether reports were left out of the snapshot.
     """
     index = view.communities
     members = index.members[index.indptr[row] : index.indptr[row + 1]].astype(np.int64)
@@ -59,7 +56,7 @@ def community_details(
     parents = related[index.levels[related] == level - 1].tolist()
     children = related[index.levels[related] == level + 1][:_MAX_CHILDREN].tolist()
     return CommunityDetails(
-        community=_item(view, row, late),
+        community=_item(view, row, misses_reports),
         members=view.entities([(member, None) for member in most_mentioned(view, members)[:max_members].tolist()]),
         parent=next((replace(item, report="") for item in community_items(view, parents[:1])), None),
         children=tuple(replace(item, report="") for item in community_items(view, children)),
@@ -85,11 +82,10 @@ def most_mentioned(view: MappedIndex, rows: IntVector) -> IntVector:
     return ordered
 
 
-def _item(view: MappedIndex, row: int, late: LateReports | None = None) -> CommunityItem:
+def _item(view: MappedIndex, row: int, misses_reports: bool = False) -> CommunityItem:
     """Return a visible community, without title and report where its report is a dead letter or missing."""
-    ranked, own = RankedCommunity(row, 0, 0.0), view.community_id(row)
-    item = view.community(ranked) or (None if late is None else late.item(view, ranked, own))
+    item = view.community(RankedCommunity(row, 0, 0.0))
     if item is not None:
         return item
     level = int(view.communities.levels[row])
-    return CommunityItem(own, level, "", "", 0.0, 0, 0.0, report_missing=late is not None)
+    return CommunityItem(view.community_id(row), level, "", "", 0.0, 0, 0.0, report_missing=misses_reports)

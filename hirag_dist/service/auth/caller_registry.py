@@ -32,7 +32,6 @@ class Caller:
         max_concurrent: requests at a time, in all processes together; None for no limit.
         indexes: patterns of the names of the indexes of a catalogue that it may ask; None for all.
         uploads: whether it may add documents on the web page.
-        write_reports: whether its answers may have missing reports written, which costs calls.
     """
 
     name: str = ""
@@ -43,7 +42,6 @@ class Caller:
     max_concurrent: int | None = None
     indexes: tuple[str, ...] | None = None
     uploads: bool = False
-    write_reports: bool = False
 
     def may_ask(self, index: str) -> bool:
         """Return whether the caller may ask an index of a catalogue."""
@@ -96,7 +94,6 @@ class _Record(_Part):
     quota_per_day: Annotated[int | None, Field(ge=1)] = None
     max_concurrent: Annotated[int | None, Field(ge=1)] = None
     uploads: bool = False
-    write_reports: bool = False
 
     def caller(self, name: str) -> Caller:
         rate = self.rate
@@ -109,7 +106,6 @@ class _Record(_Part):
             max_concurrent=self.max_concurrent,
             indexes=None if self.indexes == "all" else tuple(self.indexes),
             uploads=self.uploads,
-            write_reports=self.write_reports,
         )
 
 

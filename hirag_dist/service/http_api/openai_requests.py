@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from google.protobuf import json_format
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -45,6 +46,7 @@ class Asked:
         stream: whether the reply is streamed.
         include_usage: whether a streamed reply ends with the numbers of tokens.
         source_list: whether the cited sources are listed after the text.
+        stops: sequences before which the text of the answer ends.
     """
 
     model: str
@@ -52,6 +54,7 @@ class Asked:
     stream: bool
     include_usage: bool
     source_list: bool
+    stops: tuple[str, ...]
 
 
 class _Part(BaseModel):
@@ -75,13 +78,14 @@ class _StreamOptions(BaseModel):
 
 
 class _Body(BaseModel):
-    """Parameters that both endpoints have. Others are ignored, unless `_refuse` names them."""
+    """Parameters that both endpoints have. Others are ignored, tools too, unless `_refuse` names them."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     model: str = Field(max_length=512)
     stream: bool | None = None
     hirag: dict[str, Any] | None = None
+    stop: str | list[str] | None = None
 
 
 class _ChatBody(_Body):
@@ -94,6 +98,7 @@ class _ResponsesBody(_Body):
 
 
 _B = TypeVar("_B", bound=_Body)
+_Accepts: TypeAlias = Callable[[Any], bool]
 
 
 def chat_request(body: Mapping[str, Any]) -> Asked:
@@ -166,7 +171,8 @@ def _asked(read: _Body, messages: Sequence[_Message], param: str, *, include_usa
         request = pb.AnswerRequest(query=query, omit_context=True, omit_source_text=True, index=index)
     except ValueError:  # lone surrogates
         raise BadRequest("texts must be valid Unicode", param) from None
-    return Asked(read.model, request, bool(read.stream), include_usage, source_list)
+    stops = [read.stop] if isinstance(read.stop, str) else read.stop or []
+    return Asked(read.model, request, bool(read.stream), include_usage, source_list, tuple(filter(None, stops)))
 
 
 def _query(settings: dict[str, Any]) -> pb.Query:
@@ -209,46 +215,47 @@ def _read(form: type[_B], body: Mapping[str, Any]) -> _B:
         raise BadRequest(f"{where}: {fault['msg']}", where) from None
 
 
-def _refuse(body: Mapping[str, Any], refused: Mapping[str, Any]) -> None:
+def _refuse(body: Mapping[str, Any], refused: Mapping[str, _Accepts]) -> None:
     """Refuse a parameter that would change the meaning of the reply and has another value than the harmless ones."""
     for name, accepts in refused.items():
         value = body.get(name)
         if value is not None and not accepts(value):
-            raise BadRequest(f"{name} is not supported", name, "unsupported_parameter")
+            raise BadRequest(f"{name}: {_shown(value)} is not supported", name, "unsupported_parameter")
 
 
-def _is_empty(value: Any) -> bool:
-    return value in ([], {}, "")
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)[:100]
 
 
 def _is_text_format(value: Any) -> bool:
     return isinstance(value, dict) and value.get("type", "text") == "text"
 
 
+def _lets_choose(value: Any) -> bool:
+    """Return whether a choice of tools allows an answer without a tool: no tool is ever called."""
+    if isinstance(value, dict) and value.get("type") == "allowed_tools":
+        allowed = value.get("allowed_tools", value)
+        return isinstance(allowed, dict) and allowed.get("mode") == "auto"
+    return value in ("none", "auto")
+
+
 def _never(value: Any) -> bool:
     return False
 
 
-_TOOLS = {
-    "tools": _is_empty,
-    "functions": _is_empty,
-    "tool_choice": lambda value: value in ("none", "auto"),
-    "function_call": lambda value: value in ("none", "auto"),
+_REFUSED: dict[str, _Accepts] = {
+    "tool_choice": _lets_choose,
+    "function_call": _lets_choose,
+    "top_logprobs": lambda value: value == 0,
 }
-_CHAT_REFUSED: Mapping[str, Any] = _TOOLS | {
+_CHAT_REFUSED: dict[str, _Accepts] = _REFUSED | {
     "n": lambda value: value == 1,
     "logprobs": lambda value: value is False,
-    "top_logprobs": lambda value: value == 0,
     "response_format": _is_text_format,
     "modalities": lambda value: value == ["text"],
-    "audio": _never,
-    "web_search_options": _never,
-    "stop": _is_empty,
 }
-_RESPONSES_REFUSED: Mapping[str, Any] = _TOOLS | {
+_RESPONSES_REFUSED: dict[str, _Accepts] = _REFUSED | {
     "text": lambda value: isinstance(value, dict) and _is_text_format(value.get("format") or {}),
-    "top_logprobs": lambda value: value == 0,
-    "include": _is_empty,
     "previous_response_id": _never,
     "conversation": _never,
     "prompt": _never,

@@ -28,6 +28,7 @@ from hirag_dist.service.http_api.openai_requests import (
 from hirag_dist.service.http_api.openai_responses import ResponsesReply
 from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
 from hirag_dist.service.http_api.status_error import StatusError, error_of
+from hirag_dist.service.http_api.stop_sequences import StopReader, cut_answer
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_query import MODE_NAMES
 
@@ -134,9 +135,16 @@ async def _indexes(gateway: Gateway, call: GatewayCall) -> list[pb.IndexEntry]:
 
 
 async def _parts(gateway: Gateway, asked: Asked, call: GatewayCall) -> AsyncGenerator[pb.AnswerResponse, None]:
+    reader = StopReader(asked.stops)
     async with aclosing(gateway.stream("Answer", asked.request.SerializeToString(), call)) as messages:
         async for message in messages:
-            yield pb.AnswerResponse.FromString(message)
+            part = pb.AnswerResponse.FromString(message)
+            if part.HasField("text"):
+                part.text = reader.feed(part.text)
+            elif part.HasField("answer"):
+                yield pb.AnswerResponse(text=reader.end())
+                part.answer.CopyFrom(cut_answer(part.answer, asked.stops))
+            yield part
 
 
 async def _completion(parts: AsyncGenerator[pb.AnswerResponse, None], reply: _Reply) -> Mapping[str, Any]:
@@ -165,7 +173,7 @@ async def _events(
                 begun = True
                 for event in reply.first_events():
                     yield event
-            if part.HasField("text"):
+            if part.text:
                 yield reply.text_event(part.text)
             elif part.HasField("answer"):
                 answer = part.answer

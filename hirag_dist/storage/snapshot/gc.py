@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hirag_dist.errors import IndexBusy, SnapshotNotFound, StoreError
-from hirag_dist.storage.layout import BUILD, CACHE, LATE_REPORTS, MANIFEST, snapshot_path
+from hirag_dist.storage.layout import BUILD, CACHE, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.history import record_current, remove_from_history, retired_at
-from hirag_dist.storage.snapshot.late_reports import late_reports_path
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -130,8 +129,7 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
     old = [ExpiredSnapshot(name, at, _size(store, name)) for at, name in candidates if now - at >= rule.older_than_s]
     expired = [*old, *(ExpiredSnapshot(name, None, _size(store, name)) for name in unfinished if name not in needed)]
     removed = {snapshot.snapshot_id for snapshot in expired}
-    derived = sorted({*store.names(CACHE), *store.names(LATE_REPORTS)})
-    orphans = tuple(name for name in derived if not name.startswith(".") and name not in names)
+    orphans = tuple(name for name in sorted(store.names(CACHE)) if not name.startswith(".") and name not in names)
     return GcPlan(tuple(expired), tuple(name for name in names if name not in removed), orphans)
 
 
@@ -195,11 +193,10 @@ def _of_last_build(store: Store) -> Iterator[str]:
 def _remove_derived(store: Store, snapshot_id: str) -> None:
     store.delete(f"{CACHE}/{snapshot_id}")
     store.delete(f"{CACHE}/.{snapshot_id}.lock")
-    store.delete(late_reports_path(snapshot_id))
 
 
 def _size(store: Store, snapshot_id: str) -> int:
-    folders = (snapshot_path(snapshot_id), f"{CACHE}/{snapshot_id}", late_reports_path(snapshot_id))
+    folders = (snapshot_path(snapshot_id), f"{CACHE}/{snapshot_id}")
     return sum(_folder_size(store, folder) for folder in folders)
 
 

@@ -12,7 +12,7 @@ from hirag_dist.errors import SnapshotCorrupt, SnapshotTooNew
 from hirag_dist.storage.layout import FORMAT_VERSION
 
 MISSING_REPORTS_COUNT: Final = "missing_reports"  # among the counts of an index
-MISSING_REPORTS: Final = "reports"  # note: policy of reports, and the number of communities that lack one by it
+MISSING_REPORTS: Final = "reports"  # note: share of the reports that are written, and the number of missing ones
 
 
 class FileEntry(BaseModel):
@@ -53,15 +53,9 @@ class Manifest(BaseModel):
 
     @property
     def missing_reports(self) -> int:
-        """Communities whose reports are not written, by the policy of reports; dead letters are not among them."""
+        """Communities whose reports are not written, by `communities.report_share`; dead letters are not among them."""
         note = self.notes.get(MISSING_REPORTS)
         return int(note["missing"]) if isinstance(note, Mapping) else 0
-
-    @property
-    def report_policy(self) -> str:
-        """The policy of reports."""
-        note = self.notes.get(MISSING_REPORTS)
-        return str(note["policy"]) if isinstance(note, Mapping) else "all"
 
 
 def compute_snapshot_id(content: Mapping[str, str], embedder: str, dim: int) -> str:

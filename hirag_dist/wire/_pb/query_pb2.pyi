@@ -61,7 +61,7 @@ FIELD_TYPE_DATE: FieldType
 FIELD_TYPE_BOOL: FieldType
 
 class Query(_message.Message):
-    __slots__ = ("question", "mode", "top_n", "top_m", "top_c", "community_level", "context_tokens", "vector", "labels", "filter", "as_of", "write_reports")
+    __slots__ = ("question", "mode", "top_n", "top_m", "top_c", "community_level", "context_tokens", "vector", "labels", "filter", "as_of")
     QUESTION_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     TOP_N_FIELD_NUMBER: _ClassVar[int]
@@ -73,7 +73,6 @@ class Query(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_NUMBER: _ClassVar[int]
-    WRITE_REPORTS_FIELD_NUMBER: _ClassVar[int]
     question: str
     mode: Mode
     top_n: int
@@ -85,8 +84,7 @@ class Query(_message.Message):
     labels: _containers.RepeatedScalarFieldContainer[str]
     filter: str
     as_of: str
-    write_reports: bool
-    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ..., labels: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ..., write_reports: _Optional[bool] = ...) -> None: ...
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., top_n: _Optional[int] = ..., top_m: _Optional[int] = ..., top_c: _Optional[int] = ..., community_level: _Optional[str] = ..., context_tokens: _Optional[int] = ..., vector: _Optional[_Iterable[float]] = ..., labels: _Optional[_Iterable[str]] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class RetrieveRequest(_message.Message):
     __slots__ = ("query", "omit_context", "omit_source_text", "index")
@@ -477,7 +475,7 @@ class Box(_message.Message):
     def __init__(self, left: _Optional[float] = ..., top: _Optional[float] = ..., right: _Optional[float] = ..., bottom: _Optional[float] = ...) -> None: ...
 
 class Retrieval(_message.Message):
-    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims", "note", "written_reports")
+    __slots__ = ("question", "mode", "snapshot_id", "local", "communities", "key_entities", "paths", "triples", "sources", "context", "context_tokens", "context_refs", "timings_ms", "partial", "map_work", "claims", "note")
     class ContextRefsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -509,7 +507,6 @@ class Retrieval(_message.Message):
     MAP_WORK_FIELD_NUMBER: _ClassVar[int]
     CLAIMS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
-    WRITTEN_REPORTS_FIELD_NUMBER: _ClassVar[int]
     question: str
     mode: Mode
     snapshot_id: str
@@ -527,8 +524,7 @@ class Retrieval(_message.Message):
     map_work: MapWork
     claims: _containers.RepeatedCompositeFieldContainer[Claim]
     note: str
-    written_reports: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ..., map_work: _Optional[_Union[MapWork, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., note: _Optional[str] = ..., written_reports: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, question: _Optional[str] = ..., mode: _Optional[_Union[Mode, str]] = ..., snapshot_id: _Optional[str] = ..., local: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., key_entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., paths: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., context: _Optional[str] = ..., context_tokens: _Optional[int] = ..., context_refs: _Optional[_Mapping[str, str]] = ..., timings_ms: _Optional[_Mapping[str, float]] = ..., partial: _Optional[_Iterable[str]] = ..., map_work: _Optional[_Union[MapWork, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., note: _Optional[str] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("claim_id", "subject", "object", "subject_id", "object_id", "type", "status", "start_date", "end_date", "description", "source_text", "chunk_id")

@@ -116,6 +116,13 @@ def test_of_a_reply_that_was_cut_off_the_finished_units_are_kept() -> None:
     assert lost == "[the reply was cut off before this unit was done]"
 
 
+def test_of_a_reply_that_repeats_itself_the_finished_units_are_kept() -> None:
+    loop = TWO.replace("<|COMPLETE|>", "entity<|>Town<|>location<|>A place.\n" * 30)
+    first, second = texts(ChatReply(loop), 2)
+    assert first.startswith("entity<|>Family")
+    assert second.startswith("[the reply repeats one line")
+
+
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -123,7 +130,6 @@ def test_of_a_reply_that_was_cut_off_the_finished_units_are_kept() -> None:
         (ChatReply("<think>Hm"), "only thinking"),
         (ChatReply("I'm sorry, I can't."), "refused"),
         (ChatReply(TWO, finish_reason="content_filter"), "content filter"),
-        (ChatReply(TWO + "\nentity<|>Town<|>location<|>A place." * 30), "repeats one line"),
     ],
 )
 def test_a_reply_that_is_of_no_use_gives_every_unit_the_reason(reply: ChatReply, reason: str) -> None:

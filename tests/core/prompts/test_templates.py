@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hirag_dist.core.entities.claims import claims_request
-from hirag_dist.core.entities.verification import verification_request
 from hirag_dist.core.prompts import templates
 from hirag_dist.core.prompts.answer_requests import answer_request, map_request, reduce_request, short_answer_request
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, judge_request, listing_request
@@ -55,7 +54,6 @@ def every_request(text: str) -> dict[str, ChatRequest]:
         "extract-entities": extraction_request("extract-entities", text, prompts, TYPES, None),
         "extract-relations": extraction_request("extract-relations", text, prompts, TYPES, None, [(text, "person")]),
         "extract-claims": claims_request(text, [text], prompts, None),
-        "verify-graph": verification_request(text, [text, f"{text} (person)"], [(0, 1)], prompts, TYPES, None),
         "describe": describe_request(text, "person", [text, text], prompts, 100),
         "meta-types": meta_types_request([text], prompts),
         "entity-types": entity_types_request([text], prompts),
@@ -163,12 +161,11 @@ def test_a_schema_allows_the_types_the_lists_and_the_units_of_its_request() -> N
 def test_every_request_limits_its_reply_by_its_task() -> None:
     short, long = every_request("x"), every_request("A longer text. " * 300)
     for task, request in long.items():
-        if task != "verify-graph":
-            assert (short[task].max_tokens or 0) > 0, task
-            assert (request.max_tokens or 0) >= (short[task].max_tokens or 0), task
+        assert (short[task].max_tokens or 0) > 0, task
+        assert (request.max_tokens or 0) >= (short[task].max_tokens or 0), task
     assert long["extract-graph"].max_tokens == 2 * 1125 + 512
     alone = summary_request([("a", "person", "a")], Prompts(), TYPES, None)
-    assert pack(["a", "b", "c"]).max_tokens == 3 * (alone.max_tokens or 0)
+    assert pack(["a", "b", "c"]).max_tokens == 2 * (alone.max_tokens or 0)
 
 
 def test_the_unit_of_an_extraction_is_its_text_whatever_the_prompt() -> None:

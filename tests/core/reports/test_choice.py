@@ -1,14 +1,13 @@
-"""Choice of reports: small communities always, then by hits, leaves, size."""
+"""Choice of reports: small communities always, then leaves by size."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.reports.choice import Policy, ReportChoice, missing_reports
+from hirag_dist.core.reports.choice import ReportChoice, missing_reports
 from hirag_dist.core.reports.selection import OUTLINES
 from hirag_dist.schemas import COMMUNITIES
 
@@ -24,30 +23,24 @@ def outline(own: str, n_entities: int) -> dict[str, Any]:
     return shown | numbers | {"community_id": own, "children": children if is_root else []}
 
 
-def chosen(policy: Policy, share: float = 1.0, hits: Mapping[str, int] | None = None) -> set[str]:
+def chosen(share: float) -> set[str]:
     outlines = pa.Table.from_pylist([outline(own, size) for own, size in SIZES.items()], OUTLINES)
-    found = ReportChoice(policy, share, min_entities=3).chosen(outlines, hits or {})
+    found = ReportChoice(share, min_entities=3).chosen(outlines)
     return {own for own, is_chosen in zip(SIZES, found.tolist(), strict=True) if is_chosen}
 
 
 @pytest.mark.parametrize(
-    ("policy", "share", "expected"),
+    ("share", "expected"),
     [
-        ("all", 0.1, set(SIZES)),
-        ("on_demand", 1.0, {"tiny"}),
-        ("top", 0.25, {"tiny", "big"}),
-        ("top", 0.5, {"tiny", "big", "even"}),  # before twin, by id
-        ("top", 0.51, {"tiny", "big", "even", "twin"}),  # rounded up; root is no leaf
-        ("top", 1.0, set(SIZES)),
+        (0.0, {"tiny"}),
+        (0.25, {"tiny", "big"}),
+        (0.5, {"tiny", "big", "even"}),  # before twin, by id
+        (0.51, {"tiny", "big", "even", "twin"}),  # rounded up; root is no leaf
+        (1.0, set(SIZES)),
     ],
 )
-def test_leaves_come_first_by_size(policy: Policy, share: float, expected: set[str]) -> None:
-    assert chosen(policy, share) == expected
-
-
-def test_hits_come_before_size_and_unknown_ones_do_not_count() -> None:
-    assert chosen("top", 0.25, {"root": 3, "twin": 2, "gone": 9}) == {"tiny", "root"}
-    assert chosen("top", 0.5, {"root": 3, "twin": 2, "gone": 9}) == {"tiny", "root", "twin"}
+def test_leaves_come_first_by_size(share: float, expected: set[str]) -> None:
+    assert chosen(share) == expected
 
 
 def test_missing_ones_have_neither_a_report_nor_a_dead_letter() -> None:

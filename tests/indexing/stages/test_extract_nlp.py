@@ -1,20 +1,15 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from hirag_dist.config.model import ENTITY_TYPES
-from hirag_dist.execution.stage import Services, kernels_of
-from hirag_dist.extraction import make_entity_finder
+from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.extract_nlp import ExtractNames
-from hirag_dist.protocols import CPU
 from hirag_dist.schemas import CHUNKS
-from hirag_dist.types import FinderOptions
 
-STAGE = ExtractNames(FinderOptions(), ENTITY_TYPES, split_homonyms=False)
+STAGE = ExtractNames(ENTITY_TYPES, split_homonyms=False)
 TEXTS = ["Ada Lovelace met Charles Babbage in London.", "…", "Babbage lived in London with Ada Lovelace."]
 
 
@@ -27,33 +22,16 @@ def chunks(texts: list[str]) -> pa.Table:
     return pa.Table.from_pylist([{name: row.get(name) for name in CHUNKS.names} for row in rows], CHUNKS)
 
 
-async def run(stage: ExtractNames, texts: list[str], finder: Any = make_entity_finder) -> dict[str, list[Any]]:
-    services = Services(None, None, None, None, len, entity_finder=finder)  # type: ignore[arg-type]
-    tables = await stage.run({"chunks": chunks(texts)}, services)
+async def run(texts: list[str]) -> dict[str, list[Any]]:
+    services = Services(None, None, None, None, len)  # type: ignore[arg-type]
+    tables = await STAGE.run({"chunks": chunks(texts)}, services)
     return {name: table.to_pylist() for name, table in tables.items()}
 
 
 async def test_every_chunk_is_extracted_by_itself_and_costs_nothing() -> None:
-    found = await run(STAGE, TEXTS)
+    found = await run(TEXTS)
     assert [(row["chunk_id"], row["tokens"]) for row in found["costs"]] == [("c0", 0), ("c1", 0), ("c2", 0)]
     assert {row["chunk_id"] for row in found["mentions"]} == {"c0", "c2"}
-    alone = await run(STAGE, TEXTS[:1])
+    alone = await run(TEXTS[:1])
     assert alone["mentions"] == [row for row in found["mentions"] if row["chunk_id"] == "c0"]
     assert all(row["source_key"] < row["target_key"] for row in found["relation_mentions"])
-
-
-async def test_the_finder_is_that_of_the_options() -> None:
-    asked: list[FinderOptions] = []
-
-    def finder(options: FinderOptions) -> Any:
-        asked.append(options)
-        return make_entity_finder(FinderOptions())
-
-    options = FinderOptions("gliner", "folder", "", 0.5)
-    await run(replace(STAGE, finder=options), TEXTS, finder)
-    assert asked == [options]
-
-
-@pytest.mark.parametrize(("device", "kernels"), [("cpu", CPU), ("gpu", "gpu")])
-def test_a_finder_on_a_gpu_runs_on_workers_that_have_one(device: str, kernels: str) -> None:
-    assert kernels_of(replace(STAGE, finder=FinderOptions("gliner", "folder", device=device))) == kernels

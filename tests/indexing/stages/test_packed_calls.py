@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pytest
@@ -103,6 +103,34 @@ async def test_a_unit_that_fails_alone_too_is_a_dead_letter_of_its_own() -> None
     assert result[0::2] == ["a", "c"]
     assert isinstance(result[1], Rejected)
     assert (result[1].unit, result[1].reason) == ("b", "b is not there")
+
+
+async def test_a_pack_that_is_too_long_is_halved_and_then_its_unit_is_divided() -> None:
+    def part(name: str) -> PackableUnit[str]:
+        return replace(
+            unit(name), divided=lambda: [part(half) for half in name] if len(name) > 1 else [], joined="".join
+        )
+
+    class Small(Chat):
+        """A pool whose window has room for two letters."""
+
+        async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
+            if sum(map(len, request.packed or (request.unit,))) <= 2 and request.unit != "x":
+                return await super().ask(request, accept)
+            self.asked.append(request.packed or (request.unit,))
+            return Rejected(request.unit, "too long", 1, too_long=True)
+
+    chat = Small(
+        lambda request: (
+            "\n".join(f"unit|{at}\n{name}" for at, name in enumerate(request.packed or (), 1)) or request.unit
+        )
+    )
+    services = Services(chat, None, None, None, len)  # type: ignore[arg-type]
+    units = [part(name) for name in ("a", "b", "cde", "x")]
+    *found, dead = await ask_packed(units, ALL, "summarise", SYSTEM, services)
+    assert found == ["a", "b", "cde"]
+    assert isinstance(dead, Rejected)
+    assert chat.asked[:3] == [("a", "b", "cde", "x"), ("a", "b"), ("cde", "x")]
 
 
 CLUSTERS = [

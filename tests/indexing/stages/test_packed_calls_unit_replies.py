@@ -19,9 +19,8 @@ from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel
+from hirag_dist.llm.priced_model import PricedModel, part_key
 from hirag_dist.llm.reply_store import Ledger, ledger_size
-from hirag_dist.llm.request_key import part_key
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.unit_replies import divide
 from hirag_dist.llm.usage import ModelUsage, UsageMeter

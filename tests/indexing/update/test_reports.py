@@ -1,4 +1,4 @@
-"""Reports in updates by policy: what is missing stays missing, what is due by no policy is dropped."""
+"""Reports in updates by the share that is written: what is left out stays missing until a refresh writes it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.core.text.ids import text_keys
-from hirag_dist.storage.snapshot.late_reports import LateReport, LateReportFiles
 from hirag_dist.storage.snapshot.reader import Snapshot
-from tests.indexing.update.test_run import LivingBench, corpus, living, text, texts_of
+from tests.indexing.update.test_run import LivingBench, corpus, living, text
 from tests.toy_builds import task_of
 
 __all__ = ["living"]
 
 
-def communities(policy: str, **more: Any) -> dict[str, Any]:
-    reports = {"policy": policy} | more
-    return {"communities": {"report_min_entities": 2, "max_size": 12, "reports": reports}}
+def communities(share: float) -> dict[str, Any]:
+    return {"communities": {"report_min_entities": 2, "max_size": 12, "report_share": share}}
 
 
 def n_missing(snapshot: Snapshot) -> int:
@@ -34,78 +31,32 @@ def n_reports_asked(living: LivingBench) -> int:
     return sum(task_of(request) == "report" for request in living.bench.model.requests)
 
 
-def add_late(snapshot: Snapshot, living: LivingBench) -> str:
-    """Write a late report on a missing community that holds entities of a removable text; return its id."""
-    known = set(snapshot.table("reports")["community_id"].to_pylist())
-    rows = snapshot.table("communities").to_pylist()
-    row = max((row for row in rows if row["community_id"] not in known), key=lambda row: row["n_entities"])
-    report = {
-        "community_id": row["community_id"],
-        "level": row["level"],
-        "title": "Late",
-        "summary": "Written for a question.",
-        "rating": 1.0,
-        "rating_explanation": "",
-        "findings": [],
-        "origin": "model",
-        "n_dropped_references": 0,
-    }
-    use = {"calls": 1, "input_tokens": 70, "output_tokens": 30, "cost_usd": 0.25}
-    usage = [{"role": "report", "model": "m", "endpoint": "model"} | use]
-    LateReportFiles(living.bench.store, snapshot.manifest.snapshot_id).write(LateReport(report, usage, 1.0))
-    return str(row["community_id"])
-
-
-def test_a_policy_is_followed_from_the_first_build_and_changed_without_another(living: LivingBench) -> None:
-    first = living.index(corpus(6), **communities("on_demand"))
+def test_a_share_is_followed_from_the_first_build_and_changed_without_another(living: LivingBench) -> None:
+    first = living.index(corpus(6), **communities(0.0))
     everything = n_missing(first)
     assert n_reports_asked(living) == 0
     assert everything > 4
-    second = living.index(corpus(7), **communities("top", share=0.5))
+    second = living.index(corpus(7), **communities(0.5))
     assert not living.result.rebuilt_because
     assert 0 < n_missing(second) < everything
-    whole = living.refresh(**communities("all"))
+    whole = living.refresh(**communities(1.0))
     assert n_missing(whole) == 0
     assert "reports" not in whole.manifest.notes
-    assert living.index(corpus(7), **communities("on_demand")).manifest.snapshot_id == whole.manifest.snapshot_id
+    assert living.index(corpus(7), **communities(0.0)).manifest.snapshot_id == whole.manifest.snapshot_id
 
 
-def test_an_update_writes_no_report_that_is_left_to_questions(living: LivingBench) -> None:
-    living.index(corpus(6), **communities("on_demand"))
+def test_an_update_writes_no_report_that_is_left_out(living: LivingBench) -> None:
+    living.index(corpus(6), **communities(0.0))
     changed = corpus(6) | {"00.txt": text("sun", 99)}
-    updated = living.index(changed, **communities("on_demand"))
+    updated = living.index(changed, **communities(0.0))
     assert n_reports_asked(living) == 0
     counts = living.result.update.reports
     assert (counts.written, counts.deferred, counts.missing) == (0, 0, n_missing(updated))
 
 
 @pytest.mark.integration
-def test_a_late_report_is_taken_over_with_its_cost_and_dropped_when_its_text_is_removed(living: LivingBench) -> None:
-    keys = communities("on_demand")
-    first = living.index(corpus(6), **keys)
-    own = add_late(first, living)
-    taken = living.refresh(**keys)
-    rows = {row["community_id"]: row for row in taken.table("reports").to_pylist()}
-    assert rows[own]["summary"] == "Written for a question."
-    assert n_missing(taken) == n_missing(first) - 1
-    bill = [row for row in taken.table("usage").to_pylist() if row["stage"] == "reports on demand"]
-    assert [(row["calls"], row["input_tokens"], row["cost_usd"]) for row in bill] == [(1, 70, 0.25)]
-    inputs = {row["community_id"]: row["sources"] for row in taken.table("report_inputs").to_pylist()}
-    sources = set(inputs[own])
-    chunks = taken.table("chunks", ["chunk_id", "document_id"])
-    keys_of = text_keys(chunks["chunk_id"]).tolist()
-    gone = next(
-        document for document, key in zip(chunks["document_id"].to_pylist(), keys_of, strict=True) if key in sources
-    )
-    after = living.remove(gone, **keys)
-    assert "Written for a question." not in texts_of(after)
-    assert living.result.update.reports.stand_ins == 0
-    n_missing(after)
-
-
-@pytest.mark.integration
 def test_a_refresh_of_all_reports_writes_what_the_budget_pays_and_no_stand_ins(living: LivingBench) -> None:
-    keys = communities("on_demand")
+    keys = communities(0.0)
     missing = n_missing(living.index(corpus(6), **keys))
     run = living.bench.run_work
     some = living._done(run(lambda build: build.refresh(2_000, all_reports=True), **{"llm": {}} | keys))
@@ -117,6 +68,6 @@ def test_a_refresh_of_all_reports_writes_what_the_budget_pays_and_no_stand_ins(l
 
 @pytest.mark.integration
 def test_equal_inputs_give_equal_indexes(living: LivingBench) -> None:
-    keys = communities("top", share=0.4)
+    keys = communities(0.4)
     first = living.index(corpus(6), **keys)
     assert living.fresh(corpus(6), **keys).manifest.snapshot_id == first.manifest.snapshot_id

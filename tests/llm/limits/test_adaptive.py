@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.token_bucket import GcraBucket
+from hirag_dist.llm.limits.adaptive import EndpointLimits, GcraBucket
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.limits import SimulatedLimits
 

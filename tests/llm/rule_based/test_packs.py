@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.core.entities.verification import VERIFY_TASK, parse_verification, verification_request
 from hirag_dist.core.prompts.packing import split_reply
 from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_report, parse_same, parse_summary
 from hirag_dist.core.prompts.templates import (
@@ -37,20 +36,12 @@ PAIRS = [
     ["悟空 (person): 孙悟空又称悟空。", "孙悟空 (person): 花果山的美猴王。"],
 ]
 
-TEXTS = [
-    ("Scrooge was a miser in London. Bob Cratchit worked there.", ["Scrooge", "London", "Bob Cratchit", "Prague"]),
-    ("孙悟空是花果山的美猴王。孙悟空有金箍棒。", ["孙悟空", "花果山"]),
-    ("Nothing is here.", ["Prague"]),
-]
-
 
 def requests(task: str, form: str | None) -> list[ChatRequest]:
     if task == "summarise":
         return [summary_request(members, Prompts(), META, form) for members in CLUSTERS]
     if task == "same-entity":
         return [same_entity_request(pair, Prompts(), form) for pair in PAIRS]
-    if task == VERIFY_TASK:
-        return [verification_request(text, names, [(0, 1)], Prompts(), META, form) for text, names in TEXTS]
     return [report_request(entities, relations, [], Prompts(), form) for entities, relations in COMMUNITIES]
 
 
@@ -58,8 +49,6 @@ def parse(task: str, reply: ChatReply | MalformedReply) -> Any:
     assert isinstance(reply, ChatReply)
     if task == "same-entity":
         return parse_same(reply)
-    if task == VERIFY_TASK:
-        return parse_verification(reply, TEXTS[0][1], [(0, 1)])
     return parse_summary(reply, 2, ["?", "?"]) if task == "summarise" else parse_report(reply)
 
 
@@ -68,7 +57,7 @@ def parse(task: str, reply: ChatReply | MalformedReply) -> Any:
 def test_each_unit_of_a_pack_gets_the_reply_it_gets_alone(task: str, structured: bool) -> None:
     alone = requests(task, task if structured else None)
     types = ", ".join(META)
-    values = {"summarise": {"meta_types": types}, VERIFY_TASK: {"entity_types": types}}.get(task, {})
+    values = {"meta_types": types} if task == "summarise" else {}
     system = Prompts().system(PACKED[task], PACKED[task] if structured else None, **values)
     pack = pack_request(task, alone, system)
     parts = split_reply(ChatReply(reply_to(pack.messages, pack.form)), len(alone))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.llm.rule_based.sentences import clean, sentences, tokens
+from hirag_dist.llm.rule_based.sentences import clean, sentences, split_sentences, tokens
 
 
 def test_sentences_end_where_they_do() -> None:
@@ -56,3 +56,11 @@ def test_glued_sentences_are_parted() -> None:
 def test_headings_in_capitals_get_common_spelling() -> None:
     assert tokens("HENRY VIII OF ENGLAND") == ["Henry", "VIII", "Of", "England"]
     assert tokens("Mr. Cox's dog ran.") == ["Mr.", "Cox's", "dog", "ran", "."]
+
+
+def test_sentences_end_where_the_writing_ends_them() -> None:
+    assert split_sentences("ولد في القاهرة. كتب رواية؟ نعم.") == ["ولد في القاهرة.", "كتب رواية؟", "نعم."]
+    assert split_sentences("यह सत्य है। वह नहीं।") == ["यह सत्य है।", "वह नहीं।"]
+    assert split_sentences("One came. Two left.") == ["One came.", "Two left."]
+    assert len(split_sentences("แม่น้ำเจ้าพระยาไหลลงสู่อ่าวไทย " * 10)) > 3
+    assert split_sentences("") == []

@@ -22,6 +22,10 @@ from tests.service import fakes
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 Serve = Callable[..., Any]
 ASK: Any = [{"role": "user", "content": "Who lit the lamp?"}]
+BODIES = [
+    json.loads(line)
+    for line in Path(__file__).with_name("client_bodies.jsonl").read_text(encoding="utf-8").splitlines()
+]
 MARK = {"start_index": 18, "end_index": 22, "title": "Wärterin", "url": "hirag://default/entities/e2"}
 
 
@@ -168,12 +172,14 @@ async def test_a_conversation_is_one_question(serve: Serve, client: Any) -> None
 @pytest.mark.parametrize(
     ("options", "param"),
     [
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"extra_body": {"function_call": {"name": "f"}}}, "function_call"),
         ({"n": 2}, "n"),
         ({"logprobs": True}, "logprobs"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
-        ({"stop": ["."]}, "stop"),
-        ({"extra_body": {"audio": {"voice": "a"}}}, "audio"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}}, "response_format"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
         ({"extra_body": {"hirag": {"top_k": 3}}}, "hirag"),
         ({"extra_body": {"hirag": {"question": "q"}}}, "hirag.question"),
         ({"extra_body": {"hirag": {"topN": 0}}}, "hirag.top_n"),
@@ -313,6 +319,38 @@ async def test_requests_of_another_form(serve: Serve, http: Any) -> None:
     assert not served.engine.queries
 
 
+@pytest.mark.parametrize("sent", BODIES, ids=lambda sent: f"{sent['client']}, {sent['path']}")
+async def test_what_clients_send_is_answered(serve: Serve, http: Any, sent: dict[str, Any]) -> None:
+    """Bodies as these clients make them: tools are not called, and what a server may ignore is ignored."""
+    served = await serve()
+    async with http.post(f"{served.url}v1/{sent['path']}", json=sent["body"]) as response:
+        assert response.status == 200, await response.text()
+        assert "lit it [E2]." in await response.text()
+    assert served.engine.queries[0].question == "Who lit the lamp?"
+
+
+@pytest.mark.parametrize(
+    ("stop", "wanted"),
+    [
+        ("lit", "The keeper "),
+        (["never", " it ["], "The keeper lit"),
+        (["[E2]."], "The keeper lit it "),
+        (["[E2]. And"], fakes.ANSWER.text),
+        (["", "keeper lit"], "The "),
+    ],
+)
+async def test_the_text_ends_before_a_stop_sequence(serve: Serve, client: Any, stop: Any, wanted: str) -> None:
+    """Sequences within a piece of the stream, over the end of one, and begun but not finished."""
+    api = client(await serve())
+    whole = await api.chat.completions.create(model="hirag", messages=ASK, stop=stop)
+    assert whole.choices[0].message.content == wanted
+    assert bool(whole.hirag["citations"]) == ("[E2]" in wanted)
+    stream = await api.chat.completions.create(model="hirag", messages=ASK, stop=stop, stream=True)
+    chunks = [chunk async for chunk in stream]
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == wanted
+    assert chunks[-1].choices[0].finish_reason == "stop"
+
+
 async def test_the_requests_of_open_webui(serve: Serve, http: Any) -> None:
     """As backend/open_webui/routers/openai.py sends them, with what its middleware reads of the reply."""
     served = await serve()
@@ -379,6 +417,9 @@ async def test_responses(serve: Serve, client: Any) -> None:
     with pytest.raises(openai.BadRequestError) as raised:
         await api.responses.create(model="hirag", input="q", previous_response_id="resp_1")
     assert raised.value.param == "previous_response_id"
+    for refused in ({"tool_choice": "required"}, {"text": {"format": {"type": "json_object"}}}, {"background": True}):
+        with pytest.raises(openai.BadRequestError, match=next(iter(refused))):
+            await api.responses.create(model="hirag", input="q", extra_body=refused)
     served.engine.error = ModelUnavailable("out")
     async with api.responses.stream(model="hirag", input="q") as stream:
         assert [event.type async for event in stream][-1] == "response.failed"

@@ -101,7 +101,9 @@ async def test_a_path_a_community_and_a_hub(serve: Serve, visit: See) -> None:
     await page.get_by_role("button", name="Clear").click()
     await page.fill("#find-name", "Atlantis")
     await page.press("#find-name", "Enter")
-    await page.locator("#trouble").get_by_text("There is nothing of that name").wait_for()
+    trouble = page.locator("#trouble")
+    await trouble.get_by_text("There is nothing of that name").wait_for()
+    assert (await trouble.inner_text()).splitlines()[-1] == await trouble.locator("p").last.inner_text()
 
 
 async def test_the_graph_by_keyboard_and_as_a_table(serve: Serve, visit: See) -> None:

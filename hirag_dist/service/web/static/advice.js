@@ -40,7 +40,7 @@ export function tell(box, trouble, again) {
     h("h2", {}, title),
     h("p", {}, advice + when),
     h("p", { class: "soft", dir: "auto" }, trouble.message),
-    again ? h("button", { type: "button", onclick: again }, "Ask again") : null,
+    ...(again ? [h("button", { type: "button", onclick: again }, "Ask again")] : []),
   );
   box.hidden = false;
 }

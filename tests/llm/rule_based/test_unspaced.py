@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from hirag_dist.extraction.scripts import split_sentences
-from hirag_dist.extraction.unspaced import find_terms
+from hirag_dist.llm.rule_based.sentences import split_sentences
+from hirag_dist.llm.rule_based.unspaced import find_clusters
 
 THAI = (
     "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย กรุงเทพมหานครตั้งอยู่บนแม่น้ำเจ้าพระยา แม่น้ำเจ้าพระยาไหลลงสู่อ่าวไทย "
@@ -10,16 +10,16 @@ THAI = (
 
 
 def test_long_strings_that_recur_are_terms() -> None:
-    found = {one.name: one for one in find_terms(split_sentences(THAI))}
+    found = {one.name: one for one in find_clusters(split_sentences(THAI))}
     assert {"กรุงเทพมหานคร", "แม่น้ำเจ้าพระยา", "ประเทศไทย"} <= found.keys()
     lines = split_sentences(THAI)
     assert all(name in lines[sentence] for name, one in found.items() for sentence, _ in one.places)
 
 
 def test_a_part_of_a_longer_term_is_left_out() -> None:
-    names = [one.name for one in find_terms(split_sentences(THAI))]
+    names = [one.name for one in find_clusters(split_sentences(THAI))]
     assert not any(one != other and one in other for one in names for other in names)
 
 
 def test_nothing_recurs_in_nothing() -> None:
-    assert find_terms([]) == find_terms(["abc abc"]) == []
+    assert find_clusters([]) == find_clusters(["abc abc"]) == []

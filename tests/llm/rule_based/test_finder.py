@@ -1,0 +1,170 @@
+"""Names and noun phrases found in small texts, and the records made of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from hirag_dist.config.model import ENTITY_TYPES
+from hirag_dist.core.text.normalize import name_key
+from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
+from hirag_dist.llm.rule_based.finder import extract_records, find_entities
+from hirag_dist.llm.rule_based.sentences import split_sentences
+from hirag_dist.types import FoundName
+from tests.llm.rule_based.test_phrases import CASES
+
+ENGLISH = (
+    "Ebenezer Scrooge was a miser in London. Scrooge met the ghost of Jacob Marley on Christmas Eve. "
+    "Marley was the partner of Scrooge. Bob Cratchit worked for Scrooge in London."
+)
+GERMAN = (
+    "Die Universität Heidelberg wurde 1386 gegründet. Heute studieren an der Universität viele Menschen. Die "
+    "Bibliothek der Universität besitzt den Codex Manesse. Der Codex Manesse stammt aus Zürich."
+)
+
+
+def find(text: str) -> dict[str, FoundName]:
+    found = find_entities(split_sentences(text))
+    assert all(one.places for one in found)
+    assert len({name_key(one.name) for one in found}) == len(found)
+    return {one.name: one for one in found}
+
+
+def test_names_of_english_with_their_types() -> None:
+    found = find(ENGLISH)
+    assert found["Ebenezer Scrooge"].type == found["Bob Cratchit"].type == "person"
+    assert found["London"].type == "location"
+    assert next(iter(found)) == "Ebenezer Scrooge", "the one that is named most"
+
+
+def test_names_of_another_language_with_capitals() -> None:
+    assert {"Universität Heidelberg", "Codex Manesse", "Zürich"} <= find(GERMAN).keys()
+    assert "Manesse" not in find(GERMAN)
+
+
+@pytest.mark.parametrize(("text", "names"), CASES)
+def test_names_of_writing_without_capitals(text: str, names: set[str]) -> None:
+    assert names <= find(text).keys()
+
+
+def test_names_of_japanese_and_of_latin_words_in_korean() -> None:
+    assert "徳川家康" in find("徳川家康は江戸幕府を開いた。江戸幕府は江戸に置かれた。徳川家康は勝った。")
+    text = "삼성전자는 Samsung Galaxy를 만들었다. 삼성전자는 서울에 있다. 애플은 삼성전자의 경쟁자이다."
+    assert {"삼성전자", "Samsung Galaxy"} <= find(text).keys()
+
+
+def test_a_text_without_letters_holds_no_name() -> None:
+    assert find_entities([]) == find_entities(["1234 5678"]) == find_entities(["…"]) == []
+
+
+def test_full_names_take_the_places_of_short_ones() -> None:
+    found = find(
+        "Old Marley was dead. Scrooge knew it. Ebenezer Scrooge signed the register, and Mr. Scrooge was the sole "
+        "mourner. Everyone in London feared Scrooge's frown."
+    )
+    assert len(found["Ebenezer Scrooge"].places) == 4
+    assert not {"Scrooge", "Mr. Scrooge", "Everyone"} & set(found)
+    assert found["Ebenezer Scrooge"].type == "person"
+    assert found["London"].type == "location"
+
+
+def test_a_surname_of_two_people_stays_as_it_is() -> None:
+    found = find("Anna Bell met Carl Bell in Rome. Later Bell was seen with Bell in Paris.")
+    assert {"Anna Bell", "Carl Bell", "Bell"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "kind"),
+    [
+        ("He studied at the University of Bonn for years.", "University of Bonn", "organization"),
+        ("They sailed down the Potomac River in June.", "Potomac River", "location"),
+        ("He fell in the Battle of the Somme that day.", "Battle of the Somme", "event"),
+        ("The prize went to J. Lee Thompson that year.", "J. Lee Thompson", "person"),
+        ("It was written by Ludwig van Beethoven alone.", "Ludwig van Beethoven", "person"),
+        ("He won the Giro d'Italia twice.", "Giro d'Italia", "event"),
+        ("The shop was bought by Acme Motors Inc last week.", "Acme Motors Inc", "organization"),
+        ("She taught at King's College for years.", "King's College", "organization"),
+        ("Роман написал Лев Толстой в деревне.", "Лев Толстой", "person"),
+    ],
+)
+def test_names_and_their_kinds(text: str, name: str, kind: str) -> None:
+    assert find(text)[name].type == kind
+
+
+def test_terms_come_in_the_singular_and_in_small_letters() -> None:
+    found = find(
+        "Honey bees live in colonies. A honey bee visits flowers. Queen cells are built when honey bees swarm. "
+        "Each queen cell hangs down. The beekeeper cuts out queen cells before the swarming season."
+    )
+    assert len(found["honey bee"].places) == 3
+    assert len(found["queen cell"].places) == 3
+    assert not any(name.endswith(("bees", "cells")) for name in found)
+
+
+def test_common_words_make_a_term_together_where_they_recur() -> None:
+    found = find("The interest rate rose. An interest rate of two per cent is low. Interest rates fell last year.")
+    assert list(found) == ["interest rate"]
+
+
+def test_junk_is_kept_out() -> None:
+    found = find(
+        "However, on Monday 5 May 1950 they used the number of items in Figure 2 and Chapter 3. "
+        "In Chapter 3 the "
+        "number of items is shown; see www.example.org and Table 4. He and She said I know. "
+        "On Tuesday, Section 3.2 was used. "
+        "American and English readers used the use of 12,000 items. Therefore it is so. Vol. II, pp. 3-4."
+    )
+    assert set(found) <= {"item", "reader"}, set(found)
+
+
+def test_chinese_names_come_first() -> None:
+    text = (
+        "孙悟空大闹天宫。玉帝大怒，命天王捉拿孙悟空。孙悟空道：“俺老孙来也！”玉帝又差金星招安，"
+        "金星奏玉帝道：“孙悟空有神通。”众神见孙悟空来，都怕他。唐僧叫声孙悟空，却不见玉帝。"
+    )
+    ranked = list(find(text).values())
+    assert [one.name for one in ranked[:2]] == ["孙悟空", "玉帝"]
+    assert ranked[0].type == "person"
+
+
+def test_japanese_runs_of_kanji_and_katakana() -> None:
+    found = find("東京タワーは東京にある。東京の人はコーヒーが好きで、コーヒーをよく飲む。")
+    assert {"東京", "コーヒー"} <= set(found)
+
+
+def test_types_are_read_from_the_prompt() -> None:
+    system = "Task: extract-graph\n\nRead.\nTypes to prefer: People, place, idea. Use another short type."
+    assert listed_types(system) == ["People", "place", "idea"]
+    assert listed_types("each of one of these types: a, b c, d.\nName each") == ["a", "b c", "d"]
+    assert "concept" in listed_types("no list here")
+    words = TypeWords(["People", "place", "idea"])
+    assert [words.word(kind) for kind in ("person", "location", "event", "technology")] == [
+        "People",
+        "place",
+        "idea",
+        "idea",
+    ]
+    assert TypeWords(["gene", "disease"]).word("person") == "disease"
+
+
+def test_descriptions_are_sentences_that_hold_the_name() -> None:
+    lines = split_sentences(ENGLISH)
+    reply = extract_records(ENGLISH, ENTITY_TYPES)
+    described = {entity.name: entity.description for entity in reply.entities}
+    assert described["Jacob Marley"] == " ".join(lines[1:3])
+    assert all(0 < len(description) <= 240 for description in described.values())
+    assert all(entity.type in ENTITY_TYPES for entity in reply.entities)
+    names = set(described)
+    assert reply.relations
+    assert all(relation.source in names and relation.target in names for relation in reply.relations)
+    assert all(1 <= relation.strength <= 10 for relation in reply.relations)
+
+
+def test_the_number_of_names_is_bounded_by_the_text() -> None:
+    text = "\n\n".join(f"Mister Number{number} met Lady Letter{number}." for number in range(400))
+    assert len(find_entities(split_sentences(text))) > 100
+    assert len(extract_records(text, ENTITY_TYPES).entities) == 60
+
+
+def test_nothing_found_is_an_empty_reply() -> None:
+    reply = extract_records("", ENTITY_TYPES)
+    assert reply.entities == reply.relations == ()
