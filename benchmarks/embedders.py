@@ -18,8 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.source_ranking import figures_of, read_passages, read_questions
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.llm.endpoints.minilm import MiniLmEmbedder
-from hirag_dist.llm.endpoints.minilm_weights import installed
+from hirag_dist.llm.endpoints.minilm import NAME, MiniLmEmbedder, is_installed
 
 HASHING = "hashing"
 
@@ -27,12 +26,12 @@ HASHING = "hashing"
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
-    names = [HASHING, *(package.embedder for package in installed())]
+    names = [HASHING, *([NAME] if is_installed() else [])]
     parser.add_argument("--embedders", nargs="+", choices=names, default=names)
     arguments = parser.parse_args()
     threadpool_limits(1)
     for name in arguments.embedders:
-        embedder = HashingEmbedder() if name == HASHING else MiniLmEmbedder(name)
+        embedder = HashingEmbedder() if name == HASHING else MiniLmEmbedder()
         embedder.embed_now(["a probe"])  # reads the weights
         for folder in arguments.folders:
             print(json.dumps({"benchmark": "embedders", "embedder": name} | measured(embedder, folder)), flush=True)

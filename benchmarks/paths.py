@@ -21,7 +21,7 @@ import numpy as np
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import key_entities
 from hirag_dist.core.retrieval.levels import ranked_communities
-from hirag_dist.core.retrieval.quantized_scan import QuantizedVectors, nearest_of_all
+from hirag_dist.core.retrieval.vector_scoring import nearest_of_all
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -39,8 +39,7 @@ def main() -> None:
     arguments = parser.parse_args()
     snapshot = open_snapshot(Store(arguments.index))
     index = MappedIndex.open(snapshot)
-    codes = QuantizedVectors(*(snapshot.serving.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
-    chains = _chains(index, codes, arguments.questions)
+    chains = _chains(index, arguments.questions)
     ours = PathFinder(index.graph, index.components).chain
     started = time.perf_counter()
     theirs = _networkit(index)
@@ -65,7 +64,7 @@ def main() -> None:
     )
 
 
-def _chains(index: MappedIndex, codes: QuantizedVectors, count: int) -> list[list[int]]:
+def _chains(index: MappedIndex, count: int) -> list[list[int]]:
     """Return the key entities of some questions, in order."""
     rng = np.random.default_rng(0)
     vectors = index.vectors
@@ -73,7 +72,7 @@ def _chains(index: MappedIndex, codes: QuantizedVectors, count: int) -> list[lis
     for row in rng.integers(len(vectors), size=count).tolist():
         near = vectors[row] + rng.normal(0, _NOISE / vectors.shape[1] ** 0.5, vectors.shape[1])
         query = (near / np.linalg.norm(near)).astype(np.float32)
-        rows, scores = nearest_of_all(vectors, codes, query, 20, len(vectors))
+        rows, scores = nearest_of_all(vectors, query, 20, len(vectors))
         chosen = [one.community for one in ranked_communities(index.communities, rows, scores, "leaf", 10)]
         chains.append([row for row, _ in key_entities(index.communities, chosen, vectors, query, 10)])
     return chains

@@ -22,6 +22,7 @@ FOLDERS = {
     "deploy": "deploy",
     "image": "image",
     "cluster": "cluster",
+    "model": "slow",
     "e2e": "integration",
     "examples": "integration",
 }

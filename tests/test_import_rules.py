@@ -34,7 +34,6 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
     "pylibcugraph": _GPU,
     "cupy": _GPU,
     "umap": ("compute/umap.py",),
-    "scipy": (),  # an oracle of tests: the kernels of core need none, and it is a tenth of an installation
     "sklearn": (),
     "pynndescent": ("compute/umap.py",),
     "openai": ("llm/endpoints/openai",),
@@ -50,7 +49,7 @@ FENCED = {  # library: where it may be imported, by the beginning of the path
 }
 
 # core is pure: tables and arrays in, the same out
-CORE_LIBRARIES = {"numpy", "pyarrow", "numba"}
+CORE_LIBRARIES = {"numpy", "scipy", "pyarrow", "numba"}
 NOT_IN_CORE = {
     *("os", "pathlib", "io", "logging", "time", "socket", "asyncio", "subprocess", "open", "print", "input"),
     *(f"pyarrow.{module}" for module in ("fs", "parquet", "dataset", "csv", "json", "feather", "orc", "ipc", "flight")),

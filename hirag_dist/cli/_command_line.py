@@ -1,7 +1,7 @@
 """The command line: its commands, and the exit codes and messages of errors.
 
 Exit codes: 0 done · 1 failed · 2 usage or configuration · 3 done but incomplete · 4 stopped by a budget · 5 another
-build holds the index · 6 a check failed · 130 interrupted.
+build holds the index · 6 a check failed · 130 interrupted by Ctrl-C · 143 interrupted by SIGTERM.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from types import FrameType
 
 import typer
 
 from hirag_dist import __version__
 from hirag_dist.cli._output import COMPILING, claim_stdout, emit_error, use_json
-from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, exit_at_once
+from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, TERMINATED_CODE, exit_at_once
 from hirag_dist.composition.logs import configure_logging
 from hirag_dist.core.compilation import on_first_compilation
-from hirag_dist.errors import HiragError
+from hirag_dist.errors import ConfigError, HiragError
 
 COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
-    "init": ("init", "Write a commented hirag.yaml."),
-    "tune": ("tune", "Propose types and examples for a domain from a sample, as files to edit."),
+    "init": ("init", "Write a commented hirag.yaml, or propose one for the domain of some documents."),
     "plan": ("plan", "Estimate calls, tokens, cost and time of an index. Makes no call."),
     "index": ("index", "Build or update an index of documents and publish it, or continue an interrupted build."),
     "add": ("add", "Add documents to an index and publish it."),
@@ -33,20 +33,18 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     "refresh": ("refresh", "Write the summaries and reports that updates have put off."),
     "watch": ("watch", "Follow a folder or an object-store prefix, and update the index as it changes."),
     "import": ("import_graph", "Import a graph that another tool extracted, build its hierarchy and publish an index."),
-    "status": ("status", "Show the contents of an index, its last build, its dead letters and its cost."),
-    "bill": ("bill", "Show what an index has cost by document or source, and what was saved."),
-    "docs": ("docs", "List, show and remove the documents of an index."),
+    "status": (
+        "status",
+        "Show an index: its last build, dead letters, snapshots, documents and cost.",
+    ),
     "retry": ("retry", "Repeat the failed model calls (dead letters) of the last build and publish a new snapshot."),
     "query": ("query", "Ask a question of an index or of a running service."),
     "serve": ("serve", "Serve an index over gRPC, with an optional browser page."),
     "mcp": ("mcp", "Serve an index to agents by the Model Context Protocol (MCP)."),
-    "token": ("token", "Make a bearer token for a caller of the service."),
     "inspect": ("inspect", "Show layers, sparsity, communities, graph measures and cost of an index."),
-    "drift": ("drift", "Compare an updated index with a shadow clustering of its entities. Makes no call."),
     "eval": ("eval", "Evaluate retrieval and answers on your own questions."),
     "export": ("export", "Write GraphML, or Parquet tables with GraphRAG's names and columns."),
     "prune": ("prune", "Remove old snapshots of an index and what was derived from them."),
-    "verify-removed": ("verify_removed", "Search everything for what still derives from removed documents."),
     "simulate-llm": (
         "simulate",
         "Simulate a language model behind an OpenAI-compatible endpoint, for tests and rehearsals.",
@@ -54,6 +52,14 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     "config": ("config", "Show or validate the effective configuration, or print its JSON Schema."),
     "doctor": ("doctor", "Check the installation, the configuration and the endpoints it names."),
     "demo": ("demo", "Index the sample corpus, serve it over gRPC, ask two questions and show the answers."),
+}
+FORMER_COMMANDS = {  # command of an earlier version → what does the same
+    "bill": "status --cost",
+    "docs": "status --documents, status --document ID, or remove ID",
+    "drift": "inspect --drift",
+    "token": "serve token NAME",
+    "tune": "init --from INPUT",
+    "verify-removed": "remove ID --verify",
 }
 
 
@@ -63,10 +69,26 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
     use_json("--json" in arguments)
-    code = _run_app(_new_app(), arguments)
+    termination = _Termination()
+    code = _run_app(_new_app(), arguments, termination)
     if code == INTERRUPTED_CODE:
         emit_error(INTERRUPTED_MESSAGE)
+        return TERMINATED_CODE if termination.arrived else code
     return code
+
+
+class _Termination:
+    """SIGTERM as Ctrl-C: a command does at SIGTERM what it does at SIGINT, and only the exit code differs."""
+
+    arrived = False
+
+    def handle(self, signum: int, frame: FrameType | None) -> None:
+        """Pass a SIGTERM on to the handler of SIGINT."""
+        self.arrived = True
+        if callable(signal.getsignal(signal.SIGINT)):
+            signal.raise_signal(signal.SIGINT)
+        else:  # a shell starts background processes with SIGINT ignored
+            raise KeyboardInterrupt
 
 
 def _new_app() -> typer.Typer:
@@ -110,16 +132,20 @@ def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
     if named in COMMANDS:
         import_module(f"hirag_dist.cli.{COMMANDS[named][0]}").register(app)
         return
+    if named in FORMER_COMMANDS:
+        raise ConfigError(f"`hirag-dist {named}` is now `hirag-dist {FORMER_COMMANDS[named]}`")
     for name, (_, summary) in COMMANDS.items():
         app.command(name, help=summary)(lambda: None)
 
 
-def _run_app(app: typer.Typer, arguments: Sequence[str]) -> int:
+def _run_app(app: typer.Typer, arguments: Sequence[str], termination: _Termination) -> int:
     """Return the exit code of a command, after the message of an error."""
     try:
         add_commands(app, arguments)
         if signal.getsignal(signal.SIGINT) is exit_at_once:  # the imports are done
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        if signal.getsignal(signal.SIGTERM) is exit_at_once:
+            signal.signal(signal.SIGTERM, termination.handle)
         if "--json" in arguments:  # before parsing, so that a usage error is reported in JSON too
             claim_stdout()
         code = app(list(arguments), standalone_mode=False)

@@ -8,7 +8,14 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._options import JsonOption
+from hirag_dist.cli._options import (
+    ConfigOption,
+    JsonOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    SetOption,
+    configuration,
+)
 from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.errors import ConfigError
 
@@ -20,11 +27,33 @@ def register(app: typer.Typer) -> None:
 
 def init(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder for hirag.yaml.")] = ".",
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--from", metavar="INPUT", help="Propose types and examples for the domain of these documents."),
+    ] = None,
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="With --from: show the calls and their cost, and make none.")
+    ] = False,
+    max_usd: MaxUsdOption = None,
+    max_tokens: MaxTokensOption = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing hirag.yaml.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a commented hirag.yaml."""
+    """Write a commented hirag.yaml, or with --from one whose types suit the domain of some documents.
+
+    With --from, a sample of INPUT is shown to the models of the roles extract and summarise, in two calls and one for
+    each of three examples. What they propose is written as files to edit: a fragment of hirag.yaml, and examples for
+    the prompt of extraction. Without an endpoint the built-in model proposes types that it finds by rules.
+    """
     use_json(json)
+    if inputs:
+        from hirag_dist.cli._tune import tune
+
+        loaded = configuration(config, settings).config
+        tune(inputs, folder, loaded, plan=plan, max_usd=max_usd, max_tokens=max_tokens, force=force, json=json)
+        return
     target = Path(folder) / "hirag.yaml"
     if target.exists() and not force:
         raise ConfigError(f"{target} exists; --force overwrites it")

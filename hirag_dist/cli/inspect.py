@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 
 from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import layer_table
+from hirag_dist.cli._drift import show_drift
 from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.cli._update_state import debt_line, missing_line, update_line
-from hirag_dist.cli.drift import show_drift
 from hirag_dist.composition.drift import measure_drift, update_state
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import HiragError, StoreError
+from hirag_dist.errors import ConfigError, HiragError, StoreError
 from hirag_dist.inspection.graph_view import graph_view
 from hirag_dist.inspection.model import Inspection
 from hirag_dist.inspection.page import render_page
@@ -36,6 +36,7 @@ from hirag_dist.storage.store import Store
 from hirag_dist.types import CsrGraph, IntVector
 
 logger = logging.getLogger(__name__)
+CHECK_FAILED = 6  # exit code
 _ONE = {"aliases": "alias", "communities": "community", "entities": "entity"}  # of a table's rows
 
 
@@ -54,13 +55,19 @@ def inspect(
         str, typer.Option(metavar="URL", help="Address of the service's web page, to which the page's entities link.")
     ] = "",
     drift: Annotated[
-        bool, typer.Option("--drift", help="Measure drift too, as `hirag-dist drift`; takes the time of clustering.")
+        bool,
+        typer.Option(
+            "--drift", help="Compare the index with a shadow clustering of its entities; takes the time of clustering."
+        ),
     ] = False,
+    check: Annotated[bool, typer.Option("--check", help="With --drift: exit with code 6 if a gate fails.")] = False,
     snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show layers, sparsity, communities, graph measures and the bill of an index."""
     use_json(json)
+    if check and not drift:
+        raise ConfigError("--check is about the gates of drift: give --drift with it")
     opened = open_current(Store(index), snapshot)
     if html:
         inspection = write_page(opened, html, drift, texts=texts, question_page=question_page)
@@ -73,6 +80,8 @@ def inspect(
         _show(opened, inspection)
         if html:
             out.print(f"Wrote {html}; open it in a browser.")
+    if check and inspection.drift is not None and not inspection.drift.holds:
+        raise typer.Exit(CHECK_FAILED)
     conclude_reading(opened.fallback)
 
 

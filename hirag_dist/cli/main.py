@@ -14,28 +14,30 @@ if TYPE_CHECKING:
     from types import FrameType
 
 INTERRUPTED_CODE = 130
+TERMINATED_CODE = 143
 INTERRUPTED_MESSAGE = "interrupted; finished work is kept, run the same command again to continue"
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    _exit_on_interrupt()
+    exit_on_signals()
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep what was freed
     atexit.register(gc.freeze)  # last of all: else the interpreter's end collects what the libraries hold, for 0.4 s
     from hirag_dist.cli._command_line import run
 
     code = run(sys.argv[1:])
-    _exit_on_interrupt()
+    exit_on_signals()
     sys.exit(code)
 
 
-def _exit_on_interrupt() -> None:
-    """Let Ctrl-C exit at once, unless its handler is another one than Python's."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        try:  # noqa: SIM105
+def exit_on_signals() -> None:
+    """Let Ctrl-C and SIGTERM exit at once, unless the handler of Ctrl-C is another one than Python's."""
+    try:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, exit_at_once)
-        except ValueError:
-            pass  # this is not the main thread
+        signal.signal(signal.SIGTERM, exit_at_once)
+    except ValueError:
+        pass  # this is not the main thread
 
 
 def exit_at_once(signum: int, frame: FrameType | None) -> None:
@@ -46,4 +48,4 @@ def exit_at_once(signum: int, frame: FrameType | None) -> None:
     if "--json" in sys.argv[1:]:
         os.write(1, f'{{"error": "{INTERRUPTED_MESSAGE}"}}\n'.encode())
     os.write(2, f"hirag-dist: {INTERRUPTED_MESSAGE}\n".encode())
-    os._exit(INTERRUPTED_CODE)
+    os._exit(TERMINATED_CODE if signum == signal.SIGTERM else INTERRUPTED_CODE)

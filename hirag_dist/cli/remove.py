@@ -27,6 +27,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.cli._verify import verify
 from hirag_dist.composition.forget import run_forget
 from hirag_dist.composition.removal.selection import SelectedDocuments, select_documents
 from hirag_dist.core.text.normalize import count_noun
@@ -69,6 +70,17 @@ def remove(
     now: Annotated[
         bool, typer.Option("--now", help="With --forget: remove old snapshots at once, without the grace period.")
     ] = False,
+    verify_only: Annotated[
+        bool,
+        typer.Option("--verify", help="Remove nothing: search for what still derives from removed documents (exit 6)."),
+    ] = False,
+    input: Annotated[
+        list[str] | None,
+        typer.Option("--input", metavar="FILE", help="With --verify: text of a document that no snapshot has."),
+    ] = None,
+    snapshot_only: Annotated[
+        bool, typer.Option("--snapshot-only", help="With --verify: search the current snapshot alone.")
+    ] = False,
     require_complete: RequireCompleteOption = False,
     wait: WaitOption = 0.0,
     make_current: MakeCurrentOption = False,
@@ -77,13 +89,19 @@ def remove(
     """Remove documents from an index and publish a snapshot in which nothing derives from them.
 
     Other documents are not read again. Texts that derive from the removed documents are written again within the
-    budget, or replaced by stand-ins, which `refresh` replaces. `verify-removed` shows whether anything is left.
+    budget, or replaced by stand-ins, which `refresh` replaces. --verify shows whether anything is left.
     With --forget, documents that were removed before may be named too; without ids, an earlier run is continued.
     """
     use_json(json)
     if now and not forget:
         raise ConfigError("--now is about old snapshots: give --forget with it")
+    if (input or snapshot_only) and not verify_only:
+        raise ConfigError("--input and --snapshot-only are about a search: give --verify with them")
     selection = _selection(ids or [], source or [], input_file)
+    if verify_only:
+        loaded_config = configuration(config, settings)
+        verify(index, loaded_config, selection.ids, input or (), snapshot_only=snapshot_only, json=json)
+        return
     if not (selection.ids or selection.sources or forget):
         raise InputError("name the documents: their ids, --source GLOB, or --input-file FILE")
     selected = select_documents(index, selection, allow_absent=forget)

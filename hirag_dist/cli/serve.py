@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import secrets
 import sys
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._options import ConfigOption, SetOption, configuration
-from hirag_dist.cli._output import COMPILING, err
+from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli._output import COMPILING, emit, err, use_json
 from hirag_dist.core.compilation import on_first_compilation
 from hirag_dist.errors import ConfigError
 
+_TOKEN_BYTES = 32  # of randomness
+
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("serve")(serve)
+    """Add the command, and `serve token`."""
+    group = typer.Typer(invoke_without_command=True)
+    group.callback()(serve)
+    group.command("token")(token)
+    app.add_typer(group, name="serve")
 
 
 def serve(
+    context: typer.Context,
     index: Annotated[
         str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")
     ] = None,
@@ -55,6 +64,8 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the current snapshot of an index, or of many, over gRPC; switch to each new one when it is published."""
+    if context.invoked_subcommand is not None:
+        return
     from hirag_dist.composition import serving
 
     overrides = {
@@ -83,3 +94,28 @@ def _announce(address: str, url: str | None = None, *, page: bool = True, api: b
         err.print(f"Browser page: {url}")
     if url is not None and api:
         err.print(f"OpenAI-compatible API: {url}v1. Description of all HTTP APIs: {url}openapi.json")
+
+
+def token(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the caller.")],
+    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; default: never.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a bearer token for a caller. It is shown once; the callers file has its hash."""
+    from hirag_dist.service.auth.caller_registry import is_name
+
+    use_json(json)
+    if not is_name(name):
+        raise ConfigError(f"{name!r} is not a valid caller name; a name has up to 64 letters, digits and . _ @ -")
+    fresh = f"hirag_{secrets.token_urlsafe(_TOKEN_BYTES)}"
+    digest = hashlib.sha256(fresh.encode()).hexdigest()
+    until = None if days is None else (datetime.now(UTC) + timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if json:
+        emit({"name": name, "token": fresh, "sha256": digest, "expires": until})
+        return
+    print(f"The token, shown only now:\n\n  {fresh}\n")
+    print("For the callers file (service.callers_file); add the token to the list if the caller exists already:\n")
+    print(f'callers:\n  {name}:\n    tokens:\n      - sha256: "{digest}"')
+    if until is not None:
+        print(f"        expires: {until}")
+    print("    labels: []  # of documents that it may see in addition to those without labels; all: everything")

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
+from hirag_dist.cli._document_bill import show_bill
+from hirag_dist.cli._documents import show_document, show_documents
 from hirag_dist.cli._fallback import conclude_reading
-from hirag_dist.cli._options import IndexOption, JsonOption
+from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, short, table, use_json
 from hirag_dist.cli._update_state import debt_line, missing_line, update_line
 from hirag_dist.composition.build_records import (
@@ -22,7 +24,7 @@ from hirag_dist.composition.build_records import (
 )
 from hirag_dist.composition.removal.pending import pending_forget
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import SnapshotError, SnapshotNotFound
+from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound
 from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
@@ -52,11 +54,43 @@ def status(
         bool, typer.Option("--letters", help="Show the prompt and the last reply of each dead letter.")
     ] = False,
     all: Annotated[bool, typer.Option("--all", help="Show earlier builds too.")] = False,
+    documents: Annotated[
+        bool, typer.Option("--documents", help="List the documents with their ids and what came of them.")
+    ] = False,
+    source: Annotated[
+        list[str] | None,
+        typer.Option("--source", metavar="GLOB", help="With --documents: only documents whose path matches."),
+    ] = None,
+    document: Annotated[
+        str | None,
+        typer.Option("--document", metavar="ID", help="Show one document, by its id, its owner's id or its path."),
+    ] = None,
+    cost: Annotated[bool, typer.Option("--cost", help="Show what each document has cost.")] = False,
+    by: Annotated[
+        str, typer.Option(metavar="WHAT", help="With --cost: document, source (a folder), or a metadata field.")
+    ] = "document",
+    depth: Annotated[
+        int, typer.Option(min=1, help="With --by source: parts of a folder's path that are told apart.")
+    ] = 100,
+    as_csv: Annotated[bool, typer.Option("--csv", help="With --cost: print all rows as CSV.")] = False,
+    snapshot: SnapshotOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show the contents of an index, its last build, its dead letters and its cost."""
+    """Show the contents of an index, its last build, its dead letters, its documents and its cost."""
     use_json(json)
+    if as_csv and json:
+        raise ConfigError("give --csv or --json, not both")
     store = Store(index)
+    if documents or document or cost:
+        opened = open_current(store, snapshot)
+        if cost:
+            show_bill(opened, by, depth, as_csv=as_csv, json=json)
+        elif document:
+            show_document(opened, document, json)
+        else:
+            show_documents(opened, source or (), json)
+        conclude_reading(opened.fallback)
+        return
     build = last_build(store)
     current = current_id(store)
     if build is None and current is None:
@@ -75,18 +109,18 @@ def status(
         "usage": build_usage(build) if build is not None else [],
     }
     if current is not None:
-        snapshot = open_current(store)
-        report["fallback"] = snapshot.fallback or None
-        usage = usage_rows(snapshot.table("usage"))
+        opened = open_current(store)
+        report["fallback"] = opened.fallback or None
+        usage = usage_rows(opened.table("usage"))
         report["usage_of_current"] = usage
-        report["content_of_current"] = content_counts(snapshot.manifest)
-        report["missing_reports_of_current"] = snapshot.manifest.missing_reports
-        report["update_of_current"] = snapshot.manifest.notes.get("update")
-        report["tokens_per_corpus_token"] = tokens_per_corpus_token(snapshot)
+        report["content_of_current"] = content_counts(opened.manifest)
+        report["missing_reports_of_current"] = opened.manifest.missing_reports
+        report["update_of_current"] = opened.manifest.notes.get("update")
+        report["tokens_per_corpus_token"] = tokens_per_corpus_token(opened)
         if published(store, build) is not None:
             report["usage"] = usage
         else:
-            report["dead_letters_of_current"] = snapshot.manifest.counts["rejects"]
+            report["dead_letters_of_current"] = opened.manifest.counts["rejects"]
     if all:
         report["builds"] = earlier_builds(store)
     if json:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -92,17 +90,10 @@ def watch(
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
     """End the block without an error at Ctrl-C and at SIGTERM."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     except KeyboardInterrupt:
         err.print("The watch has ended; an interrupted update is continued by the next start.")
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def emit_event(event: WatchEvent) -> None:

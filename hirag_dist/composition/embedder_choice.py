@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 
 from hirag_dist.config.model import Config
-from hirag_dist.llm.endpoints.local_embedder import local_embedder
-from hirag_dist.llm.endpoints.minilm_weights import WEIGHTS
+from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME, local_embedder
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +20,7 @@ def settle_embedder(config: Config, built_with: str | None) -> Config:
     endpoint = config.llm.endpoints[name]
     if endpoint.kind == "auto":
         settled = endpoint.model_copy(update=local_embedder(built_with))
-    elif endpoint.kind == "minilm" and endpoint.model is None and built_with in WEIGHTS:
+    elif endpoint.kind == "minilm" and endpoint.model is None and built_with in (NAME, FORMER_NAME):
         settled = endpoint.model_copy(update={"model": built_with})
     else:
         return config

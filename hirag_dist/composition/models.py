@@ -180,11 +180,15 @@ def limited_embedder(
     context: CallContext | None = None,
     locks: KeyLocks | None = None,
 ) -> Embedder:
-    """Return the embedder; one at an endpoint goes through the ledger and the rate limits."""
+    """Return the embedder. One at an endpoint goes through the ledger and the rate limits.
+
+    Builds keep the vectors of `minilm` in the ledger too: processors differ in their last bits, and ids must not.
+    """
     embedder = make_embedder(config)
-    if not isinstance(embedder, PaidEmbedder):
-        return embedder
     name = config.llm.roles.embed
+    is_remote = config.llm.endpoints[name].is_remote
+    if not isinstance(embedder, PaidEmbedder) or (ledger is None and not is_remote):
+        return embedder
     prices = config.llm.endpoints[name].prices
     target = PricedEmbedder(name, embedder, None if prices is None else prices[0])
     return LedgerEmbedder(target, ledger, retried, context, locks)

@@ -56,7 +56,7 @@ def configuration_text(sample: TuningSample, proposal: TuningProposal, out: str)
         made = [
             f"Proposed by the BUILT-IN model ({by}) from {read}, not by a language model: it knows",
             "seven types, which it finds by rules, and gives no examples. Name an endpoint for extract and summarise,",
-            "and run `hirag-dist tune` again, for types of your domain.",
+            "and run `hirag-dist init --from INPUT` again, for types of your domain.",
         ]
     shown = ", ".join(f"{name} {share:.0%}" for name, share in sample.languages)
     made.append(f"Language of the excerpts, by script and common words: {shown}. Names and descriptions stay in it.")

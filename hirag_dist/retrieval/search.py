@@ -25,9 +25,9 @@ from hirag_dist.core.retrieval.bridge import bridge_relations, key_entity_steps
 from hirag_dist.core.retrieval.context import MakeText, render_context
 from hirag_dist.core.retrieval.levels import RankedCommunity, ranked_communities
 from hirag_dist.core.retrieval.named_entities import along_first, asks_for_paths, joined_in_order
-from hirag_dist.core.retrieval.quantized_scan import AT_ONCE
 from hirag_dist.core.retrieval.source_ranking import NEAREST, WORDS, SeedSet
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_order, question_scores, weight_order
+from hirag_dist.core.retrieval.vector_scoring import AT_ONCE
 from hirag_dist.errors import ModelError
 from hirag_dist.protocols import Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.deadline import CooperativeDeadline, DeadlineExceeded

@@ -147,8 +147,9 @@ class ServerOptions:
             raise ConfigError("tls_client_ca needs tls_cert and tls_key too")
         if not is_loopback(host) and self.callers_file is None and self.tls_client_ca is None:
             raise ConfigError(
-                f"listening on {self.listen} opens the index to anybody on the network: require authentication by a "
-                f"callers_file (`hirag-dist token NAME` makes a token) or by tls_client_ca, or listen on 127.0.0.1"
+                f"listening on {self.listen} opens the index to anybody on the network: require authentication by "
+                "callers_file (`hirag-dist serve token NAME` makes a token) or by tls_client_ca, or listen on "
+                "127.0.0.1"
             )
         if self.metrics_listen is not None and not self.metrics_public:
             metrics_host, _ = split_address(self.metrics_listen)

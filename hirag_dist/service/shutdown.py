@@ -13,12 +13,12 @@ from contextlib import contextmanager
 logger = logging.getLogger(__name__)
 STOP_GRACE_S = 5.0  # after the drain, in which a process closes what it has open
 
-_NUMBERS = (signal.SIGTERM, signal.SIGINT)
+_NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @contextmanager
 def stop_signals(stop: asyncio.Event, hurry: asyncio.Event | None = None) -> Iterator[None]:
-    """Set `stop` at the first SIGTERM or SIGINT and `hurry` at each further one, for as long as the block lasts.
+    """Set `stop` at the first SIGTERM, SIGINT or SIGHUP, and `hurry` at each further one, while the block lasts.
 
     Signals reach the main thread only; in another thread nothing is set.
     """

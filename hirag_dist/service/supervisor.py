@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 _STEADY_S = 60.0  # time as ready after which earlier failures of a worker do not count
 _MAX_FAILURES = 5  # in a row, of every worker, before the supervisor gives up
 _MAX_LINE_BYTES = 65_536
+_STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class _Worker:
 
 
 class Supervisor:
-    """Runs jobs until SIGTERM or SIGINT; must be used in the main thread.
+    """Runs jobs until SIGTERM, SIGINT or SIGHUP; must be used in the main thread.
 
     Args:
         jobs: one per worker.
@@ -131,7 +132,7 @@ class Supervisor:
         for key, _ in self._selector.select(self._wait_s()):
             if key.fileobj is signals:
                 for number in _received_signals(signals):
-                    if number in (signal.SIGTERM, signal.SIGINT):
+                    if number in _STOPS:
                         self._stop()
             else:
                 self._read_report(key.data)
@@ -315,11 +316,11 @@ def reserve(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def _signals() -> Iterator[socket.socket]:
-    """Yield a socket that receives a byte for each SIGTERM, SIGINT or SIGCHLD: its number."""
+    """Yield a socket that receives a byte for each signal that stops the service, and for SIGCHLD: its number."""
     reader, writer = socket.socketpair()
     reader.setblocking(False)
     writer.setblocking(False)
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)
+    numbers = (*_STOPS, signal.SIGCHLD)
     handlers = {number: signal.signal(number, lambda *_: None) for number in numbers}
     before = signal.set_wakeup_fd(writer.fileno())
     try:

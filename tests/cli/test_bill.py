@@ -1,4 +1,4 @@
-"""The command `bill`: a table, JSON and CSV of the same shares."""
+"""`status --cost`: a table, JSON and CSV of the same shares."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.built_in_builds import build, write_corpus
 def test_the_shares_are_the_same_in_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     build(write_corpus(tmp_path / "corpus", 3), tmp_path / "index")
     capsys.readouterr()
-    given = ["bill", "--index", str(tmp_path / "index")]
+    given = ["status", "--cost", "--index", str(tmp_path / "index")]
     assert run([*given, "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert run([*given, "--by", "source"]) == 0
@@ -32,7 +32,6 @@ def test_the_shares_are_the_same_in_every_form(tmp_path: Path, capsys: pytest.Ca
 def test_json_has_the_bill_and_its_shares(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     build(write_corpus(tmp_path / "corpus", 2), tmp_path / "index")
     capfd.readouterr()
-    assert run(["bill", "--index", str(tmp_path / "index"), "--json"]) == 0
+    assert run(["status", "--cost", "--index", str(tmp_path / "index"), "--json"]) == 0
     found = json.loads(capfd.readouterr().out.splitlines()[-1])
     assert found["bill"]["tokens"] == sum(share["tokens"] for share in found["shares"])
-    assert found["savings"]["missing_reports"] == 0

@@ -114,15 +114,16 @@ main.main()
 
 
 @pytest.mark.parametrize("slow", ["hirag_dist.cli._command_line", "hirag_dist.cli.status"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.integration
-def test_ctrl_c_during_imports(slow: str) -> None:
+def test_ctrl_c_and_sigterm_during_imports(slow: str, number: int, code: int) -> None:
     command = [sys.executable, "-c", SLOW_IMPORT.format(slow=slow)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "importing\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=30)
-    assert process.returncode == main.INTERRUPTED_CODE == 130
+    assert process.returncode == code
     assert (out, err) == ("", f"hirag-dist: {main.INTERRUPTED_MESSAGE}\n")
 
 
@@ -141,4 +142,28 @@ def test_an_interrupt_that_a_library_turned_into_another_error(
 
     monkeypatch.setattr(_command_line, "add_commands", add)
     assert _command_line.run(["work"]) == 130
+    assert capsys.readouterr().err == f"hirag-dist: {main.INTERRUPTED_MESSAGE}\n"
+
+
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_sigterm_is_ctrl_c_with_a_code_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_ignored: bool
+) -> None:
+    """Also where SIGINT is ignored, as in a process that a shell has started in the background."""
+
+    def add(app: typer.Typer, arguments: Sequence[str]) -> None:
+        app.command("work")(lambda: os.kill(os.getpid(), signal.SIGTERM))
+        app.command("other")(lambda: None)
+
+    monkeypatch.setattr(_command_line, "add_commands", add)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in numbers}
+    try:
+        if is_ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        main.exit_on_signals()
+        assert _command_line.run(["work"]) == 143
+    finally:
+        for number in numbers:
+            signal.signal(number, before[number])
     assert capsys.readouterr().err == f"hirag-dist: {main.INTERRUPTED_MESSAGE}\n"

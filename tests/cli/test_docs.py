@@ -1,4 +1,4 @@
-"""`hirag-dist docs`: the documents of an index."""
+"""`hirag-dist status --documents`: the documents of an index."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def run(bench: CommandBench, *arguments: str) -> tuple[int, str]:
 
 def test_documents_are_listed_shown_and_removed(bench: CommandBench) -> None:
     uri, own = next(iter(sorted(bench.ids().items())))
-    code, said = run(bench, "docs", "list")
+    code, said = run(bench, "status", "--documents")
     assert code == 0
     assert said.startswith(f"{len(bench.ids())} documents")
     assert own in said
-    code, said = run(bench, "docs", "list", "--source", uri)
+    code, said = run(bench, "status", "--documents", "--source", uri)
     assert (code, said.split(" id path", 1)[0]) == (0, "1 document")
-    code, said = run(bench, "docs", "show", uri)
+    code, said = run(bench, "status", "--document", uri)
     assert code == 0
     assert said.startswith(f"{own} {uri}")
     assert "1 chunk chunk characters place tokens entities text" in said
-    assert run(bench, "docs", "show", "absent")[0] == 2
-    assert bench.run("docs", "remove", own)[0] == 0
+    assert run(bench, "status", "--document", "absent")[0] == 2
+    assert bench.run("remove", own)[0] == 0
     assert uri not in bench.uris()

@@ -1,4 +1,4 @@
-"""Output and exit code of `drift`."""
+"""Output and exit code of `inspect --drift`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def index(fresh: Snapshot) -> str:
 
 
 def test_a_fresh_index_holds(index: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["drift", "--index", index, "--check"]) == 0
+    assert run(["inspect", "--drift", "--index", index, "--check"]) == 0
     said = capsys.readouterr().out
     assert "compactness ratio" in said
     assert "FAILS" not in said
@@ -45,7 +45,14 @@ def test_a_failing_gate_is_code_6_with_check_only(
     index: str, fresh: Snapshot, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clusters = fresh.table("clusters").filter(pc.greater(fresh.table("clusters")["layer"], 0))
-    chosen = ["drift", "--index", index, "--snapshot", altered(fresh, {"clusters": clusters}).manifest.snapshot_id]
+    chosen = [
+        "inspect",
+        "--drift",
+        "--index",
+        index,
+        "--snapshot",
+        altered(fresh, {"clusters": clusters}).manifest.snapshot_id,
+    ]
     assert run(chosen) == 0
     said = capsys.readouterr().out
     assert "FAILS" in said
@@ -55,7 +62,7 @@ def test_a_failing_gate_is_code_6_with_check_only(
 
 def test_the_update_and_stale_texts_are_shown(index: str, fresh: Snapshot, capsys: pytest.CaptureFixture[str]) -> None:
     snapshot = altered(fresh, STATE, {"update": NOTE})
-    assert run(["drift", "--index", index, "--snapshot", snapshot.manifest.snapshot_id]) == 0
+    assert run(["inspect", "--drift", "--index", index, "--snapshot", snapshot.manifest.snapshot_id]) == 0
     said = capsys.readouterr().out
     assert "Update 3 since the index was built from nothing: 2 documents added, 1 removed." in said
     assert "Debt: 2 summaries and 1 report are due, about 6.0k tokens" in said
@@ -63,12 +70,13 @@ def test_the_update_and_stale_texts_are_shown(index: str, fresh: Snapshot, capsy
 
 
 def test_json_has_figures_and_gates(index: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["drift", "--index", index, "--json"]) == 0
+    assert run(["inspect", "--drift", "--index", index, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
-    assert found["holds"] is True
-    assert [layer["clusters"]["jaccard"] for layer in found["layers"]] == [1.0] * len(found["layers"])
+    drift = found["drift"]
+    assert drift["holds"] is True
+    assert [layer["clusters"]["jaccard"] for layer in drift["layers"]] == [1.0] * len(drift["layers"])
 
 
 def test_no_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["drift", "--index", str(tmp_path)]) == 1
+    assert run(["inspect", "--drift", "--index", str(tmp_path)]) == 1
     assert "holds no index" in capsys.readouterr().err

@@ -51,7 +51,7 @@ def test_forget_after_remove_and_at_once(bench: CommandBench) -> None:
     report = bench.json("remove", "--source", "loom.txt", "--forget", "--now")
     assert report["update"]["documents"]["removed"] == 1
     assert report["forgotten"]["documents"] == [again]
-    assert bench.run("verify-removed", again)[0] == 2  # nothing knows it any more
+    assert bench.run("remove", "--verify", again)[0] == 2  # nothing knows it any more
 
 
 @pytest.mark.parametrize(

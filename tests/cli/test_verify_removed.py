@@ -1,4 +1,4 @@
-"""`hirag-dist verify-removed`, and how `status` and `prune` treat an unfinished forgetting."""
+"""`hirag-dist remove --verify`, and how `status` and `prune` treat an unfinished forgetting."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def command(bench: RemovalBench, capfd: pytest.CaptureFixture[str], *arguments: 
 def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
     bench: RemovalBench, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code, said = command(bench, capfd, "verify-removed", "patient.txt")
+    code, said = command(bench, capfd, "remove", "--verify", "patient.txt")
     assert code == 6
     assert "documents.uri" in said
     assert "work/extract" in said
-    code, said = command(bench, capfd, "verify-removed", "patient.txt", "--snapshot-only")
+    code, said = command(bench, capfd, "remove", "--verify", "patient.txt", "--snapshot-only")
     assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.\n")
 
 
 def test_one_json_object(bench: RemovalBench, capfd: pytest.CaptureFixture[str]) -> None:
-    code, said = command(bench, capfd, "verify-removed", "patient.txt", "--json")
+    code, said = command(bench, capfd, "remove", "--verify", "patient.txt", "--json")
     report = json.loads(said)
     assert (code, report["clean"], len(report["documents"]), report["problems"]) == (6, False, 1, [])
     assert set(report["findings"][0]) == {"place", "what", "count", "examples"}
@@ -57,12 +57,12 @@ def test_one_json_object(bench: RemovalBench, capfd: pytest.CaptureFixture[str])
 def test_documents_that_are_not_known_are_a_usage_error(
     bench: RemovalBench, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
-    assert run(["verify-removed", *arguments, "--index", bench.store.root]) == 2
+    assert run(["remove", "--verify", *arguments, "--index", bench.store.root]) == 2
     assert message in capfd.readouterr().err
 
 
 def test_without_an_index(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["verify-removed", "x", "--index", str(tmp_path / "none")]) == 1
+    assert run(["remove", "--verify", "x", "--index", str(tmp_path / "none")]) == 1
     assert "serves no snapshot" in capfd.readouterr().err
 
 
@@ -83,7 +83,7 @@ def test_status_shows_an_unfinished_forgetting_and_prune_continues_it(
     assert not bench.store.exists(FORGET)
     (bench.folder / "patient.txt").write_text(REMOVED["patient.txt"])
     given = ("--input", str(bench.folder / "patient.txt"))
-    assert command(bench, capfd, "verify-removed", *given) == (
+    assert command(bench, capfd, "remove", "--verify", *given) == (
         0,
         f"Nothing in {bench.store.uri} derives from 1 document.\n",
     )

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.composition.bill_savings import bill_savings
 from hirag_dist.composition.document_bill import REMOVED, DocumentBill, document_bill, folders, grouped, metadata_values
 from hirag_dist.errors import SnapshotError
 from hirag_dist.storage.snapshot.reader import Snapshot
-from tests.indexing.update.test_reports import communities
 from tests.indexing.update.test_run import LivingBench, corpus, living, text
 
 __all__ = ["living"]
@@ -51,13 +49,6 @@ def test_shares_add_up_to_the_bill_through_updates(living: LivingBench) -> None:
     assert removed.extraction == sum(extraction_by_document(first)[own] for own in gone)
     third = living.remove(next(iter(extraction_by_document(second))))
     assert total(document_bill(third)) == total(after) + paid(third)
-
-
-def test_reports_that_are_left_out_are_saved(living: LivingBench) -> None:
-    first = living.index(corpus(6), **communities(0.0))
-    saved = bill_savings(first)
-    assert saved.missing_reports == first.manifest.missing_reports > 0
-    assert saved.missing_tokens > 0
 
 
 def test_groups_add_up_and_unknown_ones_are_refused(living: LivingBench) -> None:

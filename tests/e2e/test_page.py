@@ -46,7 +46,7 @@ def again(url: str, token: str) -> list[Any]:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_page_beside_the_service(cli: Any, built: Any, tmp_path: Path, processes: int) -> None:
-    made = cli.json("token", "web")
+    made = cli.json("serve", "token", "web")
     callers = tmp_path / "callers.yaml"
     callers.write_text(yaml.safe_dump({"callers": {"web": {"tokens": [{"sha256": made["sha256"]}], "labels": "all"}}}))
     address = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--processes", processes)

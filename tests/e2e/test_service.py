@@ -33,7 +33,7 @@ def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
 @pytest.fixture
 def token(cli: Any, tmp_path: Path) -> Path:
     """A file with the token of caller web, next to callers.yaml with its entry."""
-    made = cli.json("token", "web", "--days", "30")
+    made = cli.json("serve", "token", "web", "--days", "30")
     callers = {"web": {"tokens": [{"sha256": made["sha256"], "expires": made["expires"]}], "labels": "all"}}
     (tmp_path / "callers.yaml").write_text(yaml.safe_dump({"callers": callers}))
     file = tmp_path / "token"
@@ -89,8 +89,8 @@ def test_several_processes_that_cannot_start(cli: Any, index: Path, tmp_path: Pa
 
 
 def test_a_token_for_people(cli: Any) -> None:
-    said = cli("token", "web").stdout
+    said = cli("serve", "token", "web").stdout
     assert re.search(r"hirag_[\w-]{43}\n", said)
     lines = yaml.safe_load(said[said.index("callers:\n") :])
     assert re.fullmatch(r"[0-9a-f]{64}", lines["callers"]["web"]["tokens"][0]["sha256"])
-    assert "is not a valid caller name" in cli("token", "a b", code=2).stderr
+    assert "is not a valid caller name" in cli("serve", "token", "a b", code=2).stderr

@@ -11,7 +11,7 @@ import pytest
 from hirag_dist.service.shutdown import finished_before, stop_signals
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_the_first_signal_stops_and_the_second_hurries(number: signal.Signals) -> None:
     stop, hurry = asyncio.Event(), asyncio.Event()
     default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

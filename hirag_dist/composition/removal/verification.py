@@ -74,7 +74,7 @@ class VerificationResult:
         return not self.findings and not self.problems
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON-ready values, the output of `hirag-dist verify-removed --json`."""
+        """Return the result as JSON-ready values, the output of `hirag-dist remove --verify --json`."""
         return {
             "clean": self.clean,
             "documents": list(self.documents),

@@ -1,4 +1,4 @@
-"""Prompt of `hirag-dist tune`: types of entities for a domain, from excerpts."""
+"""Prompt of `hirag-dist init --from`: types of entities for a domain, from excerpts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The global level of HiRetrieval: communities of the local entities, ranked (paper §4.2, Eq. 13).
 
-The local level (Eq. 12) is `quantized_scan`, the bridge (Eq. 14–16) is `bridge`. Nodes are row numbers.
+The local level (Eq. 12) is `vector_scoring`, the bridge (Eq. 14–16) is `bridge`. Nodes are row numbers.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.numba_jit import compiled_apart, read_only
-from hirag_dist.core.retrieval.quantized_scan import replace_first
+from hirag_dist.core.numba_jit import compiled_apart, compiled_bare, read_only
 from hirag_dist.core.text.terms import runs, terms_of_run
 from hirag_dist.types import IntVector
 
@@ -246,3 +245,18 @@ def _best(
             found[number] = scores[row]
             number += 1
     return rows, found
+
+
+@compiled_bare
+def replace_first(heap: NDArray[np.float64], value: float) -> None:
+    """Put a value in the place of a heap's smallest."""
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child + 1 < len(heap) and heap[child + 1] < heap[child]:
+            child += 1
+        if child >= len(heap) or value <= heap[child]:
+            heap[at] = value
+            return
+        heap[at] = heap[child]
+        at = child

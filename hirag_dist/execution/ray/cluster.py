@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
+import threading
 import traceback
 import warnings
-from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ray
@@ -45,7 +47,7 @@ def start(address: str | None, n_cpus: int | None) -> None:
     for more in reversed(range(1 if address else _STARTS)):
         try:
             _check_reachable(address)
-            with warnings.catch_warnings(), nullcontext() if address else local_nodes():
+            with _own_sigterm(), warnings.catch_warnings(), nullcontext() if address else local_nodes():
                 warnings.simplefilter("ignore")
                 ray.init(**options)
             if address is None:
@@ -58,6 +60,17 @@ def start(address: str | None, n_cpus: int | None) -> None:
                 continue
             where = f"the Ray cluster {address} is out of reach" if address else "Ray does not start on this machine"
             raise BackendUnavailable(f"{where}: {last_line(error)}; `--executor inline` does without it") from error
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep this process's handler of SIGTERM, where it has one: `ray.init` puts one that exits in its place."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if callable(before) and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)
 
 
 def stop() -> None:

@@ -97,9 +97,7 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
     if unmatched:
         first = ", ".join(sorted(unmatched)[:_SHOWN])
         more = f" and {len(unmatched) - _SHOWN} more" if len(unmatched) > _SHOWN else ""
-        raise InputError(
-            f"no document of the index is named {first}{more}; `hirag-dist docs list` shows their ids and paths"
-        )
+        raise InputError(f"no document of the index is named {first}{more}; `hirag-dist status --documents` lists them")
     return documents.filter(pa.array(chosen, pa.bool_()))
 
 

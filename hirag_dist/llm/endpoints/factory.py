@@ -9,7 +9,6 @@ from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.llm.endpoints.local_embedder import local_embedder
 from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
 from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
 from hirag_dist.protocols import ChatModel, Embedder
@@ -55,6 +54,8 @@ def make_embedder(config: Config) -> Embedder:
     name = config.llm.roles.embed
     endpoint = config.llm.endpoints[name]
     if endpoint.kind == "auto":
+        from hirag_dist.llm.endpoints.minilm import local_embedder
+
         endpoint = endpoint.model_copy(update=local_embedder(None))
     if endpoint.kind == "hashing":
         return HashingEmbedder(endpoint.dim or 384, endpoint.seed)

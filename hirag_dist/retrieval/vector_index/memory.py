@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.retrieval.quantized_scan import AT_ONCE, QuantizedVectors, nearest_of_all
+from hirag_dist.core.retrieval.vector_scoring import AT_ONCE, nearest_of_all
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, FloatMatrix
 
@@ -19,10 +19,8 @@ class MemoryVectors:
     name = "memory"
 
     def __init__(self, snapshot: Snapshot) -> None:
-        files = snapshot.serving
         self._vectors: FloatMatrix = snapshot.entity_vectors
-        self._codes = QuantizedVectors(*(files.array(f"entity_{part}") for part in ("codes", "scales", "errors")))
-        layers = files.array("entity_layers")
+        layers = snapshot.serving.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)
 
     async def search(
@@ -35,13 +33,13 @@ class MemoryVectors:
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return (rows, similarities), best first, ties by row."""
         end = int(self._ends[min(max_layer, len(self._ends) - 1)]) if max_layer is not None else len(self._vectors)
-        search = partial(nearest_of_all, self._vectors, self._codes, vector, limit, end, access)
+        search = partial(nearest_of_all, self._vectors, vector, limit, end, access)
         return await asyncio.to_thread(search) if end > AT_ONCE else search()
 
     def prepare(self, access: AccessFilter | None = None) -> None:
         """Compile, or load what was compiled."""
         query = np.zeros(self._vectors.shape[1], np.float32)
-        nearest_of_all(self._vectors, self._codes, query, 1, min(len(self._vectors), 2), access)
+        nearest_of_all(self._vectors, query, 1, min(len(self._vectors), 2), access)
 
     def close(self) -> None:
         """Do nothing: mapped files are released with the object."""

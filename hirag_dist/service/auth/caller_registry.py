@@ -184,7 +184,7 @@ def read_callers(path: str) -> Callers:
         cause = f"{type(error).__name__}: {error}"
         raise ConfigError(f"the callers file {path} has a value that cannot be read ({cause})") from error
     if not data or (isinstance(data, dict) and data.keys() == {"callers"} and not data["callers"]):
-        raise NoCallers(f"the callers file {path} has no callers; `hirag-dist token NAME` makes a token for one")
+        raise NoCallers(f"the callers file {path} has no callers; `hirag-dist serve token NAME` makes a token for one")
     try:
         records = _File.model_validate(data).callers
     except ValidationError as error:
@@ -203,8 +203,8 @@ def _index(path: str, records: Mapping[str, _Record]) -> Callers:
             )
         if not record.tokens and not record.certificates:
             raise ConfigError(
-                f"the callers file {path}: {name} has neither tokens nor certificates; `hirag-dist token {name}` makes "
-                f"a token"
+                f"the callers file {path}: {name} has neither tokens nor certificates; "
+                f"`hirag-dist serve token {name}` makes a token"
             )
         caller = record.caller(name)
         for token in record.tokens:

@@ -13,7 +13,6 @@ from hirag_dist.core.retrieval.bridge import Parallel
 from hirag_dist.core.retrieval.entity_linking import NameIndex
 from hirag_dist.core.retrieval.levels import CommunityIndex
 from hirag_dist.core.retrieval.lexical import LexicalIndex
-from hirag_dist.core.retrieval.quantized_scan import QuantizedVectors
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.storage import layout
 from hirag_dist.storage.metadata.metadata_files import MetadataFiles, map_metadata
@@ -58,7 +57,6 @@ class MappedFiles:
     components: NDArray[np.int32]
     entity_names: NameIndex
     aliases: NameIndex | None
-    chunk_codes: QuantizedVectors
     lexical: LexicalIndex | None
     spans: NDArray[np.int64]
     report_rows: NDArray[np.int32]
@@ -120,7 +118,6 @@ def map_files(snapshot: Snapshot, tokenizer: str) -> MappedFiles:
         components=files.array("entity_components"),
         entity_names=NameIndex(files.array("entity_name_keys"), files.array("entity_name_rows")),
         aliases=NameIndex(files.array("alias_keys"), files.array("alias_rows")) if files.has("alias_keys") else None,
-        chunk_codes=QuantizedVectors(*(files.array(f"chunk_{part}") for part in ("codes", "scales", "errors"))),
         lexical=map_lexical(files),
         spans=files.array("chunk_spans"),
         report_rows=files.array("community_reports"),

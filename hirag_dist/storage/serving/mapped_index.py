@@ -22,8 +22,7 @@ from hirag_dist.core.reports.material import main_members
 from hirag_dist.core.retrieval.entity_linking import NamePhrase, found_names, longest_phrases, rows_of, words
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.lexical import VisibleChunks, best_chunks, visible_chunks
-from hirag_dist.core.retrieval.quantized_scan import nearest_of_all
-from hirag_dist.core.retrieval.vector_scoring import exact_scores
+from hirag_dist.core.retrieval.vector_scoring import exact_scores, nearest_of_all
 from hirag_dist.core.text.normalize import shorten
 from hirag_dist.core.text.terms import terms
 from hirag_dist.storage.serving.mapped_files import MappedFiles, map_files
@@ -326,7 +325,7 @@ class MappedIndex:
     def nearest_chunks(self, query: NDArray[np.float32], limit: int) -> tuple[IntVector, NDArray[np.float32]]:
         """Return (rows, similarities) of the chunks nearest to a question, best first, ties by row."""
         vectors = self.chunk_vectors
-        return nearest_of_all(vectors, self.files.chunk_codes, query, limit, len(vectors), self.chunk_access)
+        return nearest_of_all(vectors, query, limit, len(vectors), self.chunk_access)
 
     def chunks_with_words(self, question: str, limit: int) -> tuple[IntVector, NDArray[np.float64]]:
         """Return (rows, scores) of the visible chunks with the words of a question, best first, ties by row.

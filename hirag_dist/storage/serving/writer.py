@@ -5,7 +5,7 @@ without a copy in every process. So each snapshot has, in addition to its tables
 
   *.arrow   texts and ids by row (`storage.serving.text_columns`)
   *.npy     numbers: layers, ends and weights of relations, who is mentioned where, who belongs to which community,
-            hashes of names, vectors in a byte a number
+            hashes of names
 
 They contain nothing that the tables do not, and are no part of the snapshot's id. For a snapshot without them they are
 derived when it is opened (`storage.snapshot.cache`).
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
-from hirag_dist.core.retrieval.quantized_scan import encode
 from hirag_dist.storage.access.label_files_writer import LABEL_SETS, LabelProvenanceTables, write_labels
 from hirag_dist.storage.layout import ALIASES
 from hirag_dist.storage.metadata.metadata_files_writer import write_metadata
@@ -51,8 +50,8 @@ from hirag_dist.storage.serving.renderings import (
     relation_renderings,
     report_renderings,
 )
-from hirag_dist.storage.serving.text_columns import BATCH_ROWS, text_schema, write_texts
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.storage.serving.text_columns import text_schema, write_texts
+from hirag_dist.types import IntVector
 
 SERVING: Final = "serving-2"  # with the format's number
 
@@ -75,9 +74,6 @@ ARRAYS: Final = (
     "entity_layers",
     "entity_renderings",
     "entity_components",
-    "entity_codes",
-    "entity_scales",
-    "entity_errors",
     "entity_chunks_indptr",
     "entity_chunks",
     "entity_name_keys",
@@ -90,9 +86,6 @@ ARRAYS: Final = (
     "parallel_of",
     "parallel_indptr",
     "parallel_rows",
-    "chunk_codes",
-    "chunk_scales",
-    "chunk_errors",
     "chunk_entities_indptr",
     "chunk_entities",
     "chunk_documents",
@@ -113,8 +106,7 @@ FILES: Final = (*(f"{name}.npy" for name in ARRAYS), *_TEXTS, REPORTS, LABEL_SET
 
 def write_serving(
     batches: Batches,
-    vectors: FloatMatrix,
-    chunk_vectors: FloatMatrix,
+    n_entities: int,
     create: Create,
     base: BaseFiles | None = None,
     copied: Callable[[str, Sequence[str]], bool] = lambda name, parts: False,
@@ -127,8 +119,7 @@ def write_serving(
     Args:
         batches: (table, columns) → those columns of a table of the snapshot, in order of rows, a batch at a time;
             nothing of an absent optional table.
-        vectors: (n_entities, dim).
-        chunk_vectors: (n_chunks, dim).
+        n_entities: rows of the table of entities.
         create: file name → that file, open for writing.
         base: serving files of another snapshot, from which values of the same rows are taken; the files written are
             the same without it.
@@ -146,12 +137,8 @@ def write_serving(
                 write_texts(file, schema, batches(table, schema.names))
     chunk_ids = ids_of(batches, "chunks", "chunk_id")
     mentioned_in = _save_entities(batches, save, chunk_ids, values)
-    _save_names(batches, save, *values.name_keys(len(vectors)))
+    _save_names(batches, save, *values.name_keys(n_entities))
     _save_aliases(batches, save)
-    for what, array, matrix in (("entity", "entities", vectors), ("chunk", "chunks", chunk_vectors)):
-        names = [f"{what}_{part}.npy" for part in ("codes", "scales", "errors")]
-        if not all(copied(name, (f"vectors/{array}",)) for name in names):
-            _save_codes(what, matrix, create, save)
     _save_chunks(batches, save, values)
     write_lexical(batches, save, copied, values)
     entity_ids = ids_of(batches, "entities", "entity_id")
@@ -219,20 +206,6 @@ def _save_aliases(batches: Batches, save: Save) -> None:
     first = np.concatenate([[True], ~again]) if len(names.keys) else np.zeros(0, np.bool_)
     save("alias_keys", names.keys[first])
     save("alias_rows", names.rows[first])
-
-
-def _save_codes(what: str, vectors: FloatMatrix, create: Create, save: Save) -> None:
-    scales, errors = [np.zeros(0, np.float32)], [np.zeros(0, np.float32)]
-    with create(f"{what}_codes.npy") as file:
-        header = {"descr": "|i1", "fortran_order": False, "shape": vectors.shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        for first in range(0, len(vectors), BATCH_ROWS):
-            block = encode(np.ascontiguousarray(vectors[first : first + BATCH_ROWS], np.float32))
-            file.write(block.codes.tobytes())
-            scales.append(block.scales)
-            errors.append(block.errors)
-    save(f"{what}_scales", np.concatenate(scales))
-    save(f"{what}_errors", np.concatenate(errors))
 
 
 def _save_chunks(batches: Batches, save: Save, values: BaseValues) -> None:

@@ -29,7 +29,6 @@ from hirag_dist.storage.serving.text_columns import BATCH_ROWS
 from hirag_dist.storage.serving.writer import FILES, SERVING, write_serving
 from hirag_dist.storage.snapshot.manifest import FileEntry, Manifest
 from hirag_dist.storage.store import Store
-from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
 HASHED_BYTES = 1 << 20  # files up to this size are checked by hash whenever they are opened
@@ -89,10 +88,10 @@ class SnapshotCache:
             return published
         derived = self._cached() / SERVING
         if not _has_all(derived):
-            vectors, chunk_vectors = (map_array(self.path(f"vectors/{name}.npy")) for name in ("entities", "chunks"))
+            n_entities = len(map_array(self.path("vectors/entities.npy")))
             with _locked(self._cached()):
                 if not _has_all(derived):
-                    self._derive(vectors, chunk_vectors, derived)
+                    self._derive(n_entities, derived)
         return derived
 
     def published_serving(self) -> Path | None:
@@ -119,7 +118,7 @@ class SnapshotCache:
         finally:
             temporary.unlink(missing_ok=True)
 
-    def _derive(self, vectors: FloatMatrix, chunk_vectors: FloatMatrix, target: Path) -> None:
+    def _derive(self, n_entities: int, target: Path) -> None:
         started = time.perf_counter()
         temporary = target.with_name(f"{_TEMPORARY}{target.name}-{uuid.uuid4().hex[:8]}")
         store = Store(str(temporary))
@@ -131,7 +130,7 @@ class SnapshotCache:
                 yield file
 
         try:
-            write_serving(self._batches, vectors, chunk_vectors, create)
+            write_serving(self._batches, n_entities, create)
             self._make_room(0)
             shutil.rmtree(target, ignore_errors=True)  # a part of its files was deleted by hand
             temporary.rename(target)

@@ -125,7 +125,7 @@ def document_content(snapshot: Snapshot, name: str) -> DocumentContent:
     ]
     found = table.filter(pa.array(chosen, pa.bool_()))
     if found.num_rows == 0:
-        raise InputError(f"no document of the index is named {name}; `hirag-dist docs list` shows their ids and paths")
+        raise InputError(f"no document of the index is named {name}; `hirag-dist status --documents` lists them")
     if found.num_rows > 1:
         ids = ", ".join(found["document_id"].to_pylist()[:5])
         raise InputError(f"{found.num_rows} documents are named {name}: give the id of one, such as {ids}")

@@ -159,8 +159,7 @@ def _write_files(
 def _write_serving(files: SnapshotFiles, tables: Mapping[str, pa.Table], arrays: Mapping[str, NDArray[Any]]) -> None:
     write_serving(
         lambda name, columns: _batches(tables.get(name), columns),
-        arrays["vectors/entities"],
-        arrays["vectors/chunks"],
+        len(arrays["vectors/entities"]),
         lambda name: files.create(f"{SERVING}/{name}"),
         base=files.base_values(),
         copied=lambda name, parts: files.copied(f"{SERVING}/{name}", parts),

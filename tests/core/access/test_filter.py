@@ -11,8 +11,7 @@ from hirag_dist.core.access.filter import visible_relations, visible_rows, visib
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import key_entities
 from hirag_dist.core.retrieval.levels import CommunityIndex
-from hirag_dist.core.retrieval.quantized_scan import encode, nearest_of_all
-from hirag_dist.core.retrieval.vector_scoring import exact_scores, nearest
+from hirag_dist.core.retrieval.vector_scoring import exact_scores, nearest, nearest_of_all
 from tests.core.labelled_graphs import N_SETS, labelled_graph, unit
 
 _SEEDS = st.integers(0, 10_000)
@@ -65,7 +64,7 @@ def test_scores_are_those_of_the_graph_without_what_is_hidden(seed: int, reached
     ):
         np.testing.assert_array_equal(found, wanted)
     for end in (labelled.n, labelled.n // 2):
-        found = nearest_of_all(labelled.vectors, encode(labelled.vectors), query, 3, end, access)
+        found = nearest_of_all(labelled.vectors, query, 3, end, access)
         best = nearest(vectors, rows[rows < end], query, 3)
         assert [part.tolist() for part in found] == [part.tolist() for part in best]
 

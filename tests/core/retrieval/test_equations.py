@@ -20,7 +20,7 @@ from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import Parallel, bridge_relations, key_entities
 from hirag_dist.core.retrieval.levels import CommunityIndex, RankedCommunity, invert, ranked_communities
 from hirag_dist.core.retrieval.named_entities import joined_in_order
-from hirag_dist.core.retrieval.quantized_scan import encode, nearest_of_all
+from hirag_dist.core.retrieval.vector_scoring import nearest_of_all
 from hirag_dist.storage.serving.writer import parallel_relations
 from tests.core.relation_tables import relation_table
 
@@ -112,7 +112,7 @@ def fast(world: World) -> Found:
         members,
         *invert(indptr, members, levels, world.n_entities),
     )
-    rows, scores = nearest_of_all(world.vectors, encode(world.vectors), world.query, world.n_local, world.n_entities)
+    rows, scores = nearest_of_all(world.vectors, world.query, world.n_local, world.n_entities)
     ranked: list[RankedCommunity] = ranked_communities(index, rows, scores, world.level, world.n_communities)
     chosen = [one.community for one in ranked]
     named = [(row, world.similarity(row)) for row in world.named]

@@ -74,7 +74,10 @@ def test_without_labels_a_caller_holds_none(path: Path) -> None:
         ("callers:", "has no callers"),
         ("web: {}", "unknown key web"),
         ("callers: {a: }", "callers.a: give keys and values"),
-        ("callers: {a: {labels: all}}", "a has neither tokens nor certificates; `hirag-dist token a` makes"),
+        (
+            "callers: {a: {labels: all}}",
+            "a has neither tokens nor certificates; `hirag-dist serve token a` makes",
+        ),
         (
             "callers: {a: {tokens: [{sha256: secret}]}}",
             "tokens.0.sha256: give the SHA-256 of the token as 64",

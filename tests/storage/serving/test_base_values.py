@@ -17,7 +17,7 @@ from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.storage.serving.base_values import BaseFiles
 from hirag_dist.storage.serving.writer import write_serving
 from hirag_dist.storage.store import Store
-from tests.storage.serving.test_writer import random_tables, vectors_of
+from tests.storage.serving.test_writer import random_tables
 
 COUNTS = ("entity_renderings", "relation_renderings", "chunk_renderings", "community_renderings")
 
@@ -28,7 +28,7 @@ def written(folder: Path, tables: dict[str, pa.Table], base: Path | None = None)
             yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
     files = None if base is None else BaseFiles(base, lexical=True)
-    write_serving(batches, vectors_of(tables), vectors_of(tables, "chunks"), Store(str(folder)).create, base=files)
+    write_serving(batches, tables["entities"].num_rows, Store(str(folder)).create, base=files)
     return folder
 
 

@@ -18,7 +18,6 @@ from hirag_dist import schemas
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.entity_linking import NameIndex, found_names, words
-from hirag_dist.core.retrieval.quantized_scan import encode
 from hirag_dist.core.retrieval.record_texts import (
     PLAIN,
     UNKNOWN_FORM,
@@ -117,7 +116,7 @@ def served(folder: Path, tables: dict[str, pa.Table]) -> ServingFiles:
         if name in tables:
             yield from tables[name].select(columns).to_batches(max_chunksize=3)
 
-    write_serving(batches, vectors_of(tables), vectors_of(tables, "chunks"), Store(str(folder)).create)
+    write_serving(batches, tables["entities"].num_rows, Store(str(folder)).create)
     lexical = [f"{name}.npy" for name in LEXICAL_ARRAYS]
     assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, *lexical])
     return ServingFiles(folder)
@@ -201,13 +200,10 @@ def test_chunks_know_their_entities_and_names_whose_they_are(tmp_path: Path, see
     for place, row in enumerate(rows):
         found = [phrase.row for phrase in found_names(names, words(row["name"]))]
         assert (place in found) == (row["layer"] == 0)
-    codes = encode(vectors_of(tables, "chunks"))
-    for part, wanted in zip(("codes", "scales", "errors"), codes, strict=True):
-        assert files.array(f"chunk_{part}").tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_components_and_codes_are_those_of_the_graph_and_the_vectors(tmp_path: Path, seed: int) -> None:
+def test_components_are_those_of_the_graph(tmp_path: Path, seed: int) -> None:
     tables = random_tables(seed)
     files = served(tmp_path / "out", tables)
     ids = tables["entities"]["entity_id"].to_pylist()
@@ -219,9 +215,6 @@ def test_components_and_codes_are_those_of_the_graph_and_the_vectors(tmp_path: P
     labels = files.array("entity_components").tolist()
     found = {frozenset(name for name, label in zip(ids, labels, strict=True) if label == one) for one in set(labels)}
     assert found == set(map(frozenset, nx.connected_components(graph)))
-    codes = encode(vectors_of(tables))
-    for name, array in codes._asdict().items():
-        assert files.array(f"entity_{name}").tolist() == array.tolist()
 
 
 @pytest.mark.parametrize("seed", range(12))

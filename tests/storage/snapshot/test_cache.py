@@ -89,7 +89,7 @@ def test_a_local_snapshot_without_them_gets_them_beside_it_once(older: Store) ->
 def test_derived_files_that_somebody_removed_are_made_again(older: Store) -> None:
     assert names(open_snapshot(older)) == NAMES
     (made,) = (Path(older.root) / "cache").glob(f"*/{SERVING}")
-    (made / "entity_codes.npy").unlink()
+    (made / "entity_chunks.npy").unlink()
     assert names(open_snapshot(older)) == NAMES
     assert sorted(path.name for path in made.iterdir()) == sorted(ALL_FILES)
 

@@ -62,7 +62,7 @@ def test_the_content_of_a_document_by_id_and_by_path(snapshot: Snapshot) -> None
 
 
 def test_a_document_that_is_not_there(snapshot: Snapshot) -> None:
-    with pytest.raises(InputError, match=r"no document of the index is named 9\.txt; `hirag-dist docs list`"):
+    with pytest.raises(InputError, match=r"no document of the index is named 9\.txt; `hirag-dist status --documents`"):
         document_content(snapshot, "9.txt")
 
 

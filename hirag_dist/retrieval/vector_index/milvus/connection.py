@@ -11,7 +11,7 @@ from typing import Any, Final
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.storage.store import Store
 
-INSTALL: Final = "pip install 'hirag-dist[milvus]'"
+INSTALL: Final = "pip install 'hirag-dist[milvus-lite]'"
 _CHANNEL = {  # by default gRPC waits up to two minutes before it reconnects
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1000,
@@ -51,10 +51,8 @@ def connect(uri: str, token: str, timeout_s: float) -> Any:
     Raises:
         BackendUnavailable: no server answers, or it refuses the token.
     """
-    try:
-        from pymilvus import MilvusClient, MilvusException
-    except ImportError as error:
-        raise BackendUnavailable(f"a Milvus server needs the extra `milvus`: {INSTALL}") from error
+    from pymilvus import MilvusClient, MilvusException
+
     _quiet()
     try:
         return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=_CHANNEL)
@@ -85,9 +83,10 @@ def open_lite(store: Store) -> Any:
         raise BackendUnavailable("Milvus Lite needs an index on a local folder; use a Milvus server, or memory")
     try:
         import milvus_lite  # noqa: F401
-        from pymilvus import MilvusClient, MilvusException
     except ImportError as error:
-        raise BackendUnavailable(f"Milvus Lite needs the extra `milvus`: {INSTALL}") from error
+        raise BackendUnavailable(f"Milvus Lite needs the extra `milvus-lite`: {INSTALL}") from error
+    from pymilvus import MilvusClient, MilvusException
+
     _quiet()
     folder = Path(root) / "milvus"
     try:

@@ -1,51 +1,12 @@
-"""`hirag-dist drift`: an updated index compared with a shadow clustering of its entities."""
+"""An updated index compared with a shadow clustering of its entities, for `hirag-dist inspect --drift`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
-
-from hirag_dist.cli._fallback import conclude_reading
-from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli._output import out, table
 from hirag_dist.cli._update_state import debt_line, update_line
-from hirag_dist.composition.drift import measure_drift
 from hirag_dist.core.drift.report import CommunityDrift, DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
-from hirag_dist.storage.snapshot.fallback import open_current
-from hirag_dist.storage.store import Store
-
-CHECK_FAILED = 6  # exit code
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("drift")(drift)
-
-
-def drift(
-    index: IndexOption,
-    snapshot: SnapshotOption = None,
-    check: Annotated[bool, typer.Option("--check", help="Exit with code 6 if a gate fails.")] = False,
-    json: JsonOption = False,
-) -> None:
-    """Compare an index with a shadow clustering of the same entities, and show which texts are due.
-
-    The shadow is what a build from nothing would group the entities into, with the settings of the index. It takes the
-    time of clustering and of community detection, and makes no call.
-    """
-    use_json(json)
-    opened = open_current(Store(index), snapshot)
-    report = measure_drift(opened)
-    if json:
-        emit(report.to_dict() | {"fallback": opened.fallback or None})
-    else:
-        out.print(f"Snapshot {report.snapshot_id}; the shadow was made with kernels: {report.kernels}")
-        show_drift(report)
-    if check and not report.holds:
-        raise typer.Exit(CHECK_FAILED)
-    conclude_reading(opened.fallback)
 
 
 def show_drift(report: DriftReport) -> None:

@@ -1,48 +1,29 @@
-"""`hirag-dist docs list|show|remove`."""
+"""The documents of an index, for `hirag-dist status`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated
 
-import typer
-
-from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli._output import emit, out, table
 from hirag_dist.cli._update_state import missing_line
-from hirag_dist.cli.remove import remove
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.storage.snapshot.documents import DocumentContent, IndexedDocument, document_content, list_documents
-from hirag_dist.storage.snapshot.fallback import open_current
-from hirag_dist.storage.store import Store
+from hirag_dist.storage.snapshot.reader import Snapshot
 
 _SHOWN = 100  # documents of a list, and entities of a document
 _EXCERPT_CHARS = 60
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(help="List, show and remove the documents of an index.", no_args_is_help=True)
-    group.command("list")(list_)
-    group.command("show")(show)
-    group.command("remove")(remove)
-    app.add_typer(group, name="docs")
+def show_documents(snapshot: Snapshot, sources: Sequence[str], json: bool) -> None:
+    """Print the documents of an index with the numbers of their chunks, entities, relations and dead letters.
 
-
-def list_(
-    index: IndexOption,
-    source: Annotated[
-        list[str] | None, typer.Option("--source", metavar="GLOB", help="Only documents whose path matches.")
-    ] = None,
-    snapshot: SnapshotOption = None,
-    json: JsonOption = False,
-) -> None:
-    """List the documents of an index with the numbers of their chunks, entities, relations and dead letters."""
-    use_json(json)
-    opened = open_current(Store(index), snapshot)
-    found = list_documents(opened, tuple(source or ()))
+    Args:
+        sources: Patterns that a document's path has to match; all documents where there is none.
+    """
+    found = list_documents(snapshot, tuple(sources))
     if json:
-        manifest = opened.manifest
+        manifest = snapshot.manifest
         listed = [asdict(each) for each in found]
         emit({"snapshot": manifest.snapshot_id, "documents": listed, "missing_reports": manifest.missing_reports})
         return
@@ -66,19 +47,17 @@ def list_(
     out.print(table(count_noun(len(found), "document"), columns, rows, right=(0, 3, 4, 5, 6, 7), spare=(2, 4, 6)))
     if len(found) > _SHOWN:
         out.print(f"and {len(found) - _SHOWN:,} more; --source GLOB selects, --json lists all.")
-    if opened.manifest.missing_reports:
-        out.print(missing_line(opened.manifest.missing_reports))
+    if snapshot.manifest.missing_reports:
+        out.print(missing_line(snapshot.manifest.missing_reports))
 
 
-def show(
-    document: Annotated[str, typer.Argument(metavar="DOCUMENT", help="Its id, its owner's id of it, or its path.")],
-    index: IndexOption,
-    snapshot: SnapshotOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Show the chunks, entities and dead letters of one document."""
-    use_json(json)
-    found = document_content(open_current(Store(index), snapshot), document)
+def show_document(snapshot: Snapshot, document: str, json: bool) -> None:
+    """Print the chunks, entities and dead letters of one document.
+
+    Args:
+        document: Its id, its owner's id of it, or its path.
+    """
+    found = document_content(snapshot, document)
     if json:
         letters = [dict(zip(("stage", "unit_id", "reason"), each, strict=True)) for each in found.dead_letters]
         emit(asdict(found) | {"dead_letters": letters})

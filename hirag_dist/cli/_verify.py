@@ -1,16 +1,16 @@
-"""`hirag-dist verify-removed`: what still derives from removed documents."""
+"""What still derives from removed documents, for `hirag-dist remove --verify`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
 
 import typer
 
-from hirag_dist.cli._options import ConfigOption, IndexOption, JsonOption, SetOption, configuration
-from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli._output import emit, out, table
 from hirag_dist.composition.removal.evidence import find_removed
 from hirag_dist.composition.removal.given import read_given
 from hirag_dist.composition.removal.verification import VerificationResult, verify_removed
+from hirag_dist.config.loader import LoadedConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError, SnapshotNotFound
 from hirag_dist.storage.snapshot.reader import current_id
@@ -19,40 +19,29 @@ from hirag_dist.storage.store import Store
 FOUND_CODE = 6
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("verify-removed")(verify_removed_command)
-
-
-def verify_removed_command(
-    index: IndexOption,
-    ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID…]", help="Document ids, or the source ids of their owner.")
-    ] = None,
-    input: Annotated[
-        list[str] | None,
-        typer.Option("--input", metavar="FILE", help="The removed documents, where no snapshot has them any more."),
-    ] = None,
-    snapshot_only: Annotated[
-        bool, typer.Option("--snapshot-only", help="Search the current snapshot alone, as `remove` promises.")
-    ] = False,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    json: JsonOption = False,
+def verify(
+    index: str, config: LoadedConfig, ids: Sequence[str], input: Sequence[str], *, snapshot_only: bool, json: bool
 ) -> None:
-    """Search everything in an index for what derives from removed documents. Makes no call.
+    """Search everything in an index for what derives from removed documents, and print it. Makes no call.
 
-    The exit code is 0 only if every place was read and nothing was found, and 6 if something was.
+    Args:
+        ids: Ids of the documents, or the source ids of their owner.
+        input: Files with the texts of documents that no snapshot has any more.
+        snapshot_only: Search the current snapshot alone, as `remove` promises.
+
+    Raises:
+        InputError: No document is named, or one is unknown and its text is not given.
+        SnapshotNotFound: The index serves no snapshot.
+        typer.Exit: With code 6, if something was found or a place could not be read.
     """
-    use_json(json)
     if not ids and not input:
         raise InputError("name the documents: their ids, or files with their text (--input FILE)")
     store = Store(index)
     if current_id(store) is None:
         raise SnapshotNotFound(f"{store.uri} serves no snapshot")
-    loaded = configuration(config, settings).config
-    given = read_given(loaded, store, input) if input else None
-    removed = find_removed(store, ids or [], given)
+    loaded = config.config
+    given = read_given(loaded, store, list(input)) if input else None
+    removed = find_removed(store, list(ids), given)
     if removed.unknown and not input:
         unknown = ", ".join(sorted(removed.unknown))
         raise InputError(

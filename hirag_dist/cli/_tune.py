@@ -1,69 +1,47 @@
-"""`hirag-dist tune`: types, examples and language for a domain, proposed from a sample, as files to edit."""
+"""Types, examples and language for a domain, proposed from a sample as files to edit, for `hirag-dist init --from`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from hirag_dist.cli._options import (
-    ConfigOption,
-    JsonOption,
-    LabelFieldOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    SetOption,
-    TextFieldOption,
-    TitleFieldOption,
-    configuration,
-    reading,
-)
-from hirag_dist.cli._output import emit, err, out, table, use_json
+from hirag_dist.cli._output import emit, err, out, table
 from hirag_dist.cli.plan import stage_row
 from hirag_dist.composition.tuning import TuningProposal, TuningSample, plan_tuning, run_tuning, take_sample
 from hirag_dist.composition.tuning_files import check_target, write_files
+from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.indexing.cost_estimate import StageEstimate
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.usage import dollars, total_cost
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("tune")(tune)
+EXCERPTS, EXAMPLES = 24, 3  # what the types are proposed from, and what is proposed with a call each
 
 
 def tune(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")],
-    to: Annotated[str, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = "tuned",
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    text_field: TextFieldOption = None,
-    title_field: TitleFieldOption = None,
-    label_field: LabelFieldOption = None,
-    excerpts: Annotated[int, typer.Option(min=3, max=100, help="Excerpts that the types are proposed from.")] = 24,
-    examples: Annotated[int, typer.Option(min=0, max=10, help="Examples of extraction, a call each.")] = 3,
-    plan: Annotated[bool, typer.Option("--plan", help="Show the calls and their cost, and make none.")] = False,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files of an earlier proposal.")] = False,
-    json: JsonOption = False,
+    inputs: Sequence[str],
+    to: str,
+    loaded: Config,
+    *,
+    plan: bool,
+    max_usd: float | None,
+    max_tokens: int | None,
+    force: bool,
+    json: bool,
 ) -> None:
     """Propose entity types, meta types, examples of extraction and the language for the domain of INPUT.
 
-    A sample of INPUT is shown to the models of the roles extract and summarise, in two calls and one for each example.
-    What they propose is written as files to edit: a fragment of hirag.yaml, and examples for the prompt of extraction.
-    Replies are kept in DIR, and a repeated run pays for none twice. Without an endpoint the built-in model proposes
-    types that it finds by rules.
+    Args:
+        inputs: Files, folders and globs that the sample is taken from.
+        to: Folder for the files, and for the replies, so that a repeated run pays for none twice.
+        plan: Show the calls and their cost, and make none.
+        force: Overwrite files of an earlier proposal.
     """
-    use_json(json)
-    loaded = configuration(config, settings, reading(text_field, title_field, label_field, None)).config
     prompts = load_prompts(loaded.prompts)
     if not plan:
         check_target(to, force=force)
-    sample = take_sample(inputs, loaded, excerpts, examples)
+    sample = take_sample(list(inputs), loaded, EXCERPTS, EXAMPLES)
     stages = plan_tuning(sample, loaded, prompts)
     if plan:
         if json:
