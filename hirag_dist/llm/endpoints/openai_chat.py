@@ -181,8 +181,15 @@ class OpenAiChat:
             except EndpointRefused as error:
                 if not self._may_stream_less(error):
                     raise
+            except ModelUnavailable as error:
+                if error.status != 500 or self._has_streamed:
+                    raise
+                break  # a server may fail where a stream is asked for
+        data = await self._client.post(_PATH, body)
+        if not self._has_streamed:
+            self._streaming = "none"
         try:
-            return parse_completion(await self._client.post(_PATH, body), n_input_chars)
+            return parse_completion(data, n_input_chars)
         except UnusableField as problem:
             raise UnusableReply(f"{self._client.who} answered {problem}") from None
 
@@ -196,15 +203,17 @@ class OpenAiChat:
         self, body: Mapping[str, Any], parts: StreamedParts, *, at_leisure: bool = False
     ) -> AsyncGenerator[list[Any]]:
         """Yield the events of a streamed reply, as many at a time as have come. The caller adds them to `parts`."""
-        streamed: dict[str, Any] = {**body, "stream": self._streaming != "none"}
-        if self._streaming == "with usage":
+        mode = self._streaming
+        streamed: dict[str, Any] = {**body, "stream": mode != "none"}
+        if mode == "with usage":
             streamed["stream_options"] = {"include_usage": True}
         async with aclosing(self._client.stream(_PATH, streamed, at_leisure=at_leisure)) as blocks:
             async for block in blocks:
                 yield self._parsed(block, parts)
         if not parts.is_complete:
             raise ModelUnavailable(f"{self._client.who} broke off its stream", was_sent=True)
-        self._has_streamed = True
+        if mode != "none":
+            self._has_streamed, self._streaming = True, mode
 
     def _parsed(self, block: list[bytes], parts: StreamedParts) -> list[Any]:
         """Return the JSON values of events. Raises the error that one holds."""

@@ -237,7 +237,9 @@ class EndpointClient:
                     async with asyncio.timeout(limit_s):
                         answer = await response.aread()
                     self._heard_at = clock()
-                    yield [answer, DONE]
+                    # Some gateways hand a stream on whole, as if it were JSON.
+                    is_stream = answer.lstrip()[:5] in (b"data:", b"event")
+                    yield events.feed(answer) + events.finish() if is_stream else [answer, DONE]
                     return
                 async with aclosing(response.aiter_bytes()) as blocks:
                     while True:

@@ -304,7 +304,7 @@ async def test_streams_pieces() -> None:
     async with streaming(piece(LONG), piece(""), piece("b"), piece(None, "stop"), usage, b"[DONE]") as chat:
         *pieces, reply = [each async for each in chat.stream(REQUEST)]
         whole = await chat.complete(REQUEST)
-    assert pieces == [LONG, "b"]
+    assert "".join(map(str, pieces)) == f"{LONG}b"
     assert reply == whole == ChatReply(f"{LONG}b", "stop", "model-1", input_tokens=12, output_tokens=30)
 
 
@@ -327,7 +327,7 @@ async def test_an_error_inside_a_stream(code: str, error: type[HiragError]) -> N
 async def test_a_stream_may_be_left_early() -> None:
     async with streaming(piece(LONG), piece("b"), piece(None, "stop"), b"[DONE]") as chat:
         pieces = chat.stream(REQUEST)
-        assert await anext(pieces) == LONG
+        assert str(await anext(pieces)).startswith(LONG)
         await pieces.aclose()  # type: ignore[attr-defined]
 
 
