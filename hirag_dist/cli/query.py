@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from hirag_dist.client import HiragClient
     from hirag_dist.config.model import Config
 
+_INCOMPLETE_CODE = 3
 _MODES = (
     "hirag, local, global, bridge, nobridge, naive, flat, or graphrag-local; "
     "graphrag-global and text-map-reduce read the whole corpus, with a model call for each part of it."
@@ -155,6 +156,9 @@ def query(
     else:
         printed.end()
         _show(result, streamed=stream)
+    if isinstance(result, Answer) and result.shortfall:
+        err.print(f"hirag-dist: this answer is incomplete: {result.shortfall}", markup=False)
+        raise typer.Exit(_INCOMPLETE_CODE)
     conclude_reading(fallback)
 
 

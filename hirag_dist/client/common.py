@@ -21,6 +21,7 @@ from hirag_dist.wire.convert_query import query_to_proto
 from hirag_dist.wire.convert_results import answer_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
 from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, RequestTooLarge, Unauthenticated, error_of
+from hirag_dist.wire.proxies import proxy_options
 from hirag_dist.wire.status_details import HEALTH_WATCH, HealthCheckRequest, HealthCheckResponse
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["QueryService"].full_name
@@ -162,6 +163,7 @@ class ClientOptions:
             ("grpc.use_local_subchannel_pool", 1),
             ("grpc.enable_retries", int(self.retries)),
             ("grpc.service_config", _SERVICE_CONFIG),
+            *proxy_options(self.target),
         ]
         if self.server_name is not None:
             chosen.append(("grpc.ssl_target_name_override", self.server_name))

@@ -109,6 +109,9 @@ class AnswerReply(BaseModel):
     citations: list[CitationContent]
     sources: list[SourceContent]
     model: str
+    finish_reason: str = Field(
+        "stop", description="length: a token limit of the model cut the answer off; content_filter: a filter did"
+    )
 
 
 class IndexReply(BaseModel):

@@ -105,8 +105,11 @@ async def answer(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
         citations=[res.citation_content(item, index) for item in last.citations],
         sources=res.source_contents([chunks[own] for own in cited], index),
         model=last.model,
+        finish_reason=last.finish_reason,
     )
     notes = [f"[{item.ref}] {item.title} {item.uri}".rstrip() for item in result.citations]
+    if last.shortfall:
+        notes.insert(0, f"This answer is incomplete: {last.shortfall}.")
     return ToolReply(result, "\n".join([last.text, *(["", *notes] if notes else [])]))
 
 

@@ -11,9 +11,12 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.citations import CitationReader
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER, citations
 from hirag_dist.core.retrieval.support import Quoted, placed_citations
-from hirag_dist.errors import ModelError, ModelUnavailable
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.errors import ModelError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.protocols import AnswerModel
 from hirag_dist.types import Answer, ChatReply, Retrieval
+
+_FINISH_REASONS = {"length": "length", "content_filter": "content_filter", "refusal": "content_filter"}
 
 
 async def answer_pieces(
@@ -26,9 +29,9 @@ async def answer_pieces(
 ) -> AsyncGenerator[str | Answer]:
     """Yield the answer's text in pieces, and at last the answer, whose text is those pieces.
 
-    Where nothing was retrieved, no model is called, and the answer is `UNKNOWN_ANSWER`; the same where a model returns
-    an empty text. The points of a map-reduce have a prompt of their own, and the tokens of their calls are counted.
-    Close the generator to close the model's stream immediately.
+    Where nothing was retrieved, no model is called, and the answer is `UNKNOWN_ANSWER`. The points of a map-reduce have
+    a prompt of their own, and the tokens of their calls are counted. Close the generator to close the model's stream
+    immediately.
 
     Args:
         deadline_s: seconds left.
@@ -36,7 +39,7 @@ async def answer_pieces(
 
     Raises:
         TimeoutError: the deadline passed before the answer was complete.
-        ModelError: no model answers, or the one that did broke off.
+        ModelError: no model answers, or the one that did broke off or wrote no answer.
     """
     work = retrieval.map_work
     before = (0, 0) if work is None else (work.input_tokens, work.output_tokens)
@@ -49,12 +52,12 @@ async def answer_pieces(
     reader = CitationReader(retrieval.context_refs)
     written: list[str] = []
     shown: list[str] = []
-    used: tuple[int, int] | None = None
+    reply: ChatReply | None = None
     try:
         async with aclosing(model.stream(request)) as stream, aclosing(_within(stream, deadline_s)) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ChatReply):
-                    used = piece.input_tokens, piece.output_tokens
+                    reply = piece
                     continue
                 written.append(piece)
                 if ready := reader.feed(piece):
@@ -66,12 +69,15 @@ async def answer_pieces(
         if not written:
             raise
         raise ModelUnavailable(f"the model broke off in the middle of its answer; ask again: {error}", True) from error
+    if reply is not None and not "".join(written).strip():
+        raise _unanswered(reply)
     rest = reader.finish() if shown else reader.finish() or UNKNOWN_ANSWER
     if rest:
         shown.append(rest)
         yield rest
     text = "".join(shown)
-    if used is None:  # the stream was left early
+    used = (0, 0) if reply is None else (reply.input_tokens, reply.output_tokens)
+    if reply is None:  # the stream was left early
         used = sum(count_tokens(message.content) for message in request.messages), count_tokens("".join(written))
     yield Answer(
         text,
@@ -81,7 +87,19 @@ async def answer_pieces(
         model.model_name(request),
         before[0] + used[0],
         before[1] + used[1],
+        _FINISH_REASONS.get("" if reply is None else reply.finish_reason, "stop"),
     )
+
+
+def _unanswered(reply: ChatReply) -> ModelError:
+    """Return the error for a reply without an answer, which is something else than not to know one."""
+    if reply.finish_reason in ("content_filter", "refusal"):
+        return RequestRejected(f"model {reply.model} wrote no answer: the content filter of its endpoint stopped it")
+    thought = f", {count_noun(reply.reasoning_tokens, 'token')} of it thinking" if reply.reasoning_tokens else ""
+    wrote = f"it ended with {reply.finish_reason!r} after {count_noun(reply.output_tokens, 'token')}{thought}"
+    if reply.finish_reason == "length":
+        wrote += "; raise max_reply_tokens of its endpoint, or have it think less"
+    return UnusableReply(f"model {reply.model} wrote no answer: {wrote}")
 
 
 async def _within(stream: AsyncIterator[str | ChatReply], deadline_s: float | None) -> AsyncGenerator[str | ChatReply]:

@@ -19,14 +19,13 @@ from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_stream import answer_pieces
 from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_in_time, nothing_in_time
 from hirag_dist.retrieval.engine_resources import EngineResources
-from hirag_dist.retrieval.graphrag_local import GraphragLocalRun
 from hirag_dist.retrieval.lookup.communities import community_details, find_community
 from hirag_dist.retrieval.lookup.documents import document_part, find_document
 from hirag_dist.retrieval.lookup.entities import entity_details
 from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
-from hirag_dist.retrieval.search import GRAPHRAG_LOCAL, MODES, RetrievalRun
+from hirag_dist.retrieval.search import MODES, retrieve_levels
 from hirag_dist.storage.access.filtered_index import FilteredIndex, empty_index_info
 from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -162,27 +161,10 @@ class QueryEngine:
                 EncodableRetrieval(Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})),
             )
             return
-        texts = resources.texts_of(view)
-        run = (GraphragLocalRun if mode == GRAPHRAG_LOCAL else RetrievalRun)(
-            view,
-            query,
-            limits,
-            resources.paths,
-            resources.count_marks,
-            texts,
-            deadline,
-            resources.reranker,
-            resources.misses_reports,
-        )
-        run.maps_bridge = maps_bridge
-        if not await run.begin(resources.embedder, resources.vectors):
-            yield "done", EncodableRetrieval(run.result)
-            return
-        for level in run.levels:
-            if await run.run(level):
-                yield level, EncodableRetrieval(run.result, run.bridge)
-        await run.finish()
-        yield "done", EncodableRetrieval(run.result, run.bridge)
+        found = retrieve_levels(resources, view, query, limits, deadline, maps_bridge=maps_bridge)
+        async with aclosing(found) as steps:
+            async for level, so_far in steps:
+                yield level, EncodableRetrieval(so_far.result, so_far.bridge)
 
     async def answer_stream(
         self, query: Query, *, deadline_s: float | None = None

@@ -314,11 +314,18 @@ class Citation:
     places: tuple[Place, ...] = ()
 
 
+_SHORTFALLS = {
+    "length": "a token limit of the model cut the answer off",
+    "content_filter": "the content filter of the model's endpoint cut the answer off",
+}
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer:
     """An answer with the items it cites. `dropped_citations` counts references that named nothing.
 
-    Tokens are those of all calls, the calls of a map-reduce included.
+    Tokens are those of all calls, the calls of a map-reduce included. `finish_reason` is `stop` for a complete answer;
+    `length` says that a token limit cut it off, `content_filter` that the endpoint's filter did.
     """
 
     text: str
@@ -328,6 +335,12 @@ class Answer:
     model: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
+    finish_reason: str = "stop"
+
+    @property
+    def shortfall(self) -> str:
+        """Why the answer is incomplete; empty for a complete one."""
+        return _SHORTFALLS.get(self.finish_reason, "")
 
     def __repr__(self) -> str:
         text = shorten(self.text, 200, placeholder="…")

@@ -167,6 +167,7 @@ def answer_to_proto(answer: Answer, retrieval: pb.Retrieval | None = None) -> pb
         input_tokens=answer.input_tokens,
         output_tokens=answer.output_tokens,
         retrieval=retrieval,
+        finish_reason=answer.finish_reason,
     )
 
 
@@ -193,6 +194,7 @@ def answer_from_proto(message: pb.FinalAnswer, retrieval: Retrieval) -> Answer:
         model=message.model,
         input_tokens=message.input_tokens,
         output_tokens=message.output_tokens,
+        finish_reason=message.finish_reason or "stop",  # empty of an earlier service
     )
 
 

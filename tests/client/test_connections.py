@@ -160,6 +160,17 @@ async def test_a_stream_that_is_silent_for_many_probes_still_gets_its_answer(
     assert isinstance((await asking)[-1], Answer)
 
 
+async def test_no_proxy_stands_before_this_machine(
+    start: fakes.Start, engine: fakes.FakeEngine, connect: Any, monkeypatch: pytest.MonkeyPatch, free_address: str
+) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, f"http://{free_address}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    address = (await start(engine)).address
+    assert await connect(address).call("retrieve", "q") == engine.whole
+    assert await connect(address.replace("127.0.0.1", "localhost")).call("retrieve", "q") == engine.whole
+
+
 async def test_the_addresses_of_a_name_are_used_in_turn(start: fakes.Start, connect: Any) -> None:
     engines = [fakes.FakeEngine(name) for name in ("s1", "s2")]
     first, second = [(await start(engine)).address for engine in engines]

@@ -82,6 +82,13 @@ async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None
     assert (document["text"], document["metadata"]) == (fakes.DOCUMENT.text, {"tags": ["a", 1]})
 
 
+async def test_an_answer_that_was_cut_off(client: Any, engine: fakes.FakeEngine) -> None:
+    engine.finish_reason = "length"
+    result = await client.call_tool("answer", ARGUMENTS["answer"])
+    assert result.structured_content["finish_reason"] == "length"
+    assert "This answer is incomplete: a token limit of the model cut the answer off." in text_of(result)
+
+
 async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     server = connect((await start(engine)).address, labels=("team:a",), timeout_s=20.0)
     async with Client(server) as client:

@@ -13,7 +13,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import render_context
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import ModelUnavailable
+from hirag_dist.errors import ModelError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.retrieval.answer_stream import answer_pieces
@@ -25,8 +25,12 @@ COUNT = counter("o200k_base")
 class Speaker:
     """Says its pieces one by one, then optionally fails or hangs."""
 
-    def __init__(self, *pieces: str, fails: bool = False, hangs: bool = False) -> None:
+    def __init__(
+        self, *pieces: str, fails: bool = False, hangs: bool = False, finish: str = "stop", thought: int = 0
+    ) -> None:
         self.pieces = pieces
+        self.finish = finish
+        self.thought = thought
         self.fails = fails
         self.hangs = hangs
         self.requests: list[ChatRequest] = []
@@ -44,7 +48,8 @@ class Speaker:
                 await asyncio.Event().wait()
             n_input = sum(COUNT(message.content) for message in request.messages)
             text = "".join(self.pieces)
-            yield ChatReply(text, input_tokens=n_input, output_tokens=COUNT(text))
+            n_output = COUNT(text) + self.thought
+            yield ChatReply(text, self.finish, "speaker", n_input, 0, n_output, self.thought)
         finally:
             self.closed = True
 
@@ -91,9 +96,32 @@ async def test_nothing_retrieved_nothing_asked() -> None:
     assert model.requests == []
 
 
-@pytest.mark.parametrize("pieces", [(), ("", " \n"), ("[S99]",)])
-async def test_a_model_that_says_nothing_does_not_know(pieces: tuple[str, ...]) -> None:
-    assert (await said(found("a"), Speaker(*pieces)))[1].text == "I do not know"
+async def test_a_model_that_cites_nothing_but_what_is_not_there_does_not_know() -> None:
+    assert (await said(found("a"), Speaker("[S99]")))[1].text == "I do not know"
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "words"),
+    [
+        (Speaker(), UnusableReply, "model speaker wrote no answer: it ended with 'stop' after 0 tokens$"),
+        (Speaker("", " \n"), UnusableReply, "wrote no answer"),
+        (Speaker(finish="length", thought=500), UnusableReply, "500 tokens of it thinking; raise max_reply_tokens"),
+        (Speaker(finish="content_filter"), RequestRejected, "the content filter of its endpoint stopped it"),
+        (Speaker(finish="refusal"), RequestRejected, "the content filter of its endpoint stopped it"),
+    ],
+)
+async def test_an_answer_that_never_came_is_an_error(model: Speaker, error: type[ModelError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        await said(found("a"), model)
+
+
+@pytest.mark.parametrize(
+    ("finish", "wanted"),
+    [("stop", "stop"), ("eos", "stop"), ("length", "length"), ("content_filter",) * 2, ("refusal", "content_filter")],
+)
+async def test_how_an_answer_ended(finish: str, wanted: str) -> None:
+    answer = (await said(found("a"), Speaker("It is", " so", finish=finish)))[1]
+    assert (answer.text, answer.finish_reason, bool(answer.shortfall)) == ("It is so", wanted, wanted != "stop")
 
 
 async def test_a_model_that_breaks_off() -> None:

@@ -106,6 +106,7 @@ class FakeEngine:
         self.started, self.cancelled, self.closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.at_work = 0
         self.question_cache = (0, 0)
+        self.finish_reason = "stop"
 
     def describe(self, reach: frozenset[str] | None, expression: str = "", as_of: str = "") -> IndexInfo:
         self.described_to.append(reach)
@@ -137,7 +138,7 @@ class FakeEngine:
         await self._work(query, deadline_s)
         for piece in PIECES:
             yield piece
-        yield replace(ANSWER, retrieval=self.whole)
+        yield replace(ANSWER, retrieval=self.whole, finish_reason=self.finish_reason)
 
     async def get_entity(self, entity: str, *, scope: AccessScope, deadline_s: float | None, **most: int) -> Any:
         return await self._look_up("get_entity", (entity,), scope, deadline_s, most, ENTITY)

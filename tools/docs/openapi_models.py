@@ -113,7 +113,7 @@ SCHEMAS: dict[str, Any] = {
                     "required": ["index", "message", "finish_reason"],
                     "properties": {
                         "index": {"type": "integer"},
-                        "finish_reason": {"const": "stop"},
+                        "finish_reason": {"enum": ["stop", "length", "content_filter"]},
                         "message": {
                             "type": "object",
                             "required": ["role", "content", "annotations"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,15 @@ class RelationRecord:
 
 @dataclass(frozen=True, slots=True)
 class ExtractionReply:
-    """All records of one reply, in its order."""
+    """All records of one reply, in its order.
+
+    Attributes:
+        n_dropped: Records left out: relations by numbers of no entity, and what is beyond the longest list.
+    """
 
     entities: tuple[EntityRecord, ...]
     relations: tuple[RelationRecord, ...]
+    n_dropped: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

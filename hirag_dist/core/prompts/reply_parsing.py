@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hirag_dist.core.prompts.bar_records import (
@@ -31,9 +32,20 @@ from hirag_dist.core.prompts.records import SameEntityReply as SameEntityReply
 from hirag_dist.core.prompts.records import SummaryReply as SummaryReply
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.reply_validation import usable_text as usable_text
+from hirag_dist.core.prompts.schemas import (
+    DESCRIPTION_CHARS,
+    EXPLANATION_CHARS,
+    FINDING_CHARS,
+    MAX_FINDINGS,
+    MAX_ITEMS,
+    RELATION_CHARS,
+    REPORT_CHARS,
+    SUMMARY_CHARS,
+    TITLE_CHARS,
+)
 from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.core.text.language_check import other_language
-from hirag_dist.core.text.normalize import clean_name, encodable, is_name, name_key, one_line
+from hirag_dist.core.text.normalize import clean_name, cut_at_sentence, encodable, is_name, name_key, one_line, shorten
 from hirag_dist.types import ChatReply
 
 _KIND = re.compile(
@@ -50,6 +62,7 @@ _CODE = re.compile(
 )
 _PLACEHOLDER = re.compile(r"<[^\W_]*_\w*>|\{[^{}]*\}")  # in a form or a template that was quoted back
 _ECHO = "the reply quotes the form back instead of filling it in"
+_TYPE_LIST = re.compile(r"\s*[|/,;]\s*|\s+or\s+")
 _FILLERS = frozenset({"…", "...", "string", "title", "name", "entity_name", "summary"})  # of a form, not filled in
 _YES, _NO = frozenset({"yes", "true"}), frozenset({"no", "false"})  # the form asks for them in English
 _MAX_DIGITS = 9  # of a member's number
@@ -57,16 +70,19 @@ COVERED, COVER_STRENGTH = "One of its members.", 5.0  # description and strength
 _EDGES = " \t\"'`“”()[]{}"
 
 
-def parse_extraction(reply: ChatReply, read: str = "", known: Sequence[EntityRecord] = ()) -> ExtractionReply:
+def parse_extraction(
+    reply: ChatReply, read: str = "", known: Sequence[EntityRecord] = (), types: Sequence[str] = ()
+) -> ExtractionReply:
     """Return the entities and relations of a reply in JSON or delimited form.
 
     A relation from an entity to itself, or by a number that no entity or more than one has, and a record without a
     usable name are dropped; repeated records are kept for merging to count. A relation by numbers that has no text
-    is described as its first entity is.
+    is described as its first entity is. Texts are cut at the bounds of the schemas, and lists at `MAX_ITEMS`.
 
     Args:
         read: the text that the model read, to compare languages with; empty: they are not compared.
         known: entities that the model was shown before, numbered from 1.
+        types: of entities that were asked for: of several in one field the first of them is taken.
 
     Raises:
         MalformedReply: the reply has no record in the requested form and does not say that there is none, or its
@@ -83,8 +99,32 @@ def parse_extraction(reply: ChatReply, read: str = "", known: Sequence[EntityRec
         said_none = text == DONE
     if not extraction.entities and not extraction.relations and not said_none:
         raise MalformedReply(_why_nothing(whole, text, data, "no record in the requested form"))
+    extraction = _bounded(extraction, [kind.lower() for kind in types])
     _check_language([*extraction.entities, *extraction.relations], read)
     return extraction
+
+
+def _bounded(found: ExtractionReply, types: Sequence[str]) -> ExtractionReply:
+    """Return the records within the bounds of the schemas, with the types and names that are meant."""
+    entities = [
+        EntityRecord(
+            entity.name, _meant_type(entity.type, types), cut_at_sentence(entity.description, DESCRIPTION_CHARS)
+        )
+        for entity in found.entities[:MAX_ITEMS]
+    ]
+    relations = [
+        replace(relation, description=cut_at_sentence(relation.description, RELATION_CHARS))
+        for relation in found.relations[:MAX_ITEMS]
+    ]
+    n_beyond = len(found.entities) - len(entities) + len(found.relations) - len(relations)
+    return ExtractionReply(tuple(entities), tuple(relations), found.n_dropped + n_beyond)
+
+
+def _meant_type(kind: str, types: Sequence[str]) -> str:
+    """Return a type, or the first of `types` where a field lists several, as in a form that was not filled in."""
+    if kind in types:
+        return kind
+    return next((part.strip(_EDGES) for part in _TYPE_LIST.split(kind) if part.strip(_EDGES) in types), kind)
 
 
 def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str], read: str = "") -> SummaryReply:
@@ -106,7 +146,7 @@ def parse_summary(reply: ChatReply, n_members: int, member_names: Sequence[str],
     rows = _json_summaries(data) if is_json and data is not None else summary_records(record_lines(text))
     named_members = False
     for name, kind, description, members in rows:
-        found = _entity(name, kind, description)
+        found = _entity(name, kind, cut_at_sentence(one_line(description), SUMMARY_CHARS))
         if found is None:
             continue
         for number in numbers_of(members, n_members):
@@ -156,18 +196,18 @@ def parse_report(reply: ChatReply, read: str = "") -> ReportRecord:
     data = json_object(text) or report_records(text)
     if data is None:
         raise MalformedReply(_ECHO if _is_form(text) else "the reply does not hold one report")
-    title, summary = text_of(data, "title"), text_of(data, "summary")
+    title, summary = shorten(text_of(data, "title"), TITLE_CHARS), _cut_text(data, "summary", REPORT_CHARS)
     if _is_schema(data) or {title.lower(), summary.lower()} <= _FILLERS:
         raise MalformedReply(_ECHO)
     if not title or not summary:
         raise MalformedReply("the report has no title or no summary")
     findings = tuple(
         ReportFinding(
-            text_of(item, "summary"),
-            text_of(item, "explanation"),
+            _cut_text(item, "summary", FINDING_CHARS),
+            _cut_text(item, "explanation", EXPLANATION_CHARS),
             _references(item.get("references")),
         )
-        for item in items_of(data, "findings")
+        for item in items_of(data, "findings")[:MAX_FINDINGS]
         if text_of(item, "summary") or text_of(item, "explanation")
     )
     _refuse_other_language([summary, *(f"{each.summary} {each.explanation}" for each in findings)], read)
@@ -267,6 +307,7 @@ def _without_code(text: str) -> str:
 def _delimited(text: str, member_numbers: bool = False, known: Sequence[EntityRecord] = ()) -> ExtractionReply:
     entities: list[EntityRecord] = []
     relations: list[RelationRecord] = []
+    n_dropped = 0
     lines = record_lines(text.replace(DONE, "\n"))
     for line in lines:
         fields = [part.strip() for part in line.split(FIELD)]
@@ -289,10 +330,11 @@ def _delimited(text: str, member_numbers: bool = False, known: Sequence[EntityRe
                 relations.append(RelationRecord(source, target, one_line(values[2]), strength))
     if not member_numbers:
         numbered, stated = graph_records(lines)
-        own = [(each.number, _entity(*each[1:])) for each in numbered]
+        own = _without_numbers([(each.number, _entity(*each[1:])) for each in numbered])
         entities += [entity for _, entity in own if entity is not None]
-        relations += _related(stated, own, known)
-    return ExtractionReply(tuple(entities), tuple(relations))
+        related, n_dropped = _related(stated, own, known)
+        relations += related
+    return ExtractionReply(tuple(entities), tuple(relations), n_dropped)
 
 
 def _entity(name: str, kind: str, description: str) -> EntityRecord | None:
@@ -307,20 +349,32 @@ def _related(
     stated: Iterable[tuple[Sequence[tuple[int, int]], str]],
     own: Iterable[tuple[int, EntityRecord | None]],
     known: Sequence[EntityRecord],
-) -> list[RelationRecord]:
-    """Return the relations of pairs of numbers, of which an entity may have one of its own."""
+) -> tuple[list[RelationRecord], int]:
+    """Return the relations of pairs of numbers, of which an entity may have one of its own, and how many have none."""
     by_number: dict[int, EntityRecord | None] = dict(enumerate(known, start=1))
     for number, entity in own:
         by_number[number] = None if number in by_number else entity
     found: list[RelationRecord] = []
+    n_dropped = 0
     for pairs, text in stated:
         description = one_line(_unquote(text))
         for pair in pairs:
             one, other = (by_number.get(number) for number in pair)
-            if one is not None and other is not None and name_key(one.name) != name_key(other.name):
+            if one is None or other is None:
+                n_dropped += 1
+            elif name_key(one.name) != name_key(other.name):
                 told = description or one.description or other.description
                 found.append(RelationRecord(one.name, other.name, told, 0.0))
-    return found
+    return found, n_dropped
+
+
+def _without_numbers(own: list[tuple[int, EntityRecord | None]]) -> list[tuple[int, EntityRecord | None]]:
+    """Return numbered entities without their numbers in their names, where all names have them: a club is 1. FC."""
+    entities = [(number, entity) for number, entity in own if entity is not None]
+    bare = [re.sub(rf"^{number}\s?[.):]\s+", "", entity.name) for number, entity in entities]
+    if len(bare) < 2 or any(name == entity.name for name, (_, entity) in zip(bare, entities, strict=True)):
+        return own
+    return [(number, replace(entity, name=name)) for name, (number, entity) in zip(bare, entities, strict=True)]
 
 
 def _unquote(text: str) -> str:
@@ -338,26 +392,41 @@ def _json_extraction(data: Mapping[str, Any], known: Sequence[EntityRecord]) -> 
         number = _whole(item.get("id"))
         entity = _entity(text_of(item, "name"), text_of(item, "type"), text_of(item, "description"))
         own.append((int(number) if number else at, entity))
+    own = _without_numbers(own)
+    number_of = {name_key(entity.name): number for number, entity in reversed(own) if entity is not None}
     relations: list[RelationRecord] = []
+    n_dropped = 0
     for item in items_of(data, "relations"):
         if "pairs" in item:
-            relations += _related([(_pairs(item["pairs"]), text_of(item, "description"))], own, known)
+            pairs = _pairs(item["pairs"], number_of)
+            related, n_unknown = _related([(pairs, text_of(item, "description"))], own, known)
+            relations += related
+            n_dropped += n_unknown
             continue
         source, target = clean_name(text_of(item, "source")), clean_name(text_of(item, "target"))
         if is_name(source) and is_name(target) and name_key(source) != name_key(target):
             strength = 0.0 if item.get("strength") is None else _strength(item["strength"])
             relations.append(RelationRecord(source, target, one_line(text_of(item, "description")), strength))
-    return ExtractionReply(tuple(entity for _, entity in own if entity is not None), tuple(relations))
+    return ExtractionReply(tuple(entity for _, entity in own if entity is not None), tuple(relations), n_dropped)
 
 
-def _pairs(value: object) -> list[tuple[int, int]]:
-    """Return pairs of numbers, from a list of pairs, one pair, a list of texts, or one text."""
+def _pairs(value: object, number_of: Mapping[str, int]) -> list[tuple[int, int]]:
+    """Return pairs of numbers, from a list of pairs, one pair, a list of texts, or one text.
+
+    Args:
+        value: as the reply has it; a pair may hold names in place of numbers.
+        number_of: key of a name → number of its entity.
+    """
     if not isinstance(value, list):
         return pairs_of(scalar_text(value))
-    written = [value] if len(value) == 2 and all(map(_whole, value)) else value
+
+    def number(end: object) -> str:
+        return _whole(end) or str(number_of.get(name_key(scalar_text(end)), ""))
+
+    written = [value] if len(value) == 2 and all(map(number, value)) else value
     return pairs_of(
         " ".join(
-            "-".join(map(_whole, each)) if isinstance(each, list) and len(each) == 2 else scalar_text(each)
+            "-".join(map(number, each)) if isinstance(each, list) and len(each) == 2 else scalar_text(each)
             for each in written
         )
     )
@@ -377,10 +446,14 @@ def _json_summaries(data: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     ]
 
 
+def _cut_text(item: Mapping[str, Any], key: str, n_chars: int) -> str:
+    return cut_at_sentence(text_of(item, key), n_chars)
+
+
 def _references(value: object) -> tuple[str, ...]:
     """Return the references of a finding, from a list or a text of them."""
-    listed = value if isinstance(value, list) else re.split(r"[\s,;]+", scalar_text(value))
-    return tuple(found for each in listed if (found := scalar_text(each).strip("[]() ")))
+    written = " ".join(map(scalar_text, value)) if isinstance(value, list) else scalar_text(value)
+    return tuple(found for each in re.split(r"[\s,;]+", written) if (found := each.strip("[]() ")))
 
 
 def _type(text: str) -> str:

@@ -105,3 +105,18 @@ def shorten(text: str, n_chars: int) -> str:
     cut = text[: max(n_chars - 1, 1)]
     space = cut.rfind(" ")
     return (cut[:space] if space > n_chars // 2 else cut).rstrip(" ,;:") + "…"
+
+
+_SENTENCE_END = re.compile(r"""[.!?…]["'”’»)\]]*(?=\s|\Z)|[。！？]["'”’」』）]*""")
+
+
+def cut_at_sentence(text: str, n_chars: int) -> str:
+    """Return the text, cut at the end of a sentence in its last half, or else of a word, where it is longer.
+
+    >>> cut_at_sentence("Ada wrote. Bob read it.", 14), cut_at_sentence("one two three", 9)
+    ('Ada wrote.', 'one two…')
+    """
+    if len(text) <= n_chars:
+        return text
+    ends = [match.end() for match in _SENTENCE_END.finditer(text[:n_chars]) if 2 * match.end() > n_chars]
+    return text[: ends[-1]] if ends else shorten(text, n_chars)

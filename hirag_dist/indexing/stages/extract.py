@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,12 +14,13 @@ from hirag_dist.core.prompts.reply_limits import MIN_DIVISIBLE_TOKENS, approxima
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, ExtractionReply, parse_extraction
 from hirag_dist.core.prompts.templates import Prompts, extraction_request, gleaning_request
 from hirag_dist.core.text.halves import text_halves
-from hirag_dist.core.text.normalize import name_key
+from hirag_dist.core.text.normalize import count_noun, name_key
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.schemas import CHUNKS, EXTRACTION_COSTS, MENTIONS, REJECTS, RELATION_MENTIONS
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
+logger = logging.getLogger(__name__)
 _Extracted = tuple[ExtractionReply, list[Rejected], int]  # records, refused calls, tokens of accepted replies
 
 
@@ -56,6 +58,13 @@ class ExtractGraph:
         relations: list[Any] = []
         rejects: list[Any] = []
         costs: list[Any] = []
+        n_dropped = sum(extraction.n_dropped for extraction, _, _ in results)
+        if n_dropped:
+            logger.info(
+                "left out %s of %s: relations by numbers of no entity, or beyond the longest list",
+                count_noun(n_dropped, "record"),
+                count_noun(len(chunks), "chunk"),
+            )
         for chunk, result in zip(chunks, results, strict=True):
             extraction, refused, tokens = result
             costs.append({"chunk_id": chunk["chunk_id"], "stage": self.name, "tokens": tokens})
@@ -83,7 +92,7 @@ class ExtractGraph:
         (one, one_refused, one_tokens), (other, other_refused, other_tokens) = await gather_calls(
             self._chunk(half, services) for half in text_halves(text)
         )
-        both = ExtractionReply(one.entities + other.entities, one.relations + other.relations)
+        both = _both(one, other)
         return both, (one_refused + other_refused)[:1], tokens + one_tokens + other_tokens
 
     async def _whole(self, text: str, services: Services) -> _Extracted:
@@ -98,7 +107,9 @@ class ExtractGraph:
         relations, more, other_tokens = await self._glean(
             self._request("extract-relations", text, pairs), text, services, listed
         )
-        return ExtractionReply(entities.entities, relations.relations), refused + more, tokens + other_tokens
+        n_dropped = entities.n_dropped + relations.n_dropped
+        both = ExtractionReply(entities.entities, relations.relations, n_dropped)
+        return both, refused + more, tokens + other_tokens
 
     def _request(self, task: str, text: str, entities: tuple[tuple[str, str], ...] = ()) -> ChatRequest:
         form = task if self.structured else None
@@ -116,7 +127,7 @@ class ExtractGraph:
         read = text if self.same_language and not own_prompt else ""
 
         def accept(reply: ChatReply) -> tuple[ExtractionReply, str, int]:
-            found = parse_extraction(reply, read, (*listed, *extraction.entities))
+            found = parse_extraction(reply, read, (*listed, *extraction.entities), self.entity_types)
             return found, reply.text, reply.input_tokens + reply.output_tokens
 
         extraction = ExtractionReply((), ())
@@ -133,7 +144,10 @@ class ExtractGraph:
             if not (more[0].entities or more[0].relations):
                 break
             said = more[1]
-            extraction = ExtractionReply(
-                extraction.entities + more[0].entities, extraction.relations + more[0].relations
-            )
+            extraction = _both(extraction, more[0])
         return extraction, [], tokens
+
+
+def _both(one: ExtractionReply, other: ExtractionReply) -> ExtractionReply:
+    n_dropped = one.n_dropped + other.n_dropped
+    return ExtractionReply(one.entities + other.entities, one.relations + other.relations, n_dropped)

@@ -129,7 +129,7 @@ class CompletionReply:
         }
         return {
             **self._object("chat.completion"),
-            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": _finish(answer)}],
             "usage": _usage(answer),
             "hirag": facts(self._question, self._retrieval, answer),
         }
@@ -147,7 +147,7 @@ class CompletionReply:
         if sources := self._sources(answer):
             yield self.text_event(sources)
         delta = {"annotations": _nested(citation_marks(answer.text, answer.citations, self._index))}
-        yield event(self._chunk(delta, "stop") | {"hirag": facts(self._question, self._retrieval, answer)})
+        yield event(self._chunk(delta, _finish(answer)) | {"hirag": facts(self._question, self._retrieval, answer)})
         if include_usage:
             yield event({**self._object("chat.completion.chunk"), "choices": [], "usage": _usage(answer)})
         yield b"data: [DONE]\n\n"
@@ -200,6 +200,10 @@ def usage_counts(answer: pb.FinalAnswer) -> tuple[int, int]:
 def _usage(answer: pb.FinalAnswer) -> dict[str, int]:
     read, written = usage_counts(answer)
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+def _finish(answer: pb.FinalAnswer) -> str:
+    return answer.finish_reason or "stop"  # empty of an earlier service
 
 
 def _nested(found: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

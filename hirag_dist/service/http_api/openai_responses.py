@@ -9,6 +9,8 @@ from typing import Any
 from hirag_dist.service.http_api.openai_replies import citation_marks, event, facts
 from hirag_dist.wire._pb import query_pb2 as pb
 
+_INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
 
 class ResponsesReply:
     """A reply of /v1/responses, made from the parts of an answer.
@@ -44,9 +46,11 @@ class ResponsesReply:
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": read + written,
         }
-        item = self._item("completed", [_part(answer.text, self._annotations(answer))])
+        status = _status(answer)
+        item = self._item(status, [_part(answer.text, self._annotations(answer))])
+        why = {"reason": _INCOMPLETE[answer.finish_reason]} if status == "incomplete" else None
         hirag = facts(self._question, self._retrieval, answer)
-        return self._response("completed", [item]) | {"usage": usage, "hirag": hirag}
+        return self._response(status, [item]) | {"incomplete_details": why, "usage": usage, "hirag": hirag}
 
     def first_events(self) -> Iterator[bytes]:
         """Yield the events that begin a streamed reply."""
@@ -70,9 +74,10 @@ class ResponsesReply:
         yield self._event("response.output_text.done", self._place() | {"text": answer.text, "logprobs": []})
         part = _part(answer.text, found)
         yield self._event("response.content_part.done", self._place() | {"part": part})
-        item = self._item("completed", [part])
+        status = _status(answer)
+        item = self._item(status, [part])
         yield self._event("response.output_item.done", {"output_index": 0, "item": item})
-        yield self._event("response.completed", {"response": self.completion(answer)})
+        yield self._event(f"response.{status}", {"response": self.completion(answer)})
 
     def error_event(self, error: Mapping[str, Any]) -> bytes:
         """Return the event that ends a streamed reply that failed."""
@@ -118,6 +123,10 @@ class ResponsesReply:
     def _event(self, name: str, fields: Mapping[str, Any]) -> bytes:
         self._sent += 1
         return event({"type": name, "sequence_number": self._sent - 1, **fields}, name)
+
+
+def _status(answer: pb.FinalAnswer) -> str:
+    return "incomplete" if answer.finish_reason in _INCOMPLETE else "completed"
 
 
 def _part(text: str, found: list[dict[str, Any]]) -> dict[str, Any]:

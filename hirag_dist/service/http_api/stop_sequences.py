@@ -63,7 +63,7 @@ def cut_answer(answer: pb.FinalAnswer, stops: Sequence[str]) -> pb.FinalAnswer:
         return answer
     cut = pb.FinalAnswer()
     cut.CopyFrom(answer)
-    cut.text = text
+    cut.text, cut.finish_reason = text, "stop"
     del cut.citations[:]
     cut.citations.extend(each for each in answer.citations if f"[{each.ref}]" in text)
     return cut

@@ -603,7 +603,7 @@ class Citation(_message.Message):
     def __init__(self, ref: _Optional[str] = ..., kind: _Optional[str] = ..., id: _Optional[str] = ..., title: _Optional[str] = ..., document_id: _Optional[str] = ..., uri: _Optional[str] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ...) -> None: ...
 
 class FinalAnswer(_message.Message):
-    __slots__ = ("text", "citations", "dropped_citations", "model", "input_tokens", "output_tokens", "retrieval")
+    __slots__ = ("text", "citations", "dropped_citations", "model", "input_tokens", "output_tokens", "retrieval", "finish_reason")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CITATIONS_FIELD_NUMBER: _ClassVar[int]
     DROPPED_CITATIONS_FIELD_NUMBER: _ClassVar[int]
@@ -611,6 +611,7 @@ class FinalAnswer(_message.Message):
     INPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     RETRIEVAL_FIELD_NUMBER: _ClassVar[int]
+    FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     text: str
     citations: _containers.RepeatedCompositeFieldContainer[Citation]
     dropped_citations: int
@@ -618,7 +619,8 @@ class FinalAnswer(_message.Message):
     input_tokens: int
     output_tokens: int
     retrieval: Retrieval
-    def __init__(self, text: _Optional[str] = ..., citations: _Optional[_Iterable[_Union[Citation, _Mapping]]] = ..., dropped_citations: _Optional[int] = ..., model: _Optional[str] = ..., input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., retrieval: _Optional[_Union[Retrieval, _Mapping]] = ...) -> None: ...
+    finish_reason: str
+    def __init__(self, text: _Optional[str] = ..., citations: _Optional[_Iterable[_Union[Citation, _Mapping]]] = ..., dropped_citations: _Optional[int] = ..., model: _Optional[str] = ..., input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., retrieval: _Optional[_Union[Retrieval, _Mapping]] = ..., finish_reason: _Optional[str] = ...) -> None: ...
 
 class IndexInfo(_message.Message):
     __slots__ = ("snapshot_id", "created_at", "complete", "counts", "layers", "communities_by_level", "embedder", "dim", "facets", "as_of_field")

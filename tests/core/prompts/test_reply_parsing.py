@@ -29,6 +29,7 @@ from hirag_dist.core.prompts.reply_parsing import (
     parse_text,
     usable_text,
 )
+from hirag_dist.core.prompts.schemas import DESCRIPTION_CHARS, MAX_ITEMS
 from hirag_dist.core.prompts.templates import FORMATS, reply_schema
 from hirag_dist.types import ChatReply, ChatRequest
 from tests.shared_data import SHARED_DATA, needs_shared
@@ -137,7 +138,15 @@ NUMBERED_JSON: dict[str, Any] = {
         json.dumps(NUMBERED_JSON | {"entities": AS_JSON["entities"]}),
         *(
             json.dumps(NUMBERED_JSON | {"relations": [{"pairs": pairs, "description": "Bob works for Scrooge."}]})
-            for pairs in ([[2, 1]], [2, 1], ["2-1"], [["2", "1"]], [[2.0, 1.0]], [[2, 1], [9, 1], [1], "x", None])
+            for pairs in (
+                [["Bob Cratchit", "SCROOGE"]],
+                [[2, 1]],
+                [2, 1],
+                ["2-1"],
+                [["2", "1"]],
+                [[2.0, 1.0]],
+                [[2, 1], [9, 1], [1], "x", None],
+            )
         ),
     ],
 )
@@ -159,6 +168,43 @@ def test_pairs_share_a_text_and_one_without_has_that_of_its_first_entity() -> No
 def test_pairs_by_a_number_that_no_entity_or_more_than_one_has_are_dropped() -> None:
     read = extraction("1|A|x|a\n2|B|x|b\n2|C|x|c\n3|D|x|d\n1-2|Which?\n1-9|Who?\n1-1|Himself.\n1-3|Both.")
     assert [(one.source, one.target) for one in read.relations] == [("A", "D")]
+
+
+def test_what_is_left_out_is_counted() -> None:
+    assert extraction("1|A|x|a\n2|B|x|b\n1-2 1-9|They met.\n7-8|Who?").n_dropped == 2
+    many = "\n".join(f"{at}|Name {at}|x|Text {at} of {at * 7}." for at in range(1, 301))
+    read = extraction(many)
+    assert (len(read.entities), read.n_dropped) == (MAX_ITEMS, 300 - MAX_ITEMS)
+
+
+def test_texts_are_cut_at_the_bounds_of_the_schemas_at_the_end_of_a_sentence() -> None:
+    sentence = "It stands where two rivers meet. "
+    assert extraction(f"1|Weir|place|{sentence * 40}").entities[0].description == (sentence * 15).strip()
+    endless = extraction(
+        json.dumps({"entities": [{"name": "A", "type": "x", "description": " ".join(map(str, range(900)))}]})
+    )
+    assert len(endless.entities[0].description) <= DESCRIPTION_CHARS
+    assert re.search(r"\d…\Z", endless.entities[0].description)
+
+
+def test_numbers_in_all_names_are_taken_off_and_in_one_they_are_a_name() -> None:
+    assert [one.name for one in extraction("1|1. Ada|x|a\n2|2) Bob|x|b").entities] == ["Ada", "Bob"]
+    assert [one.name for one in extraction("1|1. FC Union|x|a\n2|Bob|x|b").entities] == ["1. FC Union", "Bob"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("Person", "person"),
+        ("person|place", "person"),
+        ("company, place", "place"),
+        ("disease", "disease"),
+        ("tv/film", "tv/film"),
+    ],
+)
+def test_of_several_types_the_first_that_was_asked_for_is_meant(written: str, meant: str) -> None:
+    text = json.dumps({"entities": [{"name": "A", "type": written, "description": "a"}]})
+    assert parse_extraction(ChatReply(text), types=("person", "place")).entities[0].type == meant
 
 
 def test_numbers_go_on_from_the_entities_that_were_shown_before() -> None:

@@ -351,6 +351,25 @@ async def test_the_text_ends_before_a_stop_sequence(serve: Serve, client: Any, s
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
+@pytest.mark.parametrize(("finish", "why"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
+async def test_an_answer_that_was_cut_off_says_so(serve: Serve, client: Any, finish: str, why: str) -> None:
+    served = await serve()
+    served.engine.finish_reason = finish
+    api = client(served)
+    whole = await api.chat.completions.create(model="hirag", messages=ASK)
+    assert whole.choices[0].finish_reason == finish
+    stream = await api.chat.completions.create(model="hirag", messages=ASK, stream=True)
+    assert [chunk async for chunk in stream][-1].choices[0].finish_reason == finish
+    stopped = await api.chat.completions.create(model="hirag", messages=ASK, stop="lit")
+    assert stopped.choices[0].finish_reason == "stop"
+    response = await api.responses.create(model="hirag", input="q")
+    assert (response.status, response.incomplete_details.reason) == ("incomplete", why)
+    assert response.output[0].status == "incomplete"
+    async with api.responses.stream(model="hirag", input="q") as events:
+        last = [event async for event in events][-1]
+    assert (last.type, last.response.incomplete_details.reason) == ("response.incomplete", why)
+
+
 async def test_the_requests_of_open_webui(serve: Serve, http: Any) -> None:
     """As backend/open_webui/routers/openai.py sends them, with what its middleware reads of the reply."""
     served = await serve()

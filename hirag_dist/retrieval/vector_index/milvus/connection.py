@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.storage.store import Store
+from hirag_dist.wire.proxies import proxy_options
 
 INSTALL: Final = "pip install 'hirag-dist[milvus-lite]'"
 _CHANNEL = {  # by default gRPC waits up to two minutes before it reconnects
@@ -54,8 +56,9 @@ def connect(uri: str, token: str, timeout_s: float) -> Any:
     from pymilvus import MilvusClient, MilvusException
 
     _quiet()
+    options = _CHANNEL | dict(proxy_options(urlsplit(uri).netloc.rpartition("@")[2]))
     try:
-        return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=_CHANNEL)
+        return MilvusClient(uri, token=token, timeout=timeout_s, grpc_options=options)
     except (MilvusException, ValueError) as error:  # ValueError: of urllib, for a port that is none
         reason = error.message if isinstance(error, MilvusException) else str(error)
         reason = reason.replace(uri, shown(uri))
