@@ -29,6 +29,7 @@ _SHOWN_CHARS = 80  # of a text that is refused
 _MAX_REFUSED = 8  # texts that are refused one after the other, before the endpoint is at fault
 _MAX_FIRST = 3  # the same where it has given no vector yet
 _MAX_FAILURES = 3  # of a request for several texts, before one of them is looked for that is at fault
+_MAX_FAILURES_ALONE = 5  # of a request for one text, while others are answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,8 +375,7 @@ class LedgerEmbedder:
         tokens = sum(part.tokens)
         max_tokens = math.ceil(tokens * self._over_count.ratio)
         call = Call(part.texts, [self._target], "embed", tokens, max_tokens, context=self._context)
-        if len(part.texts) > 1:
-            call.max_failures = _MAX_FAILURES
+        call.max_failures = _MAX_FAILURES if len(part.texts) > 1 else _MAX_FAILURES_ALONE
         work = self._store_vectors(call, part, turns)
         await (work if self._ledger is None else finish_if_sent(call, work))
 

@@ -32,6 +32,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 _POLL_S = 0.5  # interval at which waiting calls check whether an endpoint is available again
 _FORBIDDEN = 403  # the status of a wrong key, and of a text that moderation or a firewall stops
+_CRASHED = 500  # the status of a server that fails, and of one that cannot do this text
 _MAX_LONE_FAILURES = 10  # of one request at endpoints that answer others: the request itself is the cause
 
 
@@ -229,6 +230,8 @@ class RetriedCalls:
                 elsewhere = any(self._is_available(each) for each in call.targets if each is not target)
                 pause_s = min(backoff_s(failures), self.policy.max_pause_s)
                 last, wait_s = error, 0.0 if timed_out or elsewhere else pause_s
+                if isinstance(error, ModelUnavailable) and error.status == _CRASHED and failures > 1:
+                    error.is_alive = error.is_alive or await self._answers_others(call, target)
                 await self._raise_if_alone(call, target, begun, unanswered, failures, error)
                 self.note_failed(target, picked_at, error)
                 call.priority -= 1  # before calls that were never made
@@ -278,6 +281,8 @@ class RetriedCalls:
         """Return whether an endpoint answers the smallest request that there is; False where it cannot be asked."""
         try:
             answers = await target.ping(call)
+        except RequestRejected as refusal:  # of a small request of its own kind: the endpoint is at work
+            answers = not refusal.fatal
         except ModelError:
             return False
         if answers:
