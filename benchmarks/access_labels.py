@@ -36,7 +36,7 @@ from hirag_dist.core.access.filter import visible_relations, visible_rows
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Query

@@ -41,10 +41,10 @@ from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors
 from hirag_dist.retrieval.vector_index.milvus.collection import KEY
+from hirag_dist.retrieval.view.filtered_index import FilteredIndex
+from hirag_dist.retrieval.view.index import MappedIndex
+from hirag_dist.retrieval.view.visibility import FilteredRows
 from hirag_dist.storage import layout
-from hirag_dist.storage.access.filtered_index import FilteredIndex
-from hirag_dist.storage.metadata.filter_visibility import FilteredRows
-from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store

@@ -22,7 +22,7 @@ from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import key_entities
 from hirag_dist.core.retrieval.levels import ranked_communities
 from hirag_dist.core.retrieval.vector_scoring import nearest_of_all
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 

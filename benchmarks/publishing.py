@@ -42,7 +42,7 @@ from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing import publish as publish_module
 from hirag_dist.indexing.publish import SnapshotContents, publish
 from hirag_dist.indexing.stages.embed import vector_table
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.serving.renderings import TOKENIZER
 from hirag_dist.storage.snapshot import writer as writer_module
 from hirag_dist.storage.snapshot.files import SnapshotFiles

@@ -26,8 +26,8 @@ from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
 from hirag_dist.retrieval.search import MODES, retrieve_levels
-from hirag_dist.storage.access.filtered_index import FilteredIndex, empty_index_info
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.filtered_index import FilteredIndex, empty_index_info
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import (
     DEFAULT_CHARS,

@@ -24,8 +24,8 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
-from hirag_dist.storage.access.filtered_index import AccessControlledIndex
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessScope, Query

@@ -17,7 +17,7 @@ from hirag_dist.core.retrieval.graphrag_local import relation_order, relations_a
 from hirag_dist.core.retrieval.named_entities import along_first, asks_for_paths, joined_in_order
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_order, question_scores, weight_order
 from hirag_dist.retrieval.question import Found, Question, Scored
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import BY_NAME, BY_VECTOR, IntVector
 
 Level = Callable[[MappedIndex, Question, Found], Awaitable[Found]]

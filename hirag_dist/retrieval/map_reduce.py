@@ -29,7 +29,7 @@ from hirag_dist.core.retrieval.record_texts import community_text, source_text
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InvalidQuery, RequestRejected
 from hirag_dist.protocols import ChatPool
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import MAP_REDUCE as MAP_REDUCE
 from hirag_dist.types import ChatReply, CommunityItem, IntVector, MapWork, Rejected, Retrieval, SourceItem
 

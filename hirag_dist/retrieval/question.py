@@ -22,7 +22,7 @@ from hirag_dist.core.retrieval.named_entities import (
     named_first,
 )
 from hirag_dist.retrieval.deadline import CooperativeDeadline
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import IntVector, Retrieval
 from hirag_dist.types.mapped_bridge import MappedBridge
 

@@ -25,7 +25,7 @@ from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.levels import Level, bridge_level, global_level, local_level, neighbour_level, relation_level
 from hirag_dist.retrieval.question import Found, Question, QuestionEntities, Scored, Stopwatch
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import IntVector, Query, Retrieval
 
 logger = logging.getLogger(__name__)

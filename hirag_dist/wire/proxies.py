@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import ip_address
 from urllib.parse import urlsplit
-from urllib.request import proxy_bypass_environment
+from urllib.request import proxy_bypass
 
 _SCHEME = re.compile(r"^(dns:(//[^/]*/)?|ipv[46]:)")
 
@@ -23,7 +23,7 @@ def proxy_options(target: str) -> list[tuple[str, int]]:
     ([('grpc.enable_http_proxy', 0)], [('grpc.enable_http_proxy', 0)], [('grpc.enable_http_proxy', 0)])
     """
     hosts = [urlsplit(f"//{address}").hostname or "" for address in _SCHEME.sub("", target).split(",")]
-    direct = all(_is_loopback(host) or proxy_bypass_environment(host) for host in hosts)
+    direct = all(_is_loopback(host) or proxy_bypass(host) for host in hosts)
     return [("grpc.enable_http_proxy", 0)] if direct else []
 
 

@@ -17,9 +17,9 @@ from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_n
 from hirag_dist.retrieval.vector_index.milvus.collection import SnapshotRows, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import FilledCollection
 from hirag_dist.retrieval.vector_index.milvus.labels import LabelledRows, RowFilter, pattern_tenants
-from hirag_dist.storage.access.filtered_index import AccessControlledIndex
+from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.access.label_files import read_label_sets
-from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter
 from tests.labelled_builds import build

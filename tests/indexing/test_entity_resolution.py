@@ -11,8 +11,8 @@ import pytest
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.indexing.publish import republish
-from hirag_dist.storage.access.filtered_index import AccessControlledIndex
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
 from tests.labelled_builds import build as labelled_build

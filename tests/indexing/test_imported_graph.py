@@ -12,8 +12,8 @@ import pytest
 
 from hirag_dist.interop.exporters import graphrag_tables
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.layout import CLAIMS, METADATA_TABLES
-from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.interop.importers.conftest import write_lines
 from tests.toy_builds import LONG, Bench, between, rows, task_of

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import BY_NAME, BY_VECTOR, Query
 from tests.leaky_builds import HIDDEN, NOBODY, Indexes, corpus

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hirag_dist.storage.access.visible_text import FilteredTextColumns
+from hirag_dist.retrieval.view.visibility import FilteredTextColumns
 from hirag_dist.storage.serving.text_columns import BATCH_ROWS, TextColumns, text_schema, write_texts
 from hirag_dist.types import EntityItem, PathItem, Retrieval
 from hirag_dist.types.mapped_bridge import MappedBridge, MappedTexts

@@ -9,7 +9,7 @@ from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
+from hirag_dist.llm.rule_based import ExtractiveModel
 from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
 from hirag_dist.protocols import ChatModel, Embedder
 

@@ -16,12 +16,13 @@ from typing import NamedTuple, Protocol
 from hirag_dist.llm.rule_based.entity_types import term_kind
 from hirag_dist.llm.rule_based.language import NOUN, STOP, VERB, is_common, is_everyday, singular, word_class
 from hirag_dist.llm.rule_based.names import Spelling, bare
-from hirag_dist.llm.rule_based.word_lists import GENERIC, STRUCTURE, WEAK
+from hirag_dist.llm.rule_based.word_lists import GENERIC, STRUCTURE, VERBS, WEAK
 from hirag_dist.types import FoundName
 
 _MAX_WORDS = 3
 _WEIGHT = (0.0, 0.8, 1.6, 2.0)  # by number of words
 _COMPOUND = 0.6  # score of two nouns that occur once: "queen cell"
+_LIKE_ADJECTIVES = ("y", "id", "ent", "ant", "ern", "er")
 _HANGUL = re.compile("[가-힣]")
 _MIN_STEM, _MIN_HANGUL_STEM = 4, 2  # characters
 _MAX_AFFIX = 2
@@ -143,9 +144,12 @@ class _English:
         compound = len(phrase) == 2 and word_class(first) == NOUN
         if all(map(is_common, phrase)):
             return 0.8 * own if compound and count > 2 else 0.0  # "interest rate"
+        if count < 3 and last in VERBS:  # "curve display": a verb more often than not
+            return 0.0
         if count > 1:
             return _WEIGHT[len(phrase)] * own
-        return _COMPOUND if compound and last not in GENERIC and first not in GENERIC else 0.0
+        plausible = compound and not {first, last} & GENERIC and not first.endswith(_LIKE_ADJECTIVES)
+        return _COMPOUND if plausible else 0.0
 
 
 class _Counted:

@@ -12,7 +12,7 @@ from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.errors import NotFound
 from hirag_dist.retrieval.lookup.names import short, visible
 from hirag_dist.retrieval.lookup.tables import LookupTables
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import CommunityDetails, CommunityItem, IntVector
 
 _MAX_CHILDREN = 1000

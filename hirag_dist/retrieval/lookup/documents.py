@@ -9,7 +9,7 @@ import numpy as np
 from hirag_dist.errors import NotFound
 from hirag_dist.retrieval.lookup.names import short
 from hirag_dist.retrieval.lookup.tables import LookupTables
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import DocumentPart
 
 

@@ -11,7 +11,7 @@ from hirag_dist.core.access.filter import spans
 from hirag_dist.core.retrieval.bridge import further_relations
 from hirag_dist.retrieval.lookup.communities import community_items, most_mentioned
 from hirag_dist.retrieval.lookup.tables import LookupTables
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import EntityDetails, EntityItem, IntVector
 
 _MAX_RELATED = 100  # ancestors, and members

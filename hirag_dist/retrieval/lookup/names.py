@@ -14,7 +14,7 @@ from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key, one_line
 from hirag_dist.errors import NotFound
 from hirag_dist.retrieval.lookup.tables import LookupTables
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import IntVector
 
 _MAX_CLOSEST = 3  # names in a message

@@ -11,7 +11,7 @@ from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.retrieval.deadline import CooperativeDeadline
 from hirag_dist.retrieval.lookup.names import find_entity
 from hirag_dist.retrieval.lookup.tables import LookupTables
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import CsrGraph, PathDetails
 
 

@@ -29,8 +29,8 @@ from hirag_dist.retrieval.vector_index.milvus import (
 from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, list_keys, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
 from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
-from hirag_dist.storage.access.filtered_index import AccessControlledIndex
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import AccessFilter

@@ -13,9 +13,9 @@ import pytest
 from hirag_dist import schemas
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.indexing.publish import ARRAYS
-from hirag_dist.storage.access.filtered_index import AccessControlledIndex
+from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS, UPDATE_TABLES
-from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot

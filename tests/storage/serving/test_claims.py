@@ -11,9 +11,9 @@ import pytest
 from hirag_dist import schemas
 from hirag_dist.core.entities.claim_text import claim_text
 from hirag_dist.indexing.publish import ARRAYS, republish
-from hirag_dist.storage.access.filtered_index import AccessControlledIndex, FilteredIndex
+from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS
-from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
 from hirag_dist.storage.store import Store

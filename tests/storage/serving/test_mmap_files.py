@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.storage.serving.mapped_index import MappedIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead, as_bytes, map_array
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store

@@ -1,7 +1,7 @@
 """Views of an index by labels and filters, which share its mapped files and hide what a caller may not or will not see.
 
 A view by labels has small arrays over label patterns (`core.access.labels`), one by a filter has arrays over rows
-(`storage.metadata.visibility`). Each caches texts of partially visible rows. Callers who may see the same documents
+(`core.metadata.visibility`). Each caches texts of partially visible rows. Callers who may see the same documents
 share a view.
 """
 
@@ -25,13 +25,11 @@ from hirag_dist.core.metadata.expression import Expression
 from hirag_dist.core.metadata.facets import facets
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
+from hirag_dist.retrieval.view.index import MappedIndex
+from hirag_dist.retrieval.view.visibility import FilteredRows, FilteredTextColumns, Visibility, label_visibility
 from hirag_dist.storage import layout
 from hirag_dist.storage.access.label_files import LabelFiles, description_tokens, map_labels, read_label_sets
-from hirag_dist.storage.access.visibility import Visibility, label_visibility
-from hirag_dist.storage.access.visible_text import FilteredTextColumns
-from hirag_dist.storage.metadata.filter_visibility import FilteredRows
 from hirag_dist.storage.metadata.metadata_files import MetadataFiles
-from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, CommunityItem, Facet, IndexInfo, IntVector

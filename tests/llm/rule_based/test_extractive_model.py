@@ -6,8 +6,7 @@ import pytest
 
 from hirag_dist.core.prompts.templates import Prompts, extraction_request
 from hirag_dist.errors import RequestRejected
-from hirag_dist.llm.endpoints.rule_based import ExtractiveModel
-from hirag_dist.llm.rule_based import reply_to
+from hirag_dist.llm.rule_based import ExtractiveModel, reply_to
 from hirag_dist.types import ChatRequest, Message
 
 

@@ -11,9 +11,9 @@ import pytest
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
-from hirag_dist.storage.access.filtered_index import AccessControlledIndex, FilteredIndex
+from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
+from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.access.label_files import Mentions
-from hirag_dist.storage.serving.mapped_index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from tests.labelled_builds import build
 from tests.leaky_builds import HIDDEN as WORD

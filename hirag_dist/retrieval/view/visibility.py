@@ -1,0 +1,293 @@
+"""Visibility of the rows of an index: by the labels that a caller holds, and by the documents that meet a filter.
+
+Labels decide what may be seen, a filter selects what is relevant. Under a filter the state of every row is computed
+from its chunks, and arrays of numbers 0, 1, 2, … take the place of label patterns, so that searches and paths under a
+filter are those under labels. The vector of an entity some of whose mentions a filter leaves out is the stored one, its
+text is not. Texts of partially visible rows are rebuilt from the visible mentions, as a build without the other
+documents would write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.access.filter import read_only as read_only_filter
+from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE, Flags, description_of
+from hirag_dist.core.entities.mention_texts import (
+    EntityMention,
+    RelationMention,
+    entity_texts,
+    relation_description,
+)
+from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
+from hirag_dist.core.graph.pagerank import VisibleEdges
+from hirag_dist.core.metadata.visibility import LabelStates, Provenance, row_states
+from hirag_dist.core.numba_jit import read_only
+from hirag_dist.retrieval.view.index import MappedIndex
+from hirag_dist.storage.access.label_files import LabelFiles, Mentions, map_mentions, map_statements
+from hirag_dist.storage.metadata.metadata_files import MetadataFiles
+from hirag_dist.storage.serving.text_columns import TextColumns
+from hirag_dist.types import AccessFilter, IntVector
+from hirag_dist.types.mapped_bridge import MappedTexts
+
+TextRows = list[dict[str, str]]  # column → text, of each row
+_MAX_CACHED = 1024  # rows
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """Visibility of rows in a view.
+
+    Attributes:
+        access: filter of rows.
+        chunks: (n_chunks,) whether a chunk is visible.
+        chunk_access: the filter in the form in which chunk vectors are searched.
+        communities: (n_communities,) whether a community's report is visible.
+        partial_entities, partial_relations: rows → whether the text of each comes from a part of its mentions.
+        entity_texts, relation_texts: such rows → the columns that differ.
+        is_by_row: whether the patterns of `access` are rows.
+    """
+
+    access: AccessFilter
+    chunks: Flags
+    chunk_access: AccessFilter
+    communities: Flags
+    partial_entities: Callable[[IntVector], Flags]
+    partial_relations: Callable[[IntVector], Flags]
+    entity_texts: Callable[[IntVector], TextRows]
+    relation_texts: Callable[[IntVector], TextRows]
+    is_by_row: bool = False
+
+
+def label_visibility(files: LabelFiles, in_reach: Flags) -> Visibility:
+    """Return the visibility of rows for a caller who reaches some label sets.
+
+    Args:
+        files: of the labels of the index.
+        in_reach: (n_sets + 1,) whether the documents of a label set are visible; the last is that of unknown ones.
+    """
+    access = read_only_filter(
+        AccessFilter(
+            in_reach,
+            files.entities.of,
+            files.entities.states(in_reach),
+            files.relations.of,
+            files.relations.states(in_reach),
+            files.part_entities,
+            files.part_sets,
+            files.part_vectors,
+            files.statements.rows,
+            files.statements.indptr,
+            files.statements.sets,
+            files.statements.numbers,
+        )
+    )
+    # A chunk is of one document, so its label set is its pattern, and it is never partially visible.
+    by_set = np.where(in_reach, VISIBLE, HIDDEN).astype(np.uint8)
+    return Visibility(
+        access=access,
+        chunks=in_reach[files.chunk_sets],
+        chunk_access=read_only_filter(access._replace(entity_patterns=files.chunk_sets, entity_states=by_set)),
+        communities=files.communities.states(in_reach)[files.communities.of] == VISIBLE,
+        partial_entities=lambda rows: access.entity_states[access.entity_patterns[rows]] == PARTIAL,
+        partial_relations=lambda rows: access.relation_states[access.relation_patterns[rows]] == PARTIAL,
+        entity_texts=partial(visible_entity_text, files.mentions, in_reach, files.max_tokens),
+        relation_texts=partial(visible_relation_text, files.statements, in_reach, files.max_tokens),
+    )
+
+
+class FilteredRows:
+    """Visibility of the rows of an index whose documents have metadata.
+
+    Attributes:
+        view_bytes: memory of one view, about.
+    """
+
+    def __init__(self, index: MappedIndex, metadata: MetadataFiles, max_tokens: int) -> None:
+        """Map what filters need.
+
+        Args:
+            index: unfiltered.
+            max_tokens: of a description.
+
+        Raises:
+            SnapshotCorrupt: a file cannot be read.
+        """
+        files, walk = index.files, index.walk_graph
+        self._mentions = map_mentions(files.serving, "chunks")
+        self._statements = map_statements(files.serving, "chunks")
+        self._max_tokens = max_tokens
+        self._chunk_documents = index.chunk_documents
+        self._n_documents = files.documents.n_rows
+        self._dim = index.vectors.shape[1]
+        arrays: tuple[NDArray[Any], ...] = (
+            walk.entity_indptr,
+            walk.entity_chunks,
+            metadata.entity_provenance,
+            metadata.summary_indptr,
+            metadata.summary_members,
+            index.provenance.relation_indptr,
+            index.provenance.relation_chunks,
+            metadata.relation_provenance,
+            index.communities.indptr,
+            index.communities.members,
+        )
+        self._provenance = Provenance(*(read_only(array) for array in arrays))
+        n_chunks, n_entities, n_relations = len(index.chunk_documents), len(index.layers), len(index.ends)
+        self._entity_rows, self._relation_rows, self._chunk_rows = (
+            np.arange(n, dtype=np.int32) for n in (n_entities, n_relations, n_chunks)
+        )
+        chunks = self._statements.sets
+        self._statement_chunks = np.where(chunks < 0, n_chunks, chunks).astype(np.int32)  # the last: an unknown one
+        edges = VisibleEdges.unknown(walk)
+        self.view_bytes = 6 * n_entities + n_relations + 4 * n_chunks + 9 * len(index.communities.levels) + 1
+        self.view_bytes += edges.degrees.nbytes + edges.bits.nbytes
+
+    def visibility(self, documents: Flags, by_labels: Visibility | None, share: float) -> Visibility:
+        """Return the visibility of rows that come from some documents.
+
+        Args:
+            documents: (n_documents,) those that are searched.
+            by_labels: what the caller may see; None: everything.
+            share: of the sources of what is known as a whole only, from which on it is visible.
+        """
+        matching = np.append(documents, False)[self._chunk_documents]
+        visible = matching if by_labels is None else matching & by_labels.chunks
+        labels = self._label_states(by_labels)
+        states = row_states(self._provenance, labels, visible, matching, share)
+        n_sets = 0 if by_labels is None else len(by_labels.access.sets)
+        by_chunk = np.append(visible, False)
+        access = read_only_filter(
+            AccessFilter(
+                by_chunk if by_labels is None else np.concatenate([by_labels.access.sets, by_chunk]),
+                self._entity_rows,
+                states.entities,
+                self._relation_rows,
+                states.relations,
+                *self._parts(by_labels),
+                self._statements.rows,
+                self._statements.indptr,
+                self._statement_chunks + np.int32(n_sets),
+                self._statements.numbers,
+            )
+        )
+        by_row = np.where(visible, VISIBLE, HIDDEN).astype(np.uint8)
+        partial_entities, relation_states = states.partial_entities, access.relation_states
+        return Visibility(
+            access=access,
+            chunks=visible,
+            chunk_access=read_only_filter(access._replace(entity_patterns=self._chunk_rows, entity_states=by_row)),
+            communities=states.communities if by_labels is None else states.communities & by_labels.communities,
+            partial_entities=lambda rows: partial_entities[rows],
+            partial_relations=lambda rows: relation_states[rows] == PARTIAL,
+            entity_texts=partial(visible_entity_text, self._mentions, by_chunk, self._max_tokens),
+            relation_texts=partial(visible_relation_text, self._statements, by_chunk, self._max_tokens),
+            is_by_row=True,
+        )
+
+    def _label_states(self, by_labels: Visibility | None) -> LabelStates:
+        if by_labels is None:
+            rows, states = read_only(np.zeros(0, np.int32)), read_only(np.zeros(0, np.uint8))
+            return LabelStates(rows, states, rows, states)
+        access = by_labels.access
+        return LabelStates(
+            access.entity_patterns, access.entity_states, access.relation_patterns, access.relation_states
+        )
+
+    def _parts(self, by_labels: Visibility | None) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+        """Return the parts of entities by label set: their vectors are those of what the caller may see."""
+        if by_labels is None:
+            none = np.zeros(0, np.int32)
+            return none, none, np.zeros((0, self._dim), np.float32)
+        access = by_labels.access
+        return access.part_entities, access.part_sets, access.part_vectors
+
+
+def visible_entity_text(mentions: Mentions, in_reach: Flags, max_tokens: int, rows: IntVector) -> TextRows:
+    """Return name, type and description of partially visible entities.
+
+    Args:
+        mentions: of entities.
+        in_reach: by label set, or by chunk, as of `mentions.sets`; the last one is that of unknown documents.
+        max_tokens: of a description.
+        rows: ascending.
+    """
+    found: TextRows = []
+    for visible in mentions.by_row(rows, in_reach, ("chunk_id", "name", "type", "description")):
+        name, kind, description = entity_texts(map(EntityMention._make, visible))
+        found.append({"name": name, "type": kind, "description": description_of(description, max_tokens)})
+    return found
+
+
+def visible_relation_text(statements: Mentions, in_reach: Flags, max_tokens: int, rows: IntVector) -> TextRows:
+    """Return the description of partially visible relations; the arguments are those of `visible_entity_text`."""
+    groups = statements.by_row(rows, in_reach, ("chunk_id", "description"))
+    max_chars = max_tokens * CHARS_PER_TOKEN
+    return [{"description": relation_description(map(RelationMention._make, visible), max_chars)} for visible in groups]
+
+
+class FilteredTextColumns(TextColumns):
+    """Columns of text in which the values of partially visible rows are replaced."""
+
+    def __init__(
+        self,
+        stored: TextColumns,
+        is_partial: Callable[[IntVector], Flags],
+        rebuild: Callable[[IntVector], TextRows],
+    ) -> None:
+        """Replace values of stored columns.
+
+        Args:
+            is_partial: rows → whether each is partially visible.
+            rebuild: rows → the replaced columns of each.
+        """
+        self.n_rows = stored.n_rows
+        self._stored = stored
+        self._is_partial = is_partial
+        self._rebuild = rebuild
+        self._cache: dict[int, dict[str, str]] = {}
+
+    def value(self, name: str, row: int) -> str:
+        """Return one value."""
+        return self.values(name, [row])[0]
+
+    def values(self, name: str, rows: Iterable[int]) -> list[str]:
+        """Return the values of some rows, in their order."""
+        rows = list(rows)
+        values = self._stored.values(name, rows)
+        partial = np.flatnonzero(self._is_partial(np.asarray(rows, np.int64))).tolist()
+        rebuilt = self._rebuilt({rows[position] for position in partial})
+        for position in partial:
+            values[position] = rebuilt[rows[position]].get(name, values[position])
+        return values
+
+    def mapped(self, names: Sequence[str], rows: IntVector) -> tuple[MappedTexts, IntVector]:
+        """Return where the values are, those of partially visible rows as replaced ones; as of `TextColumns`."""
+        texts, _ = self._stored.mapped(names, rows)
+        partial, positions = np.unique(rows[partial_rows := self._is_partial(rows)], return_inverse=True)
+        if not len(partial):
+            return texts, rows
+        values = [[value.encode() for value in self.values(name, partial.tolist())] for name in names]
+        data = np.frombuffer(b"".join(chain.from_iterable(zip(*values, strict=True))), np.uint8)
+        sizes = np.array([list(map(len, column)) for column in values], np.int64).T
+        ends = np.cumsum(sizes).reshape(sizes.shape)
+        numbered = rows.copy()
+        numbered[partial_rows] = -1 - positions
+        return replace(texts, replaced=data, replaced_places=np.stack([ends - sizes, ends], axis=2)), numbered
+
+    def _rebuilt(self, rows: set[int]) -> dict[int, dict[str, str]]:
+        cache = self._cache  # replaced and never changed, since several threads may read it
+        missing = sorted(rows - cache.keys())
+        if missing:
+            if len(cache) + len(missing) > _MAX_CACHED:
+                cache = {row: cache[row] for row in rows & cache.keys()}
+            cache = cache | dict(zip(missing, self._rebuild(np.array(missing, np.int64)), strict=True))
+            self._cache = cache
+        return cache
