@@ -156,4 +156,5 @@ def layer_table(records: Sequence[LayerRecord]) -> pa.Table:
 def embed_entities(context: BuildContext, entities: Dataset, label: str) -> EmbedEntities.Outputs:
     """Return VECTORS of entities, and the dead letters of those whose text the embedder refused."""
     stage = EmbedEntities(context.models.embedder, context.models.dim)
-    return context.runner.run(stage, label, entities=entities)
+    # An embedder that refuses one text after the other stops the run itself.
+    return context.runner.run_tolerant(stage, label, entities=entities)

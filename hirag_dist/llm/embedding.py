@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.errors import RequestRejected
+from hirag_dist.errors import ContextLengthExceeded, RequestRejected
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
@@ -164,10 +164,16 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _OverCount:
-    """The largest ratio of the endpoint's token count to the local one."""
+class _Observed:
+    """What was seen of an endpoint.
+
+    Attributes:
+        ratio: the largest ratio of its token count to the local one.
+        has_answered: whether it gave any vector.
+    """
 
     ratio: float = 1.0
+    has_answered: bool = False
 
 
 _Turn = asyncio.Future[_Vector | str | None]
@@ -213,11 +219,10 @@ class LedgerEmbedder:
         self._retried = retried
         self._context = CallContext() if context is None else context
         self._locks = locks
-        self._over_count = _OverCount()
+        self._observed = _Observed()
         self._turns: dict[str, _Turn] = {}
         self._unusable: set[str] = set()  # keys of stored vectors that cannot be used
         self._refused: set[str] = set()  # keys of texts that were refused since the last that was not
-        self._has_answered = False
 
     def with_context(self, context: CallContext) -> LedgerEmbedder:
         """Return a view of this embedder whose calls carry another context."""
@@ -349,7 +354,7 @@ class LedgerEmbedder:
         try:
             await self._call(part, turns)
             self._refused.clear()
-            self._has_answered = True
+            self._observed.has_answered = True
             return
         except RequestRejected as error:
             if error.fatal:
@@ -360,8 +365,10 @@ class LedgerEmbedder:
                     f"no vector for the text that begins {begins!r}: {error}; change that text, or set llm.roles.embed "
                     "to an endpoint that takes it"
                 )
-                self._refused.add(part.keys[0])
-                if self._ledger is None or len(self._refused) >= (_MAX_REFUSED if self._has_answered else _MAX_FIRST):
+                if not isinstance(error, ContextLengthExceeded):
+                    self._refused.add(part.keys[0])
+                limit = _MAX_REFUSED if self._observed.has_answered else _MAX_FIRST
+                if self._ledger is None or len(self._refused) >= limit:
                     raise RequestRejected(reason) from error
                 if not turns[part.keys[0]].done():
                     turns[part.keys[0]].set_result(reason)
@@ -373,7 +380,7 @@ class LedgerEmbedder:
     async def _call(self, part: _Part, turns: Mapping[str, _Turn]) -> None:
         """Make one request. Its vectors are stored, then they are the results of their futures."""
         tokens = sum(part.tokens)
-        max_tokens = math.ceil(tokens * self._over_count.ratio)
+        max_tokens = math.ceil(tokens * self._observed.ratio)
         call = Call(part.texts, [self._target], "embed", tokens, max_tokens, context=self._context)
         call.max_failures = _MAX_FAILURES if len(part.texts) > 1 else _MAX_FAILURES_ALONE
         work = self._store_vectors(call, part, turns)
@@ -381,7 +388,7 @@ class LedgerEmbedder:
 
     async def _store_vectors(self, call: EmbeddingCall, part: _Part, turns: Mapping[str, _Turn]) -> CallReply[Embedded]:
         answered = await self._retried(call)
-        self._over_count.ratio = max(self._over_count.ratio, answered.tokens / max(call.tokens, 1))
+        self._observed.ratio = max(self._observed.ratio, answered.tokens / max(call.tokens, 1))
         vectors = _shared(part, answered.value)
         if self._ledger is not None:
             records = {key: {"vector": row.tobytes(), "tokens": tokens} for key, (row, tokens) in vectors.items()}

@@ -232,6 +232,7 @@ class RetriedCalls:
                 last, wait_s = error, 0.0 if timed_out or elsewhere else pause_s
                 if isinstance(error, ModelUnavailable) and error.status == _CRASHED and failures > 1:
                     error.is_alive = error.is_alive or await self._answers_others(call, target)
+                    wait_s = min(wait_s, backoff_s(0)) if error.is_alive else wait_s
                 await self._raise_if_alone(call, target, begun, unanswered, failures, error)
                 self.note_failed(target, picked_at, error)
                 call.priority -= 1  # before calls that were never made

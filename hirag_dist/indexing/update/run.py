@@ -343,7 +343,7 @@ def _chunk_vectors(context: BuildContext, base: UpdateBase, changed: ChangedDocu
         present = datasets.read(changed.documents.chunks)
         kept = present.filter(pc.is_in(present["chunk_id"], value_set=refused))
         chunks += datasets.put("refused_chunks", kept.filter(pc.is_in(kept["chunk_id"], value_set=before)))
-    embedded = context.runner.run(embed, "chunk vectors", chunks=chunks)
+    embedded = context.runner.run_tolerant(embed, "chunk vectors", chunks=chunks)
     found = datasets.read(embedded.vectors)
     own: FloatMatrix = np.asarray(base.snapshot.chunk_vectors)
     if len(refused):
