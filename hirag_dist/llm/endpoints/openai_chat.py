@@ -24,6 +24,7 @@ from hirag_dist.llm.endpoints.openai_replies import (
     parse_completion,
     parse_object,
 )
+from hirag_dist.llm.endpoints.reply_limit import MESSAGE_TOKENS, ReplyLimit
 from hirag_dist.llm.endpoints.schema_keywords import to_give_up, without
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
@@ -41,7 +42,6 @@ _NO_STREAM = re.compile(r"\bstream(?:s|ing|ed)?\b", re.IGNORECASE)
 _MAY_DO_WITHOUT = frozenset({400, 404, 405, 415, 422, 501})  # statuses of a request for what a server does not have
 FILTERED = frozenset({"content_filter", "content_policy_violation"})  # codes of a prompt that a filter stopped
 _NO_JSON = "json_validate_failed"  # code of a reply that the server withholds: the model wrote no JSON
-_MESSAGE_TOKENS = 4  # what the chat template puts around a message, about
 _PROBE = "Is water wet? Set ok to true if it is, and list one or two words for it."
 _PROBE_TOKENS = 1000  # of the reply to it: a model may think before
 _MAY_THINK = re.compile(r"<\|(?:channel|start)|</?think|</?reasoning|</?thought|think[\]▷]", re.IGNORECASE)
@@ -84,6 +84,7 @@ class OpenAiChat:
         self._has_streamed = False
         self._opens_thinking = False
         self._probing = asyncio.Lock()
+        self._limit = ReplyLimit(settings.context_window, count_tokens)
         self._warned = False
         self._models: set[str] = set()
         self.probed: ChatReply | None = None
@@ -123,7 +124,10 @@ class OpenAiChat:
                 forms = self._fewer(forms, body, error)
                 continue
             self._note(forms, body)
-            return self._reply(found, lambda: self._count_input(request))
+            reply = self._reply(found, lambda: self._count_input(request))
+            if request.form is None or "response_format" in body:  # else the prompt holds a schema too
+                self._limit.learn([message.content for message in request.messages], reply.input_tokens)
+            return reply
 
     def filtered(self, input_tokens: int) -> ChatReply:
         """Return the reply that stands for a prompt that a content filter stopped."""
@@ -298,7 +302,7 @@ class OpenAiChat:
             found = parse_completion(data, 2)
         except UnusableField as problem:
             raise UnusableReply(f"{self._client.who} answered {problem}") from None
-        return self._reply(found, lambda: 1 + _MESSAGE_TOKENS)
+        return self._reply(found, lambda: 1 + MESSAGE_TOKENS)
 
     async def _probe(self) -> bool:
         forms = _Forms(True, self.refused_keywords)
@@ -316,7 +320,7 @@ class OpenAiChat:
                 if not forms.with_schema:
                     return False
         self._note(forms, body)
-        self.probed = self._reply(found, lambda: self._count(_PROBE) + _MESSAGE_TOKENS)
+        self.probed = self._reply(found, lambda: self._count(_PROBE) + MESSAGE_TOKENS)
         try:
             answer = parse_object(self.probed.text)
         except UnusableField:
@@ -336,9 +340,6 @@ class OpenAiChat:
             body["temperature"] = request.temperature
         if request.frequency_penalty is not None:
             body["frequency_penalty"] = request.frequency_penalty
-        limits = [limit for limit in (request.max_tokens, self.settings.max_reply_tokens) if limit]
-        if limits:
-            body[self.settings.max_tokens_field] = min(limits)
         if request.form is not None:
             schema = reply_schema(request)
             if forms.without:
@@ -349,6 +350,10 @@ class OpenAiChat:
                 )
             else:
                 body["response_format"] = _response_format(request.form, schema)
+        limits = [limit for limit in (request.max_tokens, self.settings.max_reply_tokens) if limit]
+        limit = self._limit.of([message["content"] for message in messages], min(limits, default=None))
+        if limit is not None:
+            body[self.settings.max_tokens_field] = limit
         return body
 
     def _reply(self, found: Completion, count_input: Callable[[], int]) -> ChatReply:
@@ -384,7 +389,7 @@ class OpenAiChat:
         return reported
 
     def _count_input(self, request: ChatRequest) -> int:
-        return sum(self._count(message.content) + _MESSAGE_TOKENS for message in request.messages)
+        return sum(self._count(message.content) + MESSAGE_TOKENS for message in request.messages)
 
 
 def _n_chars(request: ChatRequest) -> int:
