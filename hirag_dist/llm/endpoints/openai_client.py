@@ -36,8 +36,8 @@ from hirag_dist.errors import (
     TimedOut,
     UnusableReply,
 )
-from hirag_dist.llm.endpoints.connection_problems import connection_problem, is_loopback, through_proxy
 from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES, HttpGuards
+from hirag_dist.llm.endpoints.openai_connection import connection_problem, is_loopback, through_proxy
 from hirag_dist.llm.endpoints.openai_replies import UnusableField, name, parse_object
 from hirag_dist.llm.endpoints.window_refusals import refused_window
 from hirag_dist.types import RateLimits
