@@ -33,7 +33,7 @@ from benchmarks.generated import generate, questions
 from hirag_dist import schemas
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
-from hirag_dist.core.access.visible_components import visible_components
+from hirag_dist.core.access.filter import visible_components
 from hirag_dist.core.metadata.columns import matching_documents
 from hirag_dist.core.metadata.parsing import parse_filter
 from hirag_dist.core.prompts.templates import Prompts

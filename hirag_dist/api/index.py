@@ -14,6 +14,7 @@ from hirag_dist.api.loop_thread import LoopThread
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.prices import check_prices
 from hirag_dist.composition.query import make_engine
+from hirag_dist.composition.windows import with_windows
 from hirag_dist.errors import HiragError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.usage import UsageMeter
@@ -92,7 +93,7 @@ async def open_index_async(
     max_tokens: int | None = None,
 ) -> AsyncIndex:
     """Open an index in the running event loop; arguments and errors as `open_index`."""
-    loaded = as_config(config)
+    loaded = await with_windows(as_config(config), ("answer",))
     store = Store(str(index))
     meter = UsageMeter()
 

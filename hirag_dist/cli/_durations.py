@@ -26,3 +26,14 @@ def seconds(duration: str, option: str) -> float:
     if found is None:
         raise ConfigError(f"{option} takes a number and a unit, such as 30s, 90m, 12h, 1d or 2w, not {duration!r}")
     return float(found[1]) * _UNITS[found[2]]
+
+
+def about(duration_s: float) -> str:
+    """Return a duration as text, in the unit that suits it.
+
+    >>> about(8.2), about(700), about(9000)
+    ('8 seconds', '12 minutes', '2.5 hours')
+    """
+    if duration_s < 90:
+        return f"{duration_s:,.0f} seconds"
+    return f"{duration_s / 60:,.0f} minutes" if duration_s < 5400 else f"{duration_s / 3600:,.1f} hours"

@@ -23,6 +23,7 @@ from hirag_dist.composition.build_records import (
     published,
 )
 from hirag_dist.composition.removal.pending import pending_forget
+from hirag_dist.composition.speeds import measured_speeds
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound
 from hirag_dist.execution.dead_letters import load_drops
@@ -155,6 +156,8 @@ def _show(report: dict[str, Any]) -> None:
         out.print(_build_line(earlier))
     if build is not None:
         out.print(f"Last build: {_build_line(build)}")
+        if line := _window_line(build):
+            out.print(line)
         if build["stages"]:
             out.print(_stage_table(build["stages"]))
         if build.get("attempt"):
@@ -214,6 +217,15 @@ def _build_line(build: dict[str, Any]) -> str:
     said = f": {build['error']}" if build.get("error") else ""
     sent = f" It {sent_line(build['sent'])}." if build.get("sent") else ""
     return f"{what}, begun {build['started_at']}, {state}{said}.{sent}".replace("[", "\\[")
+
+
+def _window_line(build: dict[str, Any]) -> str:
+    """Return a line about the models' windows and speeds in a build; "" where neither is known."""
+    windows = (build.get("decisive") or {}).get("windows") or {}
+    known = [f"window of {role} {window:,} tokens" for role, window in windows.items()]
+    speeds = measured_speeds(build["stages"])
+    known += [f"{name} about {speed:.2g} tokens a second" for name, speed in speeds.items()]
+    return f"Models: {', '.join(known)}." if known else ""
 
 
 def _stage_table(stages: list[dict[str, Any]]) -> Any:

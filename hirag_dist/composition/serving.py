@@ -19,6 +19,7 @@ from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
 from hirag_dist.composition.uploads import upload_options
+from hirag_dist.composition.windows import ask_windows
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
@@ -81,6 +82,7 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
         open_snapshot(Store(index), full_check=True)
     if has_catalogue(config.service):
         config = catalogue_config(config, index)
+    config = ask_windows(config, ("answer",))
     n_processes = process_count(config)
     if n_processes > 1:
         return serve_with_workers(multi_process_config(config), index, n_processes, ready)

@@ -369,5 +369,6 @@ def _provenance(context: BuildContext) -> dict[str, Any]:
     return {
         "models": {role: list(names) for role, names in context.models.models.items()},
         "kernels": context.models.kernels,
+        "windows": dict(context.models.windows),
         "config": content_config(context.config),
     }

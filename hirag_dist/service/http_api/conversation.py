@@ -18,6 +18,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hirag_dist.core.retrieval.question_history import EARLIER, LAST_REPLY, QUESTION
+
 MAX_QUESTIONS = 3  # earlier questions that are kept, the last ones
 MAX_QUESTION_CHARACTERS = 300  # of each of them
 MAX_REPLY_CHARACTERS = 600  # of the last reply
@@ -57,12 +59,12 @@ def standalone_question(turns: Sequence[Turn], *, history: bool = True) -> str:
     question = turns[asked[-1]].text
     if not history or len(asked) == 1:
         return question
-    lines = ["Earlier questions:"]
+    lines = [EARLIER]
     lines += [f"- {_shortened(turns[at].text, MAX_QUESTION_CHARACTERS)}" for at in asked[:-1][-MAX_QUESTIONS:]]
     replies = [turn.text for turn in turns[asked[-2] : asked[-1]] if turn.role == "assistant" and turn.text.strip()]
     if replies:
-        lines.append(f"Last reply: {_shortened(_CITATION.sub('', replies[-1]), MAX_REPLY_CHARACTERS)}")
-    return "\n".join([*lines, f"Question: {question.strip()}"])
+        lines.append(f"{LAST_REPLY}{_shortened(_CITATION.sub('', replies[-1]), MAX_REPLY_CHARACTERS)}")
+    return "\n".join([*lines, f"{QUESTION}{question.strip()}"])
 
 
 def _shortened(text: str, limit: int) -> str:

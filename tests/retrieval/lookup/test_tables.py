@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hirag_dist.retrieval.lookup.tables import IdLookup
 from hirag_dist.storage.serving import text_columns
-from hirag_dist.storage.serving.id_lookup import IdLookup
 from hirag_dist.storage.serving.text_columns import TextColumns, text_schema, write_texts
 
 IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=80), unique=True, max_size=12)
