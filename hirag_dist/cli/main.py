@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import _signal as signal  # type: ignore[import-not-found]  # signal itself imports enum, which takes milliseconds
 import atexit
 import gc
 import os
+import signal
 import sys
 
 TYPE_CHECKING = False  # as of typing, which is not imported
