@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from operator import attrgetter
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -53,12 +53,15 @@ def message_fields(record: Any, kind: type[Message], without: str = "") -> dict[
         kind: class of the message.
         without: field that is left out.
     """
-    return _writer(type(record), kind.DESCRIPTOR, without)(record)
+    form: Any = type(record)
+    found: dict[str, Any] = _writer(form, kind.DESCRIPTOR, without)(record)
+    return found
 
 
 def record_of(kind: type[T], message: Message) -> T:
     """Return the record of a message, which has fields of the same names."""
-    found: T = _reader(kind, message.DESCRIPTOR)(message)
+    form: Any = kind
+    found: T = _reader(form, message.DESCRIPTOR)(message)
     return found
 
 
@@ -114,7 +117,7 @@ def _written(field: FieldDescriptor) -> _Convert | None:
         return None
     if kind.GetOptions().map_entry:
         return dict if kind.fields_by_name["value"].message_type is None else values_to_proto
-    one = _WRITTEN_MESSAGES.get(kind.name) or (lambda item: _writer(type(item), kind)(item))
+    one = _WRITTEN_MESSAGES.get(kind.name) or (lambda item: _writer(cast(Any, type(item)), kind)(item))
     if field.is_repeated:
         return lambda items: list(map(one, items))
     return lambda item: None if item is None else one(item)
