@@ -20,6 +20,7 @@ from hirag_dist.composition.build_records import (
 )
 from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.letters import letter_groups
 from hirag_dist.composition.models import BUILD_ROLES
 from hirag_dist.composition.prices import check_prices
 from hirag_dist.composition.windows import index_windows, role_windows, with_windows
@@ -343,6 +344,9 @@ def index_result(
         repaired: as `IndexResult.repaired`.
     """
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
+    usage = usage_rows(snapshot.table("usage"))
+    letters = snapshot.table("rejects", ["stage", "reason"])
+    groups = letter_groups(letters["stage"].to_pylist(), letters["reason"].to_pylist(), usage)
     return IndexResult(
         index_uri=store.uri,
         manifest=result.manifest,
@@ -353,7 +357,7 @@ def index_result(
         dropped=result.dropped,
         layers=tuple(snapshot.table("layers").to_pylist()),
         communities_by_level=snapshot.info().communities_by_level,
-        usage=tuple(usage_rows(snapshot.table("usage"))),
+        usage=tuple(usage),
         tokens_per_corpus_token=tokens_per_corpus_token(snapshot),
         sent=sent,
         seconds=seconds,
@@ -362,6 +366,7 @@ def index_result(
         up_to_date=result.up_to_date,
         fallback=result.fallback,
         repaired=repaired,
+        letter_groups=tuple(groups),
     )
 
 

@@ -20,6 +20,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PREFIX = "HIRAG__"
 _RENAMED = {  # former dotted path of a key → its path now; * stands for one name
     "llm.endpoints.*.burst_s": "llm.endpoints.*.burst_window_s",
+    "llm.endpoints.*.timeout_s": "llm.endpoints.*.silence_timeout_s",
     "llm.hedge_s": "llm.hedge_after_s",
     "llm.patience_s": "llm.outage_timeout_s",
     "service.concurrency": "service.max_concurrent_retrievals",
@@ -28,6 +29,7 @@ _RENAMED = {  # former dotted path of a key → its path now; * stands for one n
     "service.max_concurrent": "service.max_concurrent_requests",
     "service.max_wait_s": "service.max_queue_wait_s",
 }
+_PROXY = "limits of one client's connections are those of a proxy in front of the service"
 _NO_BATCHES = "calls are always sent one by one; leave the key out"
 _ONE_FINDER = "extraction.method is llm or nlp, and nlp has no settings; leave the section out"
 _FIDELITY = "retrieval.fidelity is best, which does the best that was measured, or paper"
@@ -50,6 +52,11 @@ _REMOVED = {  # former dotted path of a key → what takes its place
     "retrieval.selection": "records are taken by rank",
     "retrieval.source_fusion": _FIDELITY,
     "service.hits_file": "communities.report_share takes the most prominent communities first",
+    "service.http_max_connections": _PROXY,
+    "service.http_max_connections_per_client": _PROXY,
+    "service.max_connections_per_client": _PROXY,
+    "service.pin_processes": "taskset or the cpuset of a container binds processes",
+    "service.state_dir": "each process counts callers' requests from its start",
 }
 
 

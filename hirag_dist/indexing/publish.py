@@ -97,12 +97,14 @@ class LabelProvenance:
         summary_sources: the clusters behind each summary entity.
         part_vectors: VECTORS of what each label set says of such an entity, by
             `indexing.stages.access_labels.part_rows`.
+        rejects: dead letters of part_vectors.
     """
 
     entity_mentions: Dataset
     statements: Dataset
     summary_sources: Dataset
     part_vectors: Dataset
+    rejects: Dataset = Dataset(REJECTS)
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,11 @@ def publish(
             notes={
                 "lineage": lineage(runner.store, tables["communities"]),
                 NOTE: content_notes(
-                    tables["documents"], parts.cut_ids, (arrays["vectors/entities"], arrays["vectors/chunks"])
+                    tables["documents"],
+                    tables["chunks"],
+                    tables["entities"],
+                    parts.cut_ids,
+                    (arrays["vectors/entities"], arrays["vectors/chunks"]),
                 ),
             }
             | _report_notes(tables, choice)

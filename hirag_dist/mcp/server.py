@@ -14,7 +14,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from hirag_dist import __version__
+from hirag_dist._version import __version__
 from hirag_dist.errors import HiragError, InvalidQuery, NotFound
 from hirag_dist.mcp.arguments import DocumentArguments
 from hirag_dist.mcp.backend import Backend, CallerContext

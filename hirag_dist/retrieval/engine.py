@@ -45,7 +45,6 @@ from hirag_dist.types import (
     Query,
     Retrieval,
 )
-from hirag_dist.types.mapped_bridge import EncodableRetrieval
 
 T = TypeVar("T")
 EVERYTHING = AccessScope()
@@ -133,11 +132,7 @@ class QueryEngine:
         Raises:
             InvalidQuery: an empty question, an unknown mode, a number out of bounds, a vector of the wrong size.
         """
-        return [found.retrieval async for _, found in self._levels(query, deadline_s, for_model=for_model)][-1]
-
-    async def retrieve_encodable(self, query: Query, *, deadline_s: float | None = None) -> EncodableRetrieval:
-        """Return the result of `retrieve`, with key entities and paths as rows where they need not be items."""
-        return [found async for _, found in self._levels(query, deadline_s, maps_bridge=True)][-1]
+        return [found async for _, found in self._levels(query, deadline_s, for_model=for_model)][-1]
 
     async def retrieve_stream(
         self, query: Query, *, deadline_s: float | None = None
@@ -145,12 +140,12 @@ class QueryEngine:
         """Yield (level, the result so far) as each level is ready, and ("done", the whole result) at the end."""
         async with aclosing(self._levels(query, deadline_s)) as levels:
             async for level, found in levels:
-                yield level, found.retrieval
+                yield level, found
 
     async def _levels(
-        self, query: Query, deadline_s: float | None, *, maps_bridge: bool = False, for_model: bool = False
-    ) -> AsyncGenerator[tuple[str, EncodableRetrieval]]:
-        """Yield (level, the result so far), as `retrieve_stream`; `maps_bridge`: as `retrieve_encodable`."""
+        self, query: Query, deadline_s: float | None, *, for_model: bool = False
+    ) -> AsyncGenerator[tuple[str, Retrieval]]:
+        """Yield (level, the result so far), as `retrieve_stream`; `for_model`: as `retrieve`."""
         resources, limits = self._resources, self._limits(query)
         if for_model:
             limits = resources.answer_window.cut(limits, query.question)
@@ -163,15 +158,12 @@ class QueryEngine:
         mode = query.mode or limits.mode
         view = await self._view(query)
         if view is None:  # no document is visible
-            yield (
-                "done",
-                EncodableRetrieval(Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})),
-            )
+            yield "done", Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})
             return
-        found = retrieve_levels(resources, view, query, limits, deadline, maps_bridge=maps_bridge)
+        found = retrieve_levels(resources, view, query, limits, deadline)
         async with aclosing(found) as steps:
             async for level, so_far in steps:
-                yield level, EncodableRetrieval(so_far.result, so_far.bridge)
+                yield level, so_far.result
 
     async def answer_stream(
         self, query: Query, *, deadline_s: float | None = None

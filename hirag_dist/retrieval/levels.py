@@ -87,9 +87,6 @@ async def bridge_level(view: MappedIndex, question: Question, found: Found) -> F
             # With the local level the seeds are the nearest entities of all.
             entity_seeds=found.entity_seeds if "local" in question.levels else keys,
         )
-        mapped = view.mapped_bridge(keys, paths) if question.maps_bridge else None
-        if mapped is not None:
-            return replace(found, bridge=mapped, result=replace(found.result, triples=view.triples(ranked)))
         named = view.named(nodes.tolist())
         items = replace(
             found.result,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.filter import spans
 from hirag_dist.core.cooperative import Steps, all_at_once
 from hirag_dist.core.graph.shortest_path_kernel import entry_of
-from hirag_dist.core.numba_jit import compiled_bare
+from hirag_dist.core.numba_jit import compiled
 from hirag_dist.core.retrieval.levels import CommunityIndex
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 from hirag_dist.core.retrieval.vector_scoring import filtered_product, keep_best, product
@@ -82,7 +82,7 @@ def key_entity_steps(
     return list(found.items())
 
 
-@compiled_bare
+@compiled
 def _keep_best_members(
     indptr: IntVector,
     members: NDArray[np.int32],
@@ -151,7 +151,7 @@ def further_relations(parallel: Parallel, heads: NDArray[np.integer[Any]]) -> ND
     return found
 
 
-@compiled_bare
+@compiled
 def _fill_joined(
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
@@ -184,7 +184,7 @@ def _fill_joined(
     return count
 
 
-@compiled_bare
+@compiled
 def _put(found: NDArray[np.int32], count: int, row: int) -> Any:
     if count < len(found):
         found[count] = row
@@ -216,7 +216,7 @@ def nearest_chunks(
     return best
 
 
-@compiled_bare
+@compiled
 def _fill_nearest(
     provenance: RelationProvenance,
     vectors: FloatMatrix,
@@ -254,7 +254,7 @@ def question_scores(
     return scores
 
 
-@compiled_bare
+@compiled
 def _fill_question_scores(
     ends: NDArray[Any],
     nodes: IntVector,

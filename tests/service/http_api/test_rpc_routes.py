@@ -1,4 +1,4 @@
-"""Every RPC over HTTP: as plain JSON, as lines, and with an independent client of the Connect protocol."""
+"""Every RPC over HTTP: as JSON, and as server-sent events."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connectrpc.client import ConnectClient
-from connectrpc.code import Code
-from connectrpc.errors import ConnectError
-from connectrpc.method import IdempotencyLevel, MethodInfo
 from google.rpc import error_details_pb2
 
 from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable
 from hirag_dist.service.grpc_handlers import SERVICE_NAME
-from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
 from tests.service import fakes
 
@@ -79,12 +74,22 @@ async def test_look_ups_as_json(serve: Serve, http: Any, method: str, body: Any,
     assert found[field]
 
 
-async def test_an_answer_in_lines(serve: Serve, http: Any) -> None:
+def events_of(text: str) -> list[tuple[str, Any]]:
+    """Kind and content of each server-sent event."""
+    found = []
+    for event in text.split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in event.split("\n"))
+        found.append((fields.get("event", "message"), json.loads(fields["data"])))
+    return found
+
+
+async def test_an_answer_in_events(serve: Serve, http: Any) -> None:
     async with http.post(url(await serve(), "Answer"), json=ASK) as response:
-        assert response.content_type == "application/x-ndjson"
-        lines = [json.loads(line) async for line in response.content]
-    assert [next(iter(line)) for line in lines] == ["retrieval", "text", "text", "answer"]
-    (citation,) = lines[-1]["answer"]["citations"]
+        assert response.content_type == "text/event-stream"
+        kinds, events = zip(*events_of(await response.text()), strict=True)
+    assert set(kinds) == {"message"}
+    assert [next(iter(event)) for event in events] == ["retrieval", "text", "text", "answer"]
+    (citation,) = events[-1]["answer"]["citations"]
     assert {"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}.items() <= citation.items()
 
 
@@ -113,16 +118,16 @@ async def test_errors(serve: Serve, http: Any, error: Any, status: int, code: st
     assert len(served.engine.queries) == 1, "the client decides whether to ask again"
 
 
-async def test_an_error_after_the_first_line_is_the_last_line(serve: Serve, http: Any) -> None:
+async def test_an_error_after_the_first_event_is_the_last_event(serve: Serve, http: Any) -> None:
     served = await serve()
     served.engine.error = ModelUnavailable("out")
     async with http.post(url(served, "Answer"), json=ASK) as response:
         assert response.status == 200
-        lines = [json.loads(line) async for line in response.content]
-    assert "retrieval" in lines[0]
-    assert lines[1]["error"]["code"] == "unavailable"
+        first, last = events_of(await response.text())
+    assert "retrieval" in first[1]
+    assert (last[0], last[1]["code"]) == ("error", "unavailable")
     async with http.post(url(served, "Answer"), json={}) as response:
-        assert response.status == 400, "an error before the first line has a status of its own"
+        assert response.status == 400, "an error before the first event has a status of its own"
         assert (await response.json())["code"] == "invalid_argument"
 
 
@@ -307,47 +312,3 @@ async def test_page_and_apis_are_independent(serve: Serve, http: Any) -> None:
         assert response.status == 200
     async with http.post(url(served, "Retrieve"), json=ASK) as response:
         assert response.status == 404
-
-
-def info_of(name: str, request: Any, response: Any) -> MethodInfo[Any, Any]:
-    return MethodInfo(
-        name=name,
-        service_name=SERVICE_NAME,
-        input=request,
-        output=response,
-        idempotency_level=IdempotencyLevel.UNKNOWN,
-    )
-
-
-RETRIEVE = info_of("Retrieve", pb.RetrieveRequest, pb.RetrieveResponse)
-ANSWER = info_of("Answer", pb.AnswerRequest, pb.AnswerResponse)
-
-
-@pytest.mark.parametrize("json_codec", [False, True])
-async def test_a_connect_client(serve: Serve, json_codec: bool) -> None:
-    served = await serve()
-    query = pb.Query(question="Who lit the lamp?")
-    async with ConnectClient(served.url.rstrip("/"), proto_json=json_codec) as client:
-        found = await client.execute_unary(
-            request=pb.RetrieveRequest(query=query), method=RETRIEVE, timeout_ms=5000, headers={"x-request-id": "c1"}
-        )
-        assert found.retrieval.local[0].name == "Lighthouse"
-        assert served.engine.deadlines[0] <= 5
-        parts = [
-            part.WhichOneof("part")
-            async for part in client.execute_server_stream(request=pb.AnswerRequest(query=query), method=ANSWER)
-        ]
-        assert parts == ["retrieval", "text", "text", "answer"]
-        served.engine.error = QuotaExceeded("spent", retry_after_s=7.5)
-        with pytest.raises(ConnectError) as raised:
-            await client.execute_unary(request=pb.RetrieveRequest(query=query), method=RETRIEVE)
-        assert raised.value.code is Code.RESOURCE_EXHAUSTED
-        info = error_details_pb2.ErrorInfo()
-        assert any(each.Unpack(info) for each in raised.value.details)
-        assert info.reason == "QUOTA_EXCEEDED"
-        with pytest.raises(ConnectError, match="spent"):
-            async for _ in client.execute_server_stream(request=pb.AnswerRequest(query=query), method=ANSWER):
-                pass
-        with pytest.raises(ConnectError, match="question"):
-            async for _ in client.execute_server_stream(request=pb.AnswerRequest(), method=ANSWER):
-                pass

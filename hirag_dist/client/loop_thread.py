@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import aclosing
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from hirag_dist.errors import HiragError
-
 T = TypeVar("T")
+
+_END_S = 5.0
 
 
 class LoopThread:
-    """An event loop in a daemon thread, for synchronous callers."""
+    """An event loop in a daemon thread, for synchronous callers.
 
-    def __init__(self) -> None:
+    Args:
+        name: name of the thread.
+        closed: returns the error of a call after `close`.
+    """
+
+    def __init__(self, name: str, closed: Callable[[], Exception]) -> None:
+        self._closed = closed
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="hirag-dist-index", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
     @property
@@ -31,7 +37,7 @@ class LoopThread:
         """Return the result of a coroutine; an interrupt of the caller cancels it."""
         if not self.running:
             work.close()
-            raise HiragError("this index is closed; open it again")
+            raise self._closed()
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -53,7 +59,7 @@ class LoopThread:
                 queue.put(done)
 
         if not self.running:
-            raise HiragError("this index is closed; open it again")
+            raise self._closed()
         future = asyncio.run_coroutine_threadsafe(produce(), self._loop)
         try:
             while (item := queue.get()) is not done:
@@ -65,8 +71,9 @@ class LoopThread:
                     pass
 
     def close(self) -> None:
-        """Stop the loop and wait for its thread."""
-        if self.running:
+        """Stop the loop when its coroutines have ended, or after some seconds, and wait for its thread."""
+        if self.running and threading.current_thread() is not self._thread:
+            asyncio.run_coroutine_threadsafe(_others_ended(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
 
@@ -78,3 +85,10 @@ class LoopThread:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
         finally:
             self._loop.close()
+
+
+async def _others_ended() -> None:
+    """Wait for the other tasks of the loop, at most for some seconds."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=_END_S)
