@@ -12,13 +12,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 _MINUTE_S = 60.0
-_FIRST_RATE, _RAMP_S, _RAMP, _NO_RATE = (
-    25.0,
-    0.25,
-    1.5,
-    2000.0,
-)  # a second; so much more every so often; no limit at all
-_SHORT_BURST_S = 0.02  # of a rate that is being searched for: a refusal is to meet few calls
 _FIRST_WINDOW = 8.0
 _LARGEST_WINDOW = 512.0
 _LESS_AT_ONCE = 0.9  # of the calls in flight when the endpoint refused one for their number
@@ -145,24 +138,17 @@ class EndpointLimits:
         }
         self.disbelieved: dict[str, float] = {}
         self._found = {"requests": False, "tokens": False}  # by trying: such a rate is tried again
-        self._ramping = rpm is None and tpm is None and max_concurrent is None
-        if self._ramping:  # nothing is known: the rate, too, begins low
-            self._paces["requests"].per_s = _FIRST_RATE
-            self._paces["requests"].burst_s = _SHORT_BURST_S
-        self._burst_s = burst_s
         self._begun = False
         self._paused_until = -math.inf
         self._recent = {"requests": _DecayingRate(), "tokens": _DecayingRate()}
         self._step_at = -math.inf
         self._step_calls = 0.0
         self._since_cut = {"requests": 0.0, "tokens": 0.0}  # calls answered
-        self._tokens_each = 0.0
         self._more = _MORE_RATE
         self._refusals: list[float] = []  # of rates that were thought to be known
         self._cut_at = -math.inf
         self._latency = 0.0
         self._round = _Window()
-        self._in_flight_then = 0  # when the count of answers last began
         self._before: tuple[float, float, float] | None = None  # window, answers a second, seconds a reply
         self._usual: list[tuple[float, float]] = []  # of the last rounds: seconds a reply, seconds a token
 
@@ -213,9 +199,6 @@ class EndpointLimits:
             if self._found[kind] or pace.per_s is None or abs(pace.per_s * _MINUTE_S - said) > 0.5:
                 pace.change(now, said / _MINUTE_S)
                 self._found[kind] = False
-            if self._ramping:
-                self._end_ramp()
-                pace.per_s, pace.burst_s = said / _MINUTE_S, self._burst_s
 
     def answered(self, now: float, calls: int, tokens: int, latency_s: float, in_flight: int) -> None:
         """Replies came.
@@ -229,11 +212,7 @@ class EndpointLimits:
         for name in self._since_cut:
             self._since_cut[name] += calls
         self._latency += (0.1 if self._latency else 1.0) * (latency_s - self._latency)
-        self._tokens_each += (0.1 if self._tokens_each else 1.0) * (tokens / calls - self._tokens_each)
-        if self._ramping:
-            self._ramp_up(now)
-        else:
-            self._raise_rates(now, calls)
+        self._raise_rates(now, calls)
         if in_flight >= 0.8 * int(self.window):
             more = calls if self._slow_start else calls / max(_WINDOWS_A_STEP * self.window, _MIN_STEP)
             self.window = min(self.window + more, self._ceiling)
@@ -247,32 +226,17 @@ class EndpointLimits:
             if self._may_cut(now):
                 self.window = max(self.window * _LESS_AT_ONCE, 1.0)
             return
-        if self._ramping:
-            self._end_ramp()
         again = now + (max(self._latency, 1.0) if retry_after_s is None else retry_after_s)
         self._paused_until = max(self._paused_until, again)
         self._slow_start = False
         for name in ("requests", "tokens") if not kind else (kind,):
-            self._lower_rate(now, name, again, in_flight - 1)
+            self._lower_rate(now, name, again)
 
     def slow(self, now: float) -> None:
         """A call timed out."""
         self._slow_start = False
         if self._may_cut(now):
             self.window = max(self.window * _LESS_WHEN_SLOW, 1.0)
-
-    def _end_ramp(self) -> None:
-        self._ramping = False
-        self._paces["requests"].per_s = None
-
-    def _ramp_up(self, now: float) -> None:
-        pace = self._paces["requests"]
-        if now - self._step_at >= _RAMP_S and pace.per_s is not None:
-            self._step_at = now
-            if self._recent["requests"].per_s(now) > 0.3 * pace.per_s:
-                pace.per_s *= _RAMP
-                if pace.per_s > _NO_RATE:
-                    self._end_ramp()
 
     def _begin(self, now: float) -> None:
         if not self._begun:
@@ -288,7 +252,7 @@ class EndpointLimits:
         self._cut_at = now
         return True
 
-    def _lower_rate(self, now: float, name: str, again: float, in_flight: int) -> None:
+    def _lower_rate(self, now: float, name: str, again: float) -> None:
         pace = self._paces[name]
         known = pace.per_s is not None and not self._found[name]
         self._refusals = [at for at in self._refusals if now - at < _MINUTE_S]
@@ -298,7 +262,7 @@ class EndpointLimits:
             pace.empty(again)
             pace.burst_s = max(pace.burst_s / 2, 1.0 / (pace.per_s or 1.0), 0.2)
             return
-        answered = self._accepted_per_s(now, name, in_flight)
+        answered = self._recent[name].per_s(now)
         tried = pace.per_s is None or self._since_cut[name] >= _EVIDENCE  # else it may be the same refusal again
         if answered > 0 and tried and (self._may_cut(now) or pace.per_s is None):
             if pace.per_s is None:
@@ -307,21 +271,11 @@ class EndpointLimits:
                 pace.per_s *= max(_LESS_RATE * min(answered / pace.per_s, 1.0), _MIN_RATE)
             self._since_cut[name] = 0.0
             self._step_at = now
-            pace.burst_s = min(pace.burst_s, max(_SHORT_BURST_S, 1.0 / pace.per_s if name == "requests" else 0.0))
             pace.begin(now)
             self._found[name] = True
-            self._recent[name] = _DecayingRate(
-                at=now, since=now
-            )  # what it takes from now on is not out of a full bucket
-            self._in_flight_then = in_flight
+            self._recent[name] = _DecayingRate(at=now, since=now)  # what follows is not out of a full bucket
             self._more = _MORE_RATE
         pace.empty(again)
-
-    def _accepted_per_s(self, now: float, name: str, in_flight: int) -> float:
-        """Return the calls or tokens per second that the endpoint accepted recently: answered, or still in progress."""
-        recent = self._recent[name]
-        begun = max(in_flight - self._in_flight_then, 0) * (self._tokens_each if name == "tokens" else 1.0)
-        return recent.per_s(now) + begun / min(max(now - recent.since, 0.05), _RATE_MEMORY_S)
 
     def _raise_rates(self, now: float, calls: int) -> None:
         self._step_calls += calls
