@@ -1,32 +1,39 @@
-"""`make bench`: the benchmarks that fit a laptop, on the sample corpus, and a table at the end."""
+"""Benchmarks by name, as JSON lines; without a name those that fit a laptop, on the sample corpus, with a table.
+
+python -m benchmarks [NAME [OPTIONS]]
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 SCRIPTS = (
-    ("build.py",),
-    ("query.py", "--sample", "--count", "200"),
-    ("load.py", "--sample", "--seconds", "4"),
-    ("simulator.py",),
-    ("memory.py", "--chunks", "1000", "10000"),
-    ("merge.py", "--mentions", "500000", "--workers", "0", "2"),
-    ("faults.py", "--quick"),
-    ("scheduler.py", "--workers", "50", "--least-calls", "10000", "--cases", "requests a minute", "stragglers"),
+    ("build",),
+    ("query", "--sample", "--count", "200"),
+    ("load", "--sample", "--seconds", "4"),
+    ("memory", "--chunks", "1000", "10000"),
+)
+NAMES = (
+    *("build", "doors", "gpu", "hierarchy", "layer_stages", "leiden", "llm_pool", "load", "memory", "peers"),
+    *("power_cuts", "query", "recall", "scale", "source_ranking", "update_scale", "updates"),
 )
 
 
 def main() -> None:
+    if len(sys.argv) > 1:
+        name, *options = sys.argv[1:]
+        if name not in NAMES:
+            raise SystemExit(f"usage: python -m benchmarks [NAME [OPTIONS]]; NAME is one of {', '.join(NAMES)}")
+        raise SystemExit(subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], check=False).returncode)
     lines: list[dict[str, Any]] = []
     for script, *options in SCRIPTS:
-        command = [sys.executable, str(Path(__file__).with_name(script)), *options]
+        command = [sys.executable, "-m", f"benchmarks.{script}", *options]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             for line in process.stdout:

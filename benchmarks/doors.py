@@ -2,8 +2,8 @@
 
 Prints a JSON line for each interface and number of callers:
 
-    retrieve   grpc, json (POST …/Retrieve), proto (the same, messages in binary form), page (its lines, level by level)
-    answer     grpc, json (lines), openai (a chat completion), openai-stream, page
+    retrieve   grpc, json (POST …/Retrieve), page (its lines, level by level)
+    answer     grpc, json (events), openai (a chat completion), openai-stream, page
 
 with p50 and p99 in milliseconds, replies per second, CPU milliseconds of the service per reply, kilobytes of a reply,
 and `over_grpc`: the ratios of p50 and CPU to gRPC's in the same run. The interfaces are measured in turns, so that
@@ -214,14 +214,9 @@ def _http(http: aiohttp.ClientSession, url: str) -> dict[tuple[str, str], Ask]:
             "messages": [{"role": "user", "content": text}],
         }
 
-    def binary(question: str) -> bytes:
-        raw: bytes = pb.RetrieveRequest(query=pb.Query(question=question)).SerializeToString()
-        return raw
-
     answer = of(lambda text: {"query": {"question": text}, "omitContext": True, "omitSourceText": True})
     return {
         ("retrieve", "json"): ask(f"{rpc}/Retrieve", of(lambda text: {"query": {"question": text}})),
-        ("retrieve", "proto"): ask(f"{rpc}/Retrieve", binary, "application/proto"),
         ("retrieve", "page"): ask(f"{url}api/ask", of(lambda text: {"question": text, "answer": False})),
         ("answer", "json"): ask(f"{rpc}/Answer", answer),
         ("answer", "openai"): ask(f"{url}v1/chat/completions", of(chat(stream=False))),

@@ -27,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from benchmarks.faulty_runs import workers_below
 from benchmarks.planted import plant
+from benchmarks.processes import workers_below
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.config.model import ClusteringConfig
 from hirag_dist.core.clustering.partition_tree import ClusterSettings

@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from benchmarks.faulty_runs import workers_below
+from benchmarks.processes import workers_below
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE, FIELD, Prompts
 from hirag_dist.core.text.tokens import counter, encoding

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 KIB_A_MB = 1000 / 1.024
 
@@ -58,3 +61,14 @@ def make_cold(folder: Path) -> None:
                 os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
                 os.close(descriptor)
+
+
+def workers_below(pid: int) -> list[psutil.Process]:
+    """Return the processes of Ray's workers that a process started and that are up."""
+    found = []
+    with suppress(psutil.NoSuchProcess):
+        for each in psutil.Process(pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                if "".join(each.cmdline()[:1]).startswith("ray::Worker") and each.status() != psutil.STATUS_ZOMBIE:
+                    found.append(each)
+    return found

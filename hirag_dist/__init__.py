@@ -13,9 +13,9 @@ The names of `__all__` are the public API; they are imported when they are first
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only once the command line has begun
+from hirag_dist._version import __version__
 
-__version__ = "0.1.0"
+TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only once the command line has begun
 
 if TYPE_CHECKING:
     from hirag_dist.api.build import build_index, build_index_async, plan_build, plan_update

@@ -212,8 +212,8 @@ class Json(_Http):
     async def answer(self, served: Served, asked: Question) -> Reply:
         reply, lines = await self._post(served, f"{SERVICE_NAME}/Answer", asked, self._body(asked))
         if reply.status == "OK":
-            if "error" in lines[-1]:
-                return Reply(lines[-1]["error"]["code"].upper(), reply.text)
+            if "code" in lines[-1]:
+                return Reply(lines[-1]["code"].upper(), reply.text)
             final = lines[-1]["answer"]
             reply.answer, reply.cited = final["text"], tuple(each["ref"] for each in final["citations"])
         return reply

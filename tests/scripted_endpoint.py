@@ -59,12 +59,21 @@ class Endpoint:
         tokens: of the prompt of each request, as it says.
         alter: changes the body of a reply before it is sent.
         asked: every request, in the order in which they came.
+        window: Tokens of a prompt and its reply together, as llama.cpp tells it; a larger request is refused. None for
+            an endpoint that tells none.
+        slots: Requests at a time, as llama.cpp tells it.
+        count_tokens: Counts the tokens of a text as the model does, for the window.
+        refused: Requests that were larger than the window.
     """
 
     script: Script
     tokens: int = 100
     alter: Callable[[dict[str, Any]], Any] = lambda body: body
     asked: list[Asked] = field(default_factory=list)
+    window: int | None = None
+    slots: int = 2
+    count_tokens: Callable[[str], int] = len
+    refused: list[Asked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         endpoint = self
@@ -72,19 +81,45 @@ class Endpoint:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
+            def do_GET(self) -> None:
+                if endpoint.window is None or self.path != "/props":
+                    self._send(404, {"error": {"message": "not here"}})
+                else:
+                    settings = {"n_ctx": endpoint.window}
+                    self._send(200, {"default_generation_settings": settings, "total_slots": endpoint.slots})
+
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["content-length"])))
                 asked = Asked(body)
                 endpoint.asked.append(asked)
+                if endpoint.window is not None and endpoint._size(asked) > endpoint.window:
+                    endpoint.refused.append(asked)
+                    self._send(400, _too_large(endpoint._size(asked), endpoint.window))
+                    return
                 said = endpoint.script(asked)
                 if isinstance(said, int):
                     self._send(said, {"error": {"message": "as the script says"}})
                 else:
+                    said, reason = endpoint._cut(asked, said)
+                    if body.get("stream"):
+                        self._stream(said, reason)
+                        return
                     message = {"role": "assistant", "content": said}
-                    usage = {"prompt_tokens": endpoint.tokens, "completion_tokens": 10}
-                    choice = {"message": message, "finish_reason": "stop"}
+                    tokens = endpoint.tokens if endpoint.window is None else endpoint._prompt_size(asked)
+                    usage = {"prompt_tokens": tokens, "completion_tokens": 10}
+                    choice = {"message": message, "finish_reason": reason}
                     reply = {"choices": [choice], "usage": usage, "model": body["model"]}
                     self._send(200, endpoint.alter(reply))
+
+            def _stream(self, said: str, reason: str) -> None:
+                parts = [{"delta": {"content": said}, "finish_reason": None}, {"delta": {}, "finish_reason": reason}]
+                events = [json.dumps({"choices": [{"index": 0} | part]}) for part in parts]
+                data = "".join(f"data: {event}\n\n" for event in (*events, "[DONE]")).encode()
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
 
             def _send(self, status: int, value: object) -> None:
                 data = json.dumps(value).encode()
@@ -109,6 +144,19 @@ class Endpoint:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
+    def _cut(self, asked: Asked, said: str) -> tuple[str, str]:
+        """Return a reply as far as the request's limit goes, and why it ended; without a window there is no limit."""
+        most = asked.body.get("max_tokens")
+        if self.window is None or most is None or (size := self.count_tokens(said)) <= most:
+            return said, "stop"
+        return said[: len(said) * most // size], "length"
+
+    def _prompt_size(self, asked: Asked) -> int:
+        return sum(self.count_tokens(message["content"]) + 4 for message in asked.body["messages"])
+
+    def _size(self, asked: Asked) -> int:
+        return self._prompt_size(asked) + int(asked.body.get("max_tokens", 0))
+
     def close(self) -> None:
         self._server.shutdown()
         self._thread.join()
@@ -117,6 +165,13 @@ class Endpoint:
     def count(self, task: str) -> int:
         """Return how many requests of a task came."""
         return sum(asked.task == task for asked in self.asked)
+
+
+def _too_large(tokens: int, window: int) -> dict[str, Any]:
+    """Return the refusal of llama.cpp's server."""
+    message = f"request ({tokens} tokens) exceeds the available context size ({window} tokens), try increasing it"
+    kind = "exceed_context_size_error"
+    return {"error": {"code": 400, "message": message, "type": kind, "n_prompt_tokens": tokens, "n_ctx": window}}
 
 
 def write_config(path: Path, models: Mapping[str, str], roles: Mapping[str, str], **llm: Any) -> Path:

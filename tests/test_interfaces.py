@@ -275,12 +275,9 @@ async def test_injected_text_stays_text(interface: Interface, one: Served, engin
 
 
 async def test_quotas_are_of_a_caller_and_not_of_an_interface(tmp_path: Path) -> None:
-    from hirag_dist.service.shared_state import open_service_state
-
     callers = callers_file(tmp_path).add("ada", quota_per_day=len(INTERFACES))
     async with AsyncExitStack() as stack:
-        state = stack.enter_context(open_service_state(None))
-        served = await stack.enter_async_context(serving(fakes.FakeEngine(), callers_file=callers.path, state=state))
+        served = await stack.enter_async_context(serving(fakes.FakeEngine(), callers_file=callers.path))
         for interface in INTERFACES:
             assert (await interface.answer(served, Question(token="ada-token"))).status == "OK"
         for interface in INTERFACES:

@@ -19,9 +19,6 @@ from hirag_dist.retrieval.search import MODES
 from hirag_dist.storage.layout import LABEL_TABLES
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessScope, Answer, DocumentPart, EntityDetails, MapWork, Query, Retrieval, SourceItem
-from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_results import retrieval_to_proto
-from hirag_dist.wire.encode_bridge import bridge_fields, retrieve_response
 from tests.leaky_builds import (
     HIDDEN,
     NOBODY,
@@ -76,24 +73,6 @@ async def test_no_trace_in_any_mode(made: Indexes, mode: str, question: str) -> 
     assert replace(holder, timings_ms={}) == replace(everything, timings_ms={})
     again = await engine.retrieve(Query(question, mode, top_n=40, reach=NOBODY))
     assert replace(again, timings_ms={}) == replace(found, timings_ms={}), "whoever asked in between"
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-async def test_an_encoded_reply_has_the_visible_texts(made: Indexes, question: str) -> None:
-    engine = made(corpus(1))
-    for mode in ("hirag", "bridge"):
-        query = Query(question, mode, top_n=40, reach=NOBODY)
-        whole = await engine.retrieve(query)
-        found = await engine.retrieve_encodable(query)
-        assert found.bridge is not None
-        assert len(found.bridge.texts.replaced_places), "else no entity was partially visible"
-        fields = bridge_fields(found.bridge)
-        assert fields is not None
-        left = retrieval_to_proto(replace(found.retrieval, timings_ms=whole.timings_ms))
-        read = pb.RetrieveResponse.FromString(retrieve_response(left, fields)).retrieval
-        assert read == retrieval_to_proto(whole)
-        read.question = ""
-        assert HIDDEN not in str(read)
 
 
 async def test_paths_know_what_hangs_together_in_what_may_be_seen(made: Indexes) -> None:

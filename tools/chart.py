@@ -29,7 +29,7 @@ OWN_KEYS = {
     "ExecutionConfig": ("ray_address",),
     "ServiceConfig": (
         *("listen", "metrics_listen", "metrics_public", "tls_cert", "tls_key", "tls_client_ca", "callers_file"),
-        *("cache_dir", "cache_bytes", "state_dir", "http", "http_names", "http_client_cert", "http_client_key"),
+        *("cache_dir", "cache_bytes", "http", "http_names", "http_client_cert", "http_client_key"),
     ),
 }
 """Keys of the configuration that the templates set from other values, so that `config` must leave them out."""

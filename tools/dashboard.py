@@ -71,16 +71,6 @@ ROWS: dict[str, list[Panel]] = {
             {"sum by (caller) (rate(hirag_service_requests_total{THESE}[$__rate_interval]))": "{{caller}}"},
             "reqps",
         ),
-        Panel(
-            "Connections, by pod",
-            {"sum by (pod) (hirag_service_connections{THESE})": "{{pod}}"},
-            stacked=True,
-        ),
-        Panel(
-            "Connections closed by the service, by reason",
-            {"sum by (reason) (rate(hirag_service_connections_closed_total{THESE}[$__rate_interval]))": "{{reason}}"},
-            "cps",
-        ),
         Panel("Callers in the callers file", {"min(hirag_service_callers{THESE})": "callers"}, kind="stat"),
         Panel(
             "Callers file missing, empty or wrong",
@@ -122,7 +112,9 @@ ROWS: dict[str, list[Panel]] = {
     "Snapshots and processes": [
         Panel("Processes that serve", {"sum by (pod) (hirag_service_serving{THESE})": "{{pod}}"}, stacked=True),
         Panel(
-            "Processes by snapshot", {"sum by (snapshot) (hirag_snapshot_info{THESE})": "{{snapshot}}"}, stacked=True
+            "Processes by snapshot",
+            {"sum by (snapshot) (hirag_snapshot_info{THESE} > 0)": "{{snapshot}}"},
+            stacked=True,
         ),
         Panel(
             "Age of what is served",

@@ -1,8 +1,4 @@
-"""An environment for each package, made at first use from pinned requirements with hashes, and kept.
-
-`requirements/NAME.in` says what is wanted, `NAME.txt` is compiled from it:
-
-    pip-compile --generate-hashes --strip-extras --allow-unsafe --no-emit-index-url --no-emit-find-links NAME.in
+"""An environment for each package, made at first use from a pinned version, and kept.
 
 tiktoken would fetch its ranks from the network; those that hirag-dist ships are laid where it looks first.
 """
@@ -39,7 +35,7 @@ def python_of(name: str, cache: Path) -> Path:
     Raises:
         EnvironmentFailed: pip failed; its output is in the log next to the environment.
     """
-    requirements = REQUIREMENTS / f"{name}.txt"
+    requirements = REQUIREMENTS / f"{name}.in"
     folder = cache / f"{name}-{fingerprint(requirements)}"
     python = folder / "bin" / "python"
     if (folder / "complete").exists():
@@ -47,8 +43,7 @@ def python_of(name: str, cache: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     cache.mkdir(parents=True, exist_ok=True)
     _run([sys.executable, "-m", "venv", str(folder)], cache / f"{name}.log")
-    # --no-deps: the file is the whole set, and pip would not find hashes for extras that are stripped from it
-    install = ["-m", "pip", "install", "--no-deps", "--require-hashes", "--disable-pip-version-check"]
+    install = ["-m", "pip", "install", "--disable-pip-version-check"]
     _run([str(python), *install, "--requirement", str(requirements)], cache / f"{name}.log")
     (folder / "complete").touch()
     return python

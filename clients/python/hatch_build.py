@@ -9,7 +9,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-PARTS = ("__init__.py", "py.typed", "errors.py", "client", "integrations", "types", "wire")
+PARTS = ("__init__.py", "_version.py", "py.typed", "errors.py", "client", "integrations", "types", "wire")
 
 
 def package(root: str) -> Path:
@@ -38,7 +38,7 @@ class Version(MetadataHookInterface):
 
     def update(self, metadata: dict[str, Any]) -> None:
         """Set the version."""
-        text = (package(self.root) / "__init__.py").read_text(encoding="utf-8")
+        text = (package(self.root) / "_version.py").read_text(encoding="utf-8")
         found = re.search(r'^__version__ = "(.+)"$', text, flags=re.MULTILINE)
         assert found is not None
         metadata["version"] = found[1]

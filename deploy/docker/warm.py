@@ -21,7 +21,6 @@ import numpy as np
 
 from hirag_dist.core.clustering.loose_clusters import row_cosines
 from hirag_dist.evaluation.metrics.rouge import rouge_l
-from hirag_dist.wire.encode_bridge import compile_encoder
 
 LABELLED = [
     {"id": name, "title": name, "text": text, "labels": labels, "year": year}
@@ -60,7 +59,6 @@ def main() -> None:
         asks = [(), ("--as-label", "left"), ("--set", "retrieval.community_level=all")]
         for asked in (*asks, *([FILTER, ("--as-label", "left", *FILTER)] if reading else ())):
             _run("query", *index, *memory, "--context-only", *asked, question)
-    compile_encoder()  # of replies
     row_cosines(np.ones((1, 2), np.float32), np.zeros(1, np.int64))  # of updates
     rouge_l("claims are measured", "by evaluation alone")
     missing = compiled_functions() - found(Path(os.environ["NUMBA_CACHE_DIR"])) - INLINED

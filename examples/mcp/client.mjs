@@ -28,20 +28,22 @@ const call = async (name, options, onprogress) => {
 };
 const levels = [];
 const found = await call("search", { question }, ({ message }) => message && levels.push(message));
-console.log("search:", found.entities.map((entity) => entity.name).join(", "));
+const named = (kind) => found.references.filter((reference) => reference.kind === kind);
+console.log("search:", named("entity").map((entity) => entity.title).join(", "));
 console.log("progress:", levels.join(", "));
-const [first, second] = found.entities;
-const entity = await call("entity", { entity: first.entity_id });
+const [first, second] = named("entity");
+const entity = await call("entity", { entity: first.id });
 console.log("entity:", entity.entity.name, "relations:", entity.relation_count);
 if (second) {
-  const path = await call("path_between", { source: first.name, target: second.name });
+  const path = await call("path_between", { source: first.title, target: second.title });
   console.log("path:", path.path.entities.join(" - "));
 }
-if (found.communities.length) {
-  const report = await call("report", { community_id: found.communities[0].community_id });
+const [community] = named("community");
+if (community) {
+  const report = await call("report", { community_id: community.id });
   console.log("report:", report.title);
 }
-const source = await client.readResource({ uri: found.sources[0].uri });
+const source = await client.readResource({ uri: named("chunk")[0].uri });
 console.log("document:", source.contents[0].text.slice(0, 60));
 const answer = await call("answer", { question });
 console.log("answer:", answer.answer);

@@ -10,8 +10,13 @@ from hirag_dist.api.build_keywords import BuildKeywords, Inputs, input_names, ru
 from hirag_dist.api.config import ConfigLike, as_config
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import run_build
+from hirag_dist.composition.models import BUILD_ROLES
+from hirag_dist.composition.speeds import recorded_speeds
+from hirag_dist.composition.windows import ask_windows, index_windows, role_windows
+from hirag_dist.config.model import Config
 from hirag_dist.indexing.cost_estimate import CostEstimate, estimate_build
 from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
+from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
@@ -68,20 +73,29 @@ async def build_index_async(
     return await asyncio.to_thread(build_index, inputs, index, rebuild=rebuild, **options)
 
 
-def plan_build(inputs: Inputs, *, config: ConfigLike = None, latency_s: float | None = None) -> CostEstimate:
+def plan_build(
+    inputs: Inputs,
+    *,
+    config: ConfigLike = None,
+    latency_s: float | None = None,
+    tokens_per_s: float | None = None,
+) -> CostEstimate:
     """Estimate the calls, tokens, cost and time of an index; calls no model.
 
     Args:
         inputs: as `build_index`.
         config: as `as_config`; its endpoints have the prices and limits.
         latency_s: seconds that a chat call takes; by default estimated from its output tokens.
+        tokens_per_s: Tokens a second of an endpoint's replies, all calls together, as `hirag-dist doctor` measures.
 
     Raises:
         InputError: there is nothing to read.
         ConfigError: the configuration is invalid.
     """
-    loaded = as_config(config)
-    return estimate_build(input_names(inputs), loaded, load_prompts(loaded.prompts), latency_s)
+    loaded = ask_windows(as_config(config), BUILD_ROLES)
+    prompts = load_prompts(loaded.prompts)
+    cut = fit_to_windows(loaded, role_windows(loaded, BUILD_ROLES), prompts)
+    return estimate_build(input_names(inputs), cut, prompts, latency_s, _speeds(loaded, tokens_per_s))
 
 
 def plan_update(
@@ -90,6 +104,7 @@ def plan_update(
     *,
     config: ConfigLike = None,
     latency_s: float | None = None,
+    tokens_per_s: float | None = None,
     add: bool = False,
 ) -> UpdateEstimate:
     """Estimate the update of an index that `build_index` would make, or `add_documents`; calls no model.
@@ -99,6 +114,7 @@ def plan_update(
         index: folder or object-store URI of the index.
         config: as `as_config`; its endpoints have the prices and limits.
         latency_s: seconds that a chat call takes; by default estimated from its output tokens.
+        tokens_per_s: Tokens a second of an endpoint's replies, all calls together; by default as in the index's builds.
         add: estimate `add_documents`: the documents of the index stay.
 
     Raises:
@@ -106,6 +122,17 @@ def plan_update(
         SnapshotNotFound: there is no index.
         ConfigError: the configuration is invalid.
     """
-    loaded = as_config(config)
-    snapshot = open_current(Store(str(index)))
-    return estimate_update(input_names(inputs), snapshot, loaded, load_prompts(loaded.prompts), latency_s, add=add)
+    given, store = as_config(config), Store(str(index))
+    snapshot = open_current(store)
+    loaded = ask_windows(given, BUILD_ROLES)
+    prompts = load_prompts(loaded.prompts)
+    cut = fit_to_windows(loaded, index_windows(given, loaded, store), prompts)
+    speeds = recorded_speeds(store) | _speeds(loaded, tokens_per_s)
+    return estimate_update(input_names(inputs), snapshot, cut, prompts, latency_s, speeds, add=add)
+
+
+def _speeds(config: Config, tokens_per_s: float | None) -> dict[str, float]:
+    """Return the speed of each endpoint; none where none is given."""
+    if tokens_per_s is None:
+        return {}
+    return {name: tokens_per_s for name, endpoint in config.llm.endpoints.items() if endpoint.is_remote}

@@ -10,10 +10,11 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from hirag_dist.api.config import ConfigLike, as_config
-from hirag_dist.api.loop_thread import LoopThread
+from hirag_dist.client.loop_thread import LoopThread
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.prices import check_prices
 from hirag_dist.composition.query import make_engine
+from hirag_dist.composition.windows import with_windows
 from hirag_dist.errors import HiragError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.usage import UsageMeter
@@ -72,7 +73,7 @@ def open_index(
         InvalidQuery: the configured embedder is not the one of the index.
         ConfigError: the configuration is invalid.
     """
-    loop = LoopThread()
+    loop = LoopThread("hirag-dist-index", lambda: HiragError("this index is closed; open it again"))
     try:
         opened = loop.run(
             open_index_async(index, config=config, snapshot=snapshot, max_usd=max_usd, max_tokens=max_tokens)
@@ -92,7 +93,7 @@ async def open_index_async(
     max_tokens: int | None = None,
 ) -> AsyncIndex:
     """Open an index in the running event loop; arguments and errors as `open_index`."""
-    loaded = as_config(config)
+    loaded = await with_windows(as_config(config), ("answer",))
     store = Store(str(index))
     meter = UsageMeter()
 

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import typer
 
-from hirag_dist.cli._bill import bill_table, ratio_line, sent_line, update_lines
+from hirag_dist.cli._bill import sent_line, update_lines
+from hirag_dist.cli._durations import duration_text
 from hirag_dist.cli._output import emit, out, table
 from hirag_dist.cli._update_state import missing_line
 from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.indexing.content_remarks import remark_lines
+from hirag_dist.llm.usage import dollars
+
+_SHOWN_REASONS = 5  # of dead letters
 
 
 def conclude(result: IndexResult, json: bool, headline: str = "") -> None:
-    """Print a build's summary, or a headline in its place; exit with 3 if there are dead letters."""
+    """Print a build's summary, or a headline in its place; exit with 3 if the index lacks something.
+
+    That is, if it has open dead letters, or half of its documents have no entity.
+    """
     report = result.to_dict()
     if json:
         emit(report)
     else:
         show(report, headline)
-    if not result.complete:
-        raise typer.Exit(3)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)
 
 
 def show(report: dict[str, Any], headline: str = "") -> None:
@@ -39,38 +47,30 @@ def show(report: dict[str, Any], headline: str = "") -> None:
     if headline:
         out.print(headline, markup=False)
     elif report["up_to_date"]:
-        out.print(
-            f"Nothing changed: the documents are those of snapshot {report['snapshot']} ({report['seconds']:.1f} s)."
-        )
+        out.print(f"Nothing changed: the documents are those of snapshot {report['snapshot']}.")
     elif report["update"] is not None and report["update"]["returned"]:
         out.print(
             f"The documents are those of snapshot {report['snapshot']} again, which this index was updated from: it is "
-            f"current, and nothing had to be written ({report['seconds']:.1f} s)."
+            "current, and nothing had to be written."
         )
     elif not report["stages_run"]:
-        out.print(f"Nothing to do: snapshot {report['snapshot']} is up to date ({report['seconds']:.1f} s).")
+        out.print(f"Nothing to do: snapshot {report['snapshot']} is up to date.")
     else:
         out.print(
-            f"Snapshot [bold]{report['snapshot']}[/bold] {'published' if report['changed'] else 'is unchanged'} after "
-            f"{report['seconds']:.1f} s: {count_noun(counts['documents'], 'document')}, "
-            f"{count_noun(counts['chunks'], 'chunk')}, "
-            f"{count_noun(counts['entities'], 'entity', 'entities')}, {count_noun(counts['relations'], 'relation')}, "
-            f"{count_noun(counts['reports'], 'report')}."
+            f"Snapshot [bold]{report['snapshot']}[/bold] {'published' if report['changed'] else 'is unchanged'}: "
+            f"{_counts_text(counts, len(report['layers']))}."
         )
         if report["update"] is not None:
             for line in update_lines(report["update"]):
                 out.print(line)
         for line in remark_lines(report["content"]):
             out.print(line)
-        out.print(layer_table(report["layers"]))
-        levels = ", ".join(f"{n:,} at level {level}" for level, n in report["communities_by_level"].items())
-        out.print(f"Communities: {levels}.")
         if report["missing_reports"]:
             out.print(missing_line(report["missing_reports"]))
-        out.print(bill_table(report["usage"], "" if report["update"] is None else "Bill of the update"))
-        if report["tokens_per_corpus_token"] is not None and report["update"] is None:
-            out.print(ratio_line(report["tokens_per_corpus_token"]))
-    out.print(f"This run {sent_line(report['this_run'])}.")
+        paid = dollars(report["total_usd"])
+        if paid != dollars(report["this_run"]["usd"]):
+            out.print(f"The replies that it used cost {paid}, whenever they were paid.")
+    out.print(f"This run {sent_line(report['this_run'])}, in {duration_text(report['seconds'])}.")
     where = report["index"]
     if report["stays_current"]:
         out.print(
@@ -80,12 +80,59 @@ def show(report: dict[str, Any], headline: str = "") -> None:
     if report["dropped"]:
         gone = count_noun(report["dropped"], "dead letter was", "dead letters were")
         out.print(f"{gone} dropped before, and accepted as lost.")
+    bare = report["content"]["without_entities"]
+    if bare:
+        out.print(_without_entities_line(bare, counts["documents"], report["first_without_entities"]), markup=False)
+        if report["complete"] and 2 * bare >= counts["documents"]:
+            out.print("No reply was refused. If entities are missed, set another model in llm.roles.extract.")
     if not report["complete"]:
+        out.print(f"[yellow]Incomplete: {count_noun(report['dead_letters'], 'dead letter')}.[/yellow]")
+        for group in report["letters_by_reason"][:_SHOWN_REASONS]:
+            out.print(f"  {group_line(group)}", markup=False)
         out.print(
-            f"[yellow]Incomplete: {count_noun(report['dead_letters'], 'dead letter')}.[/yellow] `hirag-dist "
-            "status --index "
-            f"{where} --letters` shows all, `hirag-dist retry --index {where}` asks again."
+            f"`hirag-dist status --letters --index {where}` shows each, `hirag-dist retry --index {where}` asks again."
         )
+
+
+def group_line(group: Mapping[str, Any]) -> str:
+    """Return how many dead letters have one reason, and what to change.
+
+    Args:
+        group: `LetterGroup.to_dict`.
+
+    >>> group_line({"reason": "the reply is empty", "count": 3, "stages": {"extract": 2, "reports": 1}, "remedy": ""})
+    '3 × the reply is empty (extract 2, reports 1)'
+    """
+    stages = ", ".join(f"{stage} {count:,}" for stage, count in group["stages"].items())
+    remedy = f". To change: {group['remedy']}" if group["remedy"] else ""
+    return f"{group['count']:,} × {one_line(group['reason'])} ({stages}){remedy}"
+
+
+def _counts_text(counts: Mapping[str, int], n_layers: int) -> str:
+    return ", ".join(
+        (
+            count_noun(counts["documents"], "document"),
+            count_noun(counts["chunks"], "chunk"),
+            f"{count_noun(counts['entities'], 'entity', 'entities')} in {count_noun(n_layers, 'layer')}",
+            count_noun(counts["relations"], "relation"),
+            count_noun(counts["communities"], "community", "communities"),
+            count_noun(counts["reports"], "report"),
+        )
+    )
+
+
+def _without_entities_line(n_bare: int, n_documents: int, first: Sequence[str]) -> str:
+    """Return the number of documents without an entity, and their names.
+
+    >>> _without_entities_line(2, 3, ["a.txt", "b.txt"])
+    '2 of 3 documents have no entity: a.txt, b.txt. Questions reach their text by its vectors alone.'
+    """
+    verb, their = ("has", "its") if n_bare == 1 else ("have", "their")
+    more = ", …" if n_bare > len(first) else ""
+    return (
+        f"{n_bare:,} of {count_noun(n_documents, 'document')} {verb} no entity: {', '.join(first)}{more}. Questions "
+        f"reach {their} text by its vectors alone."
+    )
 
 
 def layer_table(layers: list[dict[str, Any]]) -> Any:

@@ -17,11 +17,10 @@ from types import FrameType
 
 import typer
 
-from hirag_dist import __version__
-from hirag_dist.cli._output import COMPILING, claim_stdout, emit_error, use_json
+from hirag_dist._version import __version__
+from hirag_dist.cli._output import claim_stdout, emit_error, use_json
 from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, TERMINATED_CODE, exit_at_once
 from hirag_dist.composition.logs import configure_logging
-from hirag_dist.core.compilation import on_first_compilation
 from hirag_dist.errors import ConfigError, HiragError
 
 COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
@@ -117,8 +116,6 @@ def _common(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
     configure_logging({"": logging.INFO if verbose else logging.WARNING})
-    if sys.stderr.isatty():
-        on_first_compilation(lambda: print(COMPILING, file=sys.stderr))
     if debug:
         os.environ["HIRAG_DEBUG"] = "1"
 

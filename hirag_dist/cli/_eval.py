@@ -51,7 +51,7 @@ async def _run(
 ) -> tuple[dict[str, Any], Findings]:
     started = time.perf_counter()
     prompts = load_prompts(config.prompts)
-    with ProgressBars(bars) as shown:
+    with ProgressBars(bars, phases=()) as shown:
         async with open_session(order, config, prompts, (shown,)) as session:
             findings = await work(session)
             report = await write_report(session, findings, time.perf_counter() - started)

@@ -14,7 +14,7 @@ from rich.table import Table
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
-COMPILING = "Compiling for the first start after an installation: this takes a minute, or a few on a slow machine."
+COMPILING = "Still starting. The first start after an installation compiles, for a minute or a few on a slow machine."
 _MIN_TEXT_WIDTH = 14  # of a column of text that wraps
 _state: dict[str, Any] = {"json": False, "stdout": None}
 

@@ -1,192 +1,231 @@
-"""Progress of a build: a bar per stage on a terminal, lines on stderr elsewhere."""
+"""Progress of a build: its phases on a terminal, sparse lines on stderr elsewhere."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from types import TracebackType
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.text import Text
 
+from hirag_dist.cli._durations import duration_text
 from hirag_dist.cli._output import err, short
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.execution.calls_left import CallRate, CallsLeft
-from hirag_dist.execution.events import (
-    CallsExpected,
-    CallsProgress,
-    ExecutorStarting,
-    KernelsResolved,
-    StageFinished,
-    StageStarted,
-    TaskFinished,
-)
+from hirag_dist.execution.build_progress import PHASES, BuildProgress, PhaseProgress
+from hirag_dist.execution.calls_left import rounded_calls
+from hirag_dist.execution.events import CallsProgress, ExecutorStarting, KernelsResolved, StageFinished
 from hirag_dist.llm.limits.protocol import CallTotals
-from hirag_dist.llm.usage import UsageMeter, dollars, total_cost
+from hirag_dist.llm.usage import dollars
 
 logger = logging.getLogger(__name__)
 
-LINE_INTERVAL_S = 30.0  # between two lines of a running stage where there is no terminal
-MIN_LINE_S = 1.0  # a stage without a call that took less gets no line
+LINE_INTERVAL_S = 60.0  # between two lines of a running phase where there is no terminal
+_REFRESHES_PER_S = 2
 
 
 class ProgressBars:
-    """Progress of a build: bars on a terminal, one per stage, lines on stderr elsewhere.
+    """Progress of a build on stderr: a line for each phase on a terminal, with the calls and the time left below.
 
-    A bar shows units (of tasks that are done) and the calls of this run by reply: calls and calls per minute, tokens,
-    cost, 429s, and how long an endpoint asked to wait. Elsewhere a line is printed for each stage that has run and
-    called a model or took a second, and every 30 s while one runs.
+    Elsewhere a line is printed when a phase begins and ends, and at most one a minute while it runs.
     """
 
-    def __init__(self, wanted: bool, console: Console = err, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        wanted: bool,
+        console: Console = err,
+        clock: Callable[[], float] = time.monotonic,
+        phases: Sequence[str] = PHASES,
+    ) -> None:
         """Prepare.
 
         Args:
             wanted: False shows nothing.
+            clock: seconds.
+            phases: in order; none to make each stage a phase.
         """
-        self._progress = Progress(
-            TextColumn("{task.description:<14}"),
-            BarColumn(bar_width=8),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}", justify="right"),
-            TextColumn("{task.fields[spent]}"),
-            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-            console=console,
-            disable=not (wanted and console.is_terminal),
+        self._console = console
+        self._clock = clock
+        self._progress = BuildProgress(phases, clock)
+        self._live = (
+            Live(self, console=console, refresh_per_second=_REFRESHES_PER_S, transient=False)
+            if wanted and console.is_terminal
+            else None
         )
         self._prints_lines = wanted and not console.is_terminal
-        self._clock = clock
         self._printed_at = clock()
-        self._stages: dict[str, _StageProgress] = {}
-        self._left: CallsLeft | None = None
-        self._left_line: TaskID | None = None
+        self._ending = "done"
 
     def __enter__(self) -> ProgressBars:
-        self._progress.start()
+        if self._live is not None:
+            self._live.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending = "done" if kind is None else "interrupted" if kind is KeyboardInterrupt else "stopped"
+        phase = self._progress.current
+        self._progress.end()
+        if self._live is not None:
+            self._live.stop()
+        if phase is not None:
+            self._print_end(phase)
+        if kind is KeyboardInterrupt and (self._live is not None or self._prints_lines):
+            self._console.print(kept_text(self._progress), markup=False)
 
     def __call__(self, event: object) -> None:
         """Show an event."""
+        before = self._progress.current
+        self._progress(event)
+        phase = self._progress.current
+        if phase is not before:
+            if before is not None:
+                self._print_end(before)
+            if phase is not None:
+                self._print(f"{phase.name}: begun")
         match event:
             case ExecutorStarting():
                 self._say("starting Ray" if event.name == "ray" else f"starting {event.name}")
-            case CallsExpected():
-                self._left = CallsLeft(event.calls)
-            case StageStarted():
-                self._on_started(event)
-            case TaskFinished():
-                self._stages[event.label].done += event.n_rows
-                self._progress.update(self._stages[event.label].line, advance=event.n_rows)
             case CallsProgress():
-                self._on_calls(event)
+                if self._clock() - self._printed_at >= LINE_INTERVAL_S and phase is not None:
+                    text = unit_text(phase, self._progress.expected_calls)
+                    self._print(f"{phase.name}: {'; '.join([text, *self._call_lines(phase)])}")
             case KernelsResolved():
                 logger.info("kernels: %s (of a worker with a GPU)", event.name)
             case StageFinished():
-                self._on_finished(event)
+                rows = f"{count_noun(event.n_rows, 'row')}, {event.seconds:.2f} s"
+                logger.info("%s: %s", event.label, "kept" if event.reused else rows)
 
-    def _on_started(self, event: StageStarted) -> None:
-        line = self._progress.add_task(event.label, total=max(event.n_rows, 1), completed=event.n_rows_done, spent="")
-        self._stages[event.label] = _StageProgress(line, event.n_rows, event.n_rows_done)
-        if self._left is not None:
-            self._left.on_started(event.label, 1 - event.n_rows_done / max(event.n_rows, 1))
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield a line for each phase, and lines about the calls and the time left while one runs."""
+        progress = self._progress
+        width = max((len(phase.name) for phase in progress.phases), default=0)
+        for phase in list(progress.phases):
+            text = self._phase_text(phase)
+            style = "dim" if phase.begun_at is None else ""
+            yield Text(f"{phase.name:<{width}}  {text}".rstrip(), style, no_wrap=True, overflow="ellipsis")
+        if progress.current is not None and progress.current.ended_at is None:
+            for line in self._call_lines(progress.current):
+                yield Text(f"{'':<{width}}  {line}", "dim", no_wrap=True, overflow="ellipsis")
 
-    def _on_calls(self, event: CallsProgress) -> None:
-        stage = self._stages[event.label]
-        spent = stage.describe(self._clock(), event.calls)
-        left = self._describe_left(event, stage)
-        self._progress.update(stage.line, spent=spent)
-        if self._clock() - self._printed_at >= LINE_INTERVAL_S:
-            self._print(
-                f"{event.label}: {stage.done:,} of {count_noun(stage.n_rows, 'unit')}, {spent or 'no call yet'}{left}"
-            )
+    def _call_lines(self, phase: PhaseProgress) -> list[str]:
+        spent = ", ".join(spent_parts(phase.calls))
+        return [line for line in (flight_text(self._progress), spent, left_text(self._progress)) if line]
 
-    def _describe_left(self, event: CallsProgress, stage: _StageProgress) -> str:
-        """Return the calls and time left of the whole build, and show them below the bars."""
-        if self._left is None:
+    def _phase_text(self, phase: PhaseProgress) -> str:
+        if phase.begun_at is None:
             return ""
-        self._left.on_calls(event.label, event.calls.answered)
-        left = self._left.describe(stage.per_minute)
-        if self._left_line is None and left:
-            self._left_line = self._progress.add_task("whole build", total=None, spent=left)
-        elif self._left_line is not None:
-            self._progress.update(self._left_line, spent=left)
-        return f"; {left}" if left else ""
+        if phase.ended_at is not None:
+            is_last = phase is self._progress.current
+            return end_text(phase, self._ending if is_last else "done")
+        parts = [unit_text(phase, self._progress.expected_calls), duration_text(self._clock() - phase.begun_at)]
+        return ", ".join(part for part in parts if part)
 
-    def _on_finished(self, event: StageFinished) -> None:
-        if self._left is not None:
-            self._left.on_finished(event.label)
-            if self._left_line is not None and not self._left.calls:
-                self._progress.remove_task(self._left_line)
-                self._left_line = None
-        logger.info(
-            "%s: %s",
-            event.label,
-            "kept" if event.reused else f"{count_noun(event.n_rows, 'row')}, {event.seconds:.2f} s",
-        )
-        if event.reused:
-            return
-        spent = spent_line(event.usage)
-        total = max(event.n_rows, 1)
-        self._progress.update(self._stages[event.label].line, completed=total, total=total, spent=spent)
-        if spent or event.seconds >= MIN_LINE_S:
-            parts = [count_noun(event.n_rows, "unit"), *([spent] if spent else []), f"{event.seconds:.1f} s"]
-            self._print(f"{event.label}: {', '.join(parts)}")
+    def _print_end(self, phase: PhaseProgress) -> None:
+        is_last = phase is self._progress.current
+        self._print(f"{phase.name}: {end_text(phase, self._ending if is_last else 'done')}")
 
     def _say(self, text: str) -> None:
-        """Print a line above the bars, or as a line."""
-        if not self._progress.disable:
-            self._progress.console.print(text, markup=False)
-        self._print(text)
+        """Print a line above the phases, or as a line."""
+        if self._live is not None or self._prints_lines:
+            self._console.print(text, markup=False)
 
     def _print(self, text: str) -> None:
         """Print a line where there is no terminal."""
         if self._prints_lines:
             self._printed_at = self._clock()
-            self._progress.console.print(text, markup=False)
+            self._console.print(text, markup=False)
 
 
-@dataclass
-class _StageProgress:
-    """One stage while it runs.
-
-    Attributes:
-        done: units of tasks that are done.
-        per_minute: replies, over the last minute; 0 where not known.
-    """
-
-    line: TaskID
-    n_rows: int
-    done: int
-    rate: CallRate = field(default_factory=CallRate)
-    per_minute: float = 0.0
-
-    def describe(self, now: float, calls: CallTotals) -> str:
-        """Return calls, rate, tokens, cost, 429s and pause; empty if no call was sent."""
-        self.per_minute = self.rate.on_calls(now, calls.answered)
-        if not (calls.answered or calls.in_flight or calls.limited):
-            return ""
-        parts = [f"{short(calls.answered)} {'call' if calls.answered == 1 else 'calls'}"]
-        if self.per_minute:
-            parts.append(f"{short(self.per_minute)}/min")
-        parts.append(f"{short(calls.tokens)} tok")
-        if calls.usd:  # 0 where the model is free or its price is not known
-            parts.append(dollars(calls.usd))
-        if calls.limited:
-            parts.append(f"{calls.limited}×429")
-        if calls.pause_s >= 1:
-            parts.append(f"waiting {calls.pause_s:.0f} s")
-        return " ".join(parts)
-
-
-def spent_line(meter: UsageMeter) -> str:
-    """Return tokens, cost and 429s of a stage; empty if no model was called."""
-    uses = meter.uses.values()
-    tokens = sum(use.input_tokens + use.output_tokens for use in uses)
-    limited = sum(use.rate_limited for use in uses)
-    if not tokens and not limited:
+def unit_text(phase: PhaseProgress, expected_calls: int | None) -> str:
+    """Return the running stage of a phase, and its units and calls."""
+    if not phase.label:
         return ""
-    parts = [f"{short(tokens)} tok", dollars(total_cost(use.cost_usd for use in uses))]
-    return " ".join([*parts, f"{limited}×429"] if limited else parts)
+    parts = [f"{phase.units_done:,} of {count_noun(phase.units, 'unit')}"]
+    if phase.units_kept:
+        parts.append(f"{phase.units_kept:,} of an earlier run")
+    if expected_calls and phase.calls.in_flight:
+        parts.append(f"about {count_noun(rounded_calls(expected_calls), 'call')} left")
+    name = "" if phase.label == phase.name else f"{phase.label}: "
+    return name + ", ".join(parts)
+
+
+def flight_text(progress: BuildProgress) -> str:
+    """Return the calls that are in flight, their rate, and how long the endpoint asks to wait."""
+    parts = []
+    calls_now = CallTotals() if progress.current is None else progress.current.calls
+    if calls_now.in_flight:
+        parts.append(f"{count_noun(calls_now.in_flight, 'call')} in flight")
+    if calls_now.in_flight and progress.tokens_per_s:
+        parts.append(f"{short(progress.tokens_per_s)} tokens/s")
+    if calls_now.pause_s >= 1:
+        parts.append(f"the endpoint asks to wait {calls_now.pause_s:.0f} s")
+    return ", ".join(parts)
+
+
+def left_text(progress: BuildProgress) -> str:
+    """Return the calls that the build has left, and the time that they take; empty where none is left."""
+    phase = progress.current
+    calls, seconds = progress.left
+    if phase is None or phase.name == "publish" or (calls is None and not phase.calls.answered):
+        return ""
+    if calls is None:
+        return "calls left: unknown"
+    if not calls:
+        return "calls left: unknown, more than were estimated" if phase.calls.in_flight else ""
+    if seconds is None:
+        return f"calls left: about {rounded_calls(calls):,}; time unknown before the first reply"
+    about = "less than a minute" if seconds < 60 else f"about {duration_text(_rounded_s(seconds))}"
+    return f"calls left: about {rounded_calls(calls):,}, {about} at the present rate"
+
+
+def end_text(phase: PhaseProgress, ending: str) -> str:
+    """Return how a phase ended, its time and the calls of this run.
+
+    Args:
+        ending: done, stopped or interrupted.
+    """
+    begun, ended = phase.begun_at, phase.ended_at
+    if begun is None or ended is None:
+        return ending
+    if ending == "done" and not phase.is_new and phase.name != "publish":
+        return "kept from an earlier run"
+    in_time = f"{ending} in" if ending == "done" else f"{ending} after"
+    return ", ".join([f"{in_time} {duration_text(ended - begun)}", *spent_parts(phase.calls)])
+
+
+def kept_text(progress: BuildProgress) -> str:
+    """Return what is kept of an interrupted build."""
+    sent = progress.sent
+    replies = f"{count_noun(sent.answered, 'reply', 'replies')} of this run are stored ({short(sent.tokens)} tokens)"
+    if sent.answered == 1:
+        replies = replies.replace("are stored", "is stored")
+    where = "" if progress.current is None else f" in phase {progress.current.name}"
+    return f"{replies} and will not be paid again; the same command continues{where}."
+
+
+def spent_parts(calls: CallTotals) -> list[str]:
+    """Return what calls brought and used: replies, refusals, time-outs, 429s, tokens and cost, where there are any."""
+    parts = []
+    if calls.answered:
+        parts.append(count_noun(calls.answered, "reply", "replies"))
+    if calls.refused:
+        parts.append(f"{calls.refused:,} refused")
+    if calls.timeouts:
+        parts.append(f"{calls.timeouts:,} timed out")
+    if calls.limited:
+        parts.append(f"{calls.limited:,} × 429")
+    if calls.tokens:
+        parts.append(f"{short(calls.tokens)} tokens")
+    if calls.usd:  # 0 where the model is free or its price is not known
+        parts.append(dollars(calls.usd))
+    return parts
+
+
+def _rounded_s(seconds: float) -> float:
+    """Return a duration without more digits than an estimate has: whole minutes, from two hours on tens of minutes."""
+    unit = 60 if seconds < 7200 else 600
+    return unit * round(seconds / unit)

@@ -6,6 +6,7 @@ import asyncio
 import importlib.metadata
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -16,16 +17,20 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
+from hirag_dist.cli._durations import about
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.embedder_choice import settle_embedder
-from hirag_dist.composition.models import CHAT_ROLES, lexical_embedding_notice, role_endpoints
+from hirag_dist.composition.models import BUILD_ROLES, CHAT_ROLES, lexical_embedding_notice, role_endpoints
+from hirag_dist.composition.windows import endpoint_with_window, role_windows
 from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError, SnapshotError
+from hirag_dist.indexing.cost_estimate import stages_of, works_of_build
+from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.capabilities import Capabilities
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker
 from hirag_dist.llm.prompt_files import load_prompts
@@ -38,6 +43,8 @@ from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
 
+_PROBE_TOKENS = 32
+_SHORT_TEXT = 1000  # tokens
 _MAX_IN_MEMORY = 200_000  # vectors that are scanned in less time than a Milvus server answers in, about
 
 
@@ -241,18 +248,45 @@ async def _chat(name: str, config: Config) -> str:
         task = "Task: describe\n\nWrite one short description."
         body = "<entity>\nping (concept)\n</entity>\n<descriptions>\n- A probe.\n- Asked once.\n</descriptions>"
         request = ChatRequest(
-            "summarise", (Message("system", task), Message("user", body)), unit="doctor", max_tokens=16
+            "summarise", (Message("system", task), Message("user", body)), unit="doctor", max_tokens=_PROBE_TOKENS
         )
+        started = time.perf_counter()
         reply = await model.complete(request)
+        seconds = time.perf_counter() - started
         structured = ""
         if isinstance(model, Capabilities):
             structured = f", structured outputs {'on' if await model.supports_forms() else 'off'}"
         return (
             f"{model.name} answered ({count_noun(reply.input_tokens, 'token')} in, {reply.output_tokens} "
-            f"out){structured}"
+            f"out){structured}{await _window_and_speed(name, config, reply.output_tokens / max(seconds, 1e-9))}"
         )
     finally:
         await model.close()
+
+
+async def _window_and_speed(name: str, config: Config, tokens_per_s: float) -> str:
+    """Return what a reader sees of an endpoint's window and speed, and how long it takes to index a short text.
+
+    Args:
+        tokens_per_s: Tokens a second of one reply.
+    """
+    endpoint = await endpoint_with_window(name, config)
+    if not endpoint.is_remote:
+        return ""
+    window = (
+        "not told: set context_window" if endpoint.context_window is None else f"{endpoint.context_window:,} tokens"
+    )
+    seen = f", window {window}, about {tokens_per_s:.2g} tokens a second in one call"
+    if endpoint.max_concurrent is None:
+        return seen
+    settled = {**config.llm.endpoints, name: endpoint}
+    known = config.model_copy(update={"llm": config.llm.model_copy(update={"endpoints": settled})})
+    prompts = load_prompts(config.prompts)
+    fitted = fit_to_windows(known, role_windows(known, BUILD_ROLES), prompts)
+    n_chunks = -(-_SHORT_TEXT // fitted.chunk_tokens)
+    speeds = {name: tokens_per_s * endpoint.max_concurrent}
+    _, seconds = stages_of(works_of_build(n_chunks, _SHORT_TEXT, fitted, prompts), fitted, None, speeds)
+    return f"{seen}, {endpoint.max_concurrent} at a time: {_SHORT_TEXT:,} tokens of text take about {about(seconds)}"
 
 
 async def _embed(config: Config) -> str:

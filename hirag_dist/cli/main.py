@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import _signal as signal  # type: ignore[import-not-found]  # signal itself imports enum, which takes milliseconds
 import atexit
 import gc
 import os
+import signal
 import sys
 
 TYPE_CHECKING = False  # as of typing, which is not imported
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 INTERRUPTED_CODE = 130
+_BUILDS = ("index", "add", "remove", "refresh", "retry", "import", "demo")
 TERMINATED_CODE = 143
 INTERRUPTED_MESSAGE = "interrupted; finished work is kept, run the same command again to continue"
 
@@ -21,6 +22,7 @@ INTERRUPTED_MESSAGE = "interrupted; finished work is kept, run the same command 
 def main() -> None:
     """Run the command line and exit with its code."""
     exit_on_signals()
+    _announce(sys.argv[1:])
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")  # Arrow's other allocators keep what was freed
     atexit.register(gc.freeze)  # last of all: else the interpreter's end collects what the libraries hold, for 0.4 s
     from hirag_dist.cli._command_line import run
@@ -28,6 +30,12 @@ def main() -> None:
     code = run(sys.argv[1:])
     exit_on_signals()
     sys.exit(code)
+
+
+def _announce(arguments: list[str]) -> None:
+    """Print a line on a terminal before the imports of a build, which take seconds on a slow disk."""
+    if arguments[:1] and arguments[0] in _BUILDS and not {"--json", "--help", "-h"} & set(arguments) and os.isatty(2):
+        os.write(2, f"hirag-dist {arguments[0]}: starting\n".encode())
 
 
 def exit_on_signals() -> None:

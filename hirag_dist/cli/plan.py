@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from hirag_dist.api.build import plan_build, plan_update
+from hirag_dist.cli._durations import about
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, err, out, short, table, use_json
 from hirag_dist.composition.models import lexical_embedding_notice
@@ -35,6 +36,13 @@ def plan(
         str | None, typer.Option(help="Field with the text in JSON, CSV and Parquet records.")
     ] = None,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
+    tokens_per_s: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            help="Tokens per second of an endpoint's replies, all calls together; default: as the index was built.",
+        ),
+    ] = None,
     index: Annotated[
         str | None,
         typer.Option("--index", "-i", metavar="URI", help="Index that exists: estimate its update to INPUT."),
@@ -44,7 +52,9 @@ def plan(
     ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Estimate calls, tokens, cost and time of an index, or of the update of one with --index. Makes no call.
+    """Estimate calls, tokens, cost and time of an index, or of the update of one with --index. Calls no model.
+
+    Servers are asked for the context windows of their models, to which chunks and prompts are cut.
 
     With --index, documents that would be added, changed and removed, and the chunks to extract, are exact; summaries
     and reports are estimated from averages of the index.
@@ -56,13 +66,13 @@ def plan(
     if notice := lexical_embedding_notice(loaded):
         err.print(f"[yellow]Note:[/yellow] {notice}.")
     if index is not None:
-        update = plan_update(inputs, index, config=loaded, latency_s=latency_s, add=add)
+        update = plan_update(inputs, index, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s, add=add)
         if json:
             emit(asdict(update))
         else:
             _show_update(update, add)
         return
-    made = plan_build(inputs, config=loaded, latency_s=latency_s)
+    made = plan_build(inputs, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s)
     if json:
         emit(asdict(made))
         return
@@ -76,6 +86,8 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
     )
     for name, reason in made.unreadable[:_SHOWN]:
         out.print(_unreadable(name, reason))
+    if line := _window_line(made):
+        out.print(line)
     rows = [stage_row(stage) for stage in made.stages]
     rows.append(total_row("total", made.stages, made.seconds))
     columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
@@ -92,6 +104,20 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
         f"[dim]A call is assumed to take {said}; --latency-s sets it. Replies that an index already holds in its "
         "ledger are not known here and cost nothing again.[/dim]"
     )
+
+
+def _window_line(made: CostEstimate) -> str:
+    """Return a line about the windows and the speed that the estimate rests on; "" where neither is known."""
+    windows = [f"{window:,} tokens ({role})" for role, window in made.windows.items()]
+    if len(set(made.windows.values())) == 1:
+        windows = [f"{next(iter(made.windows.values())):,} tokens"]
+    known = [f"window {', '.join(windows)}"] if windows else []
+    known += [f"{name} about {speed:.2g} tokens a second" for name, speed in made.speeds.items()]
+    if not known:
+        return ""
+    time = f"{count_noun(made.documents, 'document takes', 'documents take')} at least {about(made.seconds)}"
+    line = ", ".join(known) + (f": {time}." if made.speeds else ".")
+    return line[0].upper() + line[1:]
 
 
 def _unreadable(name: str, reason: str) -> str:

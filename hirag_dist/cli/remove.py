@@ -127,7 +127,7 @@ def remove(
                 make_current=make_current,
                 progress=bars,
             )
-        complete = result.complete
+        complete = not result.exit_code
         report |= result.to_dict()
         if not json:
             show(report)

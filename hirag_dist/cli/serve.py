@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import sys
+import threading
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Annotated
 
 import typer
 
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import COMPILING, emit, err, use_json
-from hirag_dist.core.compilation import on_first_compilation
 from hirag_dist.errors import ConfigError
 
+_LATE_S = 5.0  # seconds without an answer, after which the command says why
 _TOKEN_BYTES = 32  # of randomness
 
 
@@ -81,11 +80,19 @@ def serve(
         raise ConfigError("give --index URI for one index, or --catalogue URI for all indexes in a folder")
     if verify and index is None:
         raise ConfigError("--verify is for --index; `hirag-dist doctor` opens every index of a catalogue")
-    if not sys.stderr.isatty():  # on a terminal every command says it
-        on_first_compilation(lambda: err.print(COMPILING))
-    announce = partial(_announce, page=service.http_page, api=service.http_api)
-    if not serving.serve(loaded, index or "", announce, verify=verify):
-        raise typer.Exit(1)
+    late = threading.Timer(_LATE_S, err.print, (COMPILING,))
+    late.daemon = True
+    late.start()
+
+    def announce(address: str, url: str | None = None) -> None:
+        late.cancel()
+        _announce(address, url, page=service.http_page, api=service.http_api)
+
+    try:
+        if not serving.serve(loaded, index or "", announce, verify=verify):
+            raise typer.Exit(1)
+    finally:
+        late.cancel()
 
 
 def _announce(address: str, url: str | None = None, *, page: bool = True, api: bool = True) -> None:

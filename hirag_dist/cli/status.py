@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
+from hirag_dist.cli._build import group_line
 from hirag_dist.cli._document_bill import show_bill
 from hirag_dist.cli._documents import show_document, show_documents
 from hirag_dist.cli._fallback import conclude_reading
@@ -22,7 +24,10 @@ from hirag_dist.composition.build_records import (
     last_build,
     published,
 )
+from hirag_dist.composition.letters import letter_groups, letter_places
 from hirag_dist.composition.removal.pending import pending_forget
+from hirag_dist.composition.speeds import measured_speeds
+from hirag_dist.core.prompts.refusal_reasons import beginning, by_reason
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound
 from hirag_dist.execution.dead_letters import load_drops
@@ -36,7 +41,7 @@ from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 
-_SHOWN = 50  # dead letters in the table
+_SHOWN_CHARS = 80  # of the reply of a dead letter
 _STATES = {
     "stopped": "stopped by its budget",
     "killed": "ended without a report (killed, or the machine failed); run it again to continue",
@@ -51,7 +56,12 @@ def register(app: typer.Typer) -> None:
 def status(
     index: IndexOption,
     letters: Annotated[
-        bool, typer.Option("--letters", help="Show the prompt and the last reply of each dead letter.")
+        bool,
+        typer.Option(
+            "--letters",
+            help="Show the document, the place and the first words of the last reply of each dead letter. --json has "
+            "the whole prompt and reply.",
+        ),
     ] = False,
     all: Annotated[bool, typer.Option("--all", help="Show earlier builds too.")] = False,
     documents: Annotated[
@@ -98,6 +108,8 @@ def status(
             f"{store.uri} holds no index; build one with `hirag-dist index INPUT --index {store.uri}`"
         )
     forgetting = pending_forget(store)
+    found = dead_letters(store, build, load_drops(store), REJECTS.names if letters or json else IN_SHORT)
+    usage_so_far = build_usage(build) if build is not None else []
     report: dict[str, Any] = {
         "index": store.uri,
         "current": current,
@@ -105,8 +117,9 @@ def status(
         "build": build,
         "snapshots": _snapshots(store),
         "forget": None if forgetting is None else asdict(forgetting),
-        "dead_letters": dead_letters(store, build, load_drops(store), REJECTS.names if letters or json else IN_SHORT),
-        "usage": build_usage(build) if build is not None else [],
+        "dead_letters": found,
+        "letters_by_reason": [],
+        "usage": usage_so_far,
     }
     if current is not None:
         opened = open_current(store)
@@ -121,14 +134,19 @@ def status(
             report["usage"] = usage
         else:
             report["dead_letters_of_current"] = opened.manifest.counts["rejects"]
+    still_open = [letter for letter in found if letter["dropped"] is None]
+    stages, reasons = ([letter[name] for letter in still_open] for name in ("stage", "reason"))
+    report["letters_by_reason"] = [group.to_dict() for group in letter_groups(stages, reasons, report["usage"])]
+    if letters or json:
+        places = letter_places(store, build, current, [letter["unit_id"] for letter in found])
+        for letter in found:
+            letter["place"] = places.get(letter["unit_id"])
     if all:
         report["builds"] = earlier_builds(store)
     if json:
         emit(report)
     else:
-        _show(report)
-        if letters:
-            _show_letters(report["dead_letters"])
+        _show(report, letters)
     conclude_reading(report["fallback"] or "")
 
 
@@ -149,12 +167,14 @@ def _snapshots(store: Store) -> list[dict[str, Any]]:
     return found
 
 
-def _show(report: dict[str, Any]) -> None:
+def _show(report: dict[str, Any], letters: bool) -> None:
     build = report["build"]
     for earlier in reversed(report.get("builds", [])):
         out.print(_build_line(earlier))
     if build is not None:
         out.print(f"Last build: {_build_line(build)}")
+        if line := _window_line(build):
+            out.print(line)
         if build["stages"]:
             out.print(_stage_table(build["stages"]))
         if build.get("attempt"):
@@ -187,7 +207,7 @@ def _show(report: dict[str, Any]) -> None:
         )
     if report.get("missing_reports_of_current"):
         out.print(missing_line(report["missing_reports_of_current"]))
-    _show_letter_table(report["dead_letters"], report["index"])
+    _show_letters(report, letters)
     if report.get("dead_letters_of_current"):
         out.print(f"The snapshot being served has {count_noun(report['dead_letters_of_current'], 'dead letter')}.")
     if report["usage"]:
@@ -214,6 +234,15 @@ def _build_line(build: dict[str, Any]) -> str:
     said = f": {build['error']}" if build.get("error") else ""
     sent = f" It {sent_line(build['sent'])}." if build.get("sent") else ""
     return f"{what}, begun {build['started_at']}, {state}{said}.{sent}".replace("[", "\\[")
+
+
+def _window_line(build: dict[str, Any]) -> str:
+    """Return a line about the models' windows and speeds in a build; "" where neither is known."""
+    windows = (build.get("decisive") or {}).get("windows") or {}
+    known = [f"window of {role} {window:,} tokens" for role, window in windows.items()]
+    speeds = measured_speeds(build["stages"])
+    known += [f"{name} about {speed:.2g} tokens a second" for name, speed in speeds.items()]
+    return f"Models: {', '.join(known)}." if known else ""
 
 
 def _stage_table(stages: list[dict[str, Any]]) -> Any:
@@ -257,32 +286,45 @@ def _steps_as_one(stages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return joined
 
 
-def _show_letter_table(letters: list[dict[str, Any]], index: str) -> None:
+def _show_letters(report: dict[str, Any], each: bool) -> None:
+    """Show the open dead letters by reason, and the number of dropped ones.
+
+    Args:
+        report: of the command.
+        each: whether a line is shown for each letter.
+    """
+    letters = report["dead_letters"]
     if not letters:
         return
-    rows = [
-        (one["stage"], one["unit_id"], one["attempts"], "yes" if one["dropped"] else "", one["reason"])
-        for one in letters[:_SHOWN]
-    ]
-    n_dropped = sum(one["dropped"] is not None for one in letters)
-    title = f"Dead letters: {len(letters) - n_dropped:,} open, {n_dropped:,} dropped"
-    out.print(table(title, ["stage", "unit", "tries", "dropped", "reason"], rows, right=(2,), spare=(2,)))
-    if len(letters) > _SHOWN:
-        out.print(f"… and {len(letters) - _SHOWN:,} more: `hirag-dist status --index {index} --letters` shows all.")
+    still_open = [letter for letter in letters if letter["dropped"] is None]
+    out.print(f"[bold]Dead letters: {len(still_open):,} open, {len(letters) - len(still_open):,} dropped[/bold]")
+    members = list(by_reason(letter["reason"] for letter in still_open).values())
+    for group, positions in zip(report["letters_by_reason"], members, strict=True):
+        out.print(group_line(group), markup=False)
+        for position in positions if each else ():
+            out.print(f"  {letter_line(still_open[position])}", markup=False)
+    for letter in letters if each else ():
+        if letter["dropped"] is not None:
+            gone = letter["dropped"]
+            why = f": {gone['why']}" if gone["why"] else ""
+            out.print(f"dropped by {gone['by']} at {gone['at']}{why}", markup=False)
+            out.print(f"  {letter_line(letter)}", markup=False)
+    if not each:
+        out.print(f"`hirag-dist status --letters --index {report['index']}` shows the place and the reply of each.")
 
 
-def _show_letters(letters: list[dict[str, Any]]) -> None:
-    for one in letters:
-        out.rule(style="dim")
-        out.print(
-            f"{one['stage']} {one['unit_id']}, {count_noun(one['attempts'], 'try', 'tries')}: {one['reason']}",
-            markup=False,
-        )
-        if one["dropped"]:
-            gone = one["dropped"]
-            said = f": {gone['why']}" if gone["why"] else ""
-            out.print(f"Dropped by {gone['by']} at {gone['at']}{said}", markup=False)
-        for title, text in (("Prompt", one["request"]), ("Last reply", one["reply"])):
-            if text:
-                out.print(f"[bold]{title}[/bold]")
-                out.print(text, markup=False)
+def letter_line(letter: Mapping[str, Any]) -> str:
+    """Return the place of a dead letter and the first words of its reply.
+
+    Args:
+        letter: row of REJECTS, with its `place`.
+    """
+    place = letter.get("place")
+    where = letter["unit_id"]
+    if place is not None:
+        name = place["uri"] or place["document_id"]
+        titled = f" ({place['title']})" if place["title"] and place["title"] not in name else ""
+        where = f"{name}{titled}, chunk {place['position'] + 1:,}, characters {place['start']:,} to {place['end']:,}"
+    tries = count_noun(letter["attempts"], "try", "tries")
+    said = f': "{beginning(letter["reply"], _SHOWN_CHARS)}"' if letter["reply"] else ""
+    return f"{letter['stage']}: {where}, {letter['unit_id'] + ', ' if place is not None else ''}{tries}{said}"

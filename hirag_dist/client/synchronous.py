@@ -1,54 +1,47 @@
-"""The synchronous client."""
+"""The synchronous client: the asynchronous one in a thread with an event loop."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+import inspect
+import weakref
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from functools import wraps
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-import grpc
-
-from hirag_dist.client.common import (
-    LIST_PAGE_SIZE,
-    SERVICE_NAME,
-    AnswerReader,
-    CallArguments,
-    CallOptions,
-    LookupOptions,
-    client_options,
-    explain,
-    health_watch,
-    not_ready,
-    query_message,
-)
-from hirag_dist.types import (
-    DEFAULT_CHARS,
-    DEFAULT_MEMBERS,
-    DEFAULT_RELATIONS,
-    DEFAULT_SOURCES,
-    Answer,
-    CommunityDetails,
-    DocumentPart,
-    EntityDetails,
-    IndexEntry,
-    IndexInfo,
-    PathDetails,
-    Query,
-    Retrieval,
-)
-from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire._pb import query_pb2_grpc
-from hirag_dist.wire.convert_lookups import (
-    community_from_proto,
-    document_from_proto,
-    entity_from_proto,
-    path_from_proto,
-)
-from hirag_dist.wire.convert_results import entry_from_proto, info_from_proto, level_from_proto, retrieval_from_proto
+from hirag_dist.client.asynchronous import AsyncHiragClient
+from hirag_dist.client.loop_thread import LoopThread
 from hirag_dist.wire.defaults import DEFAULT_LISTEN
-from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _call(
+    method: Callable[Concatenate[AsyncHiragClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[HiragClient, P], T]:
+    """Return a method that waits for the result of one of the asynchronous client."""
+
+    @wraps(method)
+    def call(self: HiragClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._thread.run(method(self._client, *args, **kwargs))
+
+    return call
+
+
+def _stream(
+    method: Callable[Concatenate[AsyncHiragClient, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[HiragClient, P], Generator[T, None, None]]:
+    """Return a method that yields what one of the asynchronous client yields."""
+
+    @wraps(method)
+    def call(self: HiragClient, /, *args: P.args, **kwargs: P.kwargs) -> Generator[T, None, None]:
+        return self._thread.iterate(method(self._client, *args, **kwargs))
+
+    shown = inspect.signature(method)
+    returned = str(shown.return_annotation).replace("AsyncGenerator[", "Generator[").removesuffix("]") + ", None]"
+    call.__signature__ = shown.replace(return_annotation=returned)  # type: ignore[attr-defined]
+    return call
 
 
 class HiragClient:
@@ -70,16 +63,12 @@ class HiragClient:
     """
 
     def __init__(self, target: str = DEFAULT_LISTEN, **options: Any) -> None:
-        self._options = client_options(target, options)
-        self._arguments = CallArguments(self._options)
-        credentials, arguments = self._options.credentials(), self._options.channel_options()
-        if credentials is None:
-            self._channel = grpc.insecure_channel(target, options=arguments)
-        else:
-            self._channel = grpc.secure_channel(target, credentials, options=arguments)
-        generated: Any = query_pb2_grpc  # without types
-        self._stub = generated.QueryServiceStub(self._channel)
-        self._closed = False
+        async def client() -> AsyncHiragClient:
+            return AsyncHiragClient(target, **options)
+
+        self._thread = LoopThread("hirag-dist-client", lambda: RuntimeError("this client is closed; make another"))
+        weakref.finalize(self, self._thread.close)  # also at the end of the process
+        self._client = self._thread.run(client())
 
     def __enter__(self) -> Self:
         return self
@@ -91,232 +80,18 @@ class HiragClient:
 
     def close(self) -> None:
         """Close the connection. Calls in progress end with ServiceError."""
-        self._closed = True
-        self._channel.close()
+        if self._thread.running:
+            self._thread.run(self._client.close())
+            self._thread.close()
 
-    def retrieve(
-        self,
-        query: Query | str,
-        *,
-        omit_context: bool = False,
-        omit_source_text: bool = False,
-        **options: Unpack[CallOptions],
-    ) -> Retrieval:
-        """Return the entities, reports, paths and sources that the index has for a question."""
-        request = pb.RetrieveRequest(
-            query=query_message(query),
-            omit_context=omit_context,
-            omit_source_text=omit_source_text,
-            index=self._arguments.index(options),
-        )
-        with self._explained():
-            response = self._stub.Retrieve(request, **self._arguments.of(options))
-        return retrieval_from_proto(response.retrieval)
-
-    def retrieve_stream(
-        self,
-        query: Query | str,
-        *,
-        omit_context: bool = False,
-        omit_source_text: bool = False,
-        **options: Unpack[CallOptions],
-    ) -> Generator[tuple[str, Retrieval], None, None]:
-        """Yield ("local", the result so far), then global, bridge, sources, and ("done", the whole result)."""
-        request = pb.RetrieveStreamRequest(
-            query=query_message(query),
-            omit_context=omit_context,
-            omit_source_text=omit_source_text,
-            index=self._arguments.index(options),
-        )
-        for message in self._messages(self._stub.RetrieveStream, request, options):
-            yield level_from_proto(message.level), retrieval_from_proto(message.retrieval)
-
-    def answer(
-        self,
-        query: Query | str,
-        *,
-        omit_context: bool = False,
-        omit_source_text: bool = False,
-        **options: Unpack[CallOptions],
-    ) -> Answer:
-        """Return the answer to a question, with citations and the retrieval behind it."""
-        reader = AnswerReader(self._options.target)
-        request = pb.AnswerRequest(
-            query=query_message(query),
-            omit_context=omit_context,
-            omit_source_text=omit_source_text,
-            index=self._arguments.index(options),
-        )
-        for message in self._messages(self._stub.Answer, request, options):
-            reader.read(message)
-        return reader.answer()
-
-    def answer_stream(
-        self,
-        query: Query | str,
-        *,
-        omit_context: bool = False,
-        omit_source_text: bool = False,
-        **options: Unpack[CallOptions],
-    ) -> Generator[Retrieval | str | Answer, None, None]:
-        """Yield the retrieval, the text in pieces, and the answer. Closing the iterator cancels the call.
-
-        In a map-reduce mode there are two retrievals: the counts before the calls are made, and the result.
-        """
-        reader = AnswerReader(self._options.target)
-        request = pb.AnswerRequest(
-            query=query_message(query),
-            omit_context=omit_context,
-            omit_source_text=omit_source_text,
-            index=self._arguments.index(options),
-        )
-        for message in self._messages(self._stub.Answer, request, options):
-            part = reader.read(message)
-            if part is not None:
-                yield part
-        reader.answer()
-
-    def describe(
-        self,
-        *,
-        filter: str = "",  # noqa: A002 - as of `Query`
-        as_of: str = "",
-        **options: Unpack[CallOptions],
-    ) -> IndexInfo:
-        """Return the description of the snapshot that the service serves.
-
-        Args:
-            filter, as_of: as of `Query`: counts and facets are those of the documents that meet them.
-            options: of the call.
-
-        Raises:
-            InvalidQuery: the index has no such field, or the filter is no expression.
-        """
-        request = pb.DescribeIndexRequest(index=self._arguments.index(options), filter=filter, as_of=as_of)
-        with self._explained():
-            response = self._stub.DescribeIndex(request, **self._arguments.of(options))
-        return info_from_proto(response.info)
-
-    def list_indexes(self, **options: Unpack[CallOptions]) -> list[IndexEntry]:
-        """Return the indexes of the service that the caller may ask, ordered by name."""
-        found: list[IndexEntry] = []
-        request = pb.ListIndexesRequest(page_size=LIST_PAGE_SIZE)
-        while True:
-            with self._explained():
-                response = self._stub.ListIndexes(request, **self._arguments.of(options))
-            found += map(entry_from_proto, response.indexes)
-            if not response.next_page_token:
-                return found
-            request.page_token = response.next_page_token
-
-    def get_entity(
-        self,
-        entity: str,
-        *,
-        max_relations: int = DEFAULT_RELATIONS,
-        max_sources: int = DEFAULT_SOURCES,
-        **options: Unpack[LookupOptions],
-    ) -> EntityDetails:
-        """Return an entity, by id or name, with its relations, its place in the hierarchy and its sources.
-
-        Raises:
-            NotFound: there is no such entity, or the caller may not see it.
-        """
-        request, arguments = self._arguments.of_lookup(
-            pb.GetEntityRequest, options, entity=entity, max_relations=max_relations, max_sources=max_sources
-        )
-        with self._explained():
-            return entity_from_proto(self._stub.GetEntity(request, **arguments))
-
-    def find_path(self, source: str, target: str, **options: Unpack[LookupOptions]) -> PathDetails:
-        """Return a shortest path between two entities, by id or name (Eq. 15-16).
-
-        Raises:
-            NotFound: there is no such entity, or the caller may not see it.
-        """
-        request, arguments = self._arguments.of_lookup(pb.FindPathRequest, options, source=source, target=target)
-        with self._explained():
-            return path_from_proto(self._stub.FindPath(request, **arguments))
-
-    def get_community(
-        self,
-        community_id: str,
-        *,
-        max_members: int = DEFAULT_MEMBERS,
-        **options: Unpack[LookupOptions],
-    ) -> CommunityDetails:
-        """Return a community with its report, its members, its parent and its children.
-
-        Raises:
-            NotFound: there is no such community, or the caller may not see it.
-        """
-        request, arguments = self._arguments.of_lookup(
-            pb.GetCommunityRequest, options, community_id=community_id, max_members=max_members
-        )
-        with self._explained():
-            return community_from_proto(self._stub.GetCommunity(request, **arguments))
-
-    def get_document(
-        self,
-        document_id: str,
-        *,
-        start: int = 0,
-        max_chars: int = DEFAULT_CHARS,
-        **options: Unpack[LookupOptions],
-    ) -> DocumentPart:
-        """Return a part of a document's text, by the id of the document or of a chunk of it.
-
-        Raises:
-            NotFound: there is no such document, or the caller may not see it.
-        """
-        request, arguments = self._arguments.of_lookup(
-            pb.GetDocumentRequest, options, document_id=document_id, start=start, max_chars=max_chars
-        )
-        with self._explained():
-            return document_from_proto(self._stub.GetDocument(request, **arguments))
-
-    def wait_ready(self, timeout_s: float = 30.0) -> None:
-        """Return once the service has a snapshot loaded.
-
-        Raises:
-            ServiceError: it has none within `timeout_s` seconds.
-        """
-        self._check_open()
-        health = health_watch(self._channel)
-        until, answered = time.monotonic() + timeout_s, False
-        while (left := until - time.monotonic()) > 0:
-            watch = health(HealthCheckRequest(service=SERVICE_NAME), timeout=left, wait_for_ready=True)
-            try:
-                for reply in watch:
-                    answered = True
-                    if reply.status == SERVING:
-                        return
-            except grpc.RpcError as error:
-                if error.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-                    raise explain(error, self._options.target) from error
-            finally:
-                watch.cancel()
-        raise not_ready(self._options.target, timeout_s, answered)
-
-    def _messages(self, method: Any, request: Any, options: CallOptions) -> Iterator[Any]:
-        begun = False
-        with self._explained(lambda: begun):
-            call = method(request, **self._arguments.of(options))
-            try:
-                for message in call:
-                    begun = True
-                    yield message
-            finally:
-                call.cancel()
-
-    @contextmanager
-    def _explained(self, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        self._check_open()
-        try:
-            yield
-        except grpc.RpcError as error:
-            raise explain(error, self._options.target, begun=begun(), closed=self._closed) from error
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("this client is closed; make another")
+    retrieve = _call(AsyncHiragClient.retrieve)
+    retrieve_stream = _stream(AsyncHiragClient.retrieve_stream)
+    answer = _call(AsyncHiragClient.answer)
+    answer_stream = _stream(AsyncHiragClient.answer_stream)
+    describe = _call(AsyncHiragClient.describe)
+    list_indexes = _call(AsyncHiragClient.list_indexes)
+    get_entity = _call(AsyncHiragClient.get_entity)
+    find_path = _call(AsyncHiragClient.find_path)
+    get_community = _call(AsyncHiragClient.get_community)
+    get_document = _call(AsyncHiragClient.get_document)
+    wait_ready = _call(AsyncHiragClient.wait_ready)

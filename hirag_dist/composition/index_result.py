@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from hirag_dist.indexing.content_remarks import content_counts
+from hirag_dist.composition.letters import LetterGroup
+from hirag_dist.indexing.content_remarks import content_counts, first_without_entities, is_sparse
 from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.llm.usage import UsageMeter, dollars, total_cost
 from hirag_dist.storage.snapshot.manifest import Manifest
@@ -37,6 +38,7 @@ class IndexResult:
         up_to_date: whether the documents were those of the index, so that there was nothing to update.
         fallback: why the current snapshot could not be read, if another one was the base of the update.
         repaired: damaged files of the work folder that were found and made again.
+        letter_groups: the open dead letters of the snapshot by reason, the largest group first.
     """
 
     index_uri: str
@@ -57,6 +59,7 @@ class IndexResult:
     up_to_date: bool = False
     fallback: str = ""
     repaired: tuple[str, ...] = ()
+    letter_groups: tuple[LetterGroup, ...] = ()
 
     @property
     def snapshot_id(self) -> str:
@@ -72,6 +75,11 @@ class IndexResult:
     def complete(self) -> bool:
         """True if the snapshot has no open dead letters."""
         return self.manifest.complete
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of a command: 3 if there are open dead letters, or half of the documents have no entity."""
+        return 0 if self.complete and not is_sparse(self.manifest) else 3
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{self.manifest.counts[name]:,} {name}" for name in ("documents", "entities", "reports"))
@@ -110,4 +118,6 @@ class IndexResult:
             "up_to_date": self.up_to_date,
             "fallback": self.fallback or None,
             "repaired": list(self.repaired),
+            "letters_by_reason": [group.to_dict() for group in self.letter_groups],
+            "first_without_entities": first_without_entities(self.manifest),
         }

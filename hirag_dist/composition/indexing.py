@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -19,10 +20,13 @@ from hirag_dist.composition.build_records import (
 )
 from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.composition.letters import letter_groups
 from hirag_dist.composition.models import BUILD_ROLES
 from hirag_dist.composition.prices import check_prices
+from hirag_dist.composition.windows import index_windows, role_windows, with_windows
 from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import IndexBusy, SnapshotError, SnapshotNotFound, StoreError, WorkFileDamaged
 from hirag_dist.execution.process_memory import return_freed_memory
@@ -30,6 +34,7 @@ from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
@@ -257,6 +262,9 @@ def execute_build(
         probes = UsageMeter()
         try:
             models = _resolve(config, store, options, probes)
+            config, models = _cut_to_windows(
+                config, store, prompts, models, from_nothing=options.rebuild or options.fresh
+            )
         except BaseException as error:
             with suppress(StoreError, IndexBusy):  # the error of the models is the one to raise
                 note_not_begun(store, action, arguments, config, options.limits, probes, error, lock.fenced)
@@ -336,6 +344,9 @@ def index_result(
         repaired: as `IndexResult.repaired`.
     """
     snapshot = open_snapshot(store, result.manifest.snapshot_id)
+    usage = usage_rows(snapshot.table("usage"))
+    letters = snapshot.table("rejects", ["stage", "reason"])
+    groups = letter_groups(letters["stage"].to_pylist(), letters["reason"].to_pylist(), usage)
     return IndexResult(
         index_uri=store.uri,
         manifest=result.manifest,
@@ -346,7 +357,7 @@ def index_result(
         dropped=result.dropped,
         layers=tuple(snapshot.table("layers").to_pylist()),
         communities_by_level=snapshot.info().communities_by_level,
-        usage=tuple(usage_rows(snapshot.table("usage"))),
+        usage=tuple(usage),
         tokens_per_corpus_token=tokens_per_corpus_token(snapshot),
         sent=sent,
         seconds=seconds,
@@ -355,6 +366,7 @@ def index_result(
         up_to_date=result.up_to_date,
         fallback=result.fallback,
         repaired=repaired,
+        letter_groups=tuple(groups),
     )
 
 
@@ -362,6 +374,18 @@ def _resolve(config: Config, store: Store, options: BuildOptions, probes: UsageM
     """Return the capabilities of the models; `probes` counts the calls."""
     kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
     return resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens, probes)
+
+
+def _cut_to_windows(
+    config: Config, store: Store, prompts: Prompts, models: ResolvedModels, *, from_nothing: bool
+) -> tuple[Config, ResolvedModels]:
+    """Return the configuration with no size larger than the models' windows allow, and the models with these.
+
+    The servers are asked after the probes: some load a model with its first call, and tell its window then.
+    """
+    asked = asyncio.run(with_windows(config, BUILD_ROLES))
+    windows = role_windows(asked, BUILD_ROLES) if from_nothing else index_windows(config, asked, store)
+    return fit_to_windows(asked, windows, prompts), replace(models, windows=windows)
 
 
 def _previous_kernels(config: Config, store: Store) -> str | None:

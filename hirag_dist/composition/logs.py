@@ -10,6 +10,16 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _NOISY = ("httpx", "httpx2", "openai", "pymilvus", "milvus_lite", "ray")
 
 
+class _CurrentStderr:
+    """The stderr of the moment: while a display of progress lives, it prints what is written above itself."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
 def log_messages_only(logger: str) -> None:
     """Send the messages of one logger to stderr without a prefix, one per line, for machines to read."""
     handler = logging.StreamHandler(sys.stderr)
@@ -26,7 +36,7 @@ def configure_logging(levels: Mapping[str, int], name: str = "") -> None:
         name: of this process where it is one of several; it precedes each message.
     """
     prefix = f"[{name}] " if name else ""
-    logging.basicConfig(format=_FORMAT.replace("%(message)s", f"{prefix}%(message)s"), stream=sys.stderr)
+    logging.basicConfig(format=_FORMAT.replace("%(message)s", f"{prefix}%(message)s"), stream=_CurrentStderr())
     for noisy in _NOISY:
         logging.getLogger(noisy).setLevel(logging.ERROR)
     for logger, level in levels.items():

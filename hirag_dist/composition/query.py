@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator, make_pool, retry_policy
+from hirag_dist.composition.windows import role_windows
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
@@ -188,4 +189,5 @@ def make_engine(
         config.tokenizer,
         reranker=reranker,
         n_engines=shared.n_engines,
+        answer_window=role_windows(config, ("answer",)).get("answer"),
     )

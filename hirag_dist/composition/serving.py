@@ -7,10 +7,12 @@ import logging
 import os
 import pickle
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
@@ -19,31 +21,27 @@ from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
 from hirag_dist.composition.uploads import upload_options
+from hirag_dist.composition.windows import ask_windows
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.access_log import LOGGER as ACCESS_LOGGER
 from hirag_dist.service.background_open import in_daemon_thread
-from hirag_dist.service.caller_quotas import SharedQuotas
-from hirag_dist.service.channel_options import probe
-from hirag_dist.service.descriptors import raise_descriptor_limit
+from hirag_dist.service.channel_options import probe, raise_descriptor_limit
 from hirag_dist.service.engine_thread import ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
-from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics, any_serving
+from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
-from hirag_dist.service.processor_affinity import bind_process
 from hirag_dist.service.server import serve as serve_grpc
-from hirag_dist.service.shared_state import ServiceState, open_service_state
 from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
 from hirag_dist.service.web.options import PageOptions, url_of
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.wire.encode_bridge import compile_encoder
 
 logger = logging.getLogger(__name__)
 _SPARE_REQUESTS = 64  # requests to the HTTP server that the service is about to refuse
@@ -81,28 +79,25 @@ def serve(config: Config, index: str, ready: ReadyCallback, *, verify: bool = Fa
         open_snapshot(Store(index), full_check=True)
     if has_catalogue(config.service):
         config = catalogue_config(config, index)
+    config = ask_windows(config, ("answer",))
     n_processes = process_count(config)
     if n_processes > 1:
         return serve_with_workers(multi_process_config(config), index, n_processes, ready)
-    options = server_options(config, reserved_connections=0 if page is None else page.max_connections)
+    options = server_options(config)
     on_stop = partial(exit_within, options.drain_s + STOP_GRACE_S)
-    with open_service_state(config.service.state_dir) as state:
-        if page is None:
-            asyncio.run(serve_index(config, index, options, ready, state=state, on_stop=on_stop))
-        else:
-            asyncio.run(serve_index_and_page(config, index, options, page, ready, state, on_stop))
+    if page is None:
+        asyncio.run(serve_index(config, index, options, ready, on_stop=on_stop))
+    else:
+        asyncio.run(serve_index_and_page(config, index, options, page, ready, on_stop))
     return True
 
 
-def server_options(
-    config: Config, *, listen: str | None = None, shared: bool = False, reserved_connections: int = 0
-) -> ServerOptions:
+def server_options(config: Config, *, listen: str | None = None, shared: bool = False) -> ServerOptions:
     """Return the options of the gRPC server.
 
     Args:
         listen: replaces the configured address.
         shared: whether other processes listen on the same port.
-        reserved_connections: of another port of this process.
 
     Raises:
         ConfigError: as `ServerOptions`.
@@ -123,8 +118,6 @@ def server_options(
         max_connection_age_s=service.max_connection_age_s,
         max_connection_age_grace_s=service.max_connection_age_grace_s,
         max_connections=service.max_connections,
-        max_connections_per_client=service.max_connections_per_client,
-        reserved_connections=reserved_connections,
         max_connection_idle_s=service.max_connection_idle_s,
         drain_delay_s=service.drain_delay_s,
         drain_s=service.drain_s,
@@ -173,8 +166,6 @@ def page_options(
         uploads=uploads,
         api=service.http_api,
         origins=service.http_origins,
-        max_connections=service.http_max_connections,
-        max_connections_per_client=service.http_max_connections_per_client,
         # more than the service accepts, so that it is the service that refuses and counts a request
         max_api_requests=service.max_concurrent_requests * n_processes + _SPARE_REQUESTS,
         tls_cert=service.tls_cert,
@@ -223,16 +214,17 @@ async def serve_index(
     options: ServerOptions,
     ready: Callable[[str], None],
     stop: asyncio.Event | None = None,
-    state: ServiceState | None = None,
     on_stop: Callable[[], None] = lambda: None,
+    *,
+    first: bool = True,
 ) -> None:
     """Serve an index from this process until SIGTERM or SIGINT.
 
     Args:
         ready: called with HOST:PORT once queries are answered.
         stop: stops the service when set, as a signal does.
-        state: shared by the processes of the service.
         on_stop: called when the drain begins.
+        first: whether this process logs what concerns all processes of the service.
 
     Raises:
         SnapshotError: there is no snapshot to serve.
@@ -241,9 +233,8 @@ async def serve_index(
     """
     if options.access_log == "json":
         log_messages_only(ACCESS_LOGGER)
-    await asyncio.to_thread(compile_encoder)
     if not index:
-        await serve_grpc(make_catalogue(config, process_count(config)), options, ready, stop, state, on_stop)
+        await serve_grpc(make_catalogue(config, process_count(config)), options, ready, stop, on_stop)
         return
     store = Store(index)
     prompts = load_prompts(config.prompts)
@@ -251,7 +242,7 @@ async def serve_index(
     coordinator = make_coordinator(config, sharers=process_count(config))
     anonymous = options.callers_file is None and options.anonymous_labels is not None
     opened = False
-    warn = anonymous and (state is None or state.process == 0)  # of several processes the first one logs it
+    warn = anonymous and first
 
     def make() -> QueryEngine:
         nonlocal warn, opened
@@ -270,7 +261,7 @@ async def serve_index(
         return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
 
     swapper = SnapshotSwapper(open_engine, lambda: current_id(store), config.service.poll_s, ThreadEngineRunner())
-    await serve_grpc(SingleIndex(swapper), options, ready, stop, state, on_stop)
+    await serve_grpc(SingleIndex(swapper), options, ready, stop, on_stop)
 
 
 async def serve_index_and_page(
@@ -279,14 +270,12 @@ async def serve_index_and_page(
     options: ServerOptions,
     page: PageOptions,
     ready: ReadyCallback,
-    state: ServiceState,
     on_stop: Callable[[], None],
 ) -> None:
     """Serve an index and its page from this process until SIGTERM or SIGINT.
 
     Args:
         ready: called with HOST:PORT and the page's URL once queries are answered.
-        state: of the service.
         on_stop: called when the drain begins.
 
     Raises:
@@ -295,7 +284,7 @@ async def serve_index_and_page(
     from hirag_dist.service.web.run import Page
 
     stop, listening = asyncio.Event(), asyncio.get_running_loop().create_future()
-    service = asyncio.create_task(serve_index(config, index, options, listening.set_result, stop, state, on_stop))
+    service = asyncio.create_task(serve_index(config, index, options, listening.set_result, stop, on_stop))
     await asyncio.wait({service, listening}, return_when=asyncio.FIRST_COMPLETED)
     try:
         if not service.done():
@@ -331,30 +320,24 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         page = page_options(config, index, n_processes=n_processes)
         if page is not None:
             page = replace(page, listen=_reserve(stack, page.listen), reuse_port=True)
-        state = stack.enter_context(open_service_state(config.service.state_dir))
-        metrics = WorkerMetrics(state.folder, n_processes)
-        if configured.metrics_listen is not None:
-            is_ready = partial(any_serving, state.folder)
-            stack.enter_context(serve_metrics(configured.metrics_listen, metrics.registry, is_ready))
-
-        def on_death(number: int, process_id: int) -> None:
-            if number == n_processes:  # the page's process has neither metrics nor quotas
-                return
-            metrics.count_death(number, process_id)
-            if config.service.callers_file is not None:
-                SharedQuotas(state.quotas, number).close()  # clears the requests in flight of the dead process
-
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hirag-serve-")))
+        metrics = WorkerMetrics(folder, n_processes)
         options = server_options(config, listen=listen, shared=True)
         tasks: list[tuple[str, WorkerTask]] = [
-            (f"worker {number + 1}", IndexTask(config, index, options, state.for_process(number)))
+            (f"worker {number + 1}", IndexTask(config, index, options, first=number == 0))
             for number in range(n_processes)
         ]
         if page is not None:
             tasks.append(("page", PageTask(page, listen)))
-        jobs = [_worker_job(name, task, state) for name, task in tasks]
-        on_ready = ready if page is None else partial(ready, url=url_of(page))
-        drain_s = configured.drain_delay_s + configured.drain_s
-        return Supervisor(jobs, drain_s=drain_s, ready=on_ready, on_death=on_death).run()
+        supervisor = Supervisor(
+            [_worker_job(name, task, folder) for name, task in tasks],
+            drain_s=configured.drain_delay_s + configured.drain_s,
+            ready=ready if page is None else partial(ready, url=url_of(page)),
+            on_death=metrics.count_death,
+        )
+        if configured.metrics_listen is not None:
+            stack.enter_context(serve_metrics(configured.metrics_listen, metrics.registry, supervisor.is_ready))
+        return asyncio.run(supervisor.run())
 
 
 class IndexTask:
@@ -364,28 +347,27 @@ class IndexTask:
         config: as `multi_process_config` returns it.
         index: the index folder.
         options: how to listen.
-        state: shared with the other processes.
+        first: whether this process logs what concerns all of them.
     """
 
-    def __init__(self, config: Config, index: str, options: ServerOptions, state: ServiceState) -> None:
+    def __init__(self, config: Config, index: str, options: ServerOptions, *, first: bool) -> None:
         self._config = config
         self._index = index
         self._options = options
-        self._state = state
+        self._first = first
 
     async def run(self, ready: Callable[[str], None], stop: asyncio.Event) -> None:
         """Serve until a signal arrives or `stop` is set; call `ready` with HOST:PORT."""
-        bind_process(self._state.process, process_count(self._config), self._config.service.pin_processes)
         on_stop = partial(exit_within, self._options.drain_s + STOP_GRACE_S)  # the supervisor may have died
-        await serve_index(self._config, self._index, self._options, ready, stop, self._state, on_stop)
+        await serve_index(self._config, self._index, self._options, ready, stop, on_stop, first=self._first)
 
 
-def _worker_job(name: str, task: WorkerTask, state: ServiceState) -> WorkerJob:
+def _worker_job(name: str, task: WorkerTask, folder: Path) -> WorkerJob:
     levels = {logger_name: logging.getLogger(logger_name).level for logger_name in _INHERITED_LEVELS}
     process = WorkerProcess(task, name, levels, debug="HIRAG_DEBUG" in os.environ)
     command = (sys.executable, "-m", "hirag_dist.composition.serving_process")
-    environ = os.environ | {FOLDER_VARIABLE: str(state.folder)}
-    return WorkerJob(command, pickle.dumps(process), environ, name, optional=isinstance(task, PageTask))
+    environ = os.environ | {FOLDER_VARIABLE: str(folder)}
+    return WorkerJob(command, pickle.dumps(process), environ, name, required=not isinstance(task, PageTask))
 
 
 def _reserve(stack: ExitStack, address: str) -> str:

@@ -68,22 +68,20 @@ class WorkerProcess:
 
 
 def main() -> None:
-    """Run the process that is pickled on standard input; report through the descriptor in the last argument."""
+    """Run the process that is pickled on standard input; report on standard output."""
     process: WorkerProcess = pickle.load(sys.stdin.buffer)  # only the supervisor writes to this pipe
     configure_logging(process.levels, name=process.name)
-    with os.fdopen(int(sys.argv[-1]), "w", encoding="utf-8") as reports:
 
-        def report(**fields: object) -> None:
-            reports.write(json.dumps(fields) + "\n")
-            reports.flush()
+    def report(**fields: object) -> None:
+        print(json.dumps(fields), flush=True)  # noqa: T201 - the supervisor reads it
 
-        try:
-            asyncio.run(_run(process.task, lambda address: report(ready=address)))
-        except HiragError as error:
-            report(failed=str(error), exit_code=error.exit_code)
-            if process.debug:
-                raise
-            sys.exit(error.exit_code)
+    try:
+        asyncio.run(_run(process.task, lambda address: report(ready=address)))
+    except HiragError as error:
+        report(failed=str(error), exit_code=error.exit_code)
+        if process.debug:
+            raise
+        sys.exit(error.exit_code)
 
 
 async def _run(task: WorkerTask, ready: Callable[[str], None]) -> None:

@@ -11,6 +11,7 @@ import logging
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from hirag_dist.composition.build import resolve
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.composition.models import CHAT_ROLES, answerers, priced_models, retry_policy
 from hirag_dist.composition.retry import configuration_changes
+from hirag_dist.composition.windows import index_windows
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import ConfigError, StageFailed
@@ -121,13 +123,18 @@ def snapshot_vector_keys(snapshot: Snapshot, embedder: str, dim: int) -> set[byt
 def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
     """Return the models of the last build as it resolved them. Where it left no record, an endpoint may be asked.
 
+    Args:
+        config: As `windows.cut_as_index` returns it.
+        store: The index.
+
     Raises:
         ConfigError: that build had another configuration, so that its replies would not be found.
         ModelError: see `composition.build.resolve`.
     """
     decisive: Mapping[str, Any] = (last_build(store) or {}).get("decisive") or {}
+    windows = index_windows(config, config, store)
     if not decisive:
-        return resolve(config, Ledger(store), "cpu")
+        return replace(resolve(config, Ledger(store), "cpu"), windows=windows)
     embedder = make_embedder(config)
     models = ResolvedModels(
         structured=decisive["structured"],
@@ -136,6 +143,7 @@ def models_of_last_build(config: Config, store: Store) -> ResolvedModels:
         embedder_name=embedder.name,
         dim=embedder.dim,
         kernels=decisive.get("kernels", ""),
+        windows=windows,
     )
     runner = StageRunner(store, InlineExecutor(_no_services), (), 1.0)
     context = BuildContext(runner, config, load_prompts(config.prompts), models)

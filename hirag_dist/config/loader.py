@@ -28,6 +28,7 @@ _RENAMED = {  # former dotted path of a key → its path now; * stands for one n
     "service.max_concurrent": "service.max_concurrent_requests",
     "service.max_wait_s": "service.max_queue_wait_s",
 }
+_PROXY = "limits of one client's connections are those of a proxy in front of the service"
 _NO_BATCHES = "calls are always sent one by one; leave the key out"
 _ONE_FINDER = "extraction.method is llm or nlp, and nlp has no settings; leave the section out"
 _FIDELITY = "retrieval.fidelity is best, which does the best that was measured, or paper"
@@ -50,6 +51,11 @@ _REMOVED = {  # former dotted path of a key → what takes its place
     "retrieval.selection": "records are taken by rank",
     "retrieval.source_fusion": _FIDELITY,
     "service.hits_file": "communities.report_share takes the most prominent communities first",
+    "service.http_max_connections": _PROXY,
+    "service.http_max_connections_per_client": _PROXY,
+    "service.max_connections_per_client": _PROXY,
+    "service.pin_processes": "taskset or the cpuset of a container binds processes",
+    "service.state_dir": "each process counts callers' requests from its start",
 }
 
 

@@ -51,6 +51,12 @@ class EndpointConfig(ConfigSection):
     max_reply_tokens: int | None = Field(
         None, ge=1, description="Maximum tokens of any reply; null: the limit of its task alone"
     )
+    context_window: int | None = Field(
+        None,
+        ge=512,
+        description="tokens of a prompt and its reply together, to which all that the model reads is cut; null: the "
+        "server is asked, as llama.cpp, vLLM and Ollama tell it",
+    )
     temperature: float | None = Field(0.0, ge=0, le=2, description="null: not sent")
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
         "max_tokens", description="name of the field that carries max_reply_tokens"

@@ -57,10 +57,6 @@ class ServiceConfig(ConfigSection):
     processes: int = Field(
         1, ge=0, le=64, description="processes that share the port; 0: one per core. Several cannot use Milvus Lite"
     )
-    pin_processes: bool | None = Field(
-        None,
-        description="bind each of several processes to one processor; null: where each processor gets as many",
-    )
     tls_cert: str | None = Field(None, description="PEM file of the service's certificate chain")
     tls_key: str | None = Field(None, description="PEM file of its key")
     tls_client_ca: str | None = Field(
@@ -104,9 +100,6 @@ class ServiceConfig(ConfigSection):
         description="requests at a time to one index of a catalogue in a process; null: half of the smaller of "
         "max_concurrent_requests and max_concurrent_answers",
     )
-    state_dir: str | None = Field(
-        None, description="folder in which callers' quotas outlive a restart, one per service; null: they start at zero"
-    )
     max_context_tokens: int = Field(
         32_000, ge=200, description="largest context_tokens of a request: a model reads that much, and is paid for it"
     )
@@ -142,13 +135,7 @@ class ServiceConfig(ConfigSection):
     max_connections: int = Field(
         4096,
         ge=1,
-        description="connections at a time in a process; fewer where the limit of open files does not allow them",
-    )
-    max_connections_per_client: int | None = Field(
-        None,
-        ge=1,
-        description="connections of one caller, or of one address as long as no caller authenticated, in a process; "
-        "null: a quarter of max_connections",
+        description="connections at a time in a process; limits of one client are those of a proxy in front",
     )
     max_connection_idle_s: float = Field(
         300.0, gt=0, description="time without a request after which a connection is closed"
@@ -191,10 +178,6 @@ class ServiceConfig(ConfigSection):
         (),
         description="origins whose web pages may call the APIs, such as https://chat.example.com; *: any, which needs "
         "a callers_file",
-    )
-    http_max_connections: int = Field(512, ge=1, description="connections to that address at a time")
-    http_max_connections_per_client: int | None = Field(
-        None, ge=1, description="of these, connections from one address; null: a quarter"
     )
     http_names: tuple[str, ...] = Field(
         (),

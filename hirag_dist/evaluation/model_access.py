@@ -20,6 +20,7 @@ from hirag_dist.composition.models import (
     shares,
 )
 from hirag_dist.composition.prices import check_prices
+from hirag_dist.composition.windows import role_windows
 from hirag_dist.config.model import Config, RoleTarget
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import Prompts
@@ -113,6 +114,7 @@ class ModelAccess:
             self.count_tokens,
             config.service.access_rule,
             config.tokenizer,
+            answer_window=role_windows(config, ("answer",)).get("answer"),
         )
 
     async def close(self) -> None:

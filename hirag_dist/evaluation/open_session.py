@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from hirag_dist.composition.embedder_choice import settle_embedder
+from hirag_dist.composition.windows import with_windows
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import ConfigError, StoreError
@@ -53,6 +54,7 @@ async def open_session(
             snapshot = open_current(Store(order.index), order.snapshot)
             snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
             config = settle_embedder(config, snapshot.manifest.embedder)
+        config = await with_windows(config)
         asking = ModelAccess(config, store, order.max_usd, order.max_tokens, order.more_roles)
         session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
         try:

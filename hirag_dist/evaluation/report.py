@@ -9,7 +9,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from hirag_dist import __version__
+from hirag_dist._version import __version__
 from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.page import render_page
 from hirag_dist.evaluation.session import Session

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from hirag_dist import __version__
+from hirag_dist._version import __version__
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import Rejected

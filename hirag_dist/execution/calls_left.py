@@ -1,9 +1,9 @@
-"""The calls that a whole build has left, and the time that they take at the rate of the last minute."""
+"""The calls that a whole build has left, and the rate of the latest ones."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 # beginning of a stage's label → stage of the estimate
 _STAGES = {
@@ -20,28 +20,40 @@ _STAGES = {
 _LAST = "reports"
 _RATE_WINDOW_S = 60.0
 _MIN_RATE_S = 2.0
+_MIN_CHANGES = 5
 
 
 class CallRate:
-    """The replies per minute of a stage, over the last minute."""
+    """The rate of a number that only grows, over the last minute, or over the last few changes where they take longer.
+
+    Attributes:
+        per_s: the rate; 0 before the first change.
+    """
 
     def __init__(self) -> None:
-        self._answered: deque[tuple[float, int]] = deque()  # (time, replies)
-        self._per_minute = 0.0
+        self._noted: deque[tuple[float, int]] = deque()  # (time, number)
+        self.per_s = 0.0
 
-    def on_calls(self, now: float, answered: int) -> float:
-        """Note the replies so far, and return the rate; 0 where it is not known.
+    def note(self, now: float, number: int) -> float:
+        """Note the number so far, and return the rate.
 
         Args:
             now: seconds.
         """
-        self._answered.append((now, answered))
-        while self._answered[0][0] < now - _RATE_WINDOW_S:
-            self._answered.popleft()
-        begun, before = self._answered[0]
+        noted = self._noted
+        if len(noted) > 2 and noted[-1][1] == noted[-2][1] == number:
+            noted.pop()
+        noted.append((now, number))
+        while len(noted) > 2 and noted[1][0] <= now - _RATE_WINDOW_S and _n_changes(noted) > _MIN_CHANGES:
+            noted.popleft()
+        begun, before = noted[0]
         if now - begun >= _MIN_RATE_S:
-            self._per_minute = (answered - before) / (now - begun) * 60
-        return self._per_minute
+            self.per_s = (number - before) / (now - begun)
+        return self.per_s
+
+
+def _n_changes(noted: Sequence[tuple[float, int]]) -> int:
+    return len({number for _, number in noted}) - 1
 
 
 class CallsLeft:
@@ -67,11 +79,11 @@ class CallsLeft:
         self._left[stage] *= share_left
         self._running = (stage, self._left[stage])
 
-    def on_calls(self, label: str, answered: int) -> None:
-        """Note the replies of a running stage."""
+    def on_calls(self, label: str, answered: int, in_flight: int = 0) -> None:
+        """Note the usable replies of a running stage; what is in flight is left in any case."""
         stage, begun = self._running
         if stage and stage == _stage_of(label):
-            self._left[stage] = max(begun - answered, 0.0)
+            self._left[stage] = max(begun - answered, float(in_flight), 0.0)
 
     def on_finished(self, label: str) -> None:
         """Note that a stage is done."""
@@ -83,27 +95,17 @@ class CallsLeft:
         """The calls that are left."""
         return round(sum(self._left.values()))
 
-    def describe(self, calls_per_minute: float) -> str:
-        """Return the calls and the time left; empty where none is known.
-
-        >>> CallsLeft({"extract": 1200, "reports": 300}).describe(100.0)
-        'about 1,500 calls and 15 min left'
-        """
-        if not self.calls:
-            return ""
-        calls = f"about {_rounded(self.calls):,} {'call' if self.calls == 1 else 'calls'}"
-        if not calls_per_minute:
-            return f"{calls} left"
-        minutes = self.calls / calls_per_minute
-        time = f"{minutes / 60:.1f} h" if minutes >= 90 else f"{minutes:.0f} min" if minutes >= 1.5 else "a minute"
-        return f"{calls} and {time} left"
+    def calls_of(self, label: str) -> int | None:
+        """Return the calls that the stage of the estimate has left which a label belongs to; None if there is none."""
+        left = self._left.get(_stage_of(label))
+        return None if left is None else round(left)
 
 
 def _stage_of(label: str) -> str:
     return next((stage for begin, stage in _STAGES.items() if label.startswith(begin)), "")
 
 
-def _rounded(calls: int) -> int:
+def rounded_calls(calls: int) -> int:
     """Return a number with two significant digits: the estimate has no more."""
     digits = max(len(str(calls)) - 2, 0)
     return round(calls, -digits)

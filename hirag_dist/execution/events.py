@@ -85,6 +85,11 @@ class UsageRecorded:
 
 
 @dataclass(frozen=True, slots=True)
+class Publishing:
+    """All stages are done, and the snapshot is being written."""
+
+
+@dataclass(frozen=True, slots=True)
 class StageFailedEvent:
     """A stage ended by an exception; `usage` is of tasks without a `TaskFinished`, completed or not."""
 

@@ -68,9 +68,9 @@ class ProgressReport:
 
     def _on_calls(self, event: CallsProgress) -> None:
         calls = event.calls
-        per_minute = self._rate.on_calls(self._clock(), calls.answered)
+        per_minute = 60 * self._rate.note(self._clock(), calls.answered)
         if self._left is not None:
-            self._left.on_calls(event.label, calls.answered)
+            self._left.on_calls(event.label, calls.answered - calls.refused, calls.in_flight)
         self._shown |= {
             "calls": self._sums["calls"] + calls.answered,
             "tokens": self._sums["tokens"] + calls.tokens,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import cast
 
+from hirag_dist.core.prompts.refusal_reasons import beginning, remedy_of
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed, StoreError, WorkFileDamaged
 from hirag_dist.execution.call_poll import CallPoll
@@ -37,6 +38,7 @@ from hirag_dist.types import Rejected
 
 logger = logging.getLogger(__name__)
 MIN_REJECTS = 3  # a share of fewer units says nothing: one of two clusters of the last layer is half of them
+_SHOWN_CHARS = 300  # of a refused reply, in the error of a stage
 _SYNC_EVERY_S = 2.0  # work of this run that a power cut may lose, in addition to that of the stage that runs
 
 
@@ -179,7 +181,11 @@ class StageRunner:
             results = run.run(inputs)
             n_open, n_dropped = folder.count_rejects(results)
             if max_reject_ratio is not None:
-                run.check_rejects(results, n_open, n_units, max_reject_ratio)
+                try:
+                    run.check_rejects(results, n_open, n_units, max_reject_ratio, self.bill.total())
+                except StageFailed:
+                    self.emit(StageFailedEvent(label))
+                    raise
             with self.fence():
                 folder.finish(results)
                 if accepted:
@@ -189,9 +195,7 @@ class StageRunner:
             if time.monotonic() - self._synced_at >= _SYNC_EVERY_S:
                 self.sync()
         self._entered.add(folder.path)
-        usage = UsageMeter()
-        for result in results:
-            usage.add(UsageMeter.from_rows(result.usage))
+        usage = _usage_of(results)
         seconds = time.perf_counter() - started
         self.emit(StageFinished(label, reused, n_units, n_open, seconds, usage, n_dropped, folder.path))
         return folder.outputs(results)
@@ -281,20 +285,36 @@ class StageRun:
                 self._folder.drop_shuffle()
         return [results[number] for number in range(len(rows))]
 
-    def check_rejects(self, results: list[TaskResult], n_open: int, n_units: int, max_ratio: float) -> None:
+    def check_rejects(
+        self, results: list[TaskResult], n_open: int, n_units: int, max_ratio: float, before: UsageMeter
+    ) -> None:
         """Refuse an output with too many dead letters.
+
+        Args:
+            n_open: open dead letters.
+            max_ratio: largest share of them, from 0 to 1; with 1 any number is taken.
+            before: usage of the stages that have finished.
 
         Raises:
             StageFailed: more than `max_ratio` of the units are open dead letters, and at least `MIN_REJECTS` are; with
-                a ratio of 0 one is enough.
+                a ratio of 0 one is enough. Or all units are, however few, and its models have given no usable reply in
+                this build.
         """
-        if n_open <= max_ratio * n_units or (max_ratio > 0 and n_open < MIN_REJECTS):
+        if n_open <= max_ratio * n_units:
             return
+        usage = _usage_of(results)
+        is_hopeless = n_open >= n_units and not _n_usable(usage, before)
+        if max_ratio > 0 and n_open < MIN_REJECTS and not is_hopeless:
+            return
+        summary = self._folder.dominant_reason(results)
+        reply = f". One of these replies begins: {beginning(summary.reply, _SHOWN_CHARS)!r}" if summary.reply else ""
+        remedy = remedy_of(summary.reason, _most_refused(usage))
         raise StageFailed(
             f"{self._label}: refused {n_open:,} of {count_noun(n_units, 'unit')}, more than max_reject_ratio "
-            f"{max_ratio:g} allows; the first reason: {self._folder.first_reason(results)}. `hirag-dist status "
-            "--letters` shows them; `hirag-dist retry` asks them again, `retry --drop` accepts the loss, and with a "
-            "higher max_reject_ratio `hirag-dist index` goes on without them"
+            f"{max_ratio:g} allows; the reason of {summary.n_letters:,}: {summary.reason}{reply}. "
+            f"{f'To change: {remedy}. ' if remedy else ''}`hirag-dist status --letters` shows all; `hirag-dist retry` "
+            "asks them again, `retry --drop` accepts the loss, and with a higher max_reject_ratio `hirag-dist index` "
+            "goes on without them"
         )
 
     def _run_missing(self, planned: PartitionPlan, results: dict[int, TaskResult]) -> None:
@@ -338,3 +358,24 @@ class StageRun:
         with suppress(StoreError):  # the error that stopped the stage is the one to raise
             self._folder.add_unreported_usage(usage, self._running)
         return usage
+
+
+def _usage_of(results: Iterable[TaskResult]) -> UsageMeter:
+    """Return the usage of finished tasks."""
+    usage = UsageMeter()
+    for result in results:
+        usage.add(UsageMeter.from_rows(result.usage))
+    return usage
+
+
+def _n_usable(usage: UsageMeter, before: UsageMeter) -> int:
+    """Return the replies that were not refused: of the stage, and of those before it that asked in the same roles."""
+    roles = {role for role, _, _ in usage.uses}
+    uses = [*usage.uses.values(), *(use for (role, _, _), use in before.uses.items() if role in roles)]
+    return sum(use.calls - use.rejected for use in uses)
+
+
+def _most_refused(usage: UsageMeter) -> str:
+    """Return the name of the endpoint with the most calls without a usable reply."""
+    uses = usage.uses.items()
+    return max(uses, key=lambda item: item[1].rejected + item[1].failed)[0][2] if uses else "NAME"

@@ -6,10 +6,12 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from hirag_dist.core.prompts.refusal_reasons import by_reason, without_details
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.dead_letters import (
     ACCEPTED,
@@ -26,10 +28,20 @@ from hirag_dist.execution.stage import AnyStage, output_schemas
 from hirag_dist.execution.stage_results import DONE, StageResults, drop_shuffle, output_files, stage_results, write_done
 from hirag_dist.execution.task import TASKS, TaskResult, failed_path, output_path, result_of
 from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.checked_json import read_checked
 from hirag_dist.storage.layout import work_path
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalSummary:
+    """The most frequent reason of a stage's open dead letters, how many have it, and one of their replies."""
+
+    reason: str
+    n_letters: int
+    reply: str = ""
 
 
 def stage_key(stage: AnyStage, inputs: Mapping[str, Dataset]) -> str:
@@ -148,10 +160,17 @@ class StageStore:
         n_open = sum(table.num_rows for table in self._open_letters(results, ["stage", "unit_id"]))
         return n_open, total - n_open
 
-    def first_reason(self, results: Sequence[TaskResult]) -> str:
-        """Return the reason of the first open dead letter."""
+    def dominant_reason(self, results: Sequence[TaskResult]) -> RefusalSummary:
+        """Return the most frequent reason of the open dead letters."""
         tables = self._open_letters(results, ["stage", "unit_id", "reason"])
-        return str(next(table["reason"][0].as_py() for table in tables if table.num_rows))
+        reason, positions = next(
+            iter(by_reason(row for table in tables for row in table["reason"].to_pylist()).items())
+        )
+        for table in self._open_letters(results, REJECTS.names):
+            for letter in table.to_pylist():
+                if letter["reply"] and without_details(letter["reason"]) == without_details(reason):
+                    return RefusalSummary(reason, len(positions), letter["reply"])
+        return RefusalSummary(reason, len(positions))
 
     def clear_failures(self) -> None:
         """Delete the usage that failed tasks of an earlier run left."""

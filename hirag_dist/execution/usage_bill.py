@@ -29,3 +29,10 @@ class UsageBill:
             self.by_stage = {label: meter for label, meter in self.by_stage.items() if label not in self._finished}
         if isinstance(event, TaskFinished | UsageRecorded | StageFailedEvent):
             self.sent.add(event.usage)
+
+    def total(self) -> UsageMeter:
+        """Return the usage of all stages together."""
+        usage = UsageMeter()
+        for meter in self.by_stage.values():
+            usage.add(meter)
+        return usage

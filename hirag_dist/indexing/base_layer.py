@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.dataset import Dataset
@@ -15,6 +16,7 @@ from hirag_dist.indexing.extraction import extract_mentions
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
+from hirag_dist.indexing.window_sizes import described_tokens
 
 logger = logging.getLogger(__name__)
 _PROMPT_TOKENS = 6000  # descriptions in one describe call
@@ -89,14 +91,23 @@ def describe_base_layer(context: BuildContext, merged: MergedMentions, label: st
 
 def describe_entities(context: BuildContext, entities: Dataset, label: str) -> DescribeEntities.Outputs:
     """Return entities with one description each, and dead letters."""
+    prompts = context.prompts.of("describe")
     describe = DescribeEntities(
         context.config.description_tokens,
-        _PROMPT_TOKENS,
+        _described_at_once(context, prompts),
         context.config.tokenizer,
-        context.prompts.of("describe"),
+        prompts,
         context.models.models["summarise"],
     )
     return context.runner.run(describe, label, entities=entities)
+
+
+def _described_at_once(context: BuildContext, prompts: Prompts) -> int:
+    """Return the tokens of descriptions that one call makes one of."""
+    window = context.models.windows.get("summarise")
+    if window is None:
+        return _PROMPT_TOKENS
+    return min(_PROMPT_TOKENS, described_tokens(window, prompts, context.config.tokenizer))
 
 
 @dataclass(frozen=True)

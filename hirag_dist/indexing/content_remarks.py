@@ -15,22 +15,41 @@ from hirag_dist.types import FloatMatrix
 
 NOTE = "content"  # of the manifest
 _BLOCK_ROWS = 65_536
+_N_NAMED = 3  # documents without an entity
 
 
-def content_notes(documents: pa.Table, cut: Iterable[str], vectors: Iterable[FloatMatrix]) -> dict[str, Any]:
+def content_notes(
+    documents: pa.Table, chunks: pa.Table, entities: pa.Table, cut: Iterable[str], vectors: Iterable[FloatMatrix]
+) -> dict[str, Any]:
     """Return the note for the manifest.
 
     Args:
         documents: DOCUMENTS.
+        chunks: CHUNKS.
+        entities: ENTITIES.
         cut: ids of entities and relations with more descriptions than are merged.
         vectors: of entities and chunks.
     """
+    bare = documents.filter(_without_entities(documents["document_id"], chunks, entities))
     n_names = int(pc.sum(pc.list_value_length(documents["source_ids"])).as_py() or 0)
     return {
         "copies": n_names - documents.num_rows,
         "cut_ids": sorted(cut),
         "zero_vectors": sum(map(_zero_rows, vectors)),
+        "without_entities": bare.num_rows,
+        "first_without_entities": bare["uri"].slice(0, _N_NAMED).to_pylist(),
     }
+
+
+def is_sparse(manifest: Manifest) -> bool:
+    """Return whether at least half of the documents of a snapshot have no entity."""
+    n_documents = manifest.counts["documents"]
+    return n_documents > 0 and 2 * content_counts(manifest)["without_entities"] >= n_documents
+
+
+def first_without_entities(manifest: Manifest) -> list[str]:
+    """Return the URIs of the first documents of a snapshot that have no entity, at most three."""
+    return list(manifest.notes.get(NOTE, {}).get("first_without_entities", ()))
 
 
 def cut_ids(manifest: Manifest) -> frozenset[str]:
@@ -43,18 +62,20 @@ def content_counts(manifest: Manifest) -> dict[str, int]:
 
     Returns:
         `copies`: documents that were given under another name too; `cut_descriptions`: entities and relations of layer
-        0 with more descriptions than are merged; `zero_vectors`: vectors of entities and chunks that are zero.
+        0 with more descriptions than are merged; `zero_vectors`: vectors of entities and chunks that are zero;
+        `without_entities`: documents in which no entity was found.
     """
     note: Mapping[str, Any] = manifest.notes.get(NOTE, {})
     return {
         "copies": note.get("copies", 0),
         "cut_descriptions": len(cut_ids(manifest)),
         "zero_vectors": note.get("zero_vectors", 0),
+        "without_entities": note.get("without_entities", 0),
     }
 
 
 def remark_lines(counts: Mapping[str, int]) -> list[str]:
-    """Return the remarks for a person, those that count something.
+    """Return the remarks for a person, those that count something; `without_entities` has a line of its own.
 
     >>> remark_lines({"copies": 2, "cut_descriptions": 0, "zero_vectors": 0})
     ['2 documents have the text and labels of another: each text is indexed once, under all its ids.']
@@ -68,6 +89,13 @@ def remark_lines(counts: Mapping[str, int]) -> list[str]:
         "zero_vectors": f"{zero} zero: the embedder finds nothing in these texts, and no question is near them.",
     }
     return [line for name, line in lines.items() if counts[name]]
+
+
+def _without_entities(document_ids: pa.ChunkedArray, chunks: pa.Table, entities: pa.Table) -> pa.ChunkedArray:
+    """Return for each document whether no entity names a chunk of it."""
+    named = pc.unique(pc.list_flatten(entities["chunk_ids"]))
+    with_some = pc.unique(chunks["document_id"].filter(pc.is_in(chunks["chunk_id"], value_set=named)))
+    return pc.invert(pc.is_in(document_ids, value_set=with_some))
 
 
 def _zero_rows(matrix: FloatMatrix) -> int:

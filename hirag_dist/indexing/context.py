@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
@@ -22,6 +22,8 @@ class ResolvedModels:
         kernels: name of the numerical backend; empty if a worker with a GPU has to be asked (`gpu_kernels`), which
             happens before the first stage that needs one.
         embedder_name: of the embedder alone, for the manifest; empty: `embedder` is it.
+        windows: Role → tokens of the smallest context window of its models, as the index was begun with; without the
+            roles whose windows are not known.
     """
 
     structured: Mapping[str, bool]
@@ -30,6 +32,7 @@ class ResolvedModels:
     dim: int
     kernels: str
     embedder_name: str = ""
+    windows: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

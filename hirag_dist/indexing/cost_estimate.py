@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 
 from tiktoken import Encoding
@@ -53,6 +53,8 @@ SUMMARIES_PER_CALL, REPORTS_PER_CALL = 5.7, 4.8  # units that share one call, wi
 SUMMARY_PACK_TOKENS, REPORT_PACK_TOKENS = 8000, 12000
 TOKENS_PER_ENTITY = 60  # embedded
 UNKNOWN_CONCURRENCY = 32  # calls at a time where the configuration leaves it to be found
+SPEED = "speed"  # bound of a stage at an endpoint whose speed is known
+NO_SPEEDS: Mapping[str, float] = {}
 FIRST_TOKEN_S, S_PER_TOKEN = 1.0, 1 / 60  # the assumed latency of a call
 
 
@@ -63,7 +65,7 @@ class StageEstimate:
     Attributes:
         cost_usd: US dollars; None where the endpoint's price is not known.
         seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models.
-        bound: which of the three it is: rpm, tpm or concurrency; empty for built-in models.
+        bound: which of these it is: rpm, tpm, concurrency or speed; empty for built-in models.
         latency_s: what a call is assumed to take.
     """
 
@@ -88,6 +90,8 @@ class CostEstimate:
             known here: they cost nothing again.
         seconds: the stages' least times one after the other, the endpoints of one stage side by side.
         methods: the same build by each method of extraction.
+        windows: Role → tokens of its models' context window, to which the sizes are cut.
+        speeds: Endpoint → tokens a second of its replies that the times rest on.
         missing_reports, missing_report_tokens: reports left out, and what writing them all would take.
     """
 
@@ -100,6 +104,8 @@ class CostEstimate:
     seconds: float
     missing_reports: int = 0
     missing_report_tokens: int = 0
+    windows: Mapping[str, int] = field(default_factory=dict)
+    speeds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def calls(self) -> int:
@@ -173,25 +179,34 @@ class PlannedInput:
 
 
 def estimate_build(
-    inputs: Sequence[str], config: Config, prompts: Prompts, latency_s: float | None = None
+    inputs: Sequence[str],
+    config: Config,
+    prompts: Prompts,
+    latency_s: float | None = None,
+    speeds: Mapping[str, float] = NO_SPEEDS,
 ) -> CostEstimate:
     """Read INPUT and estimate its index.
 
     Args:
         latency_s: what a chat call takes; None for `FIRST_TOKEN_S` and `S_PER_TOKEN` for each token of its reply.
+        speeds: Endpoint → tokens a second of its replies, all calls together, where that is known.
 
     Raises:
         InputError: nothing to read.
     """
-    return estimate_planned(read_planned(inputs, config), config, prompts, latency_s)
+    return estimate_planned(read_planned(inputs, config), config, prompts, latency_s, speeds)
 
 
 def estimate_planned(
-    planned: PlannedInput, config: Config, prompts: Prompts, latency_s: float | None = None
+    planned: PlannedInput,
+    config: Config,
+    prompts: Prompts,
+    latency_s: float | None = None,
+    speeds: Mapping[str, float] = NO_SPEEDS,
 ) -> CostEstimate:
     """Return the estimate of an index of INPUT that was read; see `estimate_build`."""
     n_chunks, n_tokens = planned.n_chunks, planned.n_tokens
-    stages, seconds = stages_of(works_of_build(n_chunks, n_tokens, config, prompts), config, latency_s)
+    stages, seconds = stages_of(works_of_build(n_chunks, n_tokens, config, prompts), config, latency_s, speeds)
     entities = n_tokens * ENTITIES_PER_TOKEN
     reports = estimate_reports(entities + estimate_summaries(entities, config).entities, config)
     return CostEstimate(
@@ -204,7 +219,21 @@ def estimate_planned(
         seconds,
         round(reports.missing),
         round(reports.missing_tokens),
+        _windows(config),
+        dict(speeds),
     )
+
+
+def _windows(config: Config) -> dict[str, int]:
+    """Return the known context windows of the roles of a build."""
+    found = {}
+    for role in ("extract", "summarise", "report"):
+        target = getattr(config.llm.roles, role)
+        names = [target] if isinstance(target, str) else [share.endpoint for share in target]
+        known = [config.llm.endpoints[name].context_window for name in names]
+        if windows := [window for window in known if window is not None]:
+            found[role] = min(windows)
+    return found
 
 
 def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
@@ -243,13 +272,13 @@ def _planned_chunks(text: str, tokens: Encoding, config: Config) -> tuple[tuple[
 
 
 def stages_of(
-    works: Iterable[Work], config: Config, latency_s: float | None
+    works: Iterable[Work], config: Config, latency_s: float | None, speeds: Mapping[str, float] = NO_SPEEDS
 ) -> tuple[tuple[StageEstimate, ...], float]:
     """Return the stages of the work at the endpoints of its roles, and their least time one after the other."""
     stages: list[StageEstimate] = []
     seconds = 0.0
     for work in works:
-        shares = list(_shares(work, config, latency_s))
+        shares = list(_shares(work, config, latency_s, speeds))
         stages += shares
         seconds += max(share.seconds for share in shares)
     return tuple(stages), seconds
@@ -259,7 +288,9 @@ def remote_calls(works: Iterable[Work], config: Config) -> dict[str, int]:
     """Return the calls of each stage to endpoints that are no built-in models."""
     return {
         work.stage: sum(
-            share.calls for share in _shares(work, config, None) if config.llm.endpoints[share.endpoint].is_remote
+            share.calls
+            for share in _shares(work, config, None, NO_SPEEDS)
+            if config.llm.endpoints[share.endpoint].is_remote
         )
         for work in works
     }
@@ -317,7 +348,9 @@ def units_per_call(usual: float, room: float, max_units: int) -> float:
     return min(max(usual * room, 1.0), float(max(max_units, 1)))
 
 
-def _shares(work: Work, config: Config, latency_s: float | None) -> Iterator[StageEstimate]:
+def _shares(
+    work: Work, config: Config, latency_s: float | None, speeds: Mapping[str, float]
+) -> Iterator[StageEstimate]:
     """Yield a stage's part at each endpoint of its role, by weight."""
     targets = [(work.target, 1.0)] if isinstance(work.target, str) else [(s.endpoint, s.weight) for s in work.target]
     whole = sum(weight for _, weight in targets)
@@ -332,6 +365,8 @@ def _shares(work: Work, config: Config, latency_s: float | None) -> Iterator[Sta
         if latency_s is not None and written:
             latency = latency_s
         seconds, bound = _least_time(calls, read + written, latency, endpoint)
+        if name in speeds and bound and (needed := written / speeds[name]) > seconds:
+            seconds, bound = needed, SPEED
         yield StageEstimate(work.stage, name, calls, read, written, cost, seconds, bound, latency if bound else 0.0)
 
 

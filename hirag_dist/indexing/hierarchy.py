@@ -28,6 +28,7 @@ from hirag_dist.indexing.stages.summary_layer import (
     NormaliseNames,
     RelateEqualNames,
 )
+from hirag_dist.indexing.window_sizes import member_tokens
 from hirag_dist.schemas import REJECTS, RELATIONS
 
 logger = logging.getLogger(__name__)
@@ -106,14 +107,17 @@ def _with_clusters(record: LayerRecord, clusters: LayerClusters, below: list[Lay
 def summary_stage(context: BuildContext, layer: int, meta_types: tuple[str, ...]) -> SummariseClusters:
     """Return the stage that summarises clusters as entities of a layer."""
     config = context.config
+    prompts = context.prompts.of("summarise")
+    window = context.models.windows.get("summarise")
     return SummariseClusters(
         layer=layer,
         structured=context.models.structured["summarise"],
         meta_types=meta_types,
         packing=PackingOptions(config.clustering.summary_pack_tokens, config.pack_units),
         same_language=context.same_language,
-        prompts=context.prompts.of("summarise"),
+        prompts=prompts,
         models=context.models.models["summarise"],
+        member_tokens=0 if window is None else member_tokens(window, prompts, meta_types, config.tokenizer),
     )
 
 

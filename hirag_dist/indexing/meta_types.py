@@ -8,6 +8,7 @@ from hirag_dist.config.model import META_TYPES
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
+from hirag_dist.indexing.window_sizes import excerpt_tokens
 from hirag_dist.schemas import REJECTS
 
 
@@ -25,7 +26,13 @@ def resolve_meta_types(context: BuildContext, chunks: Dataset) -> MetaTypes:
     if config.meta_types != "generate":
         return MetaTypes(config.meta_types)
     sample = runner.run(SampleChunks(N_EXCERPTS, EXCERPT_CHARS), "meta types: sample", chunks=chunks)
-    propose = ProposeMetaTypes(N_EXCERPTS, context.prompts.of("meta-types"), context.models.models["summarise"])
+    prompts, window = context.prompts.of("meta-types"), context.models.windows.get("summarise")
+    propose = ProposeMetaTypes(
+        N_EXCERPTS,
+        prompts,
+        context.models.models["summarise"],
+        None if window is None else excerpt_tokens(window, prompts, config.tokenizer),
+    )
     proposed = runner.run_tolerant(propose, "meta types", excerpts=sample.excerpts)
     names = context.datasets.read(proposed.meta_types)["meta_type"].to_pylist()
     return MetaTypes(tuple(names) or META_TYPES, proposed.rejects)

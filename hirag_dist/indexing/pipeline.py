@@ -19,6 +19,7 @@ from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
+from hirag_dist.execution.events import Publishing
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.calls_ahead import announce_calls
@@ -323,6 +324,7 @@ class Build:
         runner, models = context.runner, context.models
         build = _provenance(context)
         embedder = models.embedder_name or models.embedder
+        runner.emit(Publishing())
         runner.sync()
         choice = None if contents.state is None else report_choice(context.config)
         manifest = publish(runner, contents, embedder=embedder, dim=models.dim, build=build, choice=choice)
@@ -369,5 +371,6 @@ def _provenance(context: BuildContext) -> dict[str, Any]:
     return {
         "models": {role: list(names) for role, names in context.models.models.items()},
         "kernels": context.models.kernels,
+        "windows": dict(context.models.windows),
         "config": content_config(context.config),
     }

@@ -204,7 +204,11 @@ def publish(
             notes={
                 "lineage": lineage(runner.store, tables["communities"]),
                 NOTE: content_notes(
-                    tables["documents"], parts.cut_ids, (arrays["vectors/entities"], arrays["vectors/chunks"])
+                    tables["documents"],
+                    tables["chunks"],
+                    tables["entities"],
+                    parts.cut_ids,
+                    (arrays["vectors/entities"], arrays["vectors/chunks"]),
                 ),
             }
             | _report_notes(tables, choice)

@@ -112,6 +112,8 @@ class EndpointPool:
         attempt = n_new = 0
 
         def rejected(why: str, n_attempts: int, *, too_long: bool = False) -> Rejected:
+            if too_long and self._refusals is not None:
+                self._refusals.note_divided(request.role)
             return Rejected(request.unit, why, n_attempts, request.text, reply.text, too_long)
 
         while True:
@@ -140,6 +142,8 @@ class EndpointPool:
             if answer is None:
                 kept = _first_accepted(incomplete, accept)
                 if not isinstance(kept, MalformedReply):
+                    if self._refusals is not None and n_new:
+                        self._refusals.note_accepted(request.role)
                     return kept
                 if n_new:
                     self._note_refused(request, reason, final=True)
@@ -155,13 +159,15 @@ class EndpointPool:
                 self._context.meter.use(request.role, reply.model or model.name, model.endpoint).rejected += 1
                 if answer.is_new:
                     self._note_refused(request, reason)
+                    if model.paid:
+                        self._retried.limiter.on_refused(model.endpoint)
                 if request.divisible and isinstance(refusal, CutOffReply) and is_short_of_limit(asked, reply):
                     return rejected(f"{reason}, before the limit of {asked.max_tokens}", attempt + 1, too_long=True)
                 if is_incomplete(refusal):
                     incomplete.append(reply)
                 asked = next_attempt(request, asked, reply, refusal)
             else:
-                if self._refusals is not None and answer.is_new:
+                if self._refusals is not None and answer.is_new and not _holds_nothing(accepted):
                     self._refusals.note_accepted(request.role)
                 return accepted
             attempt += 1
@@ -369,6 +375,11 @@ class EndpointPool:
         target.count(self._context.meter, call.role, reply, usd)
         permit.answered(reply.input_tokens + reply.output_tokens, usd)
         yield reply
+
+
+def _holds_nothing(accepted: object) -> bool:
+    """Return whether a pack's reply was read, but the part of each of its units was refused."""
+    return isinstance(accepted, list) and all(isinstance(part, MalformedReply) for part in accepted)
 
 
 def _first_accepted(replies: Sequence[ChatReply], accept: Callable[[ChatReply], T]) -> T | MalformedReply:

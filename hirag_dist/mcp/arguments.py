@@ -84,6 +84,12 @@ class QuestionArguments(ScopeArguments):
         )
 
 
+class SearchArguments(QuestionArguments):
+    """A question, and how long the reply may be."""
+
+    context_tokens: int = Field(4000, ge=1, description="Length of the reply at most, in tokens")
+
+
 class EntityArguments(ScopeArguments):
     """An entity."""
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from pydantic import BaseModel
 
+from hirag_dist.core.retrieval.context import citations, render_context
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.mcp import arguments as args
 from hirag_dist.mcp import results as res
 from hirag_dist.mcp.backend import Backend, CallerContext
-from hirag_dist.types import Answer, EntityDetails, EntityItem, PathDetails, Query, Retrieval
+from hirag_dist.types import Answer, EntityDetails, PathDetails, Query, Retrieval
 from hirag_dist.wire.resource_uris import resource_uri
 
 Progress = Callable[[float, float | None, str], Awaitable[None]]  # of what is done, of how much, in words
 LIST_INDEXES: Final = "list_indexes"  # only where indexes have names
+_SHARES_OF_TEXT: Final = (0.75, 0.5, 0.3, 0.15)  # of a search's tokens, the largest that leaves room for the rest
+_SHOWN_VALUES: Final = 8  # of a metadata field
 _LEVELS: Final = ("local", "global", "bridge", "sources", "done")
 
 
@@ -62,23 +68,45 @@ class ToolSpec:
     calls_model: bool = False
 
 
-async def search(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
-    """Return the levels of a retrieval, and its rendered context."""
+async def search(asked: args.SearchArguments, call: ToolCall) -> ToolReply:
+    """Return the text of a retrieval with what its references name, as JSON within the limit of tokens."""
     found = await _retrieved(asked.query(call.labels), call)
-    index = call.caller.index
-    result = res.SearchReply(
+    count_tokens = _token_counter()
+    for share in _SHARES_OF_TEXT:  # the references and the form of the reply take the rest
+        result = _search_reply(
+            render_context(found, int(asked.context_tokens * share), count_tokens), call.caller.index
+        )
+        if count_tokens(json.dumps(result.model_dump(mode="json"), ensure_ascii=False)) <= asked.context_tokens:
+            break
+    return ToolReply(result, found.context or found.note or "Nothing was found.")
+
+
+@cache
+def _token_counter() -> Callable[[str], int]:
+    return counter("o200k_base")
+
+
+def _search_reply(found: Retrieval, index: str) -> res.SearchReply:
+    cited = citations(found.context_refs, found)
+    documents = {item.chunk_id: item for item in found.sources}
+    references = []
+    for item in cited:
+        content = res.citation_content(item, index)
+        source = documents.get(item.id) if item.kind == "chunk" else None
+        if source is not None:
+            pages = [place.display for place in source.places if place.display]
+            uri = resource_uri(index, "documents", source.document_id)
+            content = content.model_copy(update={"title": source.title, "uri": uri, "pages": pages})
+        references.append(content)
+    return res.SearchReply(
         question=found.question,
         mode=found.mode,
         index=index,
-        entities=res.entity_contents(_entities(found), index),
-        communities=[res.community_content(item, index) for item in found.communities],
-        paths=[res.PathContent(connected=path.connected, entities=list(path.entity_names)) for path in found.paths],
-        relations=res.relation_contents(found.triples),
-        sources=res.source_contents(found.sources, index),
+        context=res.as_data(found.context) if found.context else "",
+        references=references,
         partial=list(found.partial),
         note=found.note,
     )
-    return ToolReply(result, found.context or found.note or "Nothing was found.")
 
 
 async def answer(asked: args.QuestionArguments, call: ToolCall) -> ToolReply:
@@ -117,7 +145,18 @@ async def describe_index(asked: args.IndexArguments, call: ToolCall) -> ToolRepl
     """Return the description of the index."""
     result = res.index_reply(await call.backend.describe(call.caller), call.caller.index)
     counts = ", ".join(f"{count:,} {name}" for name, count in result.counts.items() if count)
-    return ToolReply(result, f"Snapshot {result.snapshot_id} of {result.created_at}: {counts or 'empty'}.")
+    lines = [f"Snapshot {result.snapshot_id} of {result.created_at}: {counts or 'empty'}."]
+    if result.fields:
+        lines += ["", "Metadata fields for the argument filter:", *map(_field_line, result.fields)]
+    return ToolReply(result, "\n".join(lines))
+
+
+def _field_line(field: Mapping[str, Any]) -> str:
+    """Return a line about a metadata field: its name, type and range or values."""
+    line = f"- {field['name']}: {'list of ' if field['list'] else ''}{field['type']}"
+    if field["values"]:
+        return f"{line}, such as {', '.join(map(str, field['values'][:_SHOWN_VALUES]))}"
+    return line if field["min"] is None else f"{line}, {field['min']} to {field['max']}"
 
 
 async def list_indexes(asked: args.ListArguments, call: ToolCall) -> ToolReply:
@@ -248,18 +287,12 @@ async def _retrieved(query: Query, call: ToolCall) -> Retrieval:
     return found
 
 
-def _entities(found: Retrieval) -> tuple[EntityItem, ...]:
-    """Return the local entities, then the key entities that are not among them."""
-    local = {item.entity_id for item in found.local}
-    return (*found.local, *(item for item in found.key_entities if item.entity_id not in local))
-
-
 TOOLS: Final[Mapping[str, ToolSpec]] = {
     "search": ToolSpec(
         "Search the index",
         "Find what the indexed documents say about a question: entities, reports on groups of entities, paths between "
         "them, and passages. Use it first. No language model is called.",
-        args.QuestionArguments,
+        args.SearchArguments,
         res.SearchReply,
         search,
     ),

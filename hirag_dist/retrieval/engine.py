@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,13 +18,13 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.protocols import AnswerModel, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_stream import answer_pieces
+from hirag_dist.retrieval.answer_window import AnswerWindow
 from hirag_dist.retrieval.deadline import CooperativeDeadline, in_time, lookup_in_time, nothing_in_time
 from hirag_dist.retrieval.engine_resources import EngineResources
 from hirag_dist.retrieval.lookup.communities import community_details, find_community
 from hirag_dist.retrieval.lookup.documents import document_part, find_document
-from hirag_dist.retrieval.lookup.entities import entity_details
+from hirag_dist.retrieval.lookup.entities import entity_details, path_details
 from hirag_dist.retrieval.lookup.names import find_entity
-from hirag_dist.retrieval.lookup.paths import path_details
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, MapReduceInput, gather, map_parts, nothing
 from hirag_dist.retrieval.search import MODES, retrieve_levels
 from hirag_dist.retrieval.view.filtered_index import FilteredIndex, empty_index_info
@@ -44,7 +45,6 @@ from hirag_dist.types import (
     Query,
     Retrieval,
 )
-from hirag_dist.types.mapped_bridge import EncodableRetrieval
 
 T = TypeVar("T")
 EVERYTHING = AccessScope()
@@ -65,6 +65,7 @@ def open_engine(
     clock: Callable[[], float] = time.monotonic,
     reranker: Reranker | None = None,
     n_engines: int = 1,
+    answer_window: int | None = None,
 ) -> QueryEngine:
     """Load a snapshot and return an engine over it.
 
@@ -74,6 +75,7 @@ def open_engine(
         clock: seconds, for deadlines.
         reranker: judges the relevance of chunks; None for none.
         n_engines: that may be open in this process; they share the memory of the cache of texts.
+        answer_window: Tokens of the context window of the model that answers; None where it is not known.
 
     Raises:
         InvalidQuery: the embedder is not the one that the index was built with.
@@ -81,6 +83,7 @@ def open_engine(
     resources = EngineResources(
         snapshot, vectors, embedder, model, prompts, count_tokens, access_rule, tokenizer, clock, reranker, n_engines
     )
+    resources.answer_window = AnswerWindow(answer_window, prompts, count_tokens)
     resources.index.files.places.source_url = config.source_url or ""
     return QueryEngine(resources, config)
 
@@ -119,20 +122,17 @@ class QueryEngine:
             return empty_index_info(self.info)
         return view.info(self.info) if isinstance(view, FilteredIndex) else self.info
 
-    async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
+    async def retrieve(self, query: Query, *, deadline_s: float | None = None, for_model: bool = False) -> Retrieval:
         """Return all levels of the query's mode.
 
         Args:
             deadline_s: seconds left; levels that do not fit are left out and named in `partial`.
+            for_model: Whether the context is cut to the window of the model that answers.
 
         Raises:
             InvalidQuery: an empty question, an unknown mode, a number out of bounds, a vector of the wrong size.
         """
-        return [found.retrieval async for _, found in self._levels(query, deadline_s)][-1]
-
-    async def retrieve_encodable(self, query: Query, *, deadline_s: float | None = None) -> EncodableRetrieval:
-        """Return the result of `retrieve`, with key entities and paths as rows where they need not be items."""
-        return [found async for _, found in self._levels(query, deadline_s, maps_bridge=True)][-1]
+        return [found async for _, found in self._levels(query, deadline_s, for_model=for_model)][-1]
 
     async def retrieve_stream(
         self, query: Query, *, deadline_s: float | None = None
@@ -140,13 +140,15 @@ class QueryEngine:
         """Yield (level, the result so far) as each level is ready, and ("done", the whole result) at the end."""
         async with aclosing(self._levels(query, deadline_s)) as levels:
             async for level, found in levels:
-                yield level, found.retrieval
+                yield level, found
 
     async def _levels(
-        self, query: Query, deadline_s: float | None, *, maps_bridge: bool = False
-    ) -> AsyncGenerator[tuple[str, EncodableRetrieval]]:
-        """Yield (level, the result so far), as `retrieve_stream`; `maps_bridge`: as `retrieve_encodable`."""
+        self, query: Query, deadline_s: float | None, *, for_model: bool = False
+    ) -> AsyncGenerator[tuple[str, Retrieval]]:
+        """Yield (level, the result so far), as `retrieve_stream`; `for_model`: as `retrieve`."""
         resources, limits = self._resources, self._limits(query)
+        if for_model:
+            limits = resources.answer_window.cut(limits, query.question)
         deadline = self._deadline(deadline_s)
         if query.mode in MAP_REDUCE:
             raise InvalidQuery(
@@ -156,15 +158,12 @@ class QueryEngine:
         mode = query.mode or limits.mode
         view = await self._view(query)
         if view is None:  # no document is visible
-            yield (
-                "done",
-                EncodableRetrieval(Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})),
-            )
+            yield "done", Retrieval(query.question, mode, self.info.snapshot_id, timings_ms={"total": 0})
             return
-        found = retrieve_levels(resources, view, query, limits, deadline, maps_bridge=maps_bridge)
+        found = retrieve_levels(resources, view, query, limits, deadline)
         async with aclosing(found) as steps:
             async for level, so_far in steps:
-                yield level, EncodableRetrieval(so_far.result, so_far.bridge)
+                yield level, so_far.result
 
     async def answer_stream(
         self, query: Query, *, deadline_s: float | None = None
@@ -177,6 +176,7 @@ class QueryEngine:
             TimeoutError: the deadline passed before anything was found, or before the answer was complete.
         """
         resources = self._resources
+        query = replace(query, question=resources.answer_window.shortened(query.question))
         deadline = self._deadline(deadline_s)
         if query.mode in MAP_REDUCE:
             async with in_time(deadline.left_s):
@@ -185,7 +185,7 @@ class QueryEngine:
             async with in_time(deadline.left_s):
                 retrieval = await map_parts(material, resources.model, resources.prompts, resources.count_tokens)
         else:
-            retrieval = await self.retrieve(query, deadline_s=deadline_s)
+            retrieval = await self.retrieve(query, deadline_s=deadline_s, for_model=True)
             if retrieval.partial and not retrieval.context_refs:
                 raise TimeoutError(nothing_in_time(retrieval))
         yield retrieval
@@ -214,8 +214,9 @@ class QueryEngine:
         if query.mode not in MAP_REDUCE:
             raise InvalidQuery(f"mode: {query.mode} is no map-reduce; there are: {', '.join(MAP_REDUCE)}")
         part_tokens = min(limits.context_tokens, self._config.context_tokens)
-        limits = limits.model_copy(update={"context_tokens": part_tokens})
         resources = self._resources
+        limits = limits.model_copy(update={"context_tokens": part_tokens})
+        limits = resources.answer_window.cut_parts(limits, query.question)
         view = await self._view(query)
         if view is None:
             return nothing(query.question, query.mode, resources.index.snapshot_id, limits)

@@ -14,14 +14,14 @@ from threadpoolctl import threadpool_limits
 from hirag_dist.core.access.labels import AccessRule
 from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.graph.shortest_paths import PathFinder
+from hirag_dist.core.metadata.columns import facets
 from hirag_dist.core.metadata.expression import And, Expression
-from hirag_dist.core.metadata.facets import facets
 from hirag_dist.core.metadata.parsing import FilterError, as_of_filter, parse_filter
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities
-from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_scores
+from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities, nearest_chunks, question_scores
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
+from hirag_dist.retrieval.answer_window import AnswerWindow
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
@@ -47,6 +47,7 @@ class EngineResources:
         paths: finder of shortest paths.
         misses_reports: whether `communities.report_share` left reports out.
         count_marks: tokens of short texts that recur, cached.
+        answer_window: cuts contexts to the window of the model that answers.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class EngineResources:
         self.reranker = reranker
         self.model = model
         self.prompts = prompts
+        self.answer_window = AnswerWindow(None, prompts, count_tokens)
         self.count_tokens = count_tokens
         self.count_marks = lru_cache(_MAX_COUNTED)(count_tokens)
         self.clock = clock

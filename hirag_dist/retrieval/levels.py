@@ -12,10 +12,16 @@ from itertools import chain, pairwise
 
 import numpy as np
 
-from hirag_dist.core.retrieval.bridge import bridge_relations, key_entity_steps
+from hirag_dist.core.retrieval.bridge import (
+    bridge_relations,
+    key_entity_steps,
+    nearest_chunks,
+    question_order,
+    question_scores,
+    weight_order,
+)
 from hirag_dist.core.retrieval.graphrag_local import relation_order, relations_at
 from hirag_dist.core.retrieval.named_entities import along_first, asks_for_paths, joined_in_order
-from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_order, question_scores, weight_order
 from hirag_dist.retrieval.question import Found, Question, Scored
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import BY_NAME, BY_VECTOR, IntVector
@@ -81,9 +87,6 @@ async def bridge_level(view: MappedIndex, question: Question, found: Found) -> F
             # With the local level the seeds are the nearest entities of all.
             entity_seeds=found.entity_seeds if "local" in question.levels else keys,
         )
-        mapped = view.mapped_bridge(keys, paths) if question.maps_bridge else None
-        if mapped is not None:
-            return replace(found, bridge=mapped, result=replace(found.result, triples=view.triples(ranked)))
         named = view.named(nodes.tolist())
         items = replace(
             found.result,

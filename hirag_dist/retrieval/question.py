@@ -24,7 +24,6 @@ from hirag_dist.core.retrieval.named_entities import (
 from hirag_dist.retrieval.deadline import CooperativeDeadline
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import IntVector, Retrieval
-from hirag_dist.types.mapped_bridge import MappedBridge
 
 Scored = list[tuple[int, float]]
 
@@ -119,7 +118,6 @@ class Question:
         deadline: of the request.
         watch: times of the parts.
         misses_reports: whether communities without a report are shown by their members.
-        maps_bridge: whether key entities and paths may be left as rows.
     """
 
     text: str
@@ -131,7 +129,6 @@ class Question:
     deadline: CooperativeDeadline
     watch: Stopwatch
     misses_reports: bool = False
-    maps_bridge: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,7 +144,6 @@ class Found:
         unreported: rows of communities that have members in the place of a report.
         entity_seeds, relation_seeds: (row, score) from which sources are ranked.
         related: rows and ends of the relations of the nearest entities, in the mode graphrag-local.
-        bridge: key entities and paths as rows; None where the result has them as items.
     """
 
     result: Retrieval
@@ -162,4 +158,3 @@ class Found:
     related: tuple[IntVector, NDArray[np.int32]] = field(
         default_factory=lambda: (np.zeros(0, np.int64), np.zeros((0, 2), np.int32))
     )
-    bridge: MappedBridge | None = None

@@ -40,8 +40,6 @@ async def retrieve_levels(
     query: Query,
     limits: RetrievalConfig,
     deadline: CooperativeDeadline,
-    *,
-    maps_bridge: bool = False,
 ) -> AsyncGenerator[tuple[str, Found]]:
     """Yield (level, what was found so far) as each level is ready, and ("done", everything) at the end.
 
@@ -51,7 +49,6 @@ async def retrieve_levels(
     Args:
         view: the index as the caller may see it.
         limits: settings, with those of the query.
-        maps_bridge: whether key entities and paths may be left as rows.
     """
     name = query.mode or limits.mode
     mode, watch = MODE_TABLE[name], Stopwatch()
@@ -74,7 +71,6 @@ async def retrieve_levels(
                     deadline,
                     watch,
                     resources.misses_reports,
-                    maps_bridge,
                 )
                 n_chunks = n_candidates(question, resources.reranker)
                 found = await _searched(view, question, found, mode, resources.vectors, n_chunks)

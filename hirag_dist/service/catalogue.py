@@ -6,14 +6,16 @@ import asyncio
 import copy
 import logging
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
+from hirag_dist.config.index_names import matches_any
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotNotFound
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.catalogue_options import CatalogueCounts, CatalogueLimits, IndexDefinition
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.engine_thread import BorrowedRunner, EngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
@@ -27,6 +29,63 @@ _MAX_CHECKS_PER_S = 100.0  # of open indexes for a new snapshot: each reads a sm
 _LISTING_SHARE = 0.1  # of the time that listings may take
 _ROOM_S = 5.0  # wait for an index that can be closed, before a request is rejected
 _MAX_RETRY_S = 60.0  # between two attempts to open an index that fails
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefinition:
+    """An index of a catalogue.
+
+    Attributes:
+        name: as requests give it.
+        uri: of its folder.
+        title: for people.
+        callers: patterns of the names of callers who may ask it, of those who may ask it by the callers file; None:
+            all of these.
+        max_concurrent: requests at a time in a process; None: as the catalogue has it.
+        map_reduce: whether modes that cost a model call for each part of the corpus are allowed; None: as the service
+            has it.
+    """
+
+    name: str
+    uri: str
+    title: str = ""
+    callers: tuple[str, ...] | None = None
+    max_concurrent: int | None = None
+    map_reduce: bool | None = None
+
+    def admits(self, caller: Caller) -> bool:
+        """Return whether a caller may ask the index."""
+        return caller.may_ask(self.name) and (self.callers is None or matches_any(caller.name, self.callers))
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueLimits:
+    """Limits of the open indexes of one process.
+
+    Attributes:
+        max_open: indexes that are open at a time; the least recently used one without a request is closed for another.
+        idle_s: seconds without a request after which an index is closed; 0: never.
+        max_concurrent: requests at a time to one index.
+        poll_s: seconds between two listings, and between two checks of an open index; more where there are many.
+    """
+
+    max_open: int = 200
+    idle_s: float = 3600.0
+    max_concurrent: int = 32
+    poll_s: float = 2.0
+
+
+class CatalogueCounts:
+    """Counts of a catalogue, for the metrics.
+
+    Attributes:
+        events: opened, failed (openings), and closed by limit, idle, removed or changed.
+        listing_failed: whether the last listing failed.
+    """
+
+    def __init__(self) -> None:
+        self.events: Counter[str] = Counter()
+        self.listing_failed = False
 
 
 class IndexCatalogue(IndexSource):

@@ -16,7 +16,6 @@ from hirag_dist.types import (
     Query,
     Retrieval,
 )
-from hirag_dist.types.mapped_bridge import EncodableRetrieval
 
 
 class Engine(Protocol):
@@ -42,10 +41,6 @@ class Engine(Protocol):
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None) -> Retrieval:
         """Return the result after at most `deadline_s` seconds; `Retrieval.partial` names the levels cut off."""
-        ...
-
-    async def retrieve_encodable(self, query: Query, *, deadline_s: float | None = None) -> EncodableRetrieval:
-        """Return the result of `retrieve`, with key entities and paths as rows where they need not be items."""
         ...
 
     def retrieve_stream(

@@ -1,35 +1,34 @@
 """Prometheus metrics of the service, of one process or of several together.
 
 A process counts in memory; if PROMETHEUS_MULTIPROC_DIR names a folder, in files there whose counts the supervisor adds
-up. Facts that cannot be added up (snapshot id, expiry of a certificate) each process writes to a small file there.
+up.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+import math
+from collections import Counter as Counts
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, multiprocess
-from prometheus_client.core import GaugeMetricFamily, Metric
 
 from hirag_dist.service.access_log import RequestRecord
+from hirag_dist.service.catalogue import IndexCatalogue
 from hirag_dist.service.engine import Engine
 from hirag_dist.service.load_shedding import LoadShedder
 
 _multiprocess: Any = multiprocess  # it has no types
+MAX_LABELLED = 100  # indexes with a label of their own in a process; the others are counted together
+OTHER = "other"
 
 FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 _REQUEST_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _PART_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 5)
 _PARTS = frozenset({"embed", "search", "communities", "bridge", "sources", "render", "total"})
-_FACTS = "facts-*.json"
 
 
 class Metrics:
@@ -86,7 +85,6 @@ class Metrics:
             buckets=_REQUEST_S,
             registry=registry,
         )
-        self._connections, self._closed = _connection_metrics(registry)
         self._swaps = Counter(
             "hirag_snapshot_swaps",
             "Hot swaps to a new snapshot, and failures to swap or to determine the current one.",
@@ -100,6 +98,15 @@ class Metrics:
             registry=registry,
         )
         self._start_at_zero()
+        self._snapshot = ""
+        self._snapshot_info = Gauge(
+            "hirag_snapshot_info",
+            "Processes that serve a snapshot; several ids during a swap, 0 for a former one.",
+            ("snapshot",),
+            registry=registry,
+            multiprocess_mode="livesum",
+        )
+        self._facts: dict[str, Gauge] = {}
         self._sampled_engine: Engine | None = None
         self._cached = (0, 0)
         self._present = Gauge(
@@ -121,7 +128,6 @@ class Metrics:
         for counter, values in (
             (self._swaps, ("ok", "failed")),
             (self._refused, ("queue", "deadline", "full", "answers")),
-            (self._closed, ("client", "full")),
         ):
             for value in values:
                 counter.labels(value).inc(0)
@@ -150,12 +156,22 @@ class Metrics:
         """Count a hot swap, or a failed one."""
         self._swaps.labels("ok" if ok else "failed").inc()
 
-    def count_closed(self, reason: str, count: int) -> None:
-        """Count connections that were closed."""
-        self._closed.labels(reason).inc(count)
+    def describe(self, facts: ProcessFacts) -> None:
+        """Set the gauges of the facts of this process. A fact that it never had has no gauge."""
+        if facts.snapshot != self._snapshot:
+            if self._snapshot:
+                self._snapshot_info.labels(self._snapshot).set(0)
+            self._snapshot_info.labels(facts.snapshot).set(1)
+            self._snapshot = facts.snapshot
+        for field, (name, text, mode) in _FACTS.items():
+            value = getattr(facts, field)
+            if value is not None and field not in self._facts:
+                self._facts[field] = Gauge(name, text, registry=self.registry, multiprocess_mode=mode)
+            if field in self._facts:
+                self._facts[field].set(math.inf if value is None else value)
 
-    def sample(self, shedder: LoadShedder, engine: Engine | None, connections: int) -> None:
-        """Set the gauges of the load and the connections, and add the engine's counts since the last sample."""
+    def sample(self, shedder: LoadShedder, engine: Engine | None) -> None:
+        """Set the gauges of the load, and add the engine's counts since the last sample."""
         rest = shedder.present - shedder.waiting - shedder.retrieving
         states = {
             "waiting": shedder.waiting,
@@ -165,28 +181,12 @@ class Metrics:
         for state, value in states.items():
             self._present.labels(state).set(value)
         self._expected.set(shedder.expected_wait_s)
-        self._connections.set(connections)
         if engine is None:
             return
         before = self._cached if engine is self._sampled_engine else (0, 0)
         self._sampled_engine, self._cached = engine, engine.question_cache
         for result, count, sampled in zip(("hit", "miss"), self._cached, before, strict=True):
             self._cache.labels(result).inc(count - sampled)
-
-
-def _connection_metrics(registry: CollectorRegistry | None) -> tuple[Gauge, Counter]:
-    """Return the number of open connections, and the counter of those that the service closed."""
-    open_now = Gauge(
-        "hirag_service_connections", "Open gRPC connections.", registry=registry, multiprocess_mode="livesum"
-    )
-    closed = Counter(
-        "hirag_service_connections_closed",
-        "gRPC connections that the service closed: unused (no request in time), idle, client (more than one client may "
-        "have), full (nearly as many as the process accepts).",
-        ("reason",),
-        registry=registry,
-    )
-    return open_now, closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,89 +213,41 @@ class ProcessFacts:
     callers_failed: bool | None = None
     serving: bool = False
 
-    def write(self, folder: Path, process: int) -> None:
-        """Write the facts to the folder from which metrics are collected."""
-        new = folder / f"facts-{process}.new"
-        new.write_text(json.dumps(asdict(self)), encoding="utf-8")
-        new.replace(folder / f"facts-{process}.json")
 
-
-class ProcessFactsCollector:
-    """Prometheus collector of the facts in a folder.
-
-    Args:
-        folder: of the processes' facts.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield a family for each kind of fact."""
-        read = _read_facts(self._folder)
-        serving = sum(each["serving"] for each in read)
-        yield GaugeMetricFamily("hirag_service_serving", "Processes that accept requests.", value=serving)
-        info = GaugeMetricFamily(
-            "hirag_snapshot_info", "Processes that serve a snapshot; several ids during a swap.", labels=["snapshot"]
-        )
-        ids = [each["snapshot"] for each in read if each["snapshot"]]
-        for snapshot in sorted(set(ids)):
-            info.add_metric([snapshot], ids.count(snapshot))
-        yield info
-        for name, key, text, choose in (
-            (
-                "hirag_snapshot_created_timestamp_seconds",
-                "created_at",
-                "Publication of the oldest snapshot being served.",
-                min,
-            ),
-            (
-                "hirag_snapshot_loaded_timestamp_seconds",
-                "loaded_at",
-                "Time when the last process loaded its snapshot.",
-                max,
-            ),
-            (
-                "hirag_service_certificate_expiry_timestamp_seconds",
-                "certificate_expires",
-                "Expiry of the service's certificate.",
-                min,
-            ),
-            (
-                "hirag_service_token_expiry_timestamp_seconds",
-                "token_expires",
-                "Expiry of the token that ends next.",
-                min,
-            ),
-            (
-                "hirag_service_callers",
-                "callers",
-                "Callers in the callers file; the lowest count of all processes.",
-                min,
-            ),
-            (
-                "hirag_service_callers_file_failed",
-                "callers_failed",
-                "1 while the callers file is missing, empty or wrong: former callers, or none, are valid.",
-                max,
-            ),
-        ):
-            values = [float(each[key]) for each in read if each[key] is not None]
-            if values:
-                yield GaugeMetricFamily(name, text, value=choose(values))
-
-
-def any_serving(folder: Path) -> bool:
-    """Return whether any of the processes with facts in a folder accepts requests."""
-    return any(each["serving"] for each in _read_facts(folder))
-
-
-def _read_facts(folder: Path) -> list[dict[str, Any]]:
-    read: list[dict[str, Any]] = []
-    for path in sorted(folder.glob(_FACTS)):
-        with contextlib.suppress(OSError, ValueError):  # the process has just ended
-            read.append(json.loads(path.read_text(encoding="utf-8")))
-    return read
+_Mode: TypeAlias = Literal["livesum", "livemin", "livemax"]
+_FACTS: dict[str, tuple[str, str, _Mode]] = {  # field of `ProcessFacts` → metric, help, value of several processes
+    "created_at": (
+        "hirag_snapshot_created_timestamp_seconds",
+        "Publication of the oldest snapshot being served.",
+        "livemin",
+    ),
+    "loaded_at": (
+        "hirag_snapshot_loaded_timestamp_seconds",
+        "Time when the last process loaded its snapshot.",
+        "livemax",
+    ),
+    "certificate_expires": (
+        "hirag_service_certificate_expiry_timestamp_seconds",
+        "Expiry of the service's certificate.",
+        "livemin",
+    ),
+    "token_expires": (
+        "hirag_service_token_expiry_timestamp_seconds",
+        "Expiry of the token that ends next; +Inf if none ends.",
+        "livemin",
+    ),
+    "callers": (
+        "hirag_service_callers",
+        "Callers in the callers file; the lowest count of all processes.",
+        "livemin",
+    ),
+    "callers_failed": (
+        "hirag_service_callers_file_failed",
+        "1 while the callers file is missing, empty or wrong: former callers, or none, are valid.",
+        "livemax",
+    ),
+    "serving": ("hirag_service_serving", "Processes that accept requests.", "livesum"),
+}
 
 
 class WorkerMetrics:
@@ -310,38 +262,16 @@ class WorkerMetrics:
         self._folder = folder
         self.registry = CollectorRegistry()
         _multiprocess.MultiProcessCollector(self.registry, path=str(folder))
-        self.registry.register(ProcessFactsCollector(folder))
         Gauge("hirag_service_workers", "Processes configured.", registry=self.registry).set(n_workers)
         self._deaths = Counter(
             "hirag_service_worker_deaths", "Worker processes that ended unexpectedly.", registry=self.registry
         )
         self._deaths.inc(0)
 
-    def count_death(self, number: int, process_id: int) -> None:
-        """Count a death, and remove the gauges and facts of the dead process."""
+    def count_death(self, process_id: int) -> None:
+        """Count a death, and remove the gauges of the dead process."""
         self._deaths.inc()
         _multiprocess.mark_process_dead(process_id, path=str(self._folder))
-        (self._folder / f"facts-{number}.json").unlink(missing_ok=True)
-
-
-def process_metrics(folder: Path | None, *, several: bool = False) -> tuple[Metrics, CollectorRegistry | None]:
-    """Return the metrics of this process, and their registry if this is the only process.
-
-    Args:
-        folder: of the facts; None for none.
-        several: whether this process is one of several, whose counts the supervisor collects.
-    """
-    if several:
-        return Metrics(None), None
-    registry = CollectorRegistry()
-    if FOLDER_VARIABLE in os.environ:  # set from outside: the library counts in files in this case too
-        _multiprocess.MultiProcessCollector(registry)
-        counted = None
-    else:
-        counted = registry
-    if folder is not None:
-        registry.register(ProcessFactsCollector(folder))
-    return Metrics(counted), registry
 
 
 def timestamp(text: str) -> float | None:
@@ -354,3 +284,67 @@ def timestamp(text: str) -> float | None:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
+
+
+class CatalogueMetrics:
+    """Metrics of the catalogue of one process.
+
+    Names of indexes are labels: of the first `MAX_LABELLED` that are asked, the others are counted as `other`. A name
+    that is no index, or that its caller may not ask, is counted as `none`.
+
+    Args:
+        catalogue: whose counts are sampled.
+        registry: None for processes that count in files.
+    """
+
+    def __init__(self, catalogue: IndexCatalogue, registry: CollectorRegistry | None) -> None:
+        self._catalogue = catalogue
+        self._labelled: set[str] = set()
+        self._sampled: Counts[str] = Counts()
+        self._requests = Counter(
+            "hirag_catalogue_requests", "Finished requests, by index and status.", ("index", "code"), registry=registry
+        )
+        self._seconds = Counter(
+            "hirag_catalogue_request_seconds", "Time of finished requests, by index.", ("index",), registry=registry
+        )
+        self._events = Counter(
+            "hirag_catalogue_events",
+            "Indexes opened, not opened (failed), and closed: closed_limit, closed_idle, closed_removed and "
+            "closed_changed.",
+            ("event",),
+            registry=registry,
+        )
+        self._indexes = Gauge(
+            "hirag_catalogue_indexes",
+            "Indexes of the catalogue (listed) and open ones, in the process with the most.",
+            ("state",),
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+        self._listing_failed = Gauge(
+            "hirag_catalogue_listing_failed",
+            "1 while the indexes cannot be listed: those listed before are served.",
+            registry=registry,
+            multiprocess_mode="livemax",
+        )
+
+    def count_request(self, record: RequestRecord) -> None:
+        """Count a finished request."""
+        name = record.index or "none"
+        if record.index and name not in self._labelled:
+            if len(self._labelled) < MAX_LABELLED:
+                self._labelled.add(name)
+            else:
+                name = OTHER
+        self._requests.labels(name, record.code).inc()
+        self._seconds.labels(name).inc(record.seconds)
+
+    def sample(self) -> None:
+        """Set the gauges, and add the events since the last sample."""
+        counts = self._catalogue.counts
+        self._indexes.labels("listed").set(self._catalogue.listed_count)
+        self._indexes.labels("open").set(self._catalogue.open_count)
+        self._listing_failed.set(counts.listing_failed)
+        for event, count in counts.events.items():
+            self._events.labels(event).inc(count - self._sampled[event])
+        self._sampled = counts.events.copy()

@@ -35,14 +35,8 @@ class ServerOptions:
         max_connection_age_s: seconds after which a connection is asked to reconnect, so that load balancers can move
             it; 0 for never.
         max_connection_age_grace_s: seconds that its requests have to finish; then the connection is closed.
-        max_connections: connections at a time in this process; fewer where the limit of open files does not allow
-            them.
-        max_connections_per_client: of these, connections of one caller, or of one address without a caller; None for a
-            quarter of them.
-        reserved_connections: connections of another port of this process.
+        max_connections: connections at a time in this process.
         max_connection_idle_s: seconds without a request after which a connection is closed.
-        first_call_s: seconds that a new connection has for its handshake, and for its first request while more than
-            half of `max_connections` are open.
         drain_delay_s: seconds for which a stopping service still answers, with health NOT_SERVING, so that load
             balancers notice before the port is closed.
         drain_s: seconds that requests have to finish after that.
@@ -83,10 +77,7 @@ class ServerOptions:
     max_connection_age_s: float = 600.0
     max_connection_age_grace_s: float = 300.0
     max_connections: int = 4096
-    max_connections_per_client: int | None = None
-    reserved_connections: int = 0
     max_connection_idle_s: float = 300.0
-    first_call_s: float = 20.0
     drain_delay_s: float = 0.0
     drain_s: float = 20.0
     reflection: bool = True
@@ -120,16 +111,7 @@ class ServerOptions:
         for name in (*counts, "keepalive_s"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.max_connections_per_client is not None and self.max_connections_per_client < 1:
-            raise ConfigError(f"max_connections_per_client must be at least 1, got {self.max_connections_per_client}")
-        positive = (
-            "min_ping_interval_s",
-            "max_queue_wait_s",
-            "send_timeout_s",
-            "max_connection_idle_s",
-            "first_call_s",
-        )
-        for name in positive:
+        for name in ("min_ping_interval_s", "max_queue_wait_s", "send_timeout_s", "max_connection_idle_s"):
             if getattr(self, name) <= 0:
                 raise ConfigError(f"{name} must be above 0, got {getattr(self, name)}")
         for name in (

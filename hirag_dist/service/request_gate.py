@@ -14,8 +14,7 @@ from hirag_dist.errors import HiragError
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.auth.authentication import Authenticator
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.caller_quotas import SharedQuotas
-from hirag_dist.service.connection_limits import ConnectionGuard, peer_of
+from hirag_dist.service.caller_quotas import CallerQuotas
 from hirag_dist.service.grpc_handlers import read_request
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.wire.error_status import (
@@ -54,9 +53,8 @@ class RequestGate:
     Args:
         authenticator: identifies callers.
         shedder: bounds concurrency and rejects requests under overload.
-        quotas: of callers; None without known callers.
+        quotas: limits of callers.
         observers: called with the record of each request when it has ended.
-        connections: counts the requests of each connection.
         check_ready: raises NotReady before there is anything to serve.
     """
 
@@ -64,16 +62,14 @@ class RequestGate:
         self,
         authenticator: Authenticator,
         shedder: LoadShedder,
-        quotas: SharedQuotas | None,
+        quotas: CallerQuotas,
         observers: Sequence[Callable[[RequestRecord], None]],
-        connections: ConnectionGuard,
         check_ready: Callable[[], None],
     ) -> None:
         self._authenticator = authenticator
         self._shedder = shedder
         self._quotas = quotas
         self._observers = observers
-        self._connections = connections
         self._check_ready = check_ready
         self._delayed = 0
         self._releases: dict[int, asyncio.Event] = {}  # number of the interval → event at its end
@@ -93,18 +89,16 @@ class RequestGate:
         """
         record = RequestRecord.of(method, context)
         try:
-            with self._connections.call(peer_of(record.peer)) as authenticated:
-                caller, record.kind = self._authenticator.caller(context)
-                authenticated(caller.name)
-                record.caller, record.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
-                if retrieves:  # before the quota: a request that is shed is not counted against it
-                    self._shedder.check(context.time_remaining())
-                message = read_request(method, request)
-                with self._shedder.counted(answer=answer) if retrieves else nullcontext():
-                    self._check_ready()
-                    with nullcontext() if self._quotas is None else self._quotas.admitted(caller):
-                        context.set_trailing_metadata(((REQUEST_ID_KEY, record.request_id),))
-                        yield AdmittedRequest(message, caller, record)
+            caller, record.kind = self._authenticator.caller(context)
+            record.caller, record.labels = caller.name, "all" if caller.reach is None else len(caller.reach)
+            if retrieves:  # before the quota: a request that is shed is not counted against it
+                self._shedder.check(context.time_remaining())
+            message = read_request(method, request)
+            with self._shedder.counted(answer=answer) if retrieves else nullcontext():
+                self._check_ready()
+                with self._quotas.admitted(caller):
+                    context.set_trailing_metadata(((REQUEST_ID_KEY, record.request_id),))
+                    yield AdmittedRequest(message, caller, record)
         except asyncio.CancelledError:
             record.code = _cancellation_code(context)
             self._finish(record)

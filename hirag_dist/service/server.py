@@ -12,36 +12,46 @@ from datetime import UTC, datetime
 from typing import Any
 
 import grpc
-from grpc_health.v1 import health_pb2
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
+from prometheus_client import CollectorRegistry
 
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.access_log import AccessLog, RequestRecord
 from hirag_dist.service.auth.authentication import Authenticator, guarded_reflection
 from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, read_callers
 from hirag_dist.service.auth.tls import ServerTls
-from hirag_dist.service.caller_quotas import SharedQuotas
+from hirag_dist.service.caller_quotas import CallerQuotas
 from hirag_dist.service.catalogue import IndexCatalogue
-from hirag_dist.service.catalogue_metrics import CatalogueMetrics
 from hirag_dist.service.channel_options import channel_options, probe
-from hirag_dist.service.connection_limits import ConnectionGuard, ConnectionLimits
-from hirag_dist.service.descriptors import allowed_connections
 from hirag_dist.service.file_watch import Lapse, ReloadingValue
 from hirag_dist.service.grpc_handlers import SERVICE_NAME, service_handler
-from hirag_dist.service.health import HealthService
 from hirag_dist.service.index_source import IndexSource
 from hirag_dist.service.load_shedding import LoadShedder
-from hirag_dist.service.metrics import ProcessFacts, process_metrics, timestamp
+from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, timestamp
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions, split_address
 from hirag_dist.service.request_gate import RequestGate
 from hirag_dist.service.servicer import QueryServicer
-from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.service.shutdown import finished_before, stop_signals
 from hirag_dist.service.tracing import make_tracing
 
 logger = logging.getLogger(__name__)
-_SAMPLE_S = 1.0  # interval of the gauges and facts
+_SAMPLE_S = 1.0  # interval of the gauges
+_WATCHES_END_S = 0.2  # after the health is NOT_SERVING, which watches are told first
+_STOCK_HEALTH: Any = health.aio.HealthServicer  # the stubs leave out its types
+
+
+class _HealthServicer(_STOCK_HEALTH):  # type: ignore[misc]
+    """The stock servicer, whose watches would never end and so hold up every drain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watches_end = asyncio.Event()
+
+    async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802 - the name is the protocol's
+        """Send the current status, then every change, until the service stops."""
+        await finished_before(self.watches_end, asyncio.create_task(super().Watch(request, context)))
 
 
 class QueryServer:
@@ -50,17 +60,15 @@ class QueryServer:
     Args:
         indexes: those that requests may name; not started yet, or started.
         options: address, security and limits.
-        state: shared with other processes; without it nothing is shared and callers' quotas are not enforced.
 
     Raises:
         ConfigError: the TLS or callers files are wrong.
         BackendUnavailable: traces are configured, and OpenTelemetry is not installed.
     """
 
-    def __init__(self, indexes: IndexSource, options: ServerOptions, state: ServiceState | None = None) -> None:
+    def __init__(self, indexes: IndexSource, options: ServerOptions) -> None:
         self._options = options
         self._indexes = indexes
-        self._state = state
         self._tls = None if options.tls_cert is None else ServerTls(options)
         self._callers: ReloadingValue[Callers] | None = None
         if options.callers_file is not None:
@@ -78,24 +86,16 @@ class QueryServer:
             max_requests=options.max_concurrent_requests,
             max_answers=options.max_concurrent_answers,
         )
-        self._limits = connection_limits(options)
-        self._quotas: SharedQuotas | None = None
-        if state is not None and options.callers_file is not None:
-            self._quotas = SharedQuotas(state.quotas, state.process)
         self._tracing = None
         if options.traces_endpoint is not None:
             self._tracing = make_tracing(options.traces_endpoint, options.traces_ratio)
-        self._metrics, self.registry = process_metrics(
-            None if state is None else state.folder, several=options.reuse_port
-        )
+        self.registry = None if options.reuse_port else CollectorRegistry()  # of several, the supervisor has the counts
+        self._metrics = Metrics(self.registry)
         self._catalogue_metrics: CatalogueMetrics | None = None
         if isinstance(indexes, IndexCatalogue):
-            self._catalogue_metrics = CatalogueMetrics(indexes, self._metrics.registry)
-        self._connections = ConnectionGuard(self._limits, self._metrics.count_closed)
+            self._catalogue_metrics = CatalogueMetrics(indexes, self.registry)
         indexes.on_swap(self._on_swap)
         self._loaded_at: float | None = None
-        self._facts = ProcessFacts()
-        self._write_failed = False  # the failure was logged
         self._observers: list[Callable[[RequestRecord], None]] = [
             AccessLog(options.access_log, questions=options.log_questions).write,
             self._metrics.count_request,
@@ -107,9 +107,8 @@ class QueryServer:
         gate = RequestGate(
             self._authenticator,
             self._shedder,
-            self._quotas,
+            CallerQuotas(),
             self._observers,
-            self._connections,
             indexes.check_ready,
         )
         self._servicer = QueryServicer(
@@ -121,7 +120,8 @@ class QueryServer:
             max_context_tokens=options.max_context_tokens,
             map_reduce=options.map_reduce,
         )
-        self._health = HealthService(("", SERVICE_NAME), self._connections)
+        self._health = _HealthServicer()
+        self._serving = False
         self._server: grpc.aio.Server | None = None
         self._watchers: list[asyncio.Task[None]] = []
 
@@ -134,11 +134,13 @@ class QueryServer:
         options = self._options
         host, port = split_address(options.listen)
         probe(host, port, reuse_port=options.reuse_port)
-        server = grpc.aio.server(options=channel_options(options, self._limits))
-        server.add_generic_rpc_handlers((service_handler(self._servicer), self._health.handler()))
+        server = grpc.aio.server(options=channel_options(options))
+        server.add_generic_rpc_handlers((service_handler(self._servicer),))
+        await self._set_health(health_pb2.HealthCheckResponse.NOT_SERVING)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-            guarded = guarded_reflection(names, self._authenticator, self._observers, self._connections)
+            guarded = guarded_reflection(names, self._authenticator, self._observers)
             server.add_generic_rpc_handlers((guarded,))
         address = f"[{host}]" if ":" in host else host
         try:
@@ -153,7 +155,6 @@ class QueryServer:
         watched: list[ReloadingValue[Any] | None] = [self._callers, None if self._tls is None else self._tls.files]
         self._watchers = [asyncio.create_task(each.watch(options.poll_s)) for each in watched if each is not None]
         self._watchers.append(asyncio.create_task(self._sample_metrics()))
-        self._watchers.append(asyncio.create_task(self._connections.watch(port)))
         return f"{address}:{port}"
 
     def observe(self, observer: Callable[[RequestRecord], None]) -> None:
@@ -163,17 +164,19 @@ class QueryServer:
     async def set_serving(self) -> None:
         """Set health to SERVING: there is an engine."""
         self._loaded_at = time.time()
-        await self._health.set_serving()
-        self._publish_state()
+        await self._set_health(health_pb2.HealthCheckResponse.SERVING)
+        self._serving = True
+        self._publish_facts()
 
     async def set_stopping(self) -> None:
         """Set health to NOT_SERVING for good; calls are still answered."""
-        await self._health.set_stopping()
-        self._publish_state()
+        self._serving = False
+        await self._health.enter_graceful_shutdown()
+        self._publish_facts()
 
     def is_serving(self) -> bool:
         """Return whether health is SERVING."""
-        return self._health.is_serving
+        return self._serving
 
     async def stop(self, drain_s: float) -> None:
         """Reject new requests and drain those in progress, for at most `drain_s` seconds.
@@ -184,55 +187,45 @@ class QueryServer:
         if self._server is not None:
             if self._shedder.present:
                 logger.info("stopping; %d requests have %g s to finish", self._shedder.present, drain_s)
+            asyncio.get_running_loop().call_later(_WATCHES_END_S, self._health.watches_end.set)
             await self._server.stop(drain_s)
         for watcher in self._watchers:
             watcher.cancel()
         self._watchers.clear()
-        if self._quotas is not None:
-            self._quotas.close()
-            self._quotas = None
         if self._tracing is not None:
             tracing, self._tracing = self._tracing, None
             await asyncio.to_thread(tracing.close)
 
     async def _sample_metrics(self) -> None:
         while True:
-            self._publish_state()
+            self._publish_facts()
             await asyncio.sleep(_SAMPLE_S)
 
-    def _publish_state(self) -> None:
-        """Update the gauges, and the facts file of this process if its content changed."""
+    async def _set_health(self, status: int) -> None:
+        for name in ("", SERVICE_NAME):
+            await self._health.set(name, status)
+
+    def _publish_facts(self) -> None:
+        """Update the gauges."""
         engine = self._indexes.engine
-        self._metrics.sample(self._shedder, engine, self._connections.count)
+        self._metrics.sample(self._shedder, engine)
         if self._catalogue_metrics is not None:
             self._catalogue_metrics.sample()
-        if self._state is None:
-            return
-        info, now = None if engine is None else engine.info, datetime.now(UTC)
+        info = None if engine is None else engine.info
         callers = None if self._callers is None else self._callers.value
-        expiry = None if callers is None else callers.next_expiry(now)
-        facts = ProcessFacts(
-            snapshot="" if info is None else info.snapshot_id,
-            created_at=None if info is None else timestamp(info.created_at),
-            loaded_at=self._loaded_at,
-            certificate_expires=None if self._tls is None else self._tls.files.value.expires.timestamp(),
-            token_expires=None if expiry is None else expiry.timestamp(),
-            callers=None if callers is None else len(callers),
-            callers_failed=None if self._callers is None else self._callers.failed,
-            serving=self._health.is_serving,
+        expiry = None if callers is None else callers.next_expiry(datetime.now(UTC))
+        self._metrics.describe(
+            ProcessFacts(
+                snapshot="" if info is None else info.snapshot_id,
+                created_at=None if info is None else timestamp(info.created_at),
+                loaded_at=self._loaded_at,
+                certificate_expires=None if self._tls is None else self._tls.files.value.expires.timestamp(),
+                token_expires=None if expiry is None else expiry.timestamp(),
+                callers=None if callers is None else len(callers),
+                callers_failed=None if self._callers is None else self._callers.failed,
+                serving=self._serving,
+            )
         )
-        if facts == self._facts:
-            return
-        try:
-            facts.write(self._state.folder, self._state.process)
-        except OSError as error:  # the service answers without them; the next sample tries again
-            if not self._write_failed:
-                logger.error(  # noqa: TRY400 - an expected failure
-                    "metrics cannot be written to %s: %s", self._state.folder, error
-                )
-            self._write_failed = True
-        else:
-            self._facts, self._write_failed = facts, False
 
     def _on_swap(self, ok: bool) -> None:
         self._metrics.count_swap(ok)
@@ -240,23 +233,11 @@ class QueryServer:
             self._loaded_at = time.time()
 
 
-def connection_limits(options: ServerOptions) -> ConnectionLimits:
-    """Return the limits of the connections of one process.
-
-    Raises:
-        ConfigError: the limit of open files is too low.
-    """
-    total = allowed_connections(options.max_connections, options.reserved_connections)
-    per_client = options.max_connections_per_client or max(total // 4, 1)
-    return ConnectionLimits(total, per_client, options.first_call_s, options.max_connection_idle_s)
-
-
 async def serve(
     indexes: IndexSource,
     options: ServerOptions,
     ready: Callable[[str], None] | None = None,
     stop: asyncio.Event | None = None,
-    state: ServiceState | None = None,
     on_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Listen, load the first engine and answer until SIGTERM or SIGINT; then drain, close the engine and return.
@@ -268,7 +249,6 @@ async def serve(
         options: address, security and limits.
         ready: called with HOST:PORT once queries are answered.
         stop: stops the service when set, as a signal does.
-        state: as of `QueryServer`.
         on_stop: called when the drain begins.
 
     Raises:
@@ -278,7 +258,7 @@ async def serve(
     """
     stop = asyncio.Event() if stop is None else stop
     hurry = asyncio.Event()
-    server = QueryServer(indexes, options, state)
+    server = QueryServer(indexes, options)
     metrics_endpoint: AbstractContextManager[Any] = nullcontext()
     if options.metrics_listen is not None and server.registry is not None:  # otherwise the supervisor serves them
         metrics_endpoint = serve_metrics(options.metrics_listen, server.registry, server.is_serving)

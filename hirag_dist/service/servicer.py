@@ -19,7 +19,6 @@ from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.lookups import Find, LookupMethods, LookupResponse
 from hirag_dist.service.request_gate import RequestGate
 from hirag_dist.types import MAP_REDUCE, AccessScope, Answer, Query, Retrieval
-from hirag_dist.types.mapped_bridge import EncodableRetrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_lookups import scope_from_proto
 from hirag_dist.wire.convert_query import query_from_proto
@@ -30,7 +29,6 @@ from hirag_dist.wire.convert_results import (
     retrieval_to_proto,
     text_to_proto,
 )
-from hirag_dist.wire.encode_bridge import bridge_fields, retrieve_response
 from hirag_dist.wire.error_status import (
     DeadlinePassed,
     RequestTooLarge,
@@ -94,12 +92,12 @@ class _Call:
             answer.output_tokens,
         )
 
-    def fill(self, message: pb.Retrieval, retrieval: Retrieval, n_encoded: int = 0) -> None:
-        """Fill a reply's message with a retrieval, and record its content; `n_encoded` entities are encoded apart."""
+    def fill(self, message: pb.Retrieval, retrieval: Retrieval) -> None:
+        """Fill a reply's message with a retrieval, and record its content."""
         record, request = self.record, self.request
         record.mode, record.partial, record.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
         levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
-        record.items = sum(map(len, levels)) + n_encoded
+        record.items = sum(map(len, levels))
         retrieval_to_proto(
             retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text, into=message
         )
@@ -145,14 +143,11 @@ class QueryServicer(LookupMethods):
             query = call.query()
 
             async def work(deadline_s: float | None) -> bytes:
-                found = await call.engine.retrieve_encodable(query, deadline_s=deadline_s)
-                encoded = b"" if found.bridge is None else bridge_fields(found.bridge)
-                if encoded is None:  # protobuf cannot hold one of the texts as it is
-                    found = EncodableRetrieval(await call.engine.retrieve(query, deadline_s=call.deadline_s()))
-                _check_found(found.retrieval, found.n_encoded)
-                message = pb.Retrieval()
-                call.fill(message, found.retrieval, found.n_encoded)
-                return self._checked(retrieve_response(message, encoded or b""))
+                found = await call.engine.retrieve(query, deadline_s=deadline_s)
+                _check_found(found)
+                response = pb.RetrieveResponse()
+                call.fill(response.retrieval, found)
+                return self._serialized(response)
 
             async with self._slot(call):
                 return await self._indexes.runner.run(work(call.deadline_s()))
@@ -305,10 +300,7 @@ class QueryServicer(LookupMethods):
         Args:
             smaller: the options of a request with a smaller reply.
         """
-        return self._checked(response.SerializeToString(), smaller)
-
-    def _checked(self, message: bytes, smaller: str = _SMALLER) -> bytes:
-        """Return the bytes of a reply, if they fit into a message; the arguments are those of `_serialized`."""
+        message = response.SerializeToString()
         if len(message) > self._max_message_bytes:
             raise RequestTooLarge(
                 f"the reply has {len(message)} bytes, more than the {self._max_message_bytes} that a message may have; "
@@ -317,9 +309,9 @@ class QueryServicer(LookupMethods):
         return message
 
 
-def _check_found(retrieval: Retrieval, n_encoded: int = 0) -> None:
-    """Raise DeadlinePassed if the deadline left nothing of a retrieval; the arguments are those of `_Call.fill`."""
+def _check_found(retrieval: Retrieval) -> None:
+    """Raise DeadlinePassed if the deadline left nothing of a retrieval."""
     levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
-    if retrieval.partial and not n_encoded and not any(levels):
+    if retrieval.partial and not any(levels):
         cut = ", ".join(retrieval.partial)
         raise DeadlinePassed(f"the deadline passed before anything was found (cut off: {cut}); allow more time")

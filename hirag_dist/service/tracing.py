@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hirag_dist import __version__
+from hirag_dist._version import __version__
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.service.access_log import RequestRecord
 

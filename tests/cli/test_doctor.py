@@ -10,6 +10,7 @@ import pytest
 from hirag_dist.cli.doctor import examine
 from hirag_dist.config.model import Config, ExecutionConfig, VectorsConfig
 from hirag_dist.storage.store import Store
+from tests.scripted_endpoint import Asked, Endpoint
 from tests.storage.snapshots import publish
 
 
@@ -62,3 +63,20 @@ def test_the_vector_search_and_its_reason(tmp_path: Path, monkeypatch: pytest.Mo
     assert found("milvus-lite", str(tmp_path / "index"))[0] == "note"
     monkeypatch.setattr("hirag_dist.cli.doctor._MAX_IN_MEMORY", n - 1)
     assert found("memory", str(tmp_path / "index"))[0] == "note"
+
+
+def test_the_window_and_the_speed_of_an_endpoint_are_named() -> None:
+    def reply(asked: Asked) -> str:
+        return "A probe that is asked once."
+
+    endpoint = Endpoint(reply, window=2048)
+    try:
+        named = {"base_url": endpoint.url, "model": "small", "output": "delimited"}
+        llm = {"endpoints": {"local": named}, "roles": {"extract": "local"}}
+        config = Config.model_validate({"execution": {"executor": "inline"}, "llm": llm})
+        (finding,) = [one for one in examine(config, None) if one.subject == "endpoint local"]
+    finally:
+        endpoint.close()
+    assert finding.state == "ok"
+    assert "window 2,048 tokens, about " in finding.seen
+    assert "2 at a time: 1,000 tokens of text take about " in finding.seen

@@ -30,10 +30,9 @@ def test_the_bill_of_an_update(bench: CommandBench) -> None:
     assert "Update 1 since the index was built from nothing: 1 document added." in said
     assert "times the extraction of the changed documents" in said
     assert "Debt: " in said
-    assert "Bill of the update" in said
     code, said = bench.run("index", bench.corpus)
     assert said.startswith("Nothing changed: the documents are those of snapshot ")
-    assert "This run sent 0 calls, 0 tokens: $0.00." in said
+    assert "This run sent 0 calls, 0 tokens: $0.00, in " in said
 
 
 def test_json_of_an_update_and_of_a_rebuild(bench: CommandBench) -> None:

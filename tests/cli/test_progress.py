@@ -1,18 +1,29 @@
-"""Progress of a build: bars on a terminal, lines elsewhere."""
+"""Progress of a build: phases on a terminal, sparse lines elsewhere."""
 
 from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
-from hirag_dist.cli._progress import LINE_INTERVAL_S, ProgressBars, spent_line
-from hirag_dist.execution.events import CallsProgress, ExecutorStarting, StageFinished, StageStarted, TaskFinished
+from hirag_dist.cli._progress import LINE_INTERVAL_S, ProgressBars, flight_text, left_text
+from hirag_dist.execution.build_progress import BuildProgress
+from hirag_dist.execution.events import (
+    CallsExpected,
+    CallsProgress,
+    ExecutorStarting,
+    Publishing,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+)
 from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply
 
-CALLS = CallTotals(answered=1_234, tokens=45_600, usd=0.5, limited=3, in_flight=8, pause_s=20.0)
+CALLS = CallTotals(answered=40, tokens=45_600, usd=0.5, limited=3, in_flight=8, pause_s=20.0, timeouts=1, refused=2)
+EXPECTED = {"extract": 100, "reports": 20}
 
 
 class Clock:
@@ -24,56 +35,107 @@ class Clock:
 
 def meter() -> UsageMeter:
     made = UsageMeter()
-    made.count("extract", "m", "llm", ChatReply("", input_tokens=45_000, output_tokens=600), 0.5, from_ledger=False)
+    for _ in range(40):
+        made.count("extract", "m", "llm", ChatReply("", input_tokens=1_000, output_tokens=140), 0.0125, False)
     made.use("extract", "m", "llm").rate_limited = 3
     return made
 
 
-def test_the_bar_of_a_stage_shows_calls_before_a_task_is_done() -> None:
-    console, clock = Console(width=80, force_terminal=True, file=io.StringIO(), record=True), Clock()
-    with ProgressBars(True, console, clock) as bars:
-        bars(StageStarted("extract", 4, 1, 576, 144))
-        bars(CallsProgress("extract", CallTotals(answered=1_134)))
-        clock.now = 60.0
-        bars(CallsProgress("extract", CALLS))
-    line = console.export_text().rpartition("extract")[2].splitlines()[0].rstrip()  # as it was drawn last
-    assert "144/576" in line
-    assert "1.2k calls 100/min 45.6k tok $0.5000 3×429" in line
+def text_of(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
 
 
-def test_the_bar_of_a_finished_stage_shows_what_it_used() -> None:
-    console = Console(width=80, force_terminal=True, file=io.StringIO(), record=True)
-    with ProgressBars(True, console) as bars:
-        bars(StageStarted("extract", 4, 1, 576, 144))
-        bars(TaskFinished("extract", 432, 0, 1.0, meter()))
-        bars(StageFinished("extract", False, 576, 0, 2.5, meter()))
-        bars(StageFinished("merge", True, 10, 0, 0.1))
-    line = "extract" + console.export_text().rpartition("extract")[2].splitlines()[0].rstrip()
-    assert "576/576" in line
-    assert "45.6k tok $0.5000 3×429" in line
-    assert len(line) <= 80
+def test_a_terminal_shows_every_phase_and_the_calls_of_the_one_that_runs() -> None:
+    clock = Clock()
+    bars = ProgressBars(True, Console(width=80, force_terminal=True, file=io.StringIO()), clock)
+    bars(StageStarted("documents", 1, 0, 3))
+    bars(StageFinished("documents", False, 3, 0, 0.1))
+    bars(CallsExpected(EXPECTED))
+    bars(StageStarted("extract", 4, 1, 64, 16))
+    clock.now = 60.0
+    bars(CallsProgress("extract", CALLS))
+    console = Console(width=80, file=io.StringIO())
+    console.print(bars)
+    assert text_of(console).splitlines() == [
+        "read         done in 0.0 s",
+        "extract      16 of 64 units, 16 of an earlier run, about 37 calls left, 1 min",
+        "hierarchy",
+        "communities",
+        "publish",
+        "             8 calls in flight, 760 tokens/s, the endpoint asks to wait 20 s",
+        "             40 replies, 2 refused, 1 timed out, 3 × 429, 45.6k tokens, $0.5000",
+        "             calls left: about 57, about 1 min at the present rate",
+    ]
 
 
-def test_lines_where_there_is_no_terminal() -> None:
+def test_lines_where_there_is_no_terminal_come_once_a_minute() -> None:
     console, clock = Console(width=200, file=io.StringIO()), Clock()
     with ProgressBars(True, console, clock) as bars:
         bars(ExecutorStarting("ray"))
-        bars(StageStarted("extract", 4, 1, 576, 144))
-        for second in range(65):
+        bars(StageFinished("documents", True, 3, 0, 0.1))
+        bars(StageStarted("extract", 4, 0, 64))
+        for second in range(125):
             clock.now = float(second)
-            bars(CallsProgress("extract", CallTotals(answered=2 * second, tokens=10, in_flight=1)))
-        bars(StageFinished("extract", False, 576, 0, 65.0, meter()))
-        bars(StageFinished("merge", True, 10, 0, 0.1))
-        bars(StageStarted("graph", 1, 0, 10))
-        bars(StageFinished("graph", False, 10, 0, 0.1))
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+            bars(CallsProgress("extract", CallTotals(answered=second // 3, tokens=300 * (second // 3), in_flight=1)))
+        bars(TaskFinished("extract", 64, 0, 125.0, meter()))
+        bars(StageFinished("extract", False, 64, 0, 125.0, meter()))
+        bars(StageFinished("merge layer 0", False, 10, 0, 0.1))
+        bars(Publishing())
+        clock.now = 126.0
+    lines = text_of(console).splitlines()
     assert lines == [
         "starting Ray",
-        "extract: 144 of 576 units, 60 calls 120/min 10 tok",
-        "extract: 144 of 576 units, 120 calls 120/min 10 tok",
-        "extract: 576 units, 45.6k tok $0.5000 3×429, 65.0 s",
+        "read: begun",
+        "read: kept from an earlier run",
+        "extract: begun",
+        "extract: 0 of 64 units; 1 call in flight, 100 tokens/s; 20 replies, 6.0k tokens; calls left: unknown",
+        "extract: 0 of 64 units; 1 call in flight, 100 tokens/s; 40 replies, 12.0k tokens; calls left: unknown",
+        "extract: done in 2 min 4 s, 41 replies, 3 × 429, 45.6k tokens, $0.5000",
+        "publish: begun",
+        "publish: done in 2.0 s",
     ]
-    assert LINE_INTERVAL_S == 30
+    assert LINE_INTERVAL_S == 60
+
+
+@pytest.mark.parametrize(
+    ("answered", "seconds", "text"),
+    [
+        (0, 300.0, "calls left: about 120; time unknown before the first reply"),
+        (20, 60.0, "calls left: about 100, about 5 min at the present rate"),
+        (1, 180.0, "calls left: about 120, about 6 h at the present rate"),
+        (99, 10.0, "calls left: about 22, less than a minute at the present rate"),
+    ],
+)
+def test_the_time_left_follows_from_measured_calls(answered: int, seconds: float, text: str) -> None:
+    clock = Clock()
+    progress = BuildProgress(clock=clock)
+    progress(CallsExpected(EXPECTED))
+    progress(StageStarted("extract", 4, 0, 64))
+    clock.now = seconds
+    progress(CallsProgress("extract", CallTotals(answered=answered, in_flight=2)))
+    assert left_text(progress) == text
+
+
+def test_an_interrupted_build_says_what_is_kept() -> None:
+    console = Console(width=200, file=io.StringIO())
+    bars = ProgressBars(True, console, Clock())
+    bars(StageStarted("extract", 4, 0, 64))
+    bars(CallsProgress("extract", CALLS))
+    bars.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert text_of(console).splitlines()[-2:] == [
+        "extract: interrupted after 0.0 s, 40 replies, 2 refused, 1 timed out, 3 × 429, 45.6k tokens, $0.5000",
+        "40 replies of this run are stored (45.6k tokens) and will not be paid again; the same command continues in "
+        "phase extract.",
+    ]
+
+
+def test_an_error_leaves_the_phase_in_which_it_came() -> None:
+    console = Console(width=200, file=io.StringIO())
+    bars = ProgressBars(True, console, Clock())
+    bars(StageStarted("extract", 4, 0, 64))
+    bars.__exit__(ValueError, ValueError("broken"), None)
+    assert text_of(console).splitlines()[-1] == "extract: stopped after 0.0 s"
 
 
 def test_nothing_is_shown_where_it_is_not_wanted() -> None:
@@ -83,8 +145,18 @@ def test_nothing_is_shown_where_it_is_not_wanted() -> None:
         bars(StageStarted("extract", 4, 0, 576))
         bars(CallsProgress("extract", CALLS))
         bars(StageFinished("extract", False, 576, 0, 65.0, meter()))
-    assert console.file.getvalue() == ""  # type: ignore[attr-defined]
+    assert text_of(console) == ""
 
 
-def test_a_stage_without_a_call_has_no_use() -> None:
-    assert spent_line(UsageMeter()) == ""
+def test_stages_of_an_evaluation_are_phases_of_their_own() -> None:
+    console = Console(width=200, file=io.StringIO())
+    with ProgressBars(True, console, Clock(), phases=()) as bars:
+        bars(StageStarted("answers", 2, 0, 2))
+        bars(StageStarted("verdicts", 2, 0, 2))
+    assert [line.partition(":")[0] for line in text_of(console).splitlines()] == ["answers"] * 2 + ["verdicts"] * 2
+
+
+def test_a_phase_without_a_call_has_no_line_about_calls() -> None:
+    progress = BuildProgress()
+    progress(StageStarted("documents", 1, 0, 3))
+    assert (flight_text(progress), left_text(progress)) == ("", "")

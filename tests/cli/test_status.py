@@ -13,8 +13,9 @@ from hirag_dist.cli.status import _steps_as_one
 from hirag_dist.schemas import REPORT_INPUTS, SUMMARIES
 from hirag_dist.storage.snapshot.reader import read_current
 from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.types import ChatRequest
 from tests.altered_snapshots import altered
-from tests.toy_builds import Bench
+from tests.toy_builds import Bench, between, task_of
 
 
 def stage(label: str, state: str = "done", **more: Any) -> dict[str, Any]:
@@ -78,5 +79,37 @@ def test_commands_say_that_documents_were_copies(
     line = "2 documents have the text and labels of another: each text is indexed once, under all its ids."
     assert line in shown
     assert line in " ".join(said("status").split())
-    counts = {"copies": 2, "cut_descriptions": 0, "zero_vectors": 0}
+    counts = {"copies": 2, "cut_descriptions": 0, "zero_vectors": 0, "without_entities": 0}
     assert json.loads(said("status", "--json"))["content_of_current"] == counts
+
+
+def test_letters_are_grouped_by_reason_with_document_place_and_reply(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def script(request: ChatRequest) -> str | None:
+        text = between(request, "text") if task_of(request) == "extract-graph" else ""
+        return "" if "sun" in text else "Sure, here it is" if "moon" in text or "dew" in text else None
+
+    Bench(tmp_path).build(["sun light", "moon light", "dew light", "sea water"], script, max_layers=0)
+    index = str(tmp_path / "index")
+    assert run(["status", "--letters", "--index", index]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    start = lines.index("Dead letters: 3 open, 0 dropped")
+    first, *places = lines[start + 1 : start + 4]
+    assert first.startswith("2 × the reply holds no record in the requested form (extract 2). To change: set llm.")
+    assert {line.partition(", chunk 1, characters 0 to ")[0] for line in places} == {
+        f"  extract: {number}.txt" for number in (1, 2)
+    }
+    assert all(line.endswith('2 tries: "Sure, here it is"') for line in places)
+    assert lines[start + 4].startswith("1 × the reply is empty (extract 1). To change: set another llm.endpoints.")
+    assert run(["status", "--index", index]) == 0
+    assert "1.txt" not in capfd.readouterr().out
+    assert run(["status", "--json", "--index", index]) == 0
+    report = json.loads(capfd.readouterr().out)
+    assert [(group["count"], group["stages"]) for group in report["letters_by_reason"]] == [
+        (2, {"extract": 2}),
+        (1, {"extract": 1}),
+    ]
+    letter = next(letter for letter in report["dead_letters"] if letter["reply"])
+    assert {"request", "reply", "place"} <= set(letter)
+    assert (letter["place"]["position"], letter["place"]["start"]) == (0, 0)

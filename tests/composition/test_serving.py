@@ -40,7 +40,7 @@ def test_one_process_a_core() -> None:
     assert process_count(config(service={"processes": 0})) >= 1
 
 
-def test_a_process_knows_how_many_there_are_before_it_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_knows_how_many_there_are_on_fewer_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
     own = multi_process_config(config(service={"processes": 0}))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
@@ -75,7 +75,6 @@ def test_every_key_of_the_service_is_an_option() -> None:
         "max_connection_age_s": 50.0,
         "max_connection_age_grace_s": 6.0,
         "max_connections": 99,
-        "max_connections_per_client": 8,
         "max_connection_idle_s": 77.0,
         "callers_grace_s": 12.0,
         "drain_s": 4.0,

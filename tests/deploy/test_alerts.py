@@ -73,7 +73,10 @@ ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
             f'hirag_snapshot_info{{{OURS},snapshot="s2"}}': "1x30",
         },
         "20m",
-        {f'hirag_snapshot_info{{{OURS},snapshot="s1"}}': "2x30"},
+        {
+            f'hirag_snapshot_info{{{OURS},snapshot="s1"}}': "0x30",
+            f'hirag_snapshot_info{{{OURS},snapshot="s2"}}': "2x30",
+        },
     ),
     "HiragSnapshotOld": (  # promtool's time begins at 0
         {f"hirag_snapshot_created_timestamp_seconds{{{OURS}}}": f"{-2 * DAY}x60"},
@@ -89,11 +92,6 @@ ALARMS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
         {f"hirag_service_callers_file_failed{{{OURS}}}": "0 1x30"},
         "10m",
         {f"hirag_service_callers_file_failed{{{OURS}}}": "0 1 0x30"},
-    ),
-    "HiragConnectionsClosed": (
-        {f'hirag_service_connections_closed_total{{{OURS},reason="client"}}': "0+5x30"},
-        "20m",
-        {f'hirag_service_connections_closed_total{{{OURS},reason="idle"}}': "0+5x30"},
     ),
     "HiragTokenEnds": (
         {f"hirag_service_token_expiry_timestamp_seconds{{{OURS}}}": f"{13 * DAY}x60"},

@@ -112,16 +112,6 @@ def test_further_containers_and_objects(chart: Chart) -> None:
     assert only(objects, "ConfigMap", "demo-more")
 
 
-def test_quotas_outlive_a_container(chart: Chart) -> None:
-    found = pod(chart.render({}))
-    (mounted,) = (
-        each["name"] for each in found["containers"][0]["volumeMounts"] if each["mountPath"] == "/var/lib/hirag"
-    )
-    (volume,) = (each for each in found["volumes"] if each["name"] == mounted)
-    assert "emptyDir" in volume
-    assert config_of(chart.render({}), "query")["service"]["state_dir"] == "/var/lib/hirag"
-
-
 def test_the_placement_of_all_pods_and_of_one(chart: Chart) -> None:
     everywhere = {"nodeSelector": {"pool": "search"}, "tolerations": [{"key": "a", "operator": "Exists"}]}
     values = {

@@ -28,7 +28,14 @@ from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError
-from hirag_dist.execution.events import CallsExpected, StageFailedEvent, StageFinished, StageStarted, TaskFinished
+from hirag_dist.execution.events import (
+    CallsExpected,
+    Publishing,
+    StageFailedEvent,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+)
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build
@@ -93,7 +100,7 @@ def build(
     told: list[tuple[str, str, bool]] = []
 
     def listen(event: object) -> None:
-        if isinstance(event, CallsExpected):
+        if isinstance(event, CallsExpected | Publishing):
             return
         kind = next(name for name, of in EVENTS.items() if isinstance(event, of))
         told.append((kind, event.label, getattr(event, "reused", False)))  # type: ignore[attr-defined]

@@ -117,7 +117,8 @@ def test_from_a_refusal_to_a_whole_index(
         assert letter["reply"].startswith(REFUSAL)
         assert (letter["attempts"], letter["dropped"]) == (3, None)
     shown = cli("status", "-i", index, "--letters").stdout
-    assert letters[0]["request"] in shown
+    placed = next(letter for letter in letters if letter["place"] is not None)
+    assert placed["place"]["uri"] in shown
     assert REFUSAL in shown
 
     calls = model.calls

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
 
-from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.execution.calls_left import CallsLeft
-from hirag_dist.execution.events import CallsExpected, CallsProgress, StageFinished, StageStarted
-from hirag_dist.llm.limits.protocol import CallTotals
+from hirag_dist.execution.calls_left import CallRate, CallsLeft
 
 EXPECTED = {"extract": 1000, "describe": 10, "summarise": 200, "reports": 300, "embed": 40}
 
@@ -35,7 +29,6 @@ def test_stages_that_are_over_have_nothing_left() -> None:
     assert left.calls == 30 + 300 + 40
     left.on_finished("reports")
     assert left.calls == 0
-    assert left.describe(60.0) == ""
 
 
 def test_what_an_earlier_run_has_done_is_not_left() -> None:
@@ -44,28 +37,21 @@ def test_what_an_earlier_run_has_done_is_not_left() -> None:
     assert left.calls == 250 + 550
 
 
-@pytest.mark.parametrize(
-    ("rate", "text"),
-    [
-        (0.0, "about 1,600 calls left"),
-        (1550.0, "about 1,600 calls and a minute left"),
-        (5.0, "about 1,600 calls and 5.2 h left"),
-    ],
-)
-def test_the_time_follows_from_the_rate(rate: float, text: str) -> None:
-    assert CallsLeft(EXPECTED).describe(rate) == text
+def rate_after(*noted: tuple[float, int]) -> float:
+    rate = CallRate()
+    for now, number in noted:
+        rate.note(now, number)
+    return rate.per_s
 
 
-def test_lines_show_what_is_left_of_the_whole_build() -> None:
-    now = [0.0]
-    console = Console(width=200, file=io.StringIO())
-    with ProgressBars(True, console, lambda: now[0]) as bars:
-        bars(CallsExpected(EXPECTED))
-        bars(StageStarted("extract", 4, 0, 576))
-        for second in range(35):
-            now[0] = float(second)
-            bars(CallsProgress("extract", CallTotals(answered=10 * second, in_flight=1)))
-        bars(StageStarted("reports", 4, 0, 20))
-        bars(StageFinished("reports", False, 20, 0, 2.0))
-    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
-    assert lines[0] == "extract: 0 of 576 units, 300 calls 600/min 0 tok; about 1,200 calls and 2 min left"
+def test_the_rate_is_unknown_before_the_first_reply_and_falls_while_none_comes() -> None:
+    assert rate_after((0.0, 0), (30.0, 0), (300.0, 0)) == 0.0
+    assert rate_after((0.0, 0), (100.0, 1)) == 0.01
+    assert rate_after((0.0, 0), (100.0, 1), *((100.0 + second, 1) for second in range(101))) == 0.005
+
+
+def test_the_rate_is_that_of_the_last_minute_or_of_the_last_few_replies() -> None:
+    fast = [(float(second), 10 * second) for second in range(100)]
+    slower = [(100.0 + second, 1000 + second) for second in range(62)]
+    assert rate_after(*fast, *slower) == pytest.approx(1.0, rel=0.2)
+    assert rate_after(*((90.0 * number, number) for number in range(30))) == pytest.approx(1 / 90)

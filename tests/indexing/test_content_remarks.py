@@ -10,16 +10,40 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
-from hirag_dist.indexing.content_remarks import NOTE, content_counts, content_notes, remark_lines
+from hirag_dist.indexing.content_remarks import NOTE, content_counts, content_notes, is_sparse, remark_lines
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import Bench, between, task_of
 
 
-def test_zero_vectors_and_copies_are_counted() -> None:
-    documents = pa.table({"source_ids": pa.array([["a"], ["b", "c", "d"], ["e"]])})
+def test_zero_vectors_copies_and_documents_without_entities_are_counted() -> None:
+    ids = ["d0", "d1", "d2", "d3", "d4"]
+    names = [["a"], ["b", "c", "d"], ["e"], ["f"], ["g"]]
+    documents = pa.table({"document_id": ids, "uri": [f"{each}.txt" for each in ids], "source_ids": names})
+    chunks = pa.table({"chunk_id": ["c0", "c1", "c1b", "c2", "c3"], "document_id": ["d0", "d1", "d1", "d2", "d3"]})
+    entities = pa.table({"chunk_ids": pa.array([["c1b"], []], pa.list_(pa.string()))})
     some = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 0.0]], np.float32)
-    note = content_notes(documents, {"y", "x"}, (some, some[:0], some[1:]))
-    assert note == {"copies": 2, "cut_ids": ["x", "y"], "zero_vectors": 3}
+    note = content_notes(documents, chunks, entities, {"y", "x"}, (some, some[:0], some[1:]))
+    assert note == {
+        "copies": 2,
+        "cut_ids": ["x", "y"],
+        "zero_vectors": 3,
+        "without_entities": 4,
+        "first_without_entities": ["d0.txt", "d2.txt", "d3.txt"],
+    }
+
+
+@pytest.mark.parametrize(("n_bare", "is_sparse_then"), [(0, False), (1, False), (2, True)])
+def test_an_index_is_sparse_if_half_of_its_documents_have_no_entity(
+    tmp_path: Path, n_bare: int, is_sparse_then: bool
+) -> None:
+    texts = ["sun moon", "sea water", "dew light", "sky wind"]
+
+    def script(request: ChatRequest) -> str | None:
+        return DONE if task_of(request) == "extract-graph" and between(request, "text") in texts[:n_bare] else None
+
+    manifest = Bench(tmp_path).build(texts, script, max_layers=0).manifest
+    assert (content_counts(manifest)["without_entities"], is_sparse(manifest)) == (n_bare, is_sparse_then)
+    assert manifest.complete  # no reply was refused
 
 
 def test_remarks_are_made_of_what_there_is_alone() -> None:

@@ -15,6 +15,7 @@ from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.cost_estimate import FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
 from hirag_dist.indexing.pipeline import Build
+from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.storage.store import Store
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
@@ -179,3 +180,22 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path, method
         calls, tokens = sum(u.calls for u in uses), sum(u.input_tokens + u.output_tokens for u in uses)
         assert calls / 2 <= sum(each.calls for each in wanted) <= 2 * calls, stage
         assert tokens / 2 <= sum(each.input_tokens + each.output_tokens for each in wanted) <= 2 * tokens, stage
+
+
+def test_a_known_speed_bounds_the_time_of_a_stage() -> None:
+    endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "price": {"input": 0}}}
+    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": {"extract": "local"}}})
+    slow = estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 2.0}).stages[0]
+    assert slow.bound == "speed"
+    assert slow.seconds == slow.output_tokens / 2.0
+    assert estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 1e9}).stages[0].bound == "concurrency"
+
+
+def test_a_small_window_means_more_calls() -> None:
+    endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "context_window": 1024}}
+    roles = dict.fromkeys(("extract", "summarise", "report"), "local")
+    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": roles}})
+    cut = fit_to_windows(config, dict.fromkeys(roles, 1024), Prompts())
+    whole, small = (estimate_build([str(CORPUS)], each, Prompts()) for each in (config, cut))
+    assert small.calls > 2 * whole.calls
+    assert small.windows == dict.fromkeys(roles, 1024)

@@ -10,6 +10,7 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, StageFailed, StoreError
+from hirag_dist.execution.events import StageFailedEvent
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import MIN_REJECTS
 from hirag_dist.storage.layout import CURRENT
@@ -210,6 +211,19 @@ def test_a_dead_chunk_is_counted_and_the_rest_is_there(bench: Bench) -> None:
 def test_too_many_dead_letters_fail_with_the_first_reason(bench: Bench) -> None:
     with pytest.raises(StageFailed, match=r"extract: refused 3 of 3 units.*0\.5.*the reply is empty"):
         bench.run(["sun", "moon", "sea"], lambda request: "", max_reject_ratio=0.5)
+
+
+@pytest.mark.parametrize("n_texts", [1, 2, 3])
+def test_a_stage_whose_units_are_all_refused_says_why_and_what_to_change(bench: Bench, n_texts: int) -> None:
+    said = "Sure, here is what you asked for: " + 400 * "x"
+    with pytest.raises(StageFailed) as failure:
+        bench.run(["sun", "moon", "sea"][:n_texts], lambda request: said, max_reject_ratio=0.2)
+    message = str(failure.value)
+    assert f"extract: refused {n_texts} of {n_texts} unit" in message
+    assert f"the reason of {n_texts}: the reply holds no record in the requested form" in message
+    assert f"begins: '{said[:300]}…'" in message
+    assert "llm.endpoints.endpoint.model" in message
+    assert isinstance(bench.events[-1], StageFailedEvent)  # its record does not say that it still runs
 
 
 @pytest.mark.parametrize("n_refused", [1, 2])

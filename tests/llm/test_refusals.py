@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import MalformedReply
+from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel
-from hirag_dist.llm.refusals import MIN_UNITS
+from hirag_dist.llm.refusals import MIN_SLOW_UNITS, MIN_UNITS, SLOW_S, NotSent, SystematicRefusals
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
@@ -102,6 +103,67 @@ async def test_one_accepted_reply_keeps_the_calls_going(ledger: Replies) -> None
     results = await ask_all(pool(model, ledger), ["good", *["bad"] * (UNITS - 1)])
     assert results[0] == "good"
     assert model.n_calls == 1 + ATTEMPTS * (UNITS - 1)
+
+
+async def test_a_pack_without_one_readable_part_is_no_usable_reply(ledger: Replies) -> None:
+    model = Model()
+    chat = pool(model, ledger)
+    unreadable: list[MalformedReply] = [MalformedReply("no record in it")] * 2
+    await chat.ask(request(UNITS, "good"), lambda reply: unreadable)
+    await ask_all(chat, ["bad"] * UNITS)
+    assert model.n_calls < UNITS
+
+
+CUT_OFF = "1|Ada|person|She wrote notes.\n2|Lond"
+
+
+@pytest.mark.parametrize("divisible", [False, True])
+async def test_units_whose_reply_is_kept_in_part_or_that_are_divided_hold_up_no_other(
+    ledger: Replies, divisible: bool
+) -> None:
+    class CutOff(Model):
+        async def complete(self, request: ChatRequest) -> ChatReply:
+            self.n_calls += 1
+            return ChatReply(CUT_OFF, "length", output_tokens=10)
+
+    def accept_whole(reply: ChatReply) -> str:
+        if reply.finish_reason == "length":
+            raise CutOffReply("cut off")
+        return reply.text
+
+    chat = pool(CutOff(), ledger)
+    requests = [replace(request(number, ""), divisible=divisible, max_tokens=1000) for number in range(UNITS)]
+    async with asyncio.timeout(60):  # it would wait for ever
+        results = await asyncio.gather(*(chat.ask(each, accept_whole) for each in requests))
+    whole = [each.too_long if isinstance(each, Rejected) else each for each in results]
+    assert set(whole) == ({True} if divisible else {CUT_OFF.partition("\n")[0]})
+
+
+def refused(refusals: SystematicRefusals, n_units: int) -> bool:
+    """Refuse units to the last, and return whether the next one is not sent."""
+    for number in range(n_units):
+        refusals.note_refused("extract", str(number), "empty", final=True)
+    try:
+        refusals.check("extract")
+    except NotSent:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(("seconds", "n_units"), [(0.0, MIN_UNITS), (SLOW_S, MIN_SLOW_UNITS)])
+def test_a_slow_model_is_stopped_after_fewer_units(seconds: float, n_units: int) -> None:
+    def begun() -> SystematicRefusals:
+        now = [0.0]
+        refusals = SystematicRefusals(lambda: now[0])
+        refusals.note_refused("extract", "0", "empty")
+        now[0] = seconds
+        return refusals
+
+    assert not refused(begun(), n_units - 1)
+    assert refused(begun(), n_units)
+    with_success = begun()
+    with_success.note_accepted("extract")
+    assert not refused(with_success, 10 * n_units)
 
 
 async def test_stored_refusals_do_not_stop_new_calls(ledger: Replies) -> None:

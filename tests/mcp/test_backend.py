@@ -43,7 +43,9 @@ async def replies(backend: IndexBackend) -> dict[str, Any]:
         await call("describe_index")
         entity = await call("entity", entity="wordaa", max_relations=100)
         await call("path_between", source="wordaa", target=entity["neighbours"][0]["name"])
-        await call("document", document_id=searched["sources"][0]["chunk_id"])
+        await call(
+            "document", document_id=next(each["id"] for each in searched["references"] if each["kind"] == "chunk")
+        )
         if entity["communities"]:
             await call("report", community_id=entity["communities"][0]["community_id"])
         (listed,) = (await client.list_resources()).resources

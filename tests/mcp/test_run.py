@@ -100,7 +100,8 @@ async def test_each_caller_sees_what_its_token_shows(labelled: str, session: aio
         assert (await wire.begin())["serverInfo"]["name"] == "hirag-dist"
         found = [await wire.tool("search", question=question, top_n=40) for question in QUESTIONS[:2]]
         found += [await wire.tool("entity", entity="wordaa"), await wire.tool("describe_index")]
-        document = found[0]["structuredContent"]["sources"][0]["uri"]
+        references = found[0]["structuredContent"]["references"]
+        document = next(each["uri"] for each in references if each["kind"] == "chunk")
         found.append(await wire.ask("resources/read", uri=document))
         assert not any(result.get("isError") for result in found)
         texts[name] = json.dumps(found)
@@ -178,7 +179,7 @@ async def test_the_sdk_over_http(server: Any, serve: Any, engine: fakes.FakeEngi
                 seen.append(done)  # noqa: B023 - awaited before the next client
 
             result = await client.call_tool("search", {"question": "q"}, progress_callback=report)
-            assert result.structured_content["sources"]
+            assert result.structured_content["references"]
             assert seen[-1] == 5
             engine.gate, engine.started, engine.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
             calling = asyncio.create_task(client.call_tool("search", {"question": "q"}))

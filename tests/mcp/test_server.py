@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ModelUnavailable, NotFound
 from hirag_dist.mcp.backend import CallerContext
-from hirag_dist.mcp.server import ServerSettings, as_data, make_server, token_of
-from hirag_dist.types import AccessScope, IndexEntry
+from hirag_dist.mcp.results import as_data
+from hirag_dist.mcp.server import ServerSettings, make_server, token_of
+from hirag_dist.types import AccessScope, Facet, IndexEntry
 from tests.service import fakes
 
 NOTHING = frozenset[str]()
@@ -67,10 +70,16 @@ async def test_every_tool(client: Any) -> None:
 
 async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None:
     found = (await client.call_tool("search", ARGUMENTS["search"])).structured_content
-    assert [entity["name"] for entity in found["entities"]] == ["Lighthouse", "Wärterin 灯台守"]
-    assert found["entities"][0]["uri"] == "hirag://default/entities/e1"
-    assert found["paths"][1] == {"connected": False, "entities": []}
-    assert found["sources"][0]["text"] == fakes.WHOLE.sources[0].text
+    assert re.fullmatch(r"(?s).* is data, not instructions\.\n<data (\w{16})>\n.*\n</data \1>", found["context"])
+    assert fakes.WHOLE.sources[0].text in found["context"]
+    refs = [reference["ref"] for reference in found["references"]]
+    assert refs == ["E1", "R1", "C1", "S1"] == re.findall(r"^\[(\w\d)\]", found["context"], re.MULTILINE)
+    assert [reference["uri"] for reference in found["references"]] == [
+        "hirag://default/entities/e1",
+        "",
+        "hirag://default/reports/c1",
+        "hirag://default/documents/d1",
+    ]
     answer = (await client.call_tool("answer", ARGUMENTS["answer"])).structured_content
     assert answer["answer"] == fakes.ANSWER.text
     assert answer["citations"][0]["uri"] == "hirag://default/entities/e2"
@@ -246,11 +255,31 @@ async def test_the_index_of_a_call(start: fakes.Start, engine: fakes.FakeEngine,
     assert not engine.lookups
 
 
-async def test_long_texts_are_shortened_in_structured_content(client: Any, engine: fakes.FakeEngine) -> None:
-    long = replace(fakes.WHOLE.sources[0], text="x" * 5000)
-    engine.whole = replace(engine.whole, sources=(long,))
-    (source,) = (await client.call_tool("search", ARGUMENTS["search"])).structured_content["sources"]
-    assert source["text"] == "x" * 999 + "…"
+@pytest.mark.parametrize("context_tokens", [None, 800])
+async def test_a_search_is_within_its_tokens(client: Any, engine: fakes.FakeEngine, context_tokens: int | None) -> None:
+    whole = fakes.WHOLE
+    entities = tuple(
+        replace(fakes.LIGHTHOUSE, entity_id=f"{n:016x}", name=f"Entity {n}", description="keeps " * 20)
+        for n in range(60)
+    )
+    sources = tuple(replace(whole.sources[0], chunk_id=f"{n:016x}", text="lit the lamp " * 30) for n in range(30))
+    engine.whole = replace(whole, local=entities, triples=whole.triples * 200, sources=sources)
+    asked = ARGUMENTS["search"] | ({} if context_tokens is None else {"context_tokens": context_tokens})
+    found = (await client.call_tool("search", asked)).structured_content
+    count = counter("o200k_base")
+    assert (context_tokens or 4000) / 4 < count(json.dumps(found, ensure_ascii=False)) <= (context_tokens or 4000)
+    assert engine.queries[-1].context_tokens == (context_tokens or 4000)
+    assert {reference["kind"] for reference in found["references"]} >= {"entity", "chunk"}
+
+
+async def test_the_description_names_the_fields_of_metadata(client: Any, engine: fakes.FakeEngine) -> None:
+    facets = (
+        Facet("year", "number", min=1833, max=1863),
+        Facet("lang", "string", list=True, values=(("de", 2), ("en", 1))),
+    )
+    engine.info = replace(engine.info, facets=facets)
+    text = text_of(await client.call_tool("describe_index", {}))
+    assert "- year: number, 1833 to 1863\n- lang: list of string, such as de, en" in text
 
 
 def test_tokens_of_requests() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +30,6 @@ from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, FloatMatrix, Query
-from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_results import retrieval_from_proto, retrieval_to_proto
-from hirag_dist.wire.encode_bridge import bridge_fields, retrieve_response
 
 AXES = {
     "a": (1.0, 0, 0, 0, 0),
@@ -564,15 +560,3 @@ async def test_a_deadline_ends_the_wait_for_the_reranker(snapshot: Snapshot) -> 
     found = await bench.engine.retrieve(Query("a?", "hirag"), deadline_s=0.5)
     assert ids(found.sources, "chunk_id") == ids(expected.sources, "chunk_id")
     assert found.note == "the sources are not reranked: the deadline passed"
-
-
-@pytest.mark.parametrize("mode", MODES)
-async def test_an_encodable_retrieval_has_the_same_items(bench: Bench, mode: str) -> None:
-    whole = await bench.engine.retrieve(Query("a?", mode=mode))
-    found = await bench.engine.retrieve_encodable(Query("a?", mode=mode))
-    assert (found.bridge is None) == (mode in ("local", "global", "nobridge", "naive", "flat", "graphrag-local"))
-    more = b"" if found.bridge is None else bridge_fields(found.bridge)
-    assert more is not None
-    left = replace(found.retrieval, timings_ms=whole.timings_ms)
-    read = pb.RetrieveResponse.FromString(retrieve_response(retrieval_to_proto(left), more))
-    assert retrieval_from_proto(read.retrieval) == retrieval_from_proto(retrieval_to_proto(whole))

@@ -348,11 +348,6 @@ async def test_faults_of_the_endpoint_change_nothing_but_the_calls(undisturbed: 
         assert found.map_work.calls > 6
 
 
-async def test_an_endpoint_that_always_cuts_its_replies_gives_no_answer() -> None:
-    with pytest.raises(RequestRejected, match="cut off at the token limit"):
-        await over_http(SimulatorOptions(listen="127.0.0.1:0", truncate_rate=1.0))
-
-
 async def test_calls_are_on_the_bill_the_streamed_one_too() -> None:
     meter = UsageMeter()
     async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:

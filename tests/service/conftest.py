@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from hirag_dist.service.shared_state import ServiceState, open_service_state
 from tests.service import fakes
 from tests.service.fixtures import certificates, engine, start
 
@@ -18,10 +16,3 @@ __all__ = ["certificates", "engine", "start"]
 def callers(tmp_path: Path) -> fakes.CallersFile:
     """A callers file with caller web, who sees everything."""
     return fakes.CallersFile(tmp_path / "callers.yaml").add("web", labels="all")
-
-
-@pytest.fixture
-def state() -> Iterator[ServiceState]:
-    """The shared state of a service."""
-    with open_service_state(None) as state:
-        yield state

@@ -18,7 +18,6 @@ from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
-from hirag_dist.service.shared_state import ServiceState
 from hirag_dist.types import (
     AccessScope,
     Answer,
@@ -36,7 +35,6 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
-from hirag_dist.types.mapped_bridge import EncodableRetrieval
 
 INFO = IndexInfo(
     snapshot_id="s1",
@@ -95,7 +93,6 @@ class FakeEngine:
         self.whole = replace(whole, snapshot_id=snapshot_id)
         self.late = replace(self.whole, communities=(), key_entities=(), paths=(), triples=(), sources=())
         self.late = replace(self.late, partial=("global", "bridge", "sources"))
-        self.encodable: EncodableRetrieval | None = None
         self.gate: asyncio.Event | None = None
         self.error: Exception | None = None
         self.queries: list[Query] = []
@@ -119,9 +116,6 @@ class FakeEngine:
         except TimeoutError:
             return self.late
         return self.whole
-
-    async def retrieve_encodable(self, query: Query, *, deadline_s: float | None = None) -> EncodableRetrieval:
-        return self.encodable or EncodableRetrieval(await self.retrieve(query, deadline_s=deadline_s))
 
     async def retrieve_stream(
         self, query: Query, *, deadline_s: float | None = None
@@ -217,12 +211,11 @@ class Services:
         engine: FakeEngine | SnapshotSwapper,
         *,
         load: bool = True,
-        state: ServiceState | None = None,
         **options: object,
     ) -> Service:
         swapper = swapper_of(engine) if isinstance(engine, FakeEngine) else engine
         chosen = {"listen": "127.0.0.1:0"} | options
-        server = QueryServer(SingleIndex(swapper), ServerOptions(**chosen), state)  # type: ignore[arg-type]
+        server = QueryServer(SingleIndex(swapper), ServerOptions(**chosen))  # type: ignore[arg-type]
         address = await server.start()
         service = Service(address, server, swapper)
         self._running.append(service)

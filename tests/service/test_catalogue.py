@@ -16,11 +16,10 @@ from hirag_dist.client import AsyncHiragClient, DeadlinePassed, IndexNotFound, O
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.auth.caller_registry import Caller, read_callers
-from hirag_dist.service.catalogue import IndexCatalogue
-from hirag_dist.service.catalogue_metrics import MAX_LABELLED, CatalogueMetrics
-from hirag_dist.service.catalogue_options import CatalogueLimits, IndexDefinition
+from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.metrics import MAX_LABELLED, CatalogueMetrics
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
 from hirag_dist.types import IndexEntry

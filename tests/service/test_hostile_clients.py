@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import grpc
 import pytest
 
 from benchmarks.generated import generate, questions
@@ -14,7 +13,6 @@ from benchmarks.hostile_clients import (
     Connections,
     Probe,
     fuzz,
-    idle_streams,
     make_connections,
     make_messages,
     unread_calls,
@@ -124,29 +122,3 @@ async def test_streams_that_are_never_read_hold_nobody_up_and_are_dropped(
             while len(probe.ms) == answered:
                 await probe.ask()
     assert not [failure for failure in probe.failures if not failure.startswith("Overloaded")]
-
-
-async def test_watches_of_the_health_are_limited(service: fakes.Service, probe: Probe) -> None:
-    """They need no token, and each holds memory."""
-    async with Connections(service.address, spoken=idle_streams(100)) as strangers:
-        await strangers.open(6)
-        async with asyncio.timeout(30):
-            while strangers.ended_calls < 600 - 512:
-                await asyncio.sleep(0.02)
-        await probe.ask()
-    assert not probe.failures
-    async with fakes.channel(service) as channel:
-        watch = channel.unary_stream("/grpc.health.v1.Health/Watch")
-        async with asyncio.timeout(30):
-            while not await _is_admitted(watch):  # those of the connections that were closed end soon
-                await asyncio.sleep(0.02)
-
-
-async def _is_admitted(watch: Any) -> bool:
-    call = watch(b"")
-    try:
-        await call.read()
-    except grpc.aio.AioRpcError:
-        return False
-    call.cancel()
-    return True

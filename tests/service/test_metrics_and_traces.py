@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import logging
+import math
 import os
 import subprocess
 import sys
@@ -30,9 +30,7 @@ from hirag_dist.service.metrics import (
     FOLDER_VARIABLE,
     Metrics,
     ProcessFacts,
-    ProcessFactsCollector,
     WorkerMetrics,
-    any_serving,
 )
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.options import ServerOptions
@@ -120,12 +118,11 @@ async def test_the_line_of_a_request(
     start: fakes.Start,
     engine: fakes.FakeEngine,
     callers: fakes.CallersFile,
-    state: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     callers.add("few", quota_per_day=1, labels=["public"])
-    service = await start(engine, state=state, callers_file=callers.path, access_log="json")
+    service = await start(engine, callers_file=callers.path, access_log="json")
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
@@ -188,7 +185,6 @@ def test_counters_with_an_alert_start_at_zero() -> None:
     found = page(registry)
     assert found["hirag_snapshot_swaps_total{outcome=failed}"] == 0
     assert found["hirag_service_refused_total{reason=queue}"] == 0
-    assert found["hirag_service_connections_closed_total{reason=client}"] == 0
 
 
 def test_questions_remembered_by_one_engine_after_another() -> None:
@@ -198,15 +194,14 @@ def test_questions_remembered_by_one_engine_after_another() -> None:
     first, second = fakes.FakeEngine(), fakes.FakeEngine()
     for engine, counts in ((first, (1, 2)), (first, (3, 2)), (second, (1, 1)), (second, (1, 1))):
         engine.question_cache = counts
-        metrics.sample(admission, engine, 0)
+        metrics.sample(admission, engine)
     found = page(registry)
     assert found["hirag_question_cache_total{result=hit}"] == 4
     assert found["hirag_question_cache_total{result=miss}"] == 3
 
 
-def test_the_page(tmp_path: Path) -> None:
+def test_the_page() -> None:
     registry = CollectorRegistry()
-    registry.register(ProcessFactsCollector(tmp_path))
     with serve_metrics("127.0.0.1:0", registry, lambda: True) as address:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://{address}/")
@@ -219,21 +214,25 @@ def test_the_page(tmp_path: Path) -> None:
             pass
 
 
-def test_facts_of_several_processes(tmp_path: Path) -> None:
-    ProcessFacts("s1", 100.0, 200.0, 5000.0, None, 2, serving=True).write(tmp_path, 0)
-    ProcessFacts("s2", 150.0, 300.0, 5000.0, 900.0, 3, serving=True).write(tmp_path, 1)
-    ProcessFacts("s2", 150.0, 250.0, 5000.0, 900.0, 3).write(tmp_path, 2)
+def test_facts_of_a_process() -> None:
     registry = CollectorRegistry()
-    registry.register(ProcessFactsCollector(tmp_path))
-    assert page(registry) == {
-        "hirag_service_serving{}": 2,
-        "hirag_snapshot_info{snapshot=s1}": 1,
-        "hirag_snapshot_info{snapshot=s2}": 2,
-        "hirag_snapshot_created_timestamp_seconds{}": 100,
+    metrics = Metrics(registry)
+    before = page(registry).keys()
+    metrics.describe(ProcessFacts())
+    assert page(registry).keys() - before == {"hirag_service_serving{}"}
+    metrics.describe(ProcessFacts("s1", 100.0, 200.0, 5000.0, 900.0, 2, serving=True))
+    metrics.describe(ProcessFacts("s2", 150.0, 300.0, 5000.0, None, 3, callers_failed=False, serving=True))
+    found = page(registry)
+    assert {name: found[name] for name in found.keys() - before} == {
+        "hirag_service_serving{}": 1,
+        "hirag_snapshot_info{snapshot=s1}": 0,
+        "hirag_snapshot_info{snapshot=s2}": 1,
+        "hirag_snapshot_created_timestamp_seconds{}": 150,
         "hirag_snapshot_loaded_timestamp_seconds{}": 300,
         "hirag_service_certificate_expiry_timestamp_seconds{}": 5000,
-        "hirag_service_token_expiry_timestamp_seconds{}": 900,
-        "hirag_service_callers{}": 2,
+        "hirag_service_token_expiry_timestamp_seconds{}": math.inf,
+        "hirag_service_callers{}": 3,
+        "hirag_service_callers_file_failed{}": 0,
     }
 
 
@@ -244,18 +243,8 @@ def readiness(address: str) -> int:
         return error.code
 
 
-def test_ready_while_any_process_serves(tmp_path: Path) -> None:
-    with serve_metrics("127.0.0.1:0", CollectorRegistry(), lambda: any_serving(tmp_path)) as address:
-        assert readiness(address) == 503
-        ProcessFacts(serving=True).write(tmp_path, 0)
-        ProcessFacts(serving=False).write(tmp_path, 1)
-        assert readiness(address) == 200
-        ProcessFacts(serving=False).write(tmp_path, 0)
-        assert readiness(address) == 503
-
-
 async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
-    engine: fakes.FakeEngine, state: Any, caplog: pytest.LogCaptureFixture
+    engine: fakes.FakeEngine, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.metrics_server")
     may_open, stop, ready = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
@@ -266,7 +255,7 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
 
     options = ServerOptions(listen="127.0.0.1:0", metrics_listen="127.0.0.1:0", drain_delay_s=60.0)
     swapper = SnapshotSwapper(open_engine, lambda: "s1", poll_s=3600)
-    serving = asyncio.create_task(serve(SingleIndex(swapper), options, ready.set_result, stop, state))
+    serving = asyncio.create_task(serve(SingleIndex(swapper), options, ready.set_result, stop))
     while not (found := [record for record in caplog.records if "metrics on" in record.getMessage()]):
         await asyncio.sleep(0)
     address = found[0].getMessage().split()[-1].split("/")[2]
@@ -275,9 +264,8 @@ async def test_not_ready_before_the_first_snapshot_and_once_asked_to_stop(
     await ready
     assert await asyncio.to_thread(readiness, address) == 200
     stop.set()
-    while any_serving(state.folder):
+    while await asyncio.to_thread(readiness, address) != 503:  # and it goes on answering for a minute
         await asyncio.sleep(0)
-    assert await asyncio.to_thread(readiness, address) == 503  # and it goes on answering for a minute
     serving.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await serving
@@ -287,13 +275,13 @@ COUNT = """
 import sys
 from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.load_shedding import LoadShedder
-from hirag_dist.service.metrics import process_metrics
-metrics, registry = process_metrics(None, several=True)
-assert registry is None
+from hirag_dist.service.metrics import Metrics, ProcessFacts
+metrics = Metrics(None)
+metrics.describe(ProcessFacts(sys.argv[1], created_at=float(sys.argv[2]), loaded_at=float(sys.argv[2]), serving=True))
 metrics.count_request(RequestRecord("Retrieve", "", "", kind="token", timings_ms={"total": 10.0}))
 admission = LoadShedder(max_retrievals=1, max_queue_wait_s=1, max_requests=9, max_answers=1)
 with admission.counted():
-    metrics.sample(admission, None, 0)
+    metrics.sample(admission, None)
 """
 
 
@@ -301,17 +289,22 @@ with admission.counted():
 def test_processes_are_added_up(tmp_path: Path) -> None:
     workers = WorkerMetrics(tmp_path, 2)
     processes = []
-    for _ in range(2):
-        processes.append(
-            subprocess.Popen([sys.executable, "-c", COUNT], env=os.environ | {FOLDER_VARIABLE: str(tmp_path)})
-        )
+    for snapshot, seconds in (("s1", "100"), ("s2", "150")):
+        command = [sys.executable, "-c", COUNT, snapshot, seconds]
+        processes.append(subprocess.Popen(command, env=os.environ | {FOLDER_VARIABLE: str(tmp_path)}))
     assert [process.wait() for process in processes] == [0, 0]
     found = page(workers.registry)
     assert found["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 2
     assert found["hirag_retrieval_part_seconds_count{part=total}"] == 2
     assert found["hirag_service_requests_in_flight{state=answering_or_sending}"] == 2
-    workers.count_death(0, processes[0].pid)
+    assert found["hirag_service_serving{}"] == 2
+    assert (found["hirag_snapshot_info{snapshot=s1}"], found["hirag_snapshot_info{snapshot=s2}"]) == (1, 1)
+    assert found["hirag_snapshot_created_timestamp_seconds{}"] == 100
+    assert found["hirag_snapshot_loaded_timestamp_seconds{}"] == 150
+    workers.count_death(processes[0].pid)
     found = page(workers.registry)
+    assert found["hirag_service_serving{}"] == 1
+    assert found["hirag_snapshot_created_timestamp_seconds{}"] == 150
     assert found["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 2  # counters never go back
     assert found["hirag_service_requests_in_flight{state=answering_or_sending}"] == 1
     assert found["hirag_service_worker_deaths_total{}"] == 1
@@ -321,7 +314,6 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
 async def test_metrics_of_a_running_service(
     engine: fakes.FakeEngine,
     callers: fakes.CallersFile,
-    state: Any,
     certificates: dict[str, str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -336,7 +328,7 @@ async def test_metrics_of_a_running_service(
         tls_key=certificates["server.key"],
         metrics_listen="127.0.0.1:0",
     )
-    serving = asyncio.create_task(serve(SingleIndex(fakes.swapper_of(engine)), options, ready.set_result, stop, state))
+    serving = asyncio.create_task(serve(SingleIndex(fakes.swapper_of(engine)), options, ready.set_result, stop))
     root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
     async with grpc.aio.secure_channel(await ready, root) as channel:
         await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=fakes.token("new"))
@@ -356,9 +348,10 @@ async def test_metrics_of_a_running_service(
 def test_one_process_in_an_environment_for_several(tmp_path: Path) -> None:
     code = """
 from hirag_dist.service.access_log import RequestRecord
-from hirag_dist.service.metrics import process_metrics
-from prometheus_client import generate_latest
-metrics, registry = process_metrics(None)
+from hirag_dist.service.metrics import Metrics
+from prometheus_client import CollectorRegistry, generate_latest
+registry = CollectorRegistry()
+metrics = Metrics(registry)
 metrics.count_request(RequestRecord("Retrieve", "", "", kind="token"))
 print(generate_latest(registry).decode())
 """
@@ -445,25 +438,3 @@ def test_who_is_not_let_in_does_not_say_which_traces_are_kept(spans: Any) -> Non
     assert not finished()
     tracing.export(example(trace=trace))
     assert finished()
-
-
-async def test_a_full_disk_does_not_end_the_looking(
-    start: fakes.Start,
-    engine: fakes.FakeEngine,
-    state: Any,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    write = ProcessFacts.write
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(ProcessFacts, "write", full)
-    service = await start(engine, state=state)
-    for _ in range(3):
-        service.server._publish_state()
-    assert caplog.text.count("metrics cannot be written") == 1
-    monkeypatch.setattr(ProcessFacts, "write", write)
-    service.server._publish_state()
-    assert json.loads((state.folder / "facts-0.json").read_text())["snapshot"] == "s1"

@@ -45,7 +45,6 @@ def test_what_is_no_address(listen: str) -> None:
         {"drain_s": -1.0},
         {"max_connection_age_s": -1.0},
         {"max_connections": 0},
-        {"max_connections_per_client": 0},
         {"max_connection_idle_s": 0.0},
         {"callers_grace_s": -1.0},
         {"tls_cert": "c"},

@@ -97,11 +97,9 @@ async def test_answers_at_a_time_have_a_limit_of_their_own(start: fakes.Start, e
         _ = [part async for part in first]
 
 
-async def test_a_caller_has_a_quota(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
-) -> None:
+async def test_a_caller_has_a_quota(start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile) -> None:
     callers.add("few", quota_per_day=2)
-    service = await start(engine, state=state, callers_file=callers.path)
+    service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         for _ in range(2):
@@ -120,25 +118,11 @@ async def test_a_caller_has_a_quota(
     assert len(engine.queries) == 3
 
 
-async def test_two_servers_of_a_port_hold_a_caller_to_one_rate(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
-) -> None:
-    callers.add("slow", rate={"per_second": 0.001, "burst": 3})
-    codes = []
-    for process in (0, 1):
-        service = await start(engine, state=state.for_process(process), callers_file=callers.path)
-        async with fakes.channel(service) as channel:
-            stub = query_pb2_grpc.QueryServiceStub(channel)
-            for _ in range(2):
-                codes.append(await stub.Retrieve(REQUEST, metadata=fakes.token("slow")).code())
-    assert codes == [grpc.StatusCode.OK] * 3 + [EXHAUSTED]
-
-
 async def test_calls_at_a_time_of_a_caller(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile
 ) -> None:
     callers.add("one", max_concurrent=1)
-    service = await start(engine, state=state, callers_file=callers.path)
+    service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         engine.gate = asyncio.Event()
@@ -152,10 +136,10 @@ async def test_calls_at_a_time_of_a_caller(
 
 
 async def test_the_client_is_told_why_and_until_when(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile
 ) -> None:
     callers.add("slow", rate={"per_second": 0.01, "burst": 1})
-    service = await start(engine, state=state, callers_file=callers.path)
+    service = await start(engine, callers_file=callers.path)
     async with AsyncHiragClient(service.address, token="slow-token") as client:
         await client.retrieve("q")
         with pytest.raises(ServiceError) as caught:
@@ -252,10 +236,10 @@ async def test_a_request_is_much_smaller_than_a_reply_may_be(start: fakes.Start,
 
 
 async def test_a_worker_without_a_snapshot_charges_nobody(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: Any
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile
 ) -> None:
     callers.add("few", quota_per_day=1)
-    service = await start(engine, load=False, state=state, callers_file=callers.path)
+    service = await start(engine, load=False, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""Questions and changes of snapshots release their resources. `benchmarks/leaks.py` watches memory for longer."""
+"""Questions and changes of snapshots release their resources."""
 
 from __future__ import annotations
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import Any
 
 import grpc
-import numpy as np
 import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from hirag_dist import errors
 from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
-from hirag_dist.service.shared_state import ServiceState
-from hirag_dist.types.mapped_bridge import EncodableRetrieval, MappedBridge, MappedTexts
 from hirag_dist.wire import convert_results as convert
 from hirag_dist.wire import error_status
 from hirag_dist.wire._pb import query_pb2 as pb
@@ -53,32 +49,6 @@ async def test_retrieve(stub: Any, engine: fakes.FakeEngine) -> None:
         [0.5, 0.25, 0.0, 1.0],
     )
     assert engine.deadlines == [None]
-
-
-def a_key(name: bytes) -> MappedBridge:
-    """One key entity, each of whose texts are the given bytes."""
-    offsets = np.array([0, len(name)], "<i4").view(np.uint8)
-    data = np.concatenate([offsets, np.frombuffer(name, np.uint8)])
-    row, none = np.zeros(1, np.int64), np.zeros(0, np.int64)
-    texts = MappedTexts(
-        data, np.array([[[0, 8]]] * 4, np.int64), np.full(4, 4, np.int64), 1, data[:0], np.zeros((0, 4, 2), np.int64)
-    )
-    return MappedBridge(texts, np.zeros(1, np.int32), row, np.ones(1), none, none)
-
-
-async def test_encoded_key_entities_are_in_the_reply(stub: Any, engine: fakes.FakeEngine) -> None:
-    """Also where the deadline cut off everything else."""
-    only = replace(engine.late, local=())
-    engine.encodable = EncodableRetrieval(only, a_key("né".encode()))
-    found = (await stub.Retrieve(pb.RetrieveRequest(query=QUERY))).retrieval
-    assert [(key.entity_id, key.name, key.score) for key in found.key_entities] == [("né", "né", 1.0)]
-    assert tuple(found.partial) == only.partial
-
-
-async def test_texts_that_cannot_be_encoded_go_the_way_of_items(stub: Any, engine: fakes.FakeEngine) -> None:
-    engine.encodable = EncodableRetrieval(engine.late, a_key(b"n\xff"))
-    response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY))
-    assert convert.retrieval_from_proto(response.retrieval) == engine.whole
 
 
 async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, engine: fakes.FakeEngine) -> None:
@@ -155,10 +125,10 @@ async def test_look_ups_have_the_defaults_of_the_server(stub: Any, engine: fakes
 
 @pytest.mark.parametrize("method", LOOKUPS)
 async def test_look_ups_pass_the_same_checks_as_retrievals(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, state: ServiceState, method: str
+    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, method: str
 ) -> None:
     callers.add("reader", labels=["a"], quota_per_day=2)
-    service = await start(engine, state=state, callers_file=callers.path)
+    service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
 

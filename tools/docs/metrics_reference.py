@@ -11,11 +11,9 @@ from typing import NoReturn
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 
-from hirag_dist.service.catalogue import IndexCatalogue
-from hirag_dist.service.catalogue_metrics import CatalogueMetrics
-from hirag_dist.service.catalogue_options import CatalogueLimits
+from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue
 from hirag_dist.service.engine_thread import InlineEngineRunner
-from hirag_dist.service.metrics import Metrics, ProcessFacts, WorkerMetrics
+from hirag_dist.service.metrics import CatalogueMetrics, Metrics, ProcessFacts, WorkerMetrics
 from hirag_dist.service.watch_metrics import WatchMetrics
 from tools.docs.markdown import NOTICE, cell, table
 
@@ -62,8 +60,8 @@ def _metrics() -> list[tuple[str, str, str, str]]:
     many = CatalogueMetrics(_no_indexes(), registry)
     every = [*vars(counted).values(), *vars(many).values()]
     labels = {metric._name: metric._labelnames for metric in every if hasattr(metric, "_labelnames")}
-    with tempfile.TemporaryDirectory() as folder:
-        facts = ProcessFacts(
+    counted.describe(
+        ProcessFacts(
             "id",
             created_at=0,
             loaded_at=0,
@@ -73,7 +71,8 @@ def _metrics() -> list[tuple[str, str, str, str]]:
             callers_failed=False,
             serving=True,
         )
-        facts.write(Path(folder), 0)
+    )
+    with tempfile.TemporaryDirectory() as folder:
         families = [*registry.collect(), *WorkerMetrics(Path(folder), 1).registry.collect()]
     return [_row(family, labels) for family in families]
 

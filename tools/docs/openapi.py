@@ -20,9 +20,9 @@ from tools.docs import openapi_models
 PROTO = Path(__file__).parents[2] / "proto"
 FILE = "hirag/query/v1/query.proto"
 _INTRO = """\
-The RPCs of the service as JSON over HTTP, in the Connect protocol (connectrpc.com/docs/protocol), and an API that
-clients of OpenAI's API can use. Fields are named in lowerCamelCase; requests may use the names of the .proto file too.
-64-bit integers are strings in responses. Unknown fields are refused."""
+The RPCs of the service as JSON over HTTP, streams as server-sent events, and an API that clients of OpenAI's API can
+use. Fields are named in lowerCamelCase; requests may use the names of the .proto file too. 64-bit integers are strings
+in responses. Unknown fields are refused."""
 _HEADERS = (
     (
         "Connect-Timeout-Ms",
@@ -115,9 +115,8 @@ def _operation(tag: str, method: descriptor_pb2.MethodDescriptorProto, comment: 
     content: dict[str, Any] = {"application/json": {"schema": response}}
     described = "The response."
     if streams:
-        failed = {"type": "object", "properties": {"error": {"$ref": "#/components/schemas/Error"}}}
-        content = {"application/x-ndjson": {"schema": {"anyOf": [response, failed]}}}
-        described = "One message per line. A failure after the first one is the last line, with the field `error`."
+        content = {"text/event-stream": {"schema": response}}
+        described = "One message per event. A failure after the first one is the last event, `error`, with an Error."
     return {
         "operationId": method.name,
         "tags": [tag],

@@ -14,6 +14,7 @@ from hirag_dist.composition.removal.evidence import RemovedDocuments, finished_s
 from hirag_dist.composition.removal.search import TraceSearch, temporary_files
 from hirag_dist.composition.removal.verification import LEFTOVER_S, open_collections
 from hirag_dist.composition.stored_replies import models_of_last_build, replay_keys, snapshot_vector_keys
+from hirag_dist.composition.windows import cut_as_index
 from hirag_dist.config.model import Config
 from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store import PurgeResult, purge
@@ -41,7 +42,7 @@ def purge_replies(store: Store, config: Config, lock: BuildLock, current: Snapsh
         ConfigError: this is not the configuration of the last build.
         StoreError: the ledger cannot be read or written.
     """
-    config = settle_embedder(config, current.manifest.embedder)
+    config = cut_as_index(settle_embedder(config, current.manifest.embedder), store)
     models = models_of_last_build(config, store)
     keys = replay_keys(config, store, models, current.table("chunks"))
     keys |= snapshot_vector_keys(current, models.embedder, models.dim)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from hirag_dist.composition.stored_replies import offline_context
+from hirag_dist.composition.windows import cut_as_index
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.indexing.documents import read_documents
@@ -26,6 +27,6 @@ def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.
         InputError: there is nothing to read.
     """
     models = ResolvedModels({}, {}, "", 1, "")
-    with offline_context(config, models, ReadOnlyLedger(store), NoVectors("", 1)) as context:
+    with offline_context(cut_as_index(config, store), models, ReadOnlyLedger(store), NoVectors("", 1)) as context:
         read = read_documents(context, inputs)
         return context.datasets.read(read.documents), context.datasets.read(read.chunks)

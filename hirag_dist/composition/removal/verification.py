@@ -26,6 +26,7 @@ from hirag_dist.composition.stored_replies import (
     snapshot_vector_keys,
     text_vector_keys,
 )
+from hirag_dist.composition.windows import cut_as_index
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.llm.reply_store import scan_records
@@ -144,7 +145,7 @@ def _of_ledger(search: TraceSearch, store: Store, config: Config, removed: Remov
     chunks = removed.own_chunks
     keys: set[bytes] = set()
     if chunks.num_rows and store.names(LEDGER):
-        config = settle_embedder(config, recorded_embedder(store))
+        config = cut_as_index(settle_embedder(config, recorded_embedder(store)), store)
         models = models_of_last_build(config, store)
         alone = config.model_copy(update={"resolution": config.resolution.model_copy(update={"enabled": False})})
         keys = replay_keys(alone, store, models, chunks)

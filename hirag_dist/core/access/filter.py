@@ -1,4 +1,4 @@
-"""Access filter of retrieval: visible rows, and the similarities and weights of partially visible ones.
+"""Access filter of retrieval: visible rows, the similarities and weights of partial ones, components of what is seen.
 
 The similarity of a partially visible entity is that of its nearest visible part; the weight of a partially visible
 relation is the sum of its visible statements. With one label set visible, both equal those of an index without the
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL, Flags
-from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
+from hirag_dist.core.numba_jit import compiled, compiled_apart
+from hirag_dist.types import AccessFilter, CsrGraph, FloatMatrix, IntVector
 
 Score = Callable[[FloatMatrix, IntVector, NDArray[np.float32]], NDArray[np.float32]]
 
@@ -97,3 +98,44 @@ def spans(first: IntVector, last: IntVector) -> tuple[IntVector, IntVector]:
     counts = last - first
     owner = np.repeat(np.arange(len(counts)), counts)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts - first, counts)
+
+
+def visible_components(graph: CsrGraph, access: AccessFilter) -> NDArray[np.int32]:
+    """Return the connected component of each node, named by its lowest row; a hidden node is one by itself.
+
+    Returns:
+        (n_nodes,), read-only, as the mapped one of the whole graph is: kernels are compiled for one type.
+    """
+    components: NDArray[np.int32] = _components(graph.indptr, graph.indices, graph.relation_rows, access)
+    components.flags.writeable = False
+    return components
+
+
+@compiled_apart
+def _components(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], relation_rows: NDArray[np.int32], access: AccessFilter
+) -> Any:
+    parents = np.arange(len(indptr) - 1).astype(np.int32)  # never above the node itself
+    for node in range(len(parents)):
+        if access.entity_states[access.entity_patterns[node]] == HIDDEN:
+            continue
+        for entry in range(indptr[node], indptr[node + 1]):
+            neighbour = indices[entry]
+            if (
+                neighbour < node  # each edge has two entries
+                and access.entity_states[access.entity_patterns[neighbour]] != HIDDEN
+                and access.relation_states[access.relation_patterns[relation_rows[entry]]] != HIDDEN
+            ):
+                one, other = _root(parents, node), _root(parents, neighbour)
+                parents[max(one, other)] = min(one, other)
+    for node in range(len(parents)):
+        parents[node] = parents[parents[node]]  # lower rows have their root already
+    return parents
+
+
+@compiled
+def _root(parents: NDArray[np.int32], node: int) -> Any:
+    while parents[node] != node:
+        parents[node] = parents[parents[node]]  # path halving
+        node = parents[node]
+    return node

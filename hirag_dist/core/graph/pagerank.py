@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.labels import HIDDEN
 from hirag_dist.core.cooperative import Steps, all_at_once
 from hirag_dist.core.graph.bitset import has_bit, set_bit
-from hirag_dist.core.numba_jit import compiled, compiled_bare
+from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 RESTART: Final = 0.2
@@ -190,7 +190,7 @@ def pagerank_steps(
     return rows[order], mass[order]
 
 
-@compiled_bare
+@compiled
 def _push(
     graph: WalkGraph,
     access: AccessFilter | None,
@@ -247,7 +247,7 @@ def _push(
     work.counts[0], work.counts[1], work.counts[2], work.counts[3] = n_reached, head, length, edges
 
 
-@compiled_bare
+@compiled
 def _neighbours(graph: WalkGraph, visible: VisibleEdges | None, node: Any, found: NDArray[np.int32]) -> Any:
     """Write the neighbours of a node, whose degree is known, to `found`; return their number."""
     n_entities = len(graph.layers)
@@ -295,7 +295,7 @@ def _end(work: _PushState, n_entities: int) -> Any:
     return rows, shares
 
 
-@compiled_bare
+@compiled
 def _degree(
     graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], visible: VisibleEdges | None, node: Any
 ) -> Any:
@@ -311,7 +311,7 @@ def _degree(
     return n_related + graph.entity_indptr[node + 1] - graph.entity_indptr[node]
 
 
-@compiled_bare
+@compiled
 def _find_edges(
     graph: WalkGraph, access: AccessFilter | None, seen: NDArray[np.bool_], bits: NDArray[np.uint64], node: Any
 ) -> Any:
@@ -340,7 +340,7 @@ def _find_edges(
     return count
 
 
-@compiled_bare
+@compiled
 def _end_of_relations(graph: WalkGraph, node: int) -> Any:
     """Return the end of the relations of an entity to its own layer or below; neighbours are sorted by layer."""
     first, last = graph.indptr[node], graph.indptr[node + 1]
@@ -354,17 +354,17 @@ def _end_of_relations(graph: WalkGraph, node: int) -> Any:
     return first
 
 
-@compiled_bare
+@compiled
 def _is_visible(visible: VisibleEdges | None, number: int) -> Any:
     """Return whether an entry is a visible edge; the edges from its node are found."""
     return visible is None or has_bit(visible.bits, 0, number)
 
 
-@compiled_bare
+@compiled
 def _admits(access: AccessFilter | None, entity: int) -> Any:
     return access is None or access.entity_states[access.entity_patterns[entity]] != HIDDEN
 
 
-@compiled_bare
+@compiled
 def _admits_relation(access: AccessFilter | None, relation: int) -> Any:
     return access is None or access.relation_states[access.relation_patterns[relation]] != HIDDEN

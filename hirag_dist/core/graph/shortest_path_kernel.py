@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL
 from hirag_dist.core.graph.bitset import clear_bit, has_bit, set_bit
-from hirag_dist.core.numba_jit import compiled, compiled_bare
+from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import AccessFilter
 
 _SOURCE, _TARGET, _GOOD = 0, 1, 2
@@ -93,7 +93,7 @@ def chain(
     return bounds[: n_pairs + 1], nodes[: bounds[n_pairs]]
 
 
-@compiled_bare
+@compiled
 def _search(graph: KernelGraph, access: AccessFilter | None, source: int, target: int, work: PathBuffers) -> Any:
     """Write the best path to `work.path` and return how many nodes it has, 0 where there is none."""
     if source == target:
@@ -125,7 +125,7 @@ def _search(graph: KernelGraph, access: AccessFilter | None, source: int, target
     return length
 
 
-@compiled_bare
+@compiled
 def _meet(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -167,7 +167,7 @@ def _meet(
     return best, n_good
 
 
-@compiled_bare
+@compiled
 def _join(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -198,7 +198,7 @@ def _join(
     return width, n_good
 
 
-@compiled_bare
+@compiled
 def _expand(
     graph: KernelGraph, access: AccessFilter | None, work: PathBuffers, side: int, radius: int, end: int
 ) -> Any:
@@ -227,7 +227,7 @@ def _expand(
     return last, cost
 
 
-@compiled_bare
+@compiled
 def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: int, at: int) -> Any:
     """Mark a node as reached and queue it; return its degree."""
     degree = graph.indptr[node + 1] - graph.indptr[node]
@@ -238,7 +238,7 @@ def _enter(graph: KernelGraph, work: PathBuffers, side: int, node: int, depth: i
     return degree
 
 
-@compiled_bare
+@compiled
 def _trace(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -273,7 +273,7 @@ def _trace(
     return last
 
 
-@compiled_bare
+@compiled
 def _walk(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -301,7 +301,7 @@ def _walk(
     work.path[at] = target
 
 
-@compiled_bare
+@compiled
 def _lowest(
     graph: KernelGraph,
     access: AccessFilter | None,
@@ -341,7 +341,7 @@ def _lowest(
     return lowest
 
 
-@compiled_bare
+@compiled
 def _allows(
     graph: KernelGraph, access: AccessFilter | None, work: PathBuffers, side: int, entry: int, best: float
 ) -> Any:
@@ -354,7 +354,7 @@ def _allows(
     )
 
 
-@compiled_bare
+@compiled
 def entry_of(indices: NDArray[np.int32], first: int, last: int, neighbour: int) -> Any:
     """Return where a neighbour is among the entries [first, last), which ascend; −1 where it is not."""
     low, high = first, last
@@ -367,7 +367,7 @@ def entry_of(indices: NDArray[np.int32], first: int, last: int, neighbour: int) 
     return low if low < last and indices[low] == neighbour else -1
 
 
-@compiled_bare
+@compiled
 def _admits(access: AccessFilter | None, relation_rows: NDArray[np.int32], entry: int, neighbour: int) -> Any:
     """Return whether a relation and the entity at its end are visible. Compiles to nothing without a filter."""
     if access is None:
@@ -377,7 +377,7 @@ def _admits(access: AccessFilter | None, relation_rows: NDArray[np.int32], entry
     return access.relation_states[access.relation_patterns[relation_rows[entry]]] != HIDDEN
 
 
-@compiled_bare
+@compiled
 def _weight(
     access: AccessFilter | None, weights: NDArray[np.float32], relation_rows: NDArray[np.int32], entry: int
 ) -> Any:

@@ -1,16 +1,16 @@
-"""Values of metadata fields by document, and the documents that meet a filter expression."""
+"""Values of metadata fields by document: the documents that meet a filter expression, and facets of the fields."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.metadata.dates import Period
+from hirag_dist.core.metadata.dates import Period, date_text
 from hirag_dist.core.metadata.expression import (
     AllOf,
     And,
@@ -24,6 +24,7 @@ from hirag_dist.core.metadata.expression import (
     Or,
     Prefix,
 )
+from hirag_dist.types import Facet
 from hirag_dist.types.metadata import MetadataField
 
 Flags = NDArray[np.bool_]
@@ -136,3 +137,35 @@ def _equal_to_any(column: FieldColumn, values: Sequence[Operand]) -> Flags:
     else:
         numbers = [float(cast(float, value)) for value in values]
     return np.isin(column.values, np.array(numbers, column.values.dtype))
+
+
+MAX_VALUES = 20
+
+
+def facets(columns: Iterable[FieldColumn], documents: NDArray[np.bool_] | None = None) -> tuple[Facet, ...]:
+    """Return a facet of each field.
+
+    Args:
+        documents: (n_documents,) those that are counted; None: all.
+    """
+    return tuple(_facet(column, documents) for column in columns)
+
+
+def _facet(column: FieldColumn, documents: NDArray[np.bool_] | None) -> Facet:
+    field, values, present = column.field, column.values, column.present
+    if documents is not None:
+        values = values[np.repeat(documents, np.diff(column.indptr))]
+        present = present & documents
+    n_documents = int(np.count_nonzero(present))
+    if field.type in ("date", "number"):
+        if not len(values):
+            return Facet(field.name, field.type, field.list)
+        low, high = values.min().item(), values.max().item()
+        if field.type == "date":
+            low, high = date_text(low), date_text(high)
+        return Facet(field.name, field.type, field.list, n_documents, low, high)
+    found, counts = np.unique(values, return_counts=True)
+    best = np.lexsort((found, -counts))[:MAX_VALUES]  # of equal counts the first in their order
+    names = [bool(value) if field.type == "bool" else column.strings[value] for value in found[best].tolist()]
+    pairs = tuple(zip(names, counts[best].tolist(), strict=True))
+    return Facet(field.name, field.type, field.list, n_documents, distinct=len(found), values=pairs)

@@ -14,7 +14,7 @@ from hirag_dist.core.prompts.schemas import MAX_ITEMS, MAX_MEMBERS
 
 _BYTES_PER_TOKEN = 4  # of UTF-8, in o200k: English 4.4, Chinese 3.9, Russian 6.5
 _FEWEST_ITEMS = 16
-_TOKENS_PER_ITEM = 25  # of a chunk; recorded replies have an entity to 18 tokens at most, to 85 at the median
+_TOKENS_PER_ITEM = 25  # of a chunk
 MIN_DIVISIBLE_TOKENS: Final = 128  # of a text that is read in halves where the whole is too long
 LIST_TOKENS: Final = 512  # of a reply that lists types
 ANSWER_TOKENS: Final = 4096  # the longest of 1,027 recorded answers to questions about a corpus has about 1,400
@@ -41,19 +41,23 @@ def extraction_tokens(chunk_tokens: int) -> int:
 
 
 def extraction_items(chunk_tokens: int) -> int:
-    """Return the maximum entities, relations or claims of a chunk, as a power of two.
+    """Return the maximum entities, relations or claims of a chunk, as a multiple of 16.
 
-    Few different values keep schemas few, which endpoints compile on first use.
+    Few different values keep schemas few, which endpoints compile on first use. Of 314 recorded replies of
+    gpt-3.5-turbo and gpt-4o none has more than 0.6 of this, of 35 first replies of Llama 3.1 8B none more than 0.8.
 
     >>> extraction_items(1200)
-    64
+    48
     """
-    return _power_of_two(chunk_tokens / _TOKENS_PER_ITEM, MAX_ITEMS)
+    return min(-(-chunk_tokens // (_TOKENS_PER_ITEM * _FEWEST_ITEMS)) * _FEWEST_ITEMS or _FEWEST_ITEMS, MAX_ITEMS)
 
 
 def member_items(n_members: int) -> int:
     """Return the maximum members that a summary entity lists, as a power of two."""
-    return _power_of_two(n_members, MAX_MEMBERS)
+    items = _FEWEST_ITEMS
+    while items < min(n_members, MAX_MEMBERS):
+        items *= 2
+    return items
 
 
 def summary_tokens(n_members: int) -> int:
@@ -79,10 +83,3 @@ def pack_tokens(limits: Sequence[int]) -> int:
 def description_tokens(max_words: int) -> int:
     """Return the maximum tokens of a description of at most so many words, of which models write up to half more."""
     return 4 * max_words + 64
-
-
-def _power_of_two(least: float, most: int) -> int:
-    items = _FEWEST_ITEMS
-    while items < least and items < most:
-        items *= 2
-    return items

@@ -34,6 +34,8 @@ LEVEL_OF_HEADING = {  # the headings of a rendered context
     "Communities": "global",
     "Sources": "sources",
 }
+_LEAST = 40  # tokens of a shortened record; less says nothing
+_MARKS = 12  # tokens of a heading and a reference
 _SEAM = re.compile("[A-Za-z] (?=[A-Za-z])")
 _SEAM_CHARS = 100  # at the end of a text that are looked at for a seam
 UNKNOWN_ANSWER = "I do not know"
@@ -48,8 +50,9 @@ def render_context(
 ) -> Retrieval:
     """Return the retrieval with its context, references and token count filled in.
 
-    Each level gets a share of the budget; what one leaves over goes to the next. A record is in whole, but for the
-    last of a level, which may be shortened to what is left. Texts are those of `record_texts`.
+    Each level gets a share of the budget; what one leaves over goes to the next. The best passage has half of the
+    budget where it needs it. A record is in whole, but for the last of a level, which may be shortened to what is left;
+    where no level has room for a record, the best passage is in, shortened. Texts are those of `record_texts`.
 
     Args:
         retrieval: what was found.
@@ -73,20 +76,43 @@ def render_context(
         ("Sources", "sources", retrieval.sources),
     ]
     present = [section for section in sections if section[2]]
-    whole = sum(shares[level] for _, level, _ in present) or 1.0
+    rooms = _rooms({level: shares[level] for _, level, _ in present}, max_tokens)
+    if (passage := _first_passage(retrieval.sources, max_tokens, rooms, record_text)) is not None:
+        others = {level: room for level, room in rooms.items() if level != "sources"}
+        rooms = _rooms(others, max_tokens - passage) | {"sources": passage if others else max_tokens}
     parts: list[str] = []
     refs: dict[str, str] = {}
     spare = 0
     used = 0
     for title, level, items in present:
-        room = int(max_tokens * shares[level] / whole) + spare
+        room = rooms[level] + spare
         lines, chosen, cost = _fit(title, level, items, room, count_tokens, record_text)
         spare = room - cost
         used += cost
         refs |= chosen
         if lines:
             parts.append("\n".join(lines))
+    if present and not refs:
+        lines, refs, used = _fit(*present[-1], max_tokens, count_tokens, record_text, least=1)
+        parts = ["\n".join(lines)]
     return replace(retrieval, context="\n\n".join(parts), context_tokens=used, context_refs=refs)
+
+
+def _rooms(shares: Mapping[str, float], max_tokens: int) -> dict[str, int]:
+    """Return the tokens of each level, by its share."""
+    whole = sum(shares.values()) or 1.0
+    return {level: int(max_tokens * share / whole) for level, share in shares.items()}
+
+
+def _first_passage(
+    sources: Sequence[SourceItem], max_tokens: int, rooms: Mapping[str, int], record_text: RecordText
+) -> int | None:
+    """Return the tokens that are set aside for the best passage, None where the room of its level does."""
+    if not sources:
+        return None
+    _, size = record_text("sources", 0, partial(_source, sources[0]))
+    wanted = min(size + _MARKS, max_tokens // 2)
+    return wanted if wanted > rooms["sources"] else None
 
 
 def _fit(
@@ -96,8 +122,13 @@ def _fit(
     room: int,
     count_tokens: Callable[[str], int],
     record_text: RecordText,
+    least: int = _LEAST,
 ) -> tuple[list[str], dict[str, str], int]:
-    """Return the lines of a level within a number of tokens, the ids of their references, and their tokens."""
+    """Return the lines of a level within a number of tokens, the ids of their references, and their tokens.
+
+    Args:
+        least: Tokens that a record may be shortened to.
+    """
     letter, id_field, make = _RECORDS[level]
     lines = [f"## {title}"]
     cost = count_tokens(lines[0]) + 1
@@ -111,10 +142,9 @@ def _fit(
         fits = cost + size <= room
         if not fits:
             left = room - cost
-            if left < 40:
+            if left < least:
                 break
-            cut = mark + defused(shorten(text, max(len(text) * left // size - 8, 1)).removeprefix(mark))
-            text, size = cut, cut_tokens(text, size - 1, cut, count_tokens) + 1
+            text, size = _cut(mark, text, size, left, count_tokens)
             if cost + size > room:
                 break
         lines.append(text)
@@ -123,6 +153,17 @@ def _fit(
         if not fits:
             break
     return (lines, refs, cost) if refs else ([], {}, 0)
+
+
+def _cut(mark: str, text: str, size: int, left: int, count_tokens: Callable[[str], int]) -> tuple[str, int]:
+    """Return a record shortened to the tokens that are left, with its tokens."""
+    n_chars = max(len(text) * left // size - 8, 1)
+    while True:
+        cut = mark + defused(shorten(text, n_chars).removeprefix(mark))
+        tokens = cut_tokens(text, size - 1, cut, count_tokens) + 1
+        if tokens <= left or n_chars <= len(mark) + 1:
+            return cut, tokens
+        n_chars = n_chars * 9 // 10
 
 
 def cut_tokens(text: str, tokens: int, cut: str, count_tokens: Callable[[str], int]) -> int:

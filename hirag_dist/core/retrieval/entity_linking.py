@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.access.labels import Flags
-from hirag_dist.core.numba_jit import compiled_bare
+from hirag_dist.core.numba_jit import compiled
 from hirag_dist.core.text.normalize import UNSPACED
 from hirag_dist.types import IntVector
 
@@ -119,7 +119,7 @@ def found_names(
     return phrases
 
 
-@compiled_bare
+@compiled
 def _fill_spans(
     keys: Key, numbers: NDArray[np.uint64], of_lengths: NDArray[np.uint64], spans: NDArray[np.int64]
 ) -> Any:

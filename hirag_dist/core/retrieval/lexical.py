@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.numba_jit import compiled_apart, compiled_bare, read_only
+from hirag_dist.core.numba_jit import compiled, compiled_apart, read_only
 from hirag_dist.core.text.terms import runs, terms_of_run
 from hirag_dist.types import IntVector
 
@@ -247,7 +247,7 @@ def _best(
     return rows, found
 
 
-@compiled_bare
+@compiled
 def replace_first(heap: NDArray[np.float64], value: float) -> None:
     """Put a value in the place of a heap's smallest."""
     at = 0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.access.filter import visible_rows, visible_scores
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL
-from hirag_dist.core.numba_jit import compiled_bare
+from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import AccessFilter, FloatMatrix, IntVector
 
 AT_ONCE = 20_000  # rows, some two milliseconds' product: a longer one runs in a thread
@@ -86,7 +86,7 @@ def nearest_of_all(
     return nearest(vectors, rows, query, limit, access)
 
 
-@compiled_bare
+@compiled
 def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
     """Return the product of a row with the question, summed in eight lanes that one instruction can add to."""
     dim = len(query)
@@ -107,7 +107,7 @@ def product(row: NDArray[np.float32], query: NDArray[np.float64]) -> Any:
     return np.float32(total)
 
 
-@compiled_bare
+@compiled
 def filtered_product(access: AccessFilter | None, vectors: FloatMatrix, row: int, query: NDArray[np.float64]) -> Any:
     """Return (visible, product with the question) of a row; the product of a partial row is that of its best part."""
     if access is None:
@@ -124,7 +124,7 @@ def filtered_product(access: AccessFilter | None, vectors: FloatMatrix, row: int
     return True, best
 
 
-@compiled_bare
+@compiled
 def keep_best(row: int, score: Any, rows: NDArray[np.int64], scores: NDArray[np.float32], count: int) -> Any:
     """Put a row among the best so far if it is one of them; rows come in ascending order, so ties keep it.
 
@@ -147,7 +147,7 @@ def keep_best(row: int, score: Any, rows: NDArray[np.int64], scores: NDArray[np.
     return count
 
 
-@compiled_bare
+@compiled
 def _fill_scores(
     vectors: FloatMatrix, rows: NDArray[np.int64], query: NDArray[np.float64], scores: NDArray[np.float32]
 ) -> None:

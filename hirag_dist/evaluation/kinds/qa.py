@@ -145,7 +145,7 @@ async def _context(session: Session, question: Question, system: SystemUnderTest
     """Return the material of an answer; in a map-reduce mode its parts are asked about through the pool."""
     engine, query = session.engine(system), Query(question.text, mode=system.mode)
     if system.mode not in MAP_REDUCE:
-        return await engine.retrieve(query)
+        return await engine.retrieve(query, for_model=True)
     return await map_parts(await engine.material(query), session.pool, session.prompts, session.count_tokens)
 
 

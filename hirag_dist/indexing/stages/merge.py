@@ -21,6 +21,7 @@ from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.prompts.templates import Prompts, describe_request
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import one_line
+from hirag_dist.core.windows import cut_text
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, gather_calls, reject_row
 from hirag_dist.schemas import ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS
@@ -176,6 +177,7 @@ class DescribeEntities:
         batches: list[list[str]] = [[]]
         room = self.prompt_tokens
         for piece in pieces:
+            piece = cut_text(piece, self.prompt_tokens - 2, services.count_tokens)
             cost = services.count_tokens(piece) + 2
             if batches[-1] and cost > room:
                 batches.append([])

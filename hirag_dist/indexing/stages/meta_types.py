@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from hirag_dist.core.prompts.reply_parsing import parse_meta_types
 from hirag_dist.core.prompts.templates import Prompts, meta_types_request
 from hirag_dist.core.text.normalize import one_line, shorten
+from hirag_dist.core.windows import cut_evenly
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole, reject_row
 from hirag_dist.schemas import CHUNKS, REJECTS
@@ -18,6 +19,7 @@ from hirag_dist.types import Rejected
 
 N_EXCERPTS = 24
 EXCERPT_CHARS = 1200
+_TAG_TOKENS = 10  # around an excerpt
 EXCERPTS = pa.schema([pa.field("chunk_id", pa.string(), nullable=False), pa.field("text", pa.string(), nullable=False)])
 META_TYPES = pa.schema([pa.field("meta_type", pa.string(), nullable=False)])
 
@@ -64,12 +66,15 @@ class ProposeMetaTypes:
     n_excerpts: int
     prompts: Prompts
     models: tuple[str, ...]
+    max_tokens: int | None = None  # Maximum tokens of all excerpts together; None: as they are
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the types in the model's order."""
         excerpts = tables["excerpts"]
         order = pc.sort_indices(excerpts, [("chunk_id", "ascending")])
         texts = excerpts["text"].take(order.slice(0, self.n_excerpts)).to_pylist()
+        if self.max_tokens is not None:
+            texts = cut_evenly(texts, self.max_tokens - _TAG_TOKENS * len(texts), services.count_tokens)
         found = await services.chat.ask(meta_types_request(texts, self.prompts), parse_meta_types)
         types: tuple[str, ...] = ()
         rejects = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from hirag_dist.core.prompts.reply_parsing import SummaryReply, parse_summary
 from hirag_dist.core.prompts.templates import PACKED, Prompts, summary_request
+from hirag_dist.core.windows import cut_evenly
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, reject_row
 from hirag_dist.indexing.stages.memberships import CLUSTER_MEMBERS
@@ -53,6 +54,7 @@ class SummariseClusters:
     same_language: bool
     prompts: Prompts
     models: tuple[str, ...]
+    member_tokens: int = 0  # Maximum tokens of all members of a prompt; 0: as the clusters have them
     stand_in: bool = False  # by rules, without a call
 
     async def run(self, tables: Tables, services: Services) -> Tables:
@@ -60,7 +62,7 @@ class SummariseClusters:
         clusters = tables["members"].to_pylist()
         form = PACKED["summarise"] if self.structured else None
         system = self.prompts.system(PACKED["summarise"], form, meta_types=", ".join(self.meta_types))
-        units = [self._unit(cluster) for cluster in clusters]
+        units = [self._unit(cluster, services.count_tokens) for cluster in clusters]
         if self.stand_in:
             results = stand_ins(units)
         else:
@@ -93,8 +95,13 @@ class SummariseClusters:
             "rejects": pa.Table.from_pylist(rejects, REJECTS),
         }
 
-    def _unit(self, cluster: dict[str, Any]) -> PackableUnit[SummaryReply]:
+    def _unit(self, cluster: dict[str, Any], count_tokens: Callable[[str], int]) -> PackableUnit[SummaryReply]:
         names, texts = cluster["names"], cluster["descriptions"]
+        if self.member_tokens:
+            named = sum(
+                count_tokens(f"00. {name} ({kind}): \n") for name, kind in zip(names, cluster["types"], strict=True)
+            )
+            texts = cut_evenly(texts, max(self.member_tokens - named, 0), count_tokens)
         return self._unit_of(list(zip(names, cluster["types"], texts, strict=True)))
 
     def _unit_of(self, members: Sequence[tuple[str, str, str]]) -> PackableUnit[SummaryReply]:

@@ -24,7 +24,7 @@ from hirag_dist.types import FloatMatrix, IntVector
 logger = logging.getLogger(__name__)
 NOTES = "update"  # key of the manifest's notes
 _STATE = (MENTIONS, SUMMARIES, REPORT_INPUTS)
-_NOT_DECISIVE = ("config.max_reject_ratio",)
+_NOT_DECISIVE = ("config.max_reject_ratio", "windows.")  # the sizes that follow from windows are in config
 _MAX_DIFFERENCES = 5
 _KEPT = ("entities", "relations", "clusters", "layers", "summaries", "report_inputs")
 _VECTOR_ROWS = 65_536  # copied at a time
@@ -174,7 +174,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return [
         f"{key}: {old.get(key, 'not there')} → {new.get(key, 'not there')}"
         for key in sorted(old | new)
-        if old.get(key) != new.get(key) and key not in _NOT_DECISIVE
+        if old.get(key) != new.get(key) and not key.startswith(_NOT_DECISIVE)
     ]
 
 

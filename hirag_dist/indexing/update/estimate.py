@@ -19,6 +19,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.cost_estimate import (
+    NO_SPEEDS,
     REPORT_PACK_TOKENS,
     REPORTS_PER_CALL,
     SUMMARIES_PER_CALL,
@@ -119,6 +120,7 @@ def estimate_update(
     config: Config,
     prompts: Prompts,
     latency_s: float | None = None,
+    speeds: Mapping[str, float] = NO_SPEEDS,
     *,
     add: bool = False,
 ) -> UpdateEstimate:
@@ -126,7 +128,7 @@ def estimate_update(
 
     Args:
         snapshot: the current one.
-        latency_s: see `estimate_build`.
+        latency_s, speeds: see `estimate_build`.
         add: estimate the addition of INPUT: documents of the index stay, except those of the same place.
 
     Raises:
@@ -136,7 +138,7 @@ def estimate_update(
     base, reason = open_configured(snapshot, config)
     if add and base is not None:
         planned = _added_to(base, planned)
-    rebuild = estimate_planned(planned, config, prompts, latency_s)
+    rebuild = estimate_planned(planned, config, prompts, latency_s, speeds)
     if base is None:
         return UpdateEstimate(snapshot.manifest.snapshot_id, rebuild=rebuild, rebuilt_because=reason)
     changed = _changed(base, planned)
@@ -165,7 +167,7 @@ def estimate_update(
         for name, text in kinds.items()
     }
     works = list(_works(changed, due, per_token, config, prompts, base))
-    stages, seconds = stages_of(works, config, latency_s)
+    stages, seconds = stages_of(works, config, latency_s, speeds)
     return UpdateEstimate(
         base.snapshot_id,
         changed.counts,

@@ -112,6 +112,7 @@ def endpoint_settings(name: str, endpoint: EndpointConfig, config: Config, spend
         timeout_s=endpoint.timeout_s,
         temperature=endpoint.temperature,
         max_tokens_field=endpoint.max_tokens_field,
+        context_window=endpoint.context_window,
         structured="none" if endpoint.output == "delimited" else endpoint.output,
         key_header=endpoint.key_header or "",
         extra_query=endpoint.extra_query,

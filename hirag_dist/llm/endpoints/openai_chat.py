@@ -20,13 +20,13 @@ from hirag_dist.llm.endpoints.openai_replies import (
     parse_delta,
     parse_object,
 )
+from hirag_dist.llm.endpoints.reply_limit import MESSAGE_TOKENS, ReplyLimit
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 logger = logging.getLogger(__name__)
 _PATH = "/chat/completions"
 _NAMES_FORMS = re.compile(r"response_?format|json_schema|structured.?output|guided", re.IGNORECASE)
 FILTERED = frozenset({"content_filter", "content_policy_violation"})  # codes of a prompt that a filter stopped
-_MESSAGE_TOKENS = 4  # what the chat template puts around a message, about
 _PROBE = "Is water wet? Set ok to true if it is."
 _MAX_MODELS = 20  # that one endpoint's replies may name
 _PROBE_SCHEMA: Mapping[str, Any] = {
@@ -55,6 +55,7 @@ class OpenAiChat:
         self._client = EndpointClient(settings)
         self._forms: bool | None = {"json_schema": True, "none": False}.get(settings.structured)
         self._probing = asyncio.Lock()
+        self._limit = ReplyLimit(settings.context_window, count_tokens)
         self._warned = False
         self._models: set[str] = set()
         self.probed: ChatReply | None = None
@@ -90,7 +91,10 @@ class OpenAiChat:
                 raise
             self._forms = False
             data = await self._client.post(_PATH, self._body(request))
-        return self._reply(data, _n_chars(request), lambda: self._count_input(request))
+        reply = self._reply(data, _n_chars(request), lambda: self._count_input(request))
+        if request.form is None or self._forms is not False:  # else the prompt holds a schema too
+            self._limit.learn([message.content for message in request.messages], reply.input_tokens)
+        return reply
 
     def filtered(self, input_tokens: int) -> ChatReply:
         """Return the reply that stands for a prompt that a content filter stopped."""
@@ -145,7 +149,7 @@ class OpenAiChat:
             if _is_about_forms(error):
                 return False
             raise
-        self.probed = self._reply(data, len(_PROBE), lambda: self._count(_PROBE) + _MESSAGE_TOKENS)
+        self.probed = self._reply(data, len(_PROBE), lambda: self._count(_PROBE) + MESSAGE_TOKENS)
         try:
             answer = parse_object(self.probed.text)
         except UnusableField:
@@ -165,9 +169,6 @@ class OpenAiChat:
             body["temperature"] = request.temperature
         if request.frequency_penalty is not None:
             body["frequency_penalty"] = request.frequency_penalty
-        limits = [limit for limit in (request.max_tokens, self.settings.max_reply_tokens) if limit]
-        if limits:
-            body[self.settings.max_tokens_field] = min(limits)
         if request.form is not None:
             schema = reply_schema(request)
             if self._forms is False:
@@ -176,6 +177,10 @@ class OpenAiChat:
                 )
             else:
                 body["response_format"] = _response_format(request.form, schema)
+        limits = [limit for limit in (request.max_tokens, self.settings.max_reply_tokens) if limit]
+        limit = self._limit.of([message["content"] for message in messages], min(limits, default=None))
+        if limit is not None:
+            body[self.settings.max_tokens_field] = limit
         return body
 
     def _reply(self, data: Mapping[str, Any], n_input_chars: int, count_input: Callable[[], int]) -> ChatReply:
@@ -218,7 +223,7 @@ class OpenAiChat:
         return reported
 
     def _count_input(self, request: ChatRequest) -> int:
-        return sum(self._count(message.content) + _MESSAGE_TOKENS for message in request.messages)
+        return sum(self._count(message.content) + MESSAGE_TOKENS for message in request.messages)
 
 
 def _n_chars(request: ChatRequest) -> int:

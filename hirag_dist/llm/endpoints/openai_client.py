@@ -76,6 +76,7 @@ class EndpointSettings:
         temperature: None is not sent (reasoning models refuse it).
         max_reply_tokens: Maximum tokens of any reply; requests may have a lower limit of their own.
         max_tokens_field: the name of the reply limit in the request.
+        context_window: Tokens of a prompt and its reply together; None where it is not known.
         structured: whether `json_schema` is asked for; auto: `OpenAiChat.supports_forms` finds out.
         key_header: the header that carries api_key; empty for `Authorization: Bearer`.
         extra_query: parameters of the query of every request.
@@ -97,6 +98,7 @@ class EndpointSettings:
     temperature: float | None = 0.0
     max_reply_tokens: int | None = None
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    context_window: int | None = None
     structured: Literal["auto", "json_schema", "none"] = "auto"
     key_header: str = ""
     extra_query: Mapping[str, str] = field(default_factory=dict)

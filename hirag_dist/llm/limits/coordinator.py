@@ -178,7 +178,7 @@ class QuotaCoordinator:
         self._spending = SpendingLimit(max_usd, max_tokens, advice)
         self._gone_tokens, self._gone_usd = 0, 0.0  # used by workers that left, or outside of calls
         self._clock = clock
-        self._n_demands = self._n_answered = self._n_limited = 0
+        self._n_demands = self._n_answered = self._n_limited = self._n_timeouts = self._n_refused = 0
 
     async def acquire(
         self, worker: str, endpoint: str, report: WorkerReport, demand: tuple[CallDemand, ...] = (), priority: int = 0
@@ -247,6 +247,8 @@ class QuotaCoordinator:
             self._n_limited,
             sum(state.in_flight for state in states),
             max((state.limits.pause_s(self._clock()) for state in states), default=0.0),
+            self._n_timeouts,
+            self._n_refused,
         )
 
     def _note(self, state: _Endpoint, worker: str, report: WorkerReport) -> _Worker:
@@ -254,6 +256,8 @@ class QuotaCoordinator:
         holder = state.note(worker, report)
         self._n_answered += report.answered
         self._n_limited += len(report.limited)
+        self._n_timeouts += report.timeouts
+        self._n_refused += report.refused
         now, limits = self._clock(), state.limits
         others = state.in_flight - holder.in_flight
         before = limits.limits()

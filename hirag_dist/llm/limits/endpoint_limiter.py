@@ -66,6 +66,7 @@ class _Events:
     latency_s: float = 0.0  # their sum
     max_in_flight: int = 0
     timeouts: int = 0
+    refused: int = 0
     limited: list[tuple[float | None, LimitKind, int]] = field(default_factory=list)
     unused_requests: int = 0
     token_error: int = 0
@@ -145,6 +146,11 @@ class EndpointLimiter:
         """Note a time-out, and report it at once."""
         self._events.timeouts += 1
         self._report_in(0.0)
+
+    def on_refused(self) -> None:
+        """Note a reply that its parser refused."""
+        self._events.refused += 1
+        self._report_in(_IDLE_REPORT_S)
 
     def on_limited(self, retry_after_s: float | None, kind: LimitKind) -> None:
         """Note a 429, and report it at once."""
@@ -261,6 +267,7 @@ class EndpointLimiter:
             latency_s=events.latency_s / max(events.answered, 1),
             max_in_flight=max(events.max_in_flight, self.in_flight),
             timeouts=events.timeouts,
+            refused=events.refused,
             limited=tuple(events.limited),
             requests_per_minute=rate_limits[0],
             tokens_per_minute=rate_limits[1],

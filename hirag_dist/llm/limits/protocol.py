@@ -35,6 +35,7 @@ class WorkerReport:
         answered, answered_tokens, latency_s: replies, their tokens, mean seconds per reply.
         max_in_flight: largest number of calls in flight.
         timeouts: calls that timed out.
+        refused: replies that their parser refused.
         limited: (seconds to wait or None, limit, calls in flight) of each 429.
         requests_per_minute, tokens_per_minute: limits that headers named.
         unused_requests: granted calls that were not made, for the rate.
@@ -51,6 +52,7 @@ class WorkerReport:
     latency_s: float = 0.0
     max_in_flight: int = 0
     timeouts: int = 0
+    refused: int = 0
     limited: tuple[tuple[float | None, LimitKind, int], ...] = ()
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
@@ -89,6 +91,8 @@ class CallTotals:
         limited: 429s.
         in_flight: calls at this moment.
         pause_s: seconds for which an endpoint asked to send nothing, the longest of all endpoints.
+        timeouts: calls that timed out.
+        refused: replies that their parser refused.
     """
 
     answered: int = 0
@@ -97,6 +101,20 @@ class CallTotals:
     limited: int = 0
     in_flight: int = 0
     pause_s: float = 0.0
+    timeouts: int = 0
+    refused: int = 0
+
+    def plus(self, more: CallTotals) -> CallTotals:
+        """Return the sum with later totals, whose `in_flight` and `pause_s` it has."""
+        return replace(
+            more,
+            answered=self.answered + more.answered,
+            tokens=self.tokens + more.tokens,
+            usd=self.usd + more.usd,
+            limited=self.limited + more.limited,
+            timeouts=self.timeouts + more.timeouts,
+            refused=self.refused + more.refused,
+        )
 
     def since(self, before: CallTotals) -> CallTotals:
         """Return the difference to earlier totals; `in_flight` and `pause_s` stay."""
@@ -106,6 +124,8 @@ class CallTotals:
             tokens=self.tokens - before.tokens,
             usd=self.usd - before.usd,
             limited=self.limited - before.limited,
+            timeouts=self.timeouts - before.timeouts,
+            refused=self.refused - before.refused,
         )
 
 

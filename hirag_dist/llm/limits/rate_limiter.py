@@ -127,6 +127,10 @@ class RateLimiter:
         """Note the limits that the endpoint's headers named."""
         self._of(endpoint).on_rate_limits(requests_per_minute, tokens_per_minute)
 
+    def on_refused(self, endpoint: str) -> None:
+        """Note a reply that its parser refused, for displays of progress."""
+        self._of(endpoint).on_refused()
+
     def close(self) -> None:
         """Send no further demands and reports; waiting calls are cancelled."""
         for each in self._endpoints.values():

@@ -16,13 +16,11 @@ from functools import cached_property, lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import visible_relations, visible_scores, visible_weights
+from hirag_dist.core.access.filter import visible_components, visible_relations, visible_scores, visible_weights
 from hirag_dist.core.access.labels import HIDDEN, AccessRule, Flags, sets_in_reach
-from hirag_dist.core.access.visible_components import visible_components
 from hirag_dist.core.graph.pagerank import VisibleEdges
-from hirag_dist.core.metadata.columns import matching_documents
+from hirag_dist.core.metadata.columns import facets, matching_documents
 from hirag_dist.core.metadata.expression import Expression
-from hirag_dist.core.metadata.facets import facets
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
 from hirag_dist.retrieval.view.index import MappedIndex

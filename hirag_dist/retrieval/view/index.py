@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, repeat
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -39,13 +39,11 @@ from hirag_dist.types import (
     SourceItem,
     TripleItem,
 )
-from hirag_dist.types.mapped_bridge import MappedBridge
 
 _MAIN_MEMBERS = 20  # of a community without a report
 _MAX_COMPARED = 4096  # members of such a community that are compared with the question
 _TITLE_MEMBERS, _TITLE_CHARS = 6, 120
 _MEMBERS_CHARS, _MEMBER_CHARS = 2000, 240  # of the members together, about as long as a report; of each
-_BRIDGE_TEXTS = ("entity_id", "name", "type", "description")
 _CHUNK_TEXTS = ("chunk_id", "document_id", "text")
 Scored = Sequence[tuple[int, float]]
 Named = tuple[Mapping[int, str], Mapping[int, str]]  # ids and names of entities, by row
@@ -216,15 +214,6 @@ class MappedIndex:
                 for (source, target), path in zip(pairs, paths, strict=True)
             ]
         )
-
-    def mapped_bridge(self, keys: Scored, paths: Sequence[Sequence[int]]) -> MappedBridge:
-        """Return key entities by (row, score), and the rows of the paths between them, for an encoder."""
-        rows = np.array([row for row, _ in keys], np.int64)
-        scores = np.array([score for _, score in keys], np.float64)
-        nodes = np.fromiter(chain.from_iterable(paths), np.int64)
-        ends = np.cumsum([len(path) for path in paths], dtype=np.int64)
-        texts, numbered = self._entities.mapped(_BRIDGE_TEXTS, np.concatenate([rows, nodes]))
-        return MappedBridge(texts, self.layers[rows], numbered[: len(rows)], scores, ends, numbered[len(rows) :])
 
     def triples(self, scored: Scored, named: Named | None = None) -> tuple[TripleItem, ...]:
         """Return relations by (row, score).

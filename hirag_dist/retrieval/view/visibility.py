@@ -9,10 +9,9 @@ documents would write them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ from hirag_dist.storage.access.label_files import LabelFiles, Mentions, map_ment
 from hirag_dist.storage.metadata.metadata_files import MetadataFiles
 from hirag_dist.storage.serving.text_columns import TextColumns
 from hirag_dist.types import AccessFilter, IntVector
-from hirag_dist.types.mapped_bridge import MappedTexts
 
 TextRows = list[dict[str, str]]  # column → text, of each row
 _MAX_CACHED = 1024  # rows
@@ -267,20 +265,6 @@ class FilteredTextColumns(TextColumns):
         for position in partial:
             values[position] = rebuilt[rows[position]].get(name, values[position])
         return values
-
-    def mapped(self, names: Sequence[str], rows: IntVector) -> tuple[MappedTexts, IntVector]:
-        """Return where the values are, those of partially visible rows as replaced ones; as of `TextColumns`."""
-        texts, _ = self._stored.mapped(names, rows)
-        partial, positions = np.unique(rows[partial_rows := self._is_partial(rows)], return_inverse=True)
-        if not len(partial):
-            return texts, rows
-        values = [[value.encode() for value in self.values(name, partial.tolist())] for name in names]
-        data = np.frombuffer(b"".join(chain.from_iterable(zip(*values, strict=True))), np.uint8)
-        sizes = np.array([list(map(len, column)) for column in values], np.int64).T
-        ends = np.cumsum(sizes).reshape(sizes.shape)
-        numbered = rows.copy()
-        numbered[partial_rows] = -1 - positions
-        return replace(texts, replaced=data, replaced_places=np.stack([ends - sizes, ends], axis=2)), numbered
 
     def _rebuilt(self, rows: set[int]) -> dict[int, dict[str, str]]:
         cache = self._cache  # replaced and never changed, since several threads may read it

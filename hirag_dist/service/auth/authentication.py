@@ -12,7 +12,6 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.auth.caller_registry import Caller, Callers
-from hirag_dist.service.connection_limits import ConnectionGuard, peer_of
 from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.wire.error_status import Unauthenticated, message_of, status_of, trailers_of
 
@@ -83,7 +82,6 @@ def guarded_reflection(
     names: tuple[str, ...],
     authenticator: Authenticator,
     observers: Sequence[Callable[[RequestRecord], None]],
-    connections: ConnectionGuard,
 ) -> grpc.GenericRpcHandler:
     """Return the handler of gRPC reflection for authenticated callers; observers get the records of rejected calls."""
 
@@ -91,19 +89,18 @@ def guarded_reflection(
         async def ServerReflectionInfo(  # noqa: N802 - the name is the protocol's
             self, request_iterator: AsyncIterator[Any], context: Context
         ) -> AsyncIterator[Any]:
-            with connections.call(peer_of(context.peer())) as authenticated:
-                try:
-                    authenticated(authenticator.caller(context)[0].name)
-                except Unauthenticated as error:
-                    record = RequestRecord.of("ServerReflectionInfo", context)
-                    record.code, record.reason, record.caller = status_of(error).name, error.reason, error.caller
-                    record.seconds = record.elapsed_s
-                    for observer in observers:
-                        observer(record)
-                    trailers = trailers_of(error, record.request_id, None)
-                    await context.abort(status_of(error), message_of(error), trailers)
-                async for reply in super().ServerReflectionInfo(request_iterator, context):
-                    yield reply
+            try:
+                authenticator.caller(context)
+            except Unauthenticated as error:
+                record = RequestRecord.of("ServerReflectionInfo", context)
+                record.code, record.reason, record.caller = status_of(error).name, error.reason, error.caller
+                record.seconds = record.elapsed_s
+                for observer in observers:
+                    observer(record)
+                trailers = trailers_of(error, record.request_id, None)
+                await context.abort(status_of(error), message_of(error), trailers)
+            async for reply in super().ServerReflectionInfo(request_iterator, context):
+                yield reply
 
     make: Any = grpc.stream_stream_rpc_method_handler
     handlers = {

@@ -8,11 +8,11 @@ from importlib import resources
 import grpc
 from aiohttp import web
 
-from hirag_dist.service.http_api import connect_protocol, connect_routes, openai_routes
+from hirag_dist.service.http_api import openai_routes, rpc_routes
 from hirag_dist.service.http_api.access_checks import AccessChecks
-from hirag_dist.service.http_api.connect_routes import ConnectRoutes
 from hirag_dist.service.http_api.openai_routes import OpenAiRoutes
 from hirag_dist.service.http_api.requests import ApiRequests
+from hirag_dist.service.http_api.rpc_routes import RpcRoutes
 from hirag_dist.service.http_api.status_error import StatusError
 from hirag_dist.service.web.request_checks import Handler
 
@@ -30,19 +30,19 @@ class HttpApi:
 
     def __init__(self, requests: ApiRequests, checks: AccessChecks) -> None:
         self._checks = checks
-        self._connect = ConnectRoutes(requests)
+        self._rpcs = RpcRoutes(requests)
         self._openai = OpenAiRoutes(requests)
         self._openapi = resources.files("hirag_dist.service.http_api").joinpath("openapi.json").read_bytes()
 
     def add_to(self, router: web.UrlDispatcher) -> None:
         """Add the routes."""
-        self._connect.add_to(router)
+        self._rpcs.add_to(router)
         self._openai.add_to(router)
         router.add_get(DOCUMENT, self._document)
 
     def serves(self, path: str) -> bool:
         """Return whether a path is one of the APIs'."""
-        return path == DOCUMENT or path.startswith((connect_protocol.PREFIX, openai_routes.PREFIX))
+        return path == DOCUMENT or path.startswith((rpc_routes.PREFIX, openai_routes.PREFIX))
 
     async def _document(self, request: web.Request) -> web.StreamResponse:
         return web.Response(body=self._openapi, content_type="application/json")
@@ -56,7 +56,7 @@ class HttpApi:
             error = StatusError(grpc.StatusCode.PERMISSION_DENIED, why)
             if request.path.startswith(openai_routes.PREFIX):
                 return openai_routes.error_response(error, status)
-            return connect_routes.error_response(error, status)
+            return rpc_routes.error_response(error, status)
         if request.method == "OPTIONS":
             return self._checks.preflight(request)
         return await handler(request)

@@ -7,10 +7,9 @@ from typing import Any
 
 import grpc
 
-from hirag_dist.service.http_api.connect_protocol import error_headers, http_status
 from hirag_dist.service.http_api.openai_requests import BadRequest
 from hirag_dist.service.http_api.requests import BodyTooLarge
-from hirag_dist.service.http_api.status_error import StatusError
+from hirag_dist.service.http_api.status_error import StatusError, error_headers, http_status
 
 _REQUEST, _SERVER, _RATE = "invalid_request_error", "server_error", "rate_limit_error"
 _CODES = {

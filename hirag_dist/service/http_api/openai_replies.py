@@ -9,8 +9,8 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from hirag_dist.service.http_api.connect_protocol import dump
 from hirag_dist.service.http_api.openai_requests import DEFAULT_MODEL
+from hirag_dist.service.http_api.rpc_routes import dump
 from hirag_dist.types import MAP_REDUCE
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_query import MODE_NAMES, MODES

@@ -13,7 +13,6 @@ import grpc
 from aiohttp import web
 
 from hirag_dist.errors import ServiceError
-from hirag_dist.service.http_api.connect_protocol import TIMEOUT_HEADER, dump, timeout_s
 from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
 from hirag_dist.service.http_api.openai_errors import error_body, error_status, retry_headers
 from hirag_dist.service.http_api.openai_replies import CompletionReply, model_list, model_object
@@ -27,6 +26,7 @@ from hirag_dist.service.http_api.openai_requests import (
 )
 from hirag_dist.service.http_api.openai_responses import ResponsesReply
 from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
+from hirag_dist.service.http_api.rpc_routes import TIMEOUT_HEADER, dump, timeout_s
 from hirag_dist.service.http_api.status_error import StatusError, error_of
 from hirag_dist.service.http_api.stop_sequences import StopReader, cut_answer
 from hirag_dist.wire._pb import query_pb2 as pb

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,21 @@ from hirag_dist.wire.error_status import DETAILS_KEY, message_of, status_of, tra
 _UNREACHABLE = "the query service cannot be reached; ask again soon"
 _STOPPED = "the query service stopped during the request; ask again"
 _LATE = "there was no result before the deadline; allow more time"
+_HTTP_STATUS = {
+    grpc.StatusCode.CANCELLED: 499,
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.ALREADY_EXISTS: 409,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.ABORTED: 409,
+    grpc.StatusCode.OUT_OF_RANGE: 400,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+}
 
 
 class StatusError(Exception):
@@ -78,3 +94,22 @@ def _details(trailers: Iterable[Any]) -> list[AnyMessage]:
         return [] if not isinstance(raw, bytes) else list(status_pb2.Status.FromString(raw).details)
     except DecodeError:
         return []
+
+
+def http_status(code: grpc.StatusCode) -> int:
+    """Return the HTTP status of a gRPC status.
+
+    >>> http_status(grpc.StatusCode.UNAVAILABLE)
+    503
+    """
+    return _HTTP_STATUS.get(code, 500)
+
+
+def error_headers(error: StatusError) -> dict[str, str]:
+    """Return the headers of an error: when to ask again, and how to authenticate."""
+    headers = {}
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(max(math.ceil(error.retry_after_s), 1))
+    if error.code is grpc.StatusCode.UNAUTHENTICATED:
+        headers["WWW-Authenticate"] = "Bearer"
+    return headers

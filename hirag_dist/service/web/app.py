@@ -14,8 +14,8 @@ from aiohttp import web
 from hirag_dist.client import AsyncHiragClient, CallOptions, DeadlinePassed, Overloaded, Unauthenticated
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery
-from hirag_dist.service.connection_limits import ConnectionGuard, address_of
 from hirag_dist.service.http_api.api import HttpApi
+from hirag_dist.service.http_api.status_error import http_status
 from hirag_dist.service.web.client_pool import ClientPool
 from hirag_dist.service.web.files import StaticFile, read_files
 from hirag_dist.service.web.json_lines import (
@@ -24,7 +24,6 @@ from hirag_dist.service.web.json_lines import (
     answer_line,
     error_body,
     error_line,
-    http_status,
     info_body,
     level_line,
     read_body,
@@ -35,6 +34,7 @@ from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.request_checks import Handler, RequestChecks
 from hirag_dist.service.web.uploads.routes import UploadRoutes
 from hirag_dist.types import Answer, Retrieval
+from hirag_dist.wire.error_status import status_of
 
 logger = logging.getLogger(__name__)
 _TOKEN_MAX = 4096
@@ -50,7 +50,6 @@ class PageApp:
         options: limits.
         guard: checks every request first.
         clients: of the service.
-        connections: counts the requests of each connection.
         api: has the routes of the APIs, if they are served too.
         uploads: has the routes of uploads, if they are on.
     """
@@ -60,14 +59,12 @@ class PageApp:
         options: PageOptions,
         guard: RequestChecks,
         clients: ClientPool[AsyncHiragClient],
-        connections: ConnectionGuard,
         api: HttpApi | None = None,
         uploads: UploadRoutes | None = None,
     ) -> None:
         self._options = options
         self._guard = guard
         self._clients = clients
-        self._connections = connections
         self._api = api
         self._uploads = uploads
         self._files = read_files()
@@ -75,9 +72,7 @@ class PageApp:
 
     def app(self) -> web.Application:
         """Return the application."""
-        app = web.Application(
-            middlewares=[self._counted, self._checked, _errors], client_max_size=self._options.max_body_bytes
-        )
+        app = web.Application(middlewares=[self._checked, _errors], client_max_size=self._options.max_body_bytes)
         app.on_response_prepare.append(self._guard.sign)
         if self._api is not None:
             app.on_response_prepare.append(self._api.sign)
@@ -97,14 +92,6 @@ class PageApp:
         if self._api is not None and self._api.serves(request.path):
             return await self._api.reply(request, handler)
         return await self._guard.check(request, handler)
-
-    @web.middleware
-    async def _counted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Count a request for its connection."""
-        transport = request.transport
-        name = None if transport is None else transport.get_extra_info("peername")
-        with self._connections.call((address_of(name[0]), name[1]) if name else None):
-            return await handler(request)
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         file: StaticFile | None = self._files.get(request.match_info.get("name", "index.html"))
@@ -232,7 +219,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except HiragError as error:
-        return _error_response(error, http_status(error))
+        return _error_response(error, http_status(status_of(error)))
     except web.HTTPRequestEntityTooLarge:
         return _error_response(InvalidQuery("the request is too long; shorten the question"), 413)
     except (web.HTTPException, ConnectionError):  # a reply of aiohttp, or a browser that disconnected

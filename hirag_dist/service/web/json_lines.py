@@ -12,22 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
 from hirag_dist.types import Answer, IndexInfo, Query, Retrieval
-from hirag_dist.wire.error_status import AccessRefused, status_of
+from hirag_dist.wire.error_status import AccessRefused
 
 _MAX_LABELS = 64
-
-# gRPC status → HTTP status, as in grpc-gateway
-_HTTP = {
-    "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "ABORTED": 409,
-    "RESOURCE_EXHAUSTED": 429,
-    "UNAVAILABLE": 503,
-    "DEADLINE_EXCEEDED": 504,
-}
 
 
 class PageQuestion(BaseModel):
@@ -131,11 +118,6 @@ def error_body(error: HiragError) -> dict[str, Any]:
 def retry_after_s(error: HiragError) -> float | None:
     """Return the seconds after which a retry may succeed, None if the error has none."""
     return error.retry_after_s if isinstance(error, RateLimited | AccessRefused) else None
-
-
-def http_status(error: HiragError) -> int:
-    """Return the HTTP status of an error, 500 if none fits better."""
-    return _HTTP.get(status_of(error).name, 500)
 
 
 def info_body(info: IndexInfo, inspection: str, *, uploads: bool) -> bytes:

@@ -27,11 +27,7 @@ class PageOptions:
             `tls_client_ca`.
         callers: whether the service has a callers file; then the page rejects a question without a token, which would
             otherwise be asked with the page's own certificate.
-        max_connections: connections of browsers at a time.
-        max_connections_per_client: of these, connections from one address; None is a quarter.
         max_connection_idle_s: seconds without a request after which a connection is closed.
-        first_request_s: seconds that a new connection has until its first request has arrived, while more than half of
-            `max_connections` are open.
         page: whether the page is served.
         inspection: address of the inspection page, to which the page links; "{index}" in it is the name of the index.
         uploads: folder, limits and access of uploads; None for no upload.
@@ -62,10 +58,7 @@ class PageOptions:
     client_cert: str | None = None
     client_key: str | None = None
     callers: bool = False
-    max_connections: int = 512
-    max_connections_per_client: int | None = None
     max_connection_idle_s: float = 75.0
-    first_request_s: float = 20.0
     page: bool = True
     inspection: str = ""
     uploads: UploadOptions | None = None

@@ -15,8 +15,6 @@ from aiohttp import web
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.client.common import ClientOptions
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.service.connection_limits import ConnectionGuard, ConnectionLimits
-from hirag_dist.service.descriptors import allowed_connections
 from hirag_dist.service.file_watch import ReloadingValue
 from hirag_dist.service.http_api.access_checks import AccessChecks
 from hirag_dist.service.http_api.api import HttpApi
@@ -61,7 +59,6 @@ class Page:
         self._guard = RequestChecks(options.names, secure=options.tls_cert is not None)
         self._tls: BrowserTls | None = None
         self._runner: web.AppRunner | None = None
-        self._sweeping: asyncio.Task[None] | None = None
         self._certificates: ReloadingValue[_Clients] | None = None
         self._uploads = None if options.uploads is None else UploadRoutes(options.uploads)
 
@@ -71,14 +68,6 @@ class Page:
         self._guard.names |= {host.lower()}
         files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
         self._certificates = ReloadingValue([path for path in files if path], self._connect, self._put)
-        total = allowed_connections(options.max_connections)
-        limits = ConnectionLimits(
-            total,
-            options.max_connections_per_client or max(total // 4, 1),
-            options.first_request_s,
-            options.max_connection_idle_s,
-        )
-        connections = ConnectionGuard(limits)
         api = None
         if options.api:
             checks = AccessChecks(self._guard.serves, options.origins, callers=options.callers)
@@ -86,7 +75,7 @@ class Page:
         uploads = self._uploads
         if uploads is not None:
             await uploads.__aenter__()
-        app = PageApp(options, self._guard, self._clients, connections, api, uploads).app()
+        app = PageApp(options, self._guard, self._clients, api, uploads).app()
         runner = web.AppRunner(
             app,
             access_log=None,
@@ -108,16 +97,12 @@ class Page:
             why = "the port is in use" if in_use else error.strerror or str(error)
             raise BackendUnavailable(f"the page cannot listen on {options.listen}: {why}; choose another") from error
         self._runner = runner
-        self._sweeping = asyncio.create_task(connections.watch(runner.addresses[0][1]))
         self.url = url_of(options, runner.addresses[0][1])
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            self._sweeping = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hirag_dist.core.numba_jit import compiled_bare
+from hirag_dist.core.numba_jit import compiled
 from hirag_dist.errors import SnapshotCorrupt
 from hirag_dist.types import IntVector
-from hirag_dist.types.mapped_bridge import MappedTexts
 
 BATCH_ROWS = 16_384
 _MIN_JOINED = 8  # values that are read together
@@ -48,31 +47,17 @@ class TextColumns:
         self._map.seek(0)
         whole = self._map.read_buffer()
         self._bytes = np.frombuffer(whole, np.uint8)
-        self._all_places = {
-            name: np.array([_places(batch.column(at), whole.address) for batch in batches], np.int64).reshape(-1, 2)
-            for at, name in enumerate(reader.schema.names)
-        }
-        kinds = zip(reader.schema.names, reader.schema.types, strict=True)
-        self._widths = {name: 8 if pa.types.is_large_string(kind) else 4 for name, kind in kinds}
         self._places = {  # of short texts: long ones take longer to copy than to decode one by one
-            name: places for name, places in self._all_places.items() if self._widths[name] == 4
+            field.name: np.array([_places(batch.column(at), whole.address) for batch in batches], np.int64).reshape(
+                -1, 2
+            )
+            for at, field in enumerate(reader.schema)
+            if not pa.types.is_large_string(field.type)
         }
 
     def buffers(self) -> list[memoryview]:
         """Return the mapped bytes of all columns."""
         return [buffer for parts in self._columns.values() for part in parts for buffer in part]
-
-    def mapped(self, names: Sequence[str], rows: IntVector) -> tuple[MappedTexts, IntVector]:
-        """Return where the values of some columns are, for compiled functions, and the rows as they are numbered there.
-
-        Args:
-            names: of four columns.
-            rows: that are asked for.
-        """
-        places = np.stack([self._all_places[name] for name in names])
-        widths = np.array([self._widths[name] for name in names], np.int64)
-        none = np.zeros((0, len(names), 2), np.int64)
-        return MappedTexts(self._bytes, places, widths, BATCH_ROWS, np.zeros(0, np.uint8), none), rows
 
     def value(self, name: str, row: int) -> str:
         """Return one value."""
@@ -140,7 +125,7 @@ def _places(array: pa.Array, address: int) -> tuple[int, int]:
     return offsets.address - address, 0 if data is None else data.address - address
 
 
-@compiled_bare
+@compiled
 def _join(data: NDArray[np.uint8], places: IntVector, rows: IntVector, found: NDArray[np.uint8]) -> Any:
     """Write the values of some rows, a zero byte behind each, as far as there is room.
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-import hirag_dist
+from hirag_dist._version import __version__
 from hirag_dist.errors import HiragError
 from hirag_dist.storage.hashing_file import HashingFile
 from hirag_dist.storage.layout import CONTENT_TABLES, OPTIONAL_CONTENT
@@ -58,7 +58,7 @@ class SnapshotFiles:
         self._folder = folder
         self._content = content
         usable = base is not None and base.store.uri == store.uri
-        self._base = base if usable and base and base.manifest.hirag_dist == hirag_dist.__version__ else None
+        self._base = base if usable and base and base.manifest.hirag_dist == __version__ else None
 
     def table(self, name: str, table: pa.Table) -> None:
         """Write a table."""

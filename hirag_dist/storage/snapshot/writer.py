@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-import hirag_dist
+from hirag_dist._version import __version__
 from hirag_dist.errors import IndexBusy, SnapshotCorrupt
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.layout import (
@@ -74,7 +74,7 @@ def write_snapshot(
         format_version=FORMAT_VERSION,
         snapshot_id=snapshot_id,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        hirag_dist=hirag_dist.__version__,
+        hirag_dist=__version__,
         complete=complete,
         dim=dim,
         embedder=embedder,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from hirag_dist.core.access.visible_components import visible_components
+from hirag_dist.core.access.filter import visible_components
 from hirag_dist.core.cooperative import Steps
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from tests.core.labelled_graphs import N_SETS, Labelled, labelled_graph

@@ -163,3 +163,14 @@ def test_no_claim_is_shown_where_members_are_left_out() -> None:
     small = ReportDraft(members(9), [], 40, count, claims=claims(*range(9))).material([])
     assert not small.complete
     assert small.claims == ()
+
+
+def test_half_of_the_material_is_the_more_prominent_half_of_each_kind() -> None:
+    whole = ReportDraft(members(4), links(3), 1000, count).material([])
+    half = whole.halved()
+    assert half is not None
+    assert (half.entities, half.relations) == (whole.entities[:2], whole.relations[:2])
+    assert not half.complete
+    smallest = half.halved()
+    assert smallest is not None
+    assert smallest.halved() is None

@@ -68,6 +68,21 @@ def test_a_level_that_is_missing_leaves_its_share_to_the_others() -> None:
     assert render_context(alone, 2000, COUNT).context_tokens > 1500
 
 
+@pytest.mark.parametrize("budget", [30, 60, 100, 150])
+def test_a_budget_smaller_than_the_best_passage_cuts_the_passage(budget: int) -> None:
+    for found in (retrieval(), replace(retrieval(), sources=())):
+        rendered = render_context(found, budget, COUNT)
+        assert rendered.context_refs
+        assert COUNT(rendered.context) <= rendered.context_tokens <= budget
+    assert "Some words" in render_context(retrieval(), budget, COUNT).context
+
+
+def test_the_best_passage_has_half_of_the_budget_where_it_needs_it() -> None:
+    rendered = render_context(retrieval(), 1200, COUNT)
+    assert f"{LONG.strip()}\n" in f"{rendered.context}\n"
+    assert {ref[0] for ref in rendered.context_refs} == set("ERCS")
+
+
 def test_nothing_found_renders_nothing() -> None:
     rendered = render_context(Retrieval("q", "hirag", "snap"), 1000, COUNT)
     assert (rendered.context, dict(rendered.context_refs), rendered.context_tokens) == ("", {}, 0)

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hirag_dist.core.retrieval.bridge import nearest_chunks, question_order, question_scores, weight_order
 from hirag_dist.core.retrieval.named_entities import along_first
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
-from hirag_dist.core.retrieval.triple_ranking import nearest_chunks, question_order, question_scores, weight_order
 
 ENDS = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [1, 3]])
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL
+from hirag_dist.core.retrieval.bridge import nearest_chunks
 from hirag_dist.core.retrieval.levels import RankedCommunity
-from hirag_dist.core.retrieval.triple_ranking import nearest_chunks
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.access.label_files import Mentions

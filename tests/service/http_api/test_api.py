@@ -43,8 +43,8 @@ async def test_the_document_describes_what_is_sent(serve: Serve, http: Any) -> N
     schema(document, "RetrieveRequest").validate(ASK)
     schema(document, "RetrieveResponse").validate(json.loads(await reply(f"{rpc}/Retrieve", ASK)))
     schema(document, "DescribeIndexResponse").validate(json.loads(await reply(f"{rpc}/DescribeIndex", {})))
-    for line in (await reply(f"{rpc}/Answer", ASK)).splitlines():
-        schema(document, "AnswerResponse").validate(json.loads(line))
+    for event in (await reply(f"{rpc}/Answer", ASK)).split("\n\n")[:-1]:
+        schema(document, "AnswerResponse").validate(json.loads(event.removeprefix("data: ")))
     schema(document, "Error").validate(json.loads(await reply(f"{rpc}/Retrieve", {})))
     schema(document, "ModelList").validate(json.loads(await reply("/v1/models", None)))
     chat = {"model": "hirag", "messages": [{"role": "user", "content": "q"}], "hirag": {"topN": 3, "history": False}}

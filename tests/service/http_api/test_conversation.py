@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.service.http_api.conversation import MAX_QUESTION_CHARACTERS, Turn, standalone_question
+from hirag_dist.service.http_api.conversation import (
+    MAX_CHARACTERS,
+    MAX_QUESTION_CHARACTERS,
+    Turn,
+    question_in,
+    standalone_question,
+)
 
 
 def turns(*pairs: tuple[str, str]) -> list[Turn]:
@@ -34,7 +40,7 @@ def test_a_first_question_is_asked_as_it_stands() -> None:
 
 def test_long_conversations_are_shortened() -> None:
     pairs = [
-        pair for n in range(50) for pair in (("user", f"question {n} " + "word " * 500), ("assistant", "x" * 9000))
+        pair for n in range(50) for pair in (("user", f"question {n} " + "word " * 300), ("assistant", "x" * 9000))
     ]
     question = standalone_question(turns(*pairs, ("user", "last " * 50)))
     assert question.count("\n- ") == 3
@@ -47,3 +53,33 @@ def test_long_conversations_are_shortened() -> None:
 def test_without_a_question(conversation: list[Turn]) -> None:
     with pytest.raises(ValueError, match="role user"):
         standalone_question(conversation)
+
+
+RULES = (
+    "Every block must use this format:\n1. The file path alone on a line, verbatim.\n2. The lines to search for.\n" * 30
+)
+FILES = "".join(
+    f"src/part_{n}.py:\n│class Part{n}(Base):\n│    def run(self, found: int = 0) -> None\n" for n in range(200)
+)
+
+
+@pytest.mark.parametrize("asked", ["Who lit the lamp?", "灯台守は誰ですか？", "Who kept it, and why did she leave?"])
+def test_the_question_in_much_other_text(asked: str) -> None:
+    """As an assistant for code asks: rules around the question, and a map of files as a message of its own."""
+    conversation = turns(
+        ("system", RULES),
+        ("user", f"Here are summaries of some files.\n\n{FILES}"),
+        ("assistant", "Ok, I will not edit these files."),
+        ("user", f"{asked}\n\n{RULES}"),
+    )
+    assert standalone_question(conversation) == asked
+    assert standalone_question(turns(("user", f"{FILES}\n\n{asked}\n\n{RULES}"))) == asked
+    assert standalone_question(turns(("user", f"<files>\n{FILES}</files>\n<question>{asked}</question>\n"))) == asked
+    assert question_in(f"{RULES}\nIs it so?\nQuestion: Name who lit the lamp\n{RULES}") == "Name who lit the lamp"
+
+
+def test_a_long_text_without_a_question_is_its_first_and_last_paragraph() -> None:
+    assert question_in(f"Explain the lamp.\n\n{RULES}\n\nBe brief.") == "Explain the lamp.\nBe brief."
+    assert len(question_in("word " * 20_000)) <= 601
+    short = "So it was? " * (MAX_CHARACTERS // 11)
+    assert question_in(short) == short, "asked whole"

@@ -20,7 +20,6 @@
 {{- $_ := set $service "cache_bytes" (include "hirag.bytes" (dict "quantity" .Values.query.cache.size "share" 0.95) | int64) -}}
 {{- if .Values.callers.existingSecret -}}
 {{- $_ := set $service "callers_file" (printf "/etc/hirag/callers/%s" .Values.callers.key) -}}
-{{- $_ := set $service "state_dir" "/var/lib/hirag" -}}
 {{- end -}}
 {{- with .Values.query.page -}}
 {{- if .enabled -}}

@@ -32,7 +32,7 @@ groups:
         "summary" "A new snapshot was not taken up"
         "description" "The pods go on with the snapshot that they have.") | nindent 6 }}
       {{- include "hirag.alert" (dict "root" . "name" "HiragSnapshotsDiffer" "severity" "warning" "for" "15m"
-        "expr" (printf "count(count by (snapshot) (hirag_snapshot_info{%s})) > 1" $these)
+        "expr" (printf "count(count by (snapshot) (hirag_snapshot_info{%s} > 0)) > 1" $these)
         "summary" "Pods serve different snapshots"
         "description" "{{ $value }} snapshots have been served side by side for a quarter of an hour.") | nindent 6 }}
       {{- with $rules.snapshotAgeHours }}
@@ -49,10 +49,6 @@ groups:
         "expr" (printf "max(hirag_service_callers_file_failed{%s}) == 1" $these)
         "summary" "The callers file is missing, empty or wrong"
         "description" "Former callers are valid, or none is: a revoked token may still be accepted.") | nindent 6 }}
-      {{- include "hirag.alert" (dict "root" . "name" "HiragConnectionsClosed" "severity" "warning" "for" "5m"
-        "expr" (printf "sum(increase(hirag_service_connections_closed_total{%s,reason=~\"client|full\"}[5m])) > 0" $these)
-        "summary" "Clients hold too many connections"
-        "description" "{{ $value | humanize }} connections were closed within five minutes.") | nindent 6 }}
       {{- include "hirag.alert" (dict "root" . "name" "HiragTokenEnds" "severity" "info" "for" "15m"
         "expr" (printf "min(hirag_service_token_expiry_timestamp_seconds{%s}) - time() < %v * 86400" $these $rules.expiryDays)
         "summary" "A caller's token ends soon"

@@ -1,0 +1,94 @@
+"""An event loop in a background thread, for synchronous callers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import aclosing
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_END_S = 5.0
+
+
+class LoopThread:
+    """An event loop in a daemon thread, for synchronous callers.
+
+    Args:
+        name: name of the thread.
+        closed: returns the error of a call after `close`.
+    """
+
+    def __init__(self, name: str, closed: Callable[[], Exception]) -> None:
+        self._closed = closed
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        """True while coroutines can be run."""
+        return self._thread.is_alive()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine; an interrupt of the caller cancels it."""
+        if not self.running:
+            work.close()
+            raise self._closed()
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, items: AsyncGenerator[T]) -> Generator[T]:
+        """Yield the items of an asynchronous generator, which runs in one task; closing this cancels it."""
+        done = object()
+        queue: SimpleQueue[Any] = SimpleQueue()
+
+        async def produce() -> None:
+            try:
+                async with aclosing(items):
+                    async for item in items:
+                        queue.put(item)
+            finally:
+                queue.put(done)
+
+        if not self.running:
+            raise self._closed()
+        future = asyncio.run_coroutine_threadsafe(produce(), self._loop)
+        try:
+            while (item := queue.get()) is not done:
+                yield item
+            future.result()
+        finally:
+            if future.cancel():
+                while queue.get() is not done:  # the generator has released its connections then
+                    pass
+
+    def close(self) -> None:
+        """Stop the loop when its coroutines have ended, or after some seconds, and wait for its thread."""
+        if self.running and threading.current_thread() is not self._thread:
+            asyncio.run_coroutine_threadsafe(_others_ended(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
+
+
+async def _others_ended() -> None:
+    """Wait for the other tasks of the loop, at most for some seconds."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    if others:
+        await asyncio.wait(others, timeout=_END_S)

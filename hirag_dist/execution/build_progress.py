@@ -1,0 +1,213 @@
+"""Progress of a build as plain values: its phases, the calls of the one that runs, and the time that is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from hirag_dist.execution.calls_left import CallRate, CallsLeft
+from hirag_dist.execution.events import (
+    CallsExpected,
+    CallsProgress,
+    Publishing,
+    StageFailedEvent,
+    StageFinished,
+    StageStarted,
+    TaskFinished,
+)
+from hirag_dist.execution.usage_bill import UsageBill
+from hirag_dist.llm.limits.protocol import CallTotals
+
+PHASES = ("read", "extract", "hierarchy", "communities", "publish")
+_STARTS = {  # beginning of a stage's label → phase; stages in between belong to the phase that runs
+    "extract": "extract",
+    "claims": "extract",
+    "embed layer 0": "extract",
+    "chunk vectors": "extract",
+    "meta types": "hierarchy",
+    "cluster": "hierarchy",
+    "summarise": "hierarchy",
+    "graph": "communities",
+    "communities": "communities",
+    "report": "communities",
+}
+
+
+@dataclass(slots=True)
+class PhaseProgress:
+    """One phase of a build.
+
+    Attributes:
+        begun_at, ended_at: seconds; None before.
+        label: the stage that runs, or ran last.
+        units, units_done, units_kept: units of that stage; `units_kept` were done by an earlier run.
+        is_new: whether a stage of the phase ran; False while all of its results are from an earlier run.
+        calls: of this run in this phase so far.
+    """
+
+    name: str
+    begun_at: float | None = None
+    ended_at: float | None = None
+    label: str = ""
+    units: int = 0
+    units_done: int = 0
+    units_kept: int = 0
+    is_new: bool = False
+    calls: CallTotals = field(default_factory=CallTotals)
+
+
+class BuildProgress:
+    """A listener of a build that keeps its progress.
+
+    Attributes:
+        phases: in order; without names in advance, one for each stage that begins.
+        current: the phase that runs; None before the first.
+    """
+
+    def __init__(self, names: Sequence[str] = PHASES, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin before the first phase.
+
+        Args:
+            names: of the phases; none to make each stage a phase.
+            clock: seconds.
+        """
+        self.phases = [PhaseProgress(name) for name in names]
+        self.current: PhaseProgress | None = None
+        self._has_names = bool(names)
+        self._clock = clock
+        self._bill = UsageBill()
+        self._before_phase = CallTotals()  # of this run
+        self._before_stage = CallTotals()
+        self._left: CallsLeft | None = None
+        self._replies, self._tokens = CallRate(), CallRate()
+        self._active_s = 0.0  # time in which stages waited for calls
+        self._polled_at = 0.0
+
+    def __call__(self, event: object) -> None:
+        """Take an event."""
+        self._bill(event)
+        match event:
+            case CallsExpected():
+                self._left = CallsLeft(event.calls)
+            case StageStarted():
+                self._on_started(event)
+            case TaskFinished():
+                if self.current is not None:
+                    self.current.units_done += event.n_rows
+            case CallsProgress():
+                self._on_calls(event)
+            case StageFinished():
+                self._on_finished(event)
+            case StageFailedEvent():
+                self._take_bill()
+            case Publishing():
+                self._enter("publish")
+
+    @property
+    def sent(self) -> CallTotals:
+        """The calls of this run, as far as they are known."""
+        phase = CallTotals() if self.current is None else self.current.calls
+        return self._before_phase.plus(phase)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens per second of the latest replies; 0 before the first."""
+        return self._tokens.per_s
+
+    @property
+    def expected_calls(self) -> int | None:
+        """Calls that the running stage has left, by the estimate; None if they are not known."""
+        return None if self._left is None or self.current is None else self._left.calls_of(self.current.label)
+
+    @property
+    def left(self) -> tuple[int | None, float | None]:
+        """Calls and seconds that the whole build has left; None for what is not known.
+
+        Seconds are those of the calls, at the rate of the latest replies; not known before the first reply.
+        """
+        if self._left is None:
+            return None, None
+        calls = self._left.calls
+        return calls, calls / self._replies.per_s if self._replies.per_s else None
+
+    def end(self) -> None:
+        """End the running phase: the build is over."""
+        if self.current is not None and self.current.ended_at is None:
+            self.current.ended_at = self._clock()
+
+    def _on_started(self, event: StageStarted) -> None:
+        phase = self._enter(self._phase_of(event.label))
+        phase.label, phase.units, phase.units_done = event.label, event.n_rows, event.n_rows_done
+        phase.units_kept, phase.is_new = event.n_rows_done, True
+        self._before_stage, self._polled_at = phase.calls, self._clock()
+        self._note_rates()
+        if self._left is not None:
+            self._left.on_started(event.label, 1 - event.n_rows_done / max(event.n_rows, 1))
+
+    def _on_calls(self, event: CallsProgress) -> None:
+        if self.current is None or event.label != self.current.label:
+            return
+        now, before, stage = self._clock(), self._before_stage, event.calls
+        self._active_s += now - self._polled_at
+        self._polled_at = now
+        self.current.calls = before.plus(stage)
+        self._note_rates()
+        if self._left is not None:
+            self._left.on_calls(event.label, stage.answered - stage.refused, stage.in_flight)
+
+    def _note_rates(self) -> None:
+        self._replies.note(self._active_s, self.sent.answered)
+        self._tokens.note(self._active_s, self.sent.tokens)
+
+    def _on_finished(self, event: StageFinished) -> None:
+        phase = self._enter(self._phase_of(event.label))
+        if not event.reused:
+            phase.units_done = phase.units
+            self._take_bill()
+        if self._left is not None:
+            self._left.on_finished(event.label)
+
+    def _take_bill(self) -> None:
+        """Count the calls of the running phase by the bill: the last poll may have missed some."""
+        phase = self.current
+        if phase is not None:
+            sent = self._bill.sent.sent_sums()
+            before = self._before_phase
+            phase.calls = replace(
+                phase.calls,
+                answered=max(sent["calls"] - before.answered, phase.calls.answered),
+                tokens=max(sent["tokens"] - before.tokens, phase.calls.tokens),
+                usd=max((sent["usd"] or 0.0) - before.usd, phase.calls.usd),
+                limited=max(sent["rate_limited"] - before.limited, phase.calls.limited),
+                in_flight=0,
+                pause_s=0.0,
+            )
+
+    def _sent_before(self) -> CallTotals:
+        """Return the calls before the first phase: those that ask endpoints what they can."""
+        sent = self._bill.sent.sent_sums()
+        return CallTotals(sent["calls"], sent["tokens"], sent["usd"] or 0.0, sent["rate_limited"])
+
+    def _phase_of(self, label: str) -> str:
+        if not self._has_names:
+            return label
+        return next((phase for start, phase in _STARTS.items() if label.startswith(start)), "")
+
+    def _enter(self, name: str) -> PhaseProgress:
+        """Return the phase of this name, or a later one that runs already; the phases before it are over."""
+        if not self._has_names and (self.current is None or self.current.name != name):
+            self.phases.append(PhaseProgress(name))
+        names = [phase.name for phase in self.phases]
+        running = -1 if self.current is None else self.phases.index(self.current)
+        wanted = names.index(name, max(running, 0)) if name in names[max(running, 0) :] else max(running, 0)
+        phase = self.phases[wanted]
+        if phase is not self.current:
+            now = self._clock()
+            self._before_phase = self._sent_before() if self.current is None else self.sent
+            self.end()
+            for passed in self.phases[running + 1 : wanted]:
+                passed.begun_at = passed.ended_at = now
+            phase.begun_at = now
+            self.current = phase
+        return phase

@@ -1,0 +1,213 @@
+"""Every RPC of the service by POST /hirag.query.v1.QueryService/METHOD: JSON, and server-sent events for streams."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from aiohttp import web
+from google.protobuf import json_format
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from hirag_dist.errors import InvalidQuery
+from hirag_dist.service.grpc_handlers import SERVICE, SERVICE_NAME
+from hirag_dist.service.http_api.gateway import GatewayCall
+from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
+from hirag_dist.service.http_api.status_error import StatusError, error_headers, error_of, http_status
+from hirag_dist.wire.error_status import DeadlinePassed
+
+logger = logging.getLogger(__name__)
+
+PREFIX = f"/{SERVICE_NAME}/"
+TIMEOUT_HEADER = "Connect-Timeout-Ms"
+_MAX_TIMEOUT_DIGITS = 10
+_JSON, _EVENTS = "application/json", "text/event-stream"
+_INTERNAL = "internal error; the log of the service has details"
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """An RPC of the service, with the classes of its messages."""
+
+    name: str
+    request: type[Message]
+    response: type[Message]
+    streams: bool
+
+
+_METHODS: Mapping[str, _Method] = {
+    each.name: _Method(
+        each.name, GetMessageClass(each.input_type), GetMessageClass(each.output_type), each.server_streaming
+    )
+    for each in SERVICE.methods
+}
+
+
+class RpcRoutes:
+    """Handlers of the RPCs.
+
+    Args:
+        requests: reads the requests and makes the calls.
+    """
+
+    def __init__(self, requests: ApiRequests) -> None:
+        self._requests = requests
+
+    def add_to(self, router: web.UrlDispatcher) -> None:
+        """Add the route."""
+        router.add_route("*", PREFIX + "{method}", self._handle)
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._reply(request)
+        except StatusError as error:
+            return error_response(error)
+        except BodyTooLarge as error:
+            return error_response(StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error)), 413)
+        except ConnectionError:  # the client disconnected
+            raise
+        except Exception:
+            logger.exception("request %.200r failed", request.path)
+            return error_response(StatusError(grpc.StatusCode.INTERNAL, _INTERNAL))
+
+    async def _reply(self, request: web.Request) -> web.StreamResponse:
+        method = _METHODS.get(request.match_info["method"])
+        if method is None:
+            why = f"there is no RPC {request.match_info['method'][:80]!r}"
+            return error_response(StatusError(grpc.StatusCode.UNIMPLEMENTED, why), 404)
+        if request.method != "POST":
+            error = StatusError(grpc.StatusCode.UNIMPLEMENTED, "RPCs are requests with POST")
+            return error_response(error, 405, {"Allow": "POST"})
+        if request.content_type != _JSON:
+            error = StatusError(grpc.StatusCode.INVALID_ARGUMENT, f"the content type must be {_JSON}")
+            return error_response(error, 415, {"Accept-Post": _JSON})
+        message = _request_bytes(method, await self._requests.body(request))
+        call = self._requests.call(request, timeout_s(request.headers.get(TIMEOUT_HEADER)))
+        with self._requests.admitted() as gateway:
+            if method.streams:
+                events = _events(method, gateway.stream(method.name, message, call))
+                return await self._send(request, call, events)
+            response = await gateway.unary(method.name, message, call)
+        body = _response_json(method, response)
+        return web.Response(body=body, content_type=_JSON, headers=_ids(call))
+
+    async def _send(
+        self, request: web.Request, call: GatewayCall, events: AsyncGenerator[bytes, None]
+    ) -> web.StreamResponse:
+        async with aclosing(events):
+            first = await anext(events, b"")  # an error before it has an HTTP status of its own
+            response = web.StreamResponse(headers=_ids(call) | {"X-Accel-Buffering": "no"})
+            response.content_type = _EVENTS
+            response.charset = "utf-8"
+            async with self._requests.reply(request, response):
+                await self._requests.write(response, first)
+                async for event in events:
+                    await self._requests.write(response, event)
+        return response
+
+
+async def _events(method: _Method, responses: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield an event for each response. An error after the first one becomes the last; an earlier one is raised."""
+    begun = False
+    async with aclosing(responses):
+        try:
+            async for response in responses:
+                event = b"data: " + _response_json(method, response) + b"\n\n"
+                begun = True
+                yield event
+        except StatusError as error:
+            if not begun:
+                raise
+            yield b"event: error\ndata: " + dump(_error_object(error)) + b"\n\n"
+
+
+def timeout_s(header: str | None) -> float | None:
+    """Return the seconds in the header of a deadline, None without one.
+
+    Raises:
+        StatusError: it is no whole number of at most 10 digits, or 0.
+
+    >>> timeout_s("1500")
+    1.5
+    """
+    if header is None:
+        return None
+    if not (header.isascii() and header.isdigit() and len(header) <= _MAX_TIMEOUT_DIGITS):
+        raise error_of(InvalidQuery(f"{TIMEOUT_HEADER} is a whole number of at most {_MAX_TIMEOUT_DIGITS} digits"))
+    if not int(header):
+        raise error_of(DeadlinePassed("the deadline had passed when the request began"))
+    return int(header) / 1000
+
+
+def dump(value: Any) -> bytes:
+    """Return a value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def error_response(
+    error: StatusError, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """Return an error as the reply, with the HTTP status of its code if no other is given."""
+    return web.Response(
+        body=dump(_error_object(error)),
+        status=http_status(error.code) if status is None else status,
+        content_type=_JSON,
+        headers=error_headers(error) | dict(headers or {}),
+    )
+
+
+def _error_object(error: StatusError) -> dict[str, Any]:
+    """Return an error as JSON: code, message, and each detail in binary form and, under `debug`, as JSON."""
+    return {
+        "code": "canceled" if error.code is grpc.StatusCode.CANCELLED else error.code.name.lower(),
+        "message": error.message,
+        "details": [_detail_object(each) for each in error.details],
+    }
+
+
+def _detail_object(detail: AnyMessage) -> dict[str, Any]:
+    value = base64.b64encode(detail.value).decode().rstrip("=")
+    shown = json_format.MessageToDict(detail)
+    shown.pop("@type", None)
+    return {"type": detail.TypeName(), "value": value, "debug": shown}
+
+
+def _request_bytes(method: _Method, body: bytes) -> bytes:
+    """Return the request in the form of gRPC.
+
+    Raises:
+        StatusError: the body is no request of this method.
+    """
+    try:
+        text = body.decode("utf-8")
+        if not text.lstrip().startswith("{"):
+            raise json_format.ParseError("it is not an object")
+        return json_format.Parse(text, method.request()).SerializeToString()
+    except (ValueError, RecursionError, json_format.ParseError) as error:
+        why = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
+        raise error_of(InvalidQuery(f"the request is no {method.request.DESCRIPTOR.name} in JSON: {why}")) from None
+
+
+def _response_json(method: _Method, response: bytes) -> bytes:
+    """Return a response as JSON. The fields without presence are always there.
+
+    Raises:
+        StatusError: the bytes are no response of this method.
+    """
+    try:
+        message = method.response.FromString(response)
+    except DecodeError:
+        raise StatusError(grpc.StatusCode.INTERNAL, "the service sent a response of another version") from None
+    return dump(json_format.MessageToDict(message, always_print_fields_with_no_presence=True))
+
+
+def _ids(call: GatewayCall) -> dict[str, str]:
+    return {REQUEST_ID_HEADER: call.request_id}

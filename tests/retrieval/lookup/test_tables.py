@@ -1,0 +1,51 @@
+"""Rows by id, against a dictionary; values of a column, against a list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hirag_dist.retrieval.lookup.tables import IdLookup
+from hirag_dist.storage.serving import text_columns
+from hirag_dist.storage.serving.text_columns import TextColumns, text_schema, write_texts
+
+IDS = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=80), unique=True, max_size=12)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("texts")
+
+
+def columns_of(folder: Path, values: list[str], wide: bool = False) -> TextColumns:
+    schema = text_schema(["id"], wide=["id"] if wide else [])
+    with (folder / "ids.arrow").open("wb") as file:
+        write_texts(file, schema, [pa.record_batch([pa.array(values, pa.string())], ["id"])])
+    return TextColumns(folder / "ids.arrow")
+
+
+@given(IDS, st.booleans())
+def test_rows_of_any_ids(folder: Path, ids: list[str], wide: bool) -> None:
+    lookup = IdLookup(columns_of(folder, ids, wide), "id")
+    assert [lookup.row(own) for own in ids] == list(range(len(ids)))
+    for other in ("", "\ud800", "x" * 81, *(own + "x" for own in ids)):
+        assert lookup.row(other) == (ids.index(other) if other in ids else None)
+
+
+def test_rows_in_several_batches(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_columns, "BATCH_ROWS", 7)
+    ids = [f"{number:024x}" for number in np.random.default_rng(0).permutation(50).tolist()]
+    columns = columns_of(folder, ids)
+    lookup = IdLookup(columns, "id")
+    assert [lookup.row(own) for own in ids] == list(range(50))
+    assert columns.equal_to("id", ids[30]).nonzero()[0].tolist() == [30]
+
+
+@given(st.lists(st.sampled_from(["", "a", "ab", "ba", "é"]), max_size=20), st.sampled_from(["", "a", "ab", "é", "x"]))
+def test_rows_with_a_value(folder: Path, values: list[str], wanted: str) -> None:
+    assert columns_of(folder, values).equal_to("id", wanted).tolist() == [value == wanted for value in values]

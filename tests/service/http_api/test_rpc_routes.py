@@ -1,0 +1,314 @@
+"""Every RPC over HTTP: as JSON, and as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.rpc import error_details_pb2
+
+from hirag_dist.errors import BackendUnavailable, InvalidQuery, ModelUnavailable
+from hirag_dist.service.grpc_handlers import SERVICE_NAME
+from hirag_dist.wire.error_status import Overloaded, QuotaExceeded
+from tests.service import fakes
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+Serve = Callable[..., Any]
+ASK = {"query": {"question": "Who lit the lamp?"}}
+
+
+def url(served: Any, method: str) -> str:
+    return f"{served.url}{SERVICE_NAME}/{method}"
+
+
+async def test_retrieve_as_json(serve: Serve, http: Any) -> None:
+    served = await serve()
+    asked = {"query": {"question": "Who?", "mode": "MODE_BRIDGE", "topN": 3, "top_m": 4, "labels": ["a"]}}
+    headers = {"X-Request-Id": "mine-1", "Connect-Timeout-Ms": "2000"}
+    async with http.post(url(served, "Retrieve"), json=asked, headers=headers) as response:
+        assert response.status == 200
+        assert response.content_type == "application/json"
+        assert response.headers["X-Request-Id"] == "mine-1"
+        assert response.headers["Cache-Control"] == "no-store"
+        found = (await response.json())["retrieval"]
+    assert found["local"][0] == {
+        "entityId": "e1",
+        "name": "Lighthouse",
+        "type": "location",
+        "description": "Stands on the rock.",
+        "layer": 0,
+        "score": 0.75,
+        "matched": "name",
+    }
+    assert found["sources"][0]["start"] == "10", "64-bit numbers are texts, as in all JSON of Protocol Buffers"
+    assert found["partial"] == [], "empty fields are there"
+    query = served.engine.queries[0]
+    assert (query.mode, query.top_n, query.top_m, query.labels) == ("bridge", 3, 4, ("a",))
+    assert 1 < served.engine.deadlines[0] <= 2
+
+
+async def test_describe_as_json(serve: Serve, http: Any) -> None:
+    async with http.post(url(await serve(), "DescribeIndex"), json={}) as response:
+        assert (await response.json())["info"]["counts"] == {"documents": "3", "entities": str(2**40)}
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "field"),
+    [
+        ("GetEntity", {"entity": "Lighthouse", "maxRelations": 5}, "entity"),
+        ("FindPath", {"source": "Lighthouse", "target": "e2"}, "path"),
+        ("GetCommunity", {"community_id": "c1"}, "community"),
+        ("GetDocument", {"documentId": "d1", "maxChars": "100"}, "text"),
+    ],
+)
+async def test_look_ups_as_json(serve: Serve, http: Any, method: str, body: Any, field: str) -> None:
+    async with http.post(url(await serve(), method), json=body) as response:
+        found = await response.json()
+        assert response.status == 200, found
+    assert found[field]
+
+
+def events_of(text: str) -> list[tuple[str, Any]]:
+    """Kind and content of each server-sent event."""
+    found = []
+    for event in text.split("\n\n")[:-1]:
+        fields = dict(line.split(": ", 1) for line in event.split("\n"))
+        found.append((fields.get("event", "message"), json.loads(fields["data"])))
+    return found
+
+
+async def test_an_answer_in_events(serve: Serve, http: Any) -> None:
+    async with http.post(url(await serve(), "Answer"), json=ASK) as response:
+        assert response.content_type == "text/event-stream"
+        kinds, events = zip(*events_of(await response.text()), strict=True)
+    assert set(kinds) == {"message"}
+    assert [next(iter(event)) for event in events] == ["retrieval", "text", "text", "answer"]
+    (citation,) = events[-1]["answer"]["citations"]
+    assert {"ref": "E2", "kind": "entity", "id": "e2", "title": "Wärterin"}.items() <= citation.items()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "after"),
+    [
+        (InvalidQuery("top_n must be at least 1"), 400, "invalid_argument", None),
+        (Overloaded("busy"), 429, "resource_exhausted", "1"),
+        (QuotaExceeded("spent", retry_after_s=7.5), 429, "resource_exhausted", "8"),
+        (BackendUnavailable("no Milvus"), 503, "unavailable", None),
+        (ModelUnavailable("out"), 503, "unavailable", "1"),
+    ],
+)
+async def test_errors(serve: Serve, http: Any, error: Any, status: int, code: str, after: str | None) -> None:
+    served = await serve()
+    served.engine.error = error
+    async with http.post(url(served, "Retrieve"), json=ASK) as response:
+        assert response.status == status
+        assert response.headers.get("Retry-After") == after
+        found = await response.json()
+    assert (found["code"], found["message"]) == (code, str(error))
+    info = next(each for each in found["details"] if each["type"] == "google.rpc.ErrorInfo")
+    assert info["debug"]["domain"] == "hirag_dist"
+    padded = info["value"] + "=" * (-len(info["value"]) % 4)
+    assert error_details_pb2.ErrorInfo.FromString(base64.b64decode(padded)).reason == info["debug"]["reason"]
+    assert len(served.engine.queries) == 1, "the client decides whether to ask again"
+
+
+async def test_an_error_after_the_first_event_is_the_last_event(serve: Serve, http: Any) -> None:
+    served = await serve()
+    served.engine.error = ModelUnavailable("out")
+    async with http.post(url(served, "Answer"), json=ASK) as response:
+        assert response.status == 200
+        first, last = events_of(await response.text())
+    assert "retrieval" in first[1]
+    assert (last[0], last[1]["code"]) == ("error", "unavailable")
+    async with http.post(url(served, "Answer"), json={}) as response:
+        assert response.status == 400, "an error before the first event has a status of its own"
+        assert (await response.json())["code"] == "invalid_argument"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "in JSON"),
+        (b"{not json", "in JSON"),
+        (b"[]", "in JSON"),
+        (b'{"query": {"question": 7}}', "question"),
+        (b'{"query": {"question": "q", "top_k": 3}}', "top_k"),
+        (b'{"query": {"question": "q", "mode": "fast"}}', "mode"),
+        (b'{"query": {"question": "q", "topN": 99999999999999999999}}', "topN"),
+        (b'{"query": {"question": "q", "topN": ' + b"9" * 5000 + b"}}", "in JSON"),
+        (b'{"query": {"question": "\\ud800"}}', ""),
+        (b'{"query": {"question": "\xff"}}', "not UTF-8"),
+        (b'{"query": {"question": " "}}', "question"),
+        (b"[" * 30_000, "in JSON"),
+        (b'{"query":' * 30_000, "in JSON"),
+        (b'{"query": {"question": "a", "question": "b"}}', "duplicate"),
+    ],
+)
+async def test_malformed_requests(serve: Serve, http: Any, body: bytes, words: str) -> None:
+    served = await serve()
+    headers = {"Content-Type": "application/json"}
+    async with http.post(url(served, "Retrieve"), data=body, headers=headers) as response:
+        assert response.status == 400
+        error = await response.json()
+    assert error["code"] == "invalid_argument"
+    assert words in error["message"]
+    assert not served.engine.queries
+
+
+async def test_requests_of_another_form(serve: Serve, http: Any) -> None:
+    served = await serve()
+    for method, name, headers, status in (
+        ("GET", "Retrieve", {}, 405),
+        ("POST", "Nothing", {}, 404),
+        ("POST", "Retrieve", {"Content-Type": "text/plain"}, 415),
+        ("POST", "Retrieve", {"Content-Type": "application/connect+json"}, 415),
+        ("POST", "Answer", {"Content-Type": "application/proto"}, 415),
+        ("POST", "Retrieve", {"Connect-Timeout-Ms": "soon"}, 400),
+        ("POST", "Retrieve", {"Connect-Timeout-Ms": "0"}, 504),
+        ("POST", "Retrieve", {"Content-Encoding": "compress"}, 501),
+    ):
+        sent = {"Content-Type": "application/json"} | headers
+        async with http.request(method, url(served, name), data=json.dumps(ASK), headers=sent) as response:
+            assert response.status == status, (method, name, headers)
+            assert (await response.json())["code"]
+    assert not served.engine.queries
+
+
+async def test_a_large_or_a_slow_body(serve: Serve, http: Any) -> None:
+    served = await serve(page={"body_s": 0.3, "max_api_body_bytes": 1000})
+    headers = {"Content-Type": "application/json"}
+
+    async def slow() -> Any:
+        yield b"{"
+        await asyncio.sleep(30)
+        yield b"}"
+
+    async def large() -> Any:
+        for _ in range(3):
+            yield b" " * 500
+
+    bomb = headers | {"Content-Encoding": "gzip"}
+    for data, sent, status in (
+        (b" " * 1001, headers, 413),
+        (large(), headers, 413),
+        (gzip.compress(b" " * 1_000_000)[:900], bomb, 413),
+        (slow(), headers, 504),
+    ):
+        async with http.post(url(served, "Retrieve"), data=data, headers=sent) as response:
+            assert response.status == status
+            await response.json()
+
+
+async def test_more_requests_than_the_server_accepts(serve: Serve, http: Any) -> None:
+    served = await serve(page={"max_api_requests": 1})
+    served.engine.gate = asyncio.Event()
+    first = asyncio.create_task(http.post(url(served, "Retrieve"), json=ASK))
+    await served.engine.started.wait()
+    async with http.post(url(served, "Retrieve"), json=ASK) as response:
+        assert response.status == 429
+        assert response.headers["Retry-After"] == "1"
+    served.engine.gate.set()
+    async with await first as response:
+        assert response.status == 200
+
+
+@pytest.mark.parametrize("method", ["Retrieve", "Answer"])
+async def test_a_client_that_disconnects_stops_the_work(serve: Serve, http: Any, method: str) -> None:
+    served = await serve()
+    served.engine.gate = asyncio.Event()
+    asking = asyncio.create_task(http.post(url(served, method), json=ASK))
+    await served.engine.started.wait()
+    if method == "Retrieve":
+        asking.cancel()
+    else:
+        (await asking).close()
+    await asyncio.wait_for(served.engine.cancelled.wait(), 10)
+
+
+async def test_tokens(serve: Serve, http: Any, tmp_path: Path) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada")
+    served = await serve(callers_file=callers.path, page={"callers": True})
+    for header, status in (
+        ("Bearer ada-token", 200),
+        ("bearer ada-token", 200),
+        ("Bearer eve-token", 401),
+        (None, 401),
+        ("Bearer", 401),
+        ("Basic YTpi", 401),
+        ("Bearer schlüssel", 401),
+        ("Bearer " + "x" * 5000, 401),
+    ):
+        headers = {} if header is None else {"Authorization": header.encode().decode("latin-1")}
+        async with http.post(url(served, "Retrieve"), json=ASK, headers=headers) as response:
+            assert response.status == status, header
+            if status == 401:
+                assert response.headers["WWW-Authenticate"] == "Bearer"
+                assert (await response.json())["code"] == "unauthenticated"
+
+
+@pytest.mark.parametrize(
+    ("headers", "anonymous", "known"),
+    [
+        ({}, 200, 200),
+        ({"Host": "evil.example"}, 421, 200),  # a browser has no token of another site's
+        ({"Host": "[::1"}, 421, 200),
+        ({"Origin": "http://evil.example"}, 403, 403),
+        ({"Origin": "null"}, 403, 403),
+        ({"Origin": "http://["}, 403, 403),
+        ({"Origin": "http://localhost:8000", "Host": "localhost:8000"}, 200, 200),
+        ({"Origin": "https://chat.example"}, 200, 200),
+        ({"Origin": "https://chat.example", "Sec-Fetch-Site": "cross-site"}, 200, 200),
+        ({"Sec-Fetch-Site": "cross-site"}, 403, 403),
+        ({"Sec-Fetch-Site": "none"}, 200, 200),
+    ],
+)
+async def test_requests_that_a_foreign_page_could_make(
+    serve: Serve, http: Any, tmp_path: Path, headers: Any, anonymous: int, known: int
+) -> None:
+    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("ada")
+    page = {"origins": ("https://chat.example",)}
+    token = {"Authorization": "Bearer ada-token"}
+    for served, wanted in (
+        (await serve(page=page), anonymous),
+        (await serve(callers_file=callers.path, page=page | {"callers": True}), known),
+    ):
+        async with http.post(url(served, "Retrieve"), json=ASK, headers=token | headers) as response:
+            assert response.status == wanted
+            allowed = response.headers.get("Access-Control-Allow-Origin")
+            assert allowed == ("https://chat.example" if "chat" in headers.get("Origin", "") else None)
+            assert len(served.engine.queries) == (wanted == 200)
+
+
+async def test_a_preflight(serve: Serve, http: Any) -> None:
+    served = await serve(page={"origins": ("https://chat.example",)})
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+    headers = {"Origin": "https://chat.example"} | asks
+    async with http.options(url(served, "Retrieve"), headers=headers) as response:
+        assert response.status == 204
+        assert response.headers["Access-Control-Allow-Origin"] == "https://chat.example"
+        assert response.headers["Access-Control-Allow-Headers"] == "authorization,content-type"
+        assert "POST" in response.headers["Access-Control-Allow-Methods"]
+    async with http.options(url(served, "Retrieve"), headers={"Origin": "https://evil.example"} | asks) as response:
+        assert response.status == 403
+        assert "Access-Control-Allow-Origin" not in response.headers
+    async with http.options(url(await serve(), "Retrieve"), headers=headers) as response:
+        assert response.status == 403, "no origin is allowed unless the operator names it"
+
+
+async def test_page_and_apis_are_independent(serve: Serve, http: Any) -> None:
+    served = await serve(page={"page": False})
+    async with http.get(served.url) as response:
+        assert response.status == 404
+    async with http.post(url(served, "Retrieve"), json=ASK) as response:
+        assert response.status == 200
+    served = await serve(page={"api": False})
+    async with http.get(served.url) as response:
+        assert response.status == 200
+    async with http.post(url(served, "Retrieve"), json=ASK) as response:
+        assert response.status == 404
