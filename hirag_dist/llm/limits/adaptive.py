@@ -12,6 +12,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 _MINUTE_S = 60.0
+_FIRST_RATE, _RAMP_S, _RAMP, _NO_RATE = (
+    25.0,
+    0.25,
+    1.5,
+    2000.0,
+)  # a second; so much more every so often; no limit at all
+_SHORT_BURST_S = 0.02  # of a rate that is being searched for: a refusal is to meet few calls
 _FIRST_WINDOW = 8.0
 _LARGEST_WINDOW = 512.0
 _LESS_AT_ONCE = 0.9  # of the calls in flight when the endpoint refused one for their number
@@ -138,6 +145,11 @@ class EndpointLimits:
         }
         self.disbelieved: dict[str, float] = {}
         self._found = {"requests": False, "tokens": False}  # by trying: such a rate is tried again
+        self._ramping = rpm is None and tpm is None and max_concurrent is None
+        if self._ramping:  # nothing is known: the rate, too, begins low
+            self._paces["requests"].per_s = _FIRST_RATE
+            self._paces["requests"].burst_s = _SHORT_BURST_S
+        self._burst_s = burst_s
         self._begun = False
         self._paused_until = -math.inf
         self._recent = {"requests": _DecayingRate(), "tokens": _DecayingRate()}
@@ -199,6 +211,9 @@ class EndpointLimits:
             if self._found[kind] or pace.per_s is None or abs(pace.per_s * _MINUTE_S - said) > 0.5:
                 pace.change(now, said / _MINUTE_S)
                 self._found[kind] = False
+            if self._ramping:
+                self._end_ramp()
+                pace.per_s, pace.burst_s = said / _MINUTE_S, self._burst_s
 
     def answered(self, now: float, calls: int, tokens: int, latency_s: float, in_flight: int) -> None:
         """Replies came.
@@ -212,7 +227,10 @@ class EndpointLimits:
         for name in self._since_cut:
             self._since_cut[name] += calls
         self._latency += (0.1 if self._latency else 1.0) * (latency_s - self._latency)
-        self._raise_rates(now, calls)
+        if self._ramping:
+            self._ramp_up(now)
+        else:
+            self._raise_rates(now, calls)
         if in_flight >= 0.8 * int(self.window):
             more = calls if self._slow_start else calls / max(_WINDOWS_A_STEP * self.window, _MIN_STEP)
             self.window = min(self.window + more, self._ceiling)
@@ -226,6 +244,8 @@ class EndpointLimits:
             if self._may_cut(now):
                 self.window = max(self.window * _LESS_AT_ONCE, 1.0)
             return
+        if self._ramping:
+            self._end_ramp()
         again = now + (max(self._latency, 1.0) if retry_after_s is None else retry_after_s)
         self._paused_until = max(self._paused_until, again)
         self._slow_start = False
@@ -237,6 +257,19 @@ class EndpointLimits:
         self._slow_start = False
         if self._may_cut(now):
             self.window = max(self.window * _LESS_WHEN_SLOW, 1.0)
+
+    def _end_ramp(self) -> None:
+        self._ramping = False
+        self._paces["requests"].per_s = None
+
+    def _ramp_up(self, now: float) -> None:
+        pace = self._paces["requests"]
+        if now - self._step_at >= _RAMP_S and pace.per_s is not None:
+            self._step_at = now
+            if self._recent["requests"].per_s(now) > 0.3 * pace.per_s:
+                pace.per_s *= _RAMP
+                if pace.per_s > _NO_RATE:
+                    self._end_ramp()
 
     def _begin(self, now: float) -> None:
         if not self._begun:
