@@ -17,6 +17,7 @@ HiragError
 ├── ModelError             a model endpoint did not do its work
 │   ├── RateLimited        429; retryable, says when
 │   ├── ModelUnavailable   no answer, 5xx; retryable
+│   │   ├── EndpointUnreachable  no connection came about
 │   │   ├── TimedOut       an endpoint that was reached did not answer in time
 │   │   └── UnusableReply  an answer of 2xx that cannot be read, or is too large
 │   └── RequestRejected    4xx: asking again will not help
@@ -150,16 +151,24 @@ class ModelUnavailable(ModelError):
 
     Attributes:
         was_sent: the request had reached the endpoint, and may be billed, although no answer came.
+        status: HTTP status of the answer; 0 where none came.
+        is_alive: whether tokens or answers to other calls came from the endpoint meanwhile, so that it is no outage.
     """
 
     retryable = True
 
-    def __init__(self, message: str, was_sent: bool = False) -> None:
+    def __init__(self, message: str, was_sent: bool = False, status: int = 0) -> None:
         super().__init__(message)
         self.was_sent = was_sent
+        self.status = status
+        self.is_alive = False
 
     def __reduce__(self) -> tuple[type[ModelUnavailable], tuple[str, bool]]:
         return (type(self), (str(self), self.was_sent))
+
+
+class EndpointUnreachable(ModelUnavailable):
+    """No connection to the endpoint came about: it is down, or its address, certificate or proxy is wrong."""
 
 
 class TimedOut(ModelUnavailable):
@@ -182,7 +191,10 @@ class RequestRejected(ModelError):
     Attributes:
         fatal: every other request would meet the same (wrong key, no such model), so the run must end; else this
             request alone is at fault.
+        status: HTTP status of the answer; 0 where there was none.
     """
+
+    status: int = 0
 
     def __init__(self, message: str, fatal: bool = False) -> None:
         super().__init__(message)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -28,13 +29,13 @@ from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import IndexBusy, SnapshotError, SnapshotNotFound, StoreError, WorkFileDamaged
+from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, SnapshotNotFound, StoreError, WorkFileDamaged
 from hirag_dist.execution.process_memory import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.update.documents import DocumentSelection
-from hirag_dist.indexing.window_sizes import fit_to_windows
+from hirag_dist.indexing.window_sizes import fit_to_windows, size_changes
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.reply_store import Ledger, compact
@@ -384,8 +385,29 @@ def _cut_to_windows(
     The servers are asked after the probes: some load a model with its first call, and tell its window then.
     """
     asked = asyncio.run(with_windows(config, BUILD_ROLES))
-    windows = role_windows(asked, BUILD_ROLES) if from_nothing else index_windows(config, asked, store)
-    return fit_to_windows(asked, windows, prompts), replace(models, windows=windows)
+    now = role_windows(asked, BUILD_ROLES)
+    windows = now if from_nothing else index_windows(config, asked, store)
+    fitted = fit_to_windows(asked, windows, prompts)
+    if cuts := size_changes(asked, fitted):
+        logger.info("sizes in tokens, cut to the models' context windows: %s", "; ".join(cuts))
+    if any(window < windows.get(role, math.inf) for role, window in now.items()):
+        _say_smaller_windows(asked, fitted, now, prompts, store)
+    return fitted, replace(models, windows=windows)
+
+
+def _say_smaller_windows(asked: Config, kept: Config, now: Mapping[str, int], prompts: Prompts, store: Store) -> None:
+    """Warn of sizes that an index keeps although they are larger than the windows of now allow."""
+    try:
+        changes = size_changes(kept, fit_to_windows(asked, now, prompts))
+    except ConfigError as error:
+        changes = [str(error)]
+    if changes:
+        logger.warning(
+            "%s keeps the sizes that it was begun with, and the context windows of its models are smaller now: prompts "
+            "that do not fit are asked in parts; --rebuild cuts it anew (%s)",
+            store.uri,
+            "; ".join(changes),
+        )
 
 
 def _previous_kernels(config: Config, store: Store) -> str | None:

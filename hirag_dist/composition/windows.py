@@ -112,8 +112,6 @@ def index_windows(given: Config, asked: Config, store: Store) -> dict[str, int]:
         window = now.get(role)
         if role not in explicit and "windows" in recorded and recorded.get("models", {}).get(role) == models:
             window = recorded["windows"].get(role)
-            if window != now.get(role):
-                _say_other_window(role, window, now.get(role), store)
         if window is not None:
             found[role] = window
     return found
@@ -136,17 +134,3 @@ def _recorded(store: Store) -> Mapping[str, Any]:
         if current_id(store) is not None:
             return {"windows": {}, **open_current(store).manifest.build}
     return {}
-
-
-def _say_other_window(role: str, window: int | None, now: int | None, store: Store) -> None:
-    if now is None:  # the server is down, or does not tell
-        return
-    was = "without a window" if window is None else f"for a window of {window:,} tokens"
-    say = logger.warning if window is None or now < window else logger.info
-    say(
-        "the model of role %s has a context window of %s tokens; %s was cut %s and stays so: --rebuild cuts it anew",
-        role,
-        f"{now:,}",
-        store.uri,
-        was,
-    )

@@ -20,6 +20,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PREFIX = "HIRAG__"
 _RENAMED = {  # former dotted path of a key → its path now; * stands for one name
     "llm.endpoints.*.burst_s": "llm.endpoints.*.burst_window_s",
+    "llm.endpoints.*.timeout_s": "llm.endpoints.*.silence_timeout_s",
     "llm.hedge_s": "llm.hedge_after_s",
     "llm.patience_s": "llm.outage_timeout_s",
     "service.concurrency": "service.max_concurrent_retrievals",
@@ -47,6 +48,7 @@ _REMOVED = {  # former dotted path of a key → what takes its place
     "retrieval.lean": "choose another retrieval.mode, such as local",
     "retrieval.lexical": _FIDELITY,
     "retrieval.local_entities": _FIDELITY,
+    "retrieval.map_reduce.seed": "records are shuffled in a fixed order",
     "retrieval.reports_on_demand": "`hirag-dist refresh --reports` writes missing reports",
     "retrieval.selection": "records are taken by rank",
     "retrieval.source_fusion": _FIDELITY,

@@ -47,7 +47,13 @@ class EndpointConfig(ConfigSection):
     )
     burst_window_s: float = Field(10.0, gt=0, description="for how long an allowance that was not used is kept")
     price: PriceConfig = PriceConfig()
-    timeout_s: float = Field(180.0, gt=0, description="of one call")
+    silence_timeout_s: float = Field(60.0, gt=0, description="Maximum seconds between two tokens of a reply")
+    first_token_timeout_s: float = Field(
+        600.0,
+        gt=0,
+        description="Maximum seconds until the first token of a reply, or until an answer that is no stream; the "
+        "server's queue and the reading of a long prompt are part of it",
+    )
     max_reply_tokens: int | None = Field(
         None, ge=1, description="Maximum tokens of any reply; null: the limit of its task alone"
     )

@@ -30,7 +30,7 @@ from hirag_dist.indexing.stages.access_labels import (
     KeepStatements,
     NameSources,
 )
-from hirag_dist.schemas import ENTITY_MENTIONS, STATEMENTS, SUMMARY_SOURCES, VECTORS
+from hirag_dist.schemas import ENTITY_MENTIONS, REJECTS, STATEMENTS, SUMMARY_SOURCES, VECTORS
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ def collect_label_provenance(
         return datasets.put(name, pa.table([places["chunk_id"], pa.array(known[document_of])], schema=CHUNK_SETS))
 
     chunk_sets = sets_of_chunks("chunk_sets", set_of)
-    divided, vectors = Dataset(ENTITY_MENTIONS), Dataset(VECTORS)
+    divided, vectors, rejects = Dataset(ENTITY_MENTIONS), Dataset(VECTORS), Dataset(REJECTS)
     mentions, statements = Dataset(ENTITY_MENTIONS), Dataset(STATEMENTS)
     if has_labels:
         divided, statements = _collect_mentions(context, graph, chunk_sets, "labels")
@@ -96,12 +96,13 @@ def collect_label_provenance(
     if divided.rows:
         divide = DivideEntities(config.description_tokens)
         parts = runner.run(divide, "labels: parts", mentions=divided, chunk_sets=chunk_sets).parts
-        vectors = embed_entities(context, parts, "labels: embed parts")
+        embedded = embed_entities(context, parts, "labels: embed parts")
+        vectors, rejects = embedded.vectors, embedded.rejects
     sources = Dataset(SUMMARY_SOURCES)
     for number, named in enumerate(graph.summary_mentions, 1):
         stage = NameSources(number)
         sources += runner.run(stage, f"labels: sources of layer {number}", mentions=named).sources
-    return LabelProvenance(mentions, statements, sources, vectors)
+    return LabelProvenance(mentions, statements, sources, vectors, rejects)
 
 
 def _collect_mentions(

@@ -85,8 +85,9 @@ def describe_base_layer(context: BuildContext, merged: MergedMentions, label: st
         label: suffix of the stages' labels.
     """
     described = describe_entities(context, merged.entities, f"describe{label}")
-    vectors = embed_entities(context, described.entities, f"embed layer 0{label}")
-    return BaseLayer(described.entities, merged.relations, vectors, described.rejects, cut_ids=merged.cut_ids)
+    embedded = embed_entities(context, described.entities, f"embed layer 0{label}")
+    rejects = described.rejects + embedded.rejects
+    return BaseLayer(described.entities, merged.relations, embedded.vectors, rejects, cut_ids=merged.cut_ids)
 
 
 def describe_entities(context: BuildContext, entities: Dataset, label: str) -> DescribeEntities.Outputs:

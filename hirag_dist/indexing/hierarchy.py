@@ -76,6 +76,7 @@ def build_hierarchy(context: BuildContext, base: BaseLayer, chunks: Dataset) -> 
             break
         records.append(replace(record, n_summaries=draft.entities.rows))
         summaries.append(_embed(context, number + 1, clusters, draft))
+        rejects += summaries[-1].rejects
         layers.append(summaries[-1])
     names = () if meta_types is None else meta_types.names
     equal = relate_equal_names(context, base, summaries)
@@ -157,16 +158,17 @@ def merge_summaries(
 
 
 def _embed(context: BuildContext, layer: int, clusters: LayerClusters, draft: SummaryDraft) -> SummaryLayer:
-    vectors = embed_entities(context, draft.entities, f"embed layer {layer}")
+    embedded = embed_entities(context, draft.entities, f"embed layer {layer}")
     return SummaryLayer(
         draft.entities,
         draft.relations,
-        vectors,
+        embedded.vectors,
         clusters.clusters,
         draft.mentions,
         draft.names,
         clusters.members,
         draft.replies,
+        embedded.rejects,
     )
 
 

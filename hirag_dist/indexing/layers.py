@@ -10,7 +10,7 @@ import pyarrow as pa
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.embed import EmbedEntities
-from hirag_dist.schemas import ALIASES, CLAIMS, CLUSTERS, EXTRACTION_COSTS, LAYERS
+from hirag_dist.schemas import ALIASES, CLAIMS, CLUSTERS, EXTRACTION_COSTS, LAYERS, REJECTS
 
 DESCRIPTION_CHARS = 480  # of an entity or relation in the prompt of a report
 
@@ -71,6 +71,7 @@ class SummaryLayer:
         mentions: the summary mentions that the entities were merged from.
         names: normalised names of the entities.
         members, replies: the clusters with what was shown of their members, and the replies; None after an update.
+        rejects: dead letters of its vectors.
     """
 
     entities: Dataset
@@ -81,6 +82,7 @@ class SummaryLayer:
     names: Dataset
     members: Dataset | None = None
     replies: Dataset | None = None
+    rejects: Dataset = Dataset(REJECTS)
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ def layer_table(records: Sequence[LayerRecord]) -> pa.Table:
     return pa.Table.from_pylist([asdict(record) for record in records], LAYERS)
 
 
-def embed_entities(context: BuildContext, entities: Dataset, label: str) -> Dataset:
-    """Return VECTORS of entities."""
+def embed_entities(context: BuildContext, entities: Dataset, label: str) -> EmbedEntities.Outputs:
+    """Return VECTORS of entities, and the dead letters of those whose text the embedder refused."""
     stage = EmbedEntities(context.models.embedder, context.models.dim)
-    return context.runner.run(stage, label, entities=entities).vectors
+    # An embedder that refuses one text after the other stops the run itself.
+    return context.runner.run_tolerant(stage, label, entities=entities)

@@ -305,7 +305,7 @@ class Build:
     def _finish(self, documents: ChunkedDocuments, base: BaseLayer) -> BuildResult:
         models, chunks = self.context.models, documents.chunks
         embed = EmbedChunks(models.embedder, models.dim)
-        chunk_vectors = self.context.runner.run(embed, "chunk vectors", chunks=chunks).vectors
+        chunk_vectors = self.context.runner.run_tolerant(embed, "chunk vectors", chunks=chunks)
         context = _resolve_kernels(self.context)
         hierarchy = build_hierarchy(context, base, chunks)
         communities = build_communities(context, hierarchy)

@@ -97,12 +97,14 @@ class LabelProvenance:
         summary_sources: the clusters behind each summary entity.
         part_vectors: VECTORS of what each label set says of such an entity, by
             `indexing.stages.access_labels.part_rows`.
+        rejects: dead letters of part_vectors.
     """
 
     entity_mentions: Dataset
     statements: Dataset
     summary_sources: Dataset
     part_vectors: Dataset
+    rejects: Dataset = Dataset(REJECTS)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from hirag_dist.config.model import META_TYPES as USUAL_META_TYPES
@@ -35,6 +36,17 @@ _WRITTEN = {  # task → tokens of the reply for each token of the chunk: of sho
     CLAIM_TASK: 1.2,
 }
 _SHOWN = {"extract-relations": 0.3, CLAIM_TASK: 0.1}  # tokens of entities' names for each token of the chunk
+_SIZES = (
+    "chunk_tokens",
+    "chunk_overlap_tokens",
+    "description_tokens",
+    "clustering.max_size",
+    "clustering.target_size",
+    "clustering.summary_pack_tokens",
+    "communities.report_tokens",
+    "communities.report_pack_tokens",
+    "resolution.pairs_per_call",
+)
 _AGAIN_TOKENS = 40  # of the question for what was missed
 
 
@@ -49,7 +61,7 @@ def fit_to_windows(config: Config, windows: Mapping[str, int], prompts: Prompts)
     """
     changes = _extract_sizes(config, windows, prompts) | _summary_sizes(config, windows, prompts)
     changes |= _report_sizes(config, windows, prompts)
-    fitted, said = config, []
+    fitted = config
     for name, value in changes.items():
         *sections, key = name.split(".")
         section: Any = fitted
@@ -58,13 +70,15 @@ def fit_to_windows(config: Config, windows: Mapping[str, int], prompts: Prompts)
         before = getattr(section, key)
         if value >= before:
             continue
-        said.append(f"{name} {before:,} → {value:,}")
         changed = section.model_copy(update={key: value})
         fitted = changed if not sections else fitted.model_copy(update={sections[0]: changed})
-    if said:
-        of = ", ".join(f"{role} {window:,}" for role, window in windows.items())
-        logger.info("sizes cut to the models' context windows (tokens: %s): %s", of, "; ".join(said))
     return fitted
+
+
+def size_changes(before: Config, after: Config) -> list[str]:
+    """Return the sizes that differ, such as "chunk_tokens 1,200 → 193"."""
+    values = ((name, attrgetter(name)(before), attrgetter(name)(after)) for name in _SIZES)
+    return [f"{name} {old:,} → {new:,}" for name, old, new in values if old != new]
 
 
 def member_tokens(window: int, prompts: Prompts, meta_types: Sequence[str], tokenizer: str) -> int:

@@ -73,6 +73,13 @@ class CallTarget(Protocol[P, R]):
         """Send the call once and count what it cost. Raises ModelError."""
         ...
 
+    async def ping(self, call: Call[P, R]) -> bool:
+        """Return True if the endpoint answers the smallest request; False if there is no such request to send.
+
+        Raises ModelError.
+        """
+        ...
+
 
 @dataclass(slots=True, eq=False)
 class Call(Generic[P, R]):
@@ -85,6 +92,7 @@ class Call(Generic[P, R]):
         max_input_tokens: the largest prompt, for spending limits.
         max_output_tokens: the largest reply; None for the endpoint's own limit.
         priority: lower goes first.
+        max_failures: failures after which the endpoint is asked whether it answers others, which ends the call.
         fails_over: whether another model can be asked, so that an outage is not waited out here.
         unit: hash of what the call is about; empty where nothing depends on it.
         refusals: stops the call before it is sent, if the replies of its role are all refused; None never does.
@@ -101,6 +109,7 @@ class Call(Generic[P, R]):
     max_input_tokens: int
     max_output_tokens: int | None = None
     priority: int = 0
+    max_failures: int = 10
     fails_over: bool = False
     context: CallContext = field(default_factory=CallContext)
     unit: str = ""

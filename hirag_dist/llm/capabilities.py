@@ -20,9 +20,15 @@ _MAX_INPUT_TOKENS = 200  # of its prompt and schema, however the endpoint counts
 
 @runtime_checkable
 class Capabilities(Protocol):
-    """A model that can be probed for structured outputs. `probed` is its reply to the probe."""
+    """A model that can be probed for structured outputs.
+
+    Attributes:
+        probed: its reply to the probe.
+        refused_keywords: keywords of JSON schemas that its endpoint was found to refuse.
+    """
 
     probed: ChatReply | None
+    refused_keywords: frozenset[str]
 
     async def supports_forms(self) -> bool:
         """Return whether the model keeps to schemas."""
@@ -31,10 +37,11 @@ class Capabilities(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """The result of a probe: whether the model keeps to schemas, and its reply if it gave one."""
+    """The result of a probe: whether the model keeps to schemas, its reply if it gave one, and refused keywords."""
 
     structured: bool
     reply: ChatReply | None
+    refused_keywords: frozenset[str]
 
 
 ProbeCall = Call[None, _Probe]
@@ -61,6 +68,9 @@ class _ProbeTarget:
     def max_use(self, call: ProbeCall) -> tuple[int, float]:
         return self.model.max_use(call)
 
+    async def ping(self, call: ProbeCall) -> bool:
+        return await self.model.ping(call)
+
     async def send(self, call: ProbeCall) -> CallReply[_Probe]:
         """Send the small call and count its cost."""
         prober = cast(Capabilities, self.model.model)
@@ -70,7 +80,7 @@ class _ProbeTarget:
         if prober.probed is not None:
             self.model.count(call.context.meter, call.role, reply, usd)
         tokens = reply.input_tokens + reply.output_tokens
-        return CallReply(_Probe(structured, prober.probed), self.endpoint, tokens, usd)
+        return CallReply(_Probe(structured, prober.probed, prober.refused_keywords), self.endpoint, tokens, usd)
 
 
 async def probe_structured_output(
@@ -88,6 +98,9 @@ async def probe_structured_output(
         reply = reply_from(record["reply"]) if isinstance(record.get("reply"), dict) else None
         if reply is not None:
             target.count(meter, "probe", reply, target.cost(reply), from_ledger=True)
+        refused = record.get("without")
+        if isinstance(refused, list):
+            cast(Capabilities, target.model).refused_keywords |= frozenset(map(str, refused))
         return bool(record["forms"])
     call = ProbeCall(None, [_ProbeTarget(target)], "probe", _TOKENS, _MAX_INPUT_TOKENS, context=CallContext(meter))
     answered = await finish_if_sent(call, _store_probe(call, key, ledger, retried))
@@ -99,5 +112,5 @@ async def _store_probe(call: ProbeCall, key: str, ledger: Ledger | None, retried
     probe = answered.value
     if ledger is not None:
         reply = {} if probe.reply is None else {"reply": record_of(probe.reply, answered.endpoint)}
-        await ledger.put(key, {"forms": probe.structured} | reply)
+        await ledger.put(key, {"forms": probe.structured, "without": sorted(probe.refused_keywords)} | reply)
     return answered

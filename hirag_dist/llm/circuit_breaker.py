@@ -37,6 +37,10 @@ class CircuitBreaker:
         """Record a reply."""
         self.failures, self.down_until, self.answered_at = 0, -math.inf, now
 
+    def heard(self, now: float) -> None:
+        """Record a sign of life: tokens came, but not the whole of a reply."""
+        self.answered_at = max(self.answered_at, now)
+
     def failed(self, now: float, picked_at: float, error: ModelError) -> None:
         """Record a failure of a call that chose this endpoint at `picked_at`."""
         self.error = error

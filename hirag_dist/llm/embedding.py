@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.errors import RequestRejected
+from hirag_dist.errors import ContextLengthExceeded, RequestRejected
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
@@ -26,6 +26,10 @@ from hirag_dist.protocols import Embedder
 from hirag_dist.types import ChatReply, FloatMatrix, RateLimits
 
 _SHOWN_CHARS = 80  # of a text that is refused
+_MAX_REFUSED = 8  # texts that are refused one after the other, before the endpoint is at fault
+_MAX_FIRST = 3  # the same where it has given no vector yet
+_MAX_FAILURES = 3  # of a request for several texts, before one of them is looked for that is at fault
+_MAX_FAILURES_ALONE = 5  # of a request for one text, while others are answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +105,18 @@ class PricedEmbedder:
         """Return the (tokens, US dollars) that the call can use at most."""
         return call.max_input_tokens, self.cost(call.max_input_tokens)
 
+    async def ping(self, call: EmbeddingCall) -> bool:
+        """Embed one word and count its cost."""
+        await self._send(call, ["word"], 1)
+        return True
+
     async def send(self, call: EmbeddingCall) -> CallReply[Embedded]:
         """Send one request and count its cost: it is paid even if the caller is cancelled."""
-        embedded = await self.embedder.request(call.payload)
-        used = call.tokens if embedded.input_tokens is None else embedded.input_tokens
+        return await self._send(call, call.payload, call.tokens)
+
+    async def _send(self, call: EmbeddingCall, texts: Sequence[str], tokens: int) -> CallReply[Embedded]:
+        embedded = await self.embedder.request(texts)
+        used = tokens if embedded.input_tokens is None else embedded.input_tokens
         usd = self.cost(used)
         reply = ChatReply("", input_tokens=used)
         call.context.meter.count(call.role, self.name, self.endpoint, reply, self.billed(used), from_ledger=False)
@@ -152,13 +164,37 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _OverCount:
-    """The largest ratio of the endpoint's token count to the local one."""
+class _Observed:
+    """What was seen of an endpoint.
+
+    Attributes:
+        ratio: the largest ratio of its token count to the local one.
+        has_answered: whether it gave any vector.
+    """
 
     ratio: float = 1.0
+    has_answered: bool = False
 
 
-_Turn = asyncio.Future[_Vector | None]  # None: the request failed; cancelled: its caller was cancelled
+_Turn = asyncio.Future[_Vector | str | None]
+"""The vector, or why there is none. None: the request failed; cancelled: its caller was cancelled."""
+
+
+class TextsRefused(RequestRejected):
+    """Some texts have no vector, the others have theirs.
+
+    Attributes:
+        vectors: (n_texts, dim) float32 rows of unit length, zeros for the texts that were refused.
+        reasons: Row of a refused text → why, with its beginning and what can be done.
+    """
+
+    def __init__(self, vectors: FloatMatrix, reasons: Mapping[int, str]) -> None:
+        super().__init__(next(iter(reasons.values())))
+        self.vectors = vectors
+        self.reasons = reasons
+
+    def __reduce__(self) -> tuple[type[TextsRefused], tuple[FloatMatrix, Mapping[int, str]]]:  # type: ignore[override]
+        return (type(self), (self.vectors, self.reasons))
 
 
 class LedgerEmbedder:
@@ -183,9 +219,10 @@ class LedgerEmbedder:
         self._retried = retried
         self._context = CallContext() if context is None else context
         self._locks = locks
-        self._over_count = _OverCount()
+        self._observed = _Observed()
         self._turns: dict[str, _Turn] = {}
         self._unusable: set[str] = set()  # keys of stored vectors that cannot be used
+        self._refused: set[str] = set()  # keys of texts that were refused since the last that was not
 
     def with_context(self, context: CallContext) -> LedgerEmbedder:
         """Return a view of this embedder whose calls carry another context."""
@@ -199,7 +236,8 @@ class LedgerEmbedder:
         When a request fails, the other requests have ended and are stored before the failure rises.
 
         Raises:
-            ModelError: the endpoint does not answer, or refuses a text; RequestRejected shows the text's beginning.
+            TextsRefused: some texts have no vector.
+            ModelError: the endpoint does not answer, or refuses every text.
             BudgetReached: a request would pass a spending limit.
             StoreError: vectors could not be made durable.
         """
@@ -207,18 +245,24 @@ class LedgerEmbedder:
         keys = [vector_key(identity, self.dim, text) for text in texts]
         found = await self._found({key: text for key, text in zip(keys, texts, strict=True) if text.strip()})
         vectors = np.zeros((len(texts), self.dim), np.float32)
-        for at, key in enumerate(keys):
-            if key in found:
-                vectors[at] = found[key].row
+        reasons: dict[int, str] = {}
+        for row, key in enumerate(keys):
+            vector = found.get(key)
+            if isinstance(vector, str):
+                reasons[row] = vector
+            elif vector is not None:
+                vectors[row] = vector.row
+        if reasons:
+            raise TextsRefused(vectors, reasons)
         return vectors
 
     async def close(self) -> None:
         """Close connections."""
         await self._target.embedder.close()
 
-    async def _found(self, wanted: Mapping[str, str]) -> dict[str, _Vector]:
-        """Return the vectors of texts, by key; requests in flight for other callers are waited for."""
-        found: dict[str, _Vector] = {}
+    async def _found(self, wanted: Mapping[str, str]) -> dict[str, _Vector | str]:
+        """Return the vectors of texts, or why there is none, by key. Requests for other callers are waited for."""
+        found: dict[str, _Vector | str] = {}
         failed: set[str] = set()  # for another caller; asked for here without waiting again
         while missing := {key: text for key, text in wanted.items() if key not in found}:
             others = {key: turn for key in missing if key not in failed and (turn := self._turns.get(key)) is not None}
@@ -232,10 +276,10 @@ class LedgerEmbedder:
             failed |= ended.keys() - shared.keys()
             found |= shared
             if self._ledger is not None:
-                self._count_paid(shared)
+                self._count_paid({key: vector for key, vector in shared.items() if isinstance(vector, _Vector)})
         return found
 
-    async def _taken(self, own: Mapping[str, str]) -> dict[str, _Vector]:
+    async def _taken(self, own: Mapping[str, str]) -> dict[str, _Vector | str]:
         """Return the vectors of texts without a request in flight. Callers that need them meanwhile wait for these."""
         loop = asyncio.get_running_loop()
         turns: dict[str, _Turn] = {key: loop.create_future() for key in own}
@@ -302,19 +346,33 @@ class LedgerEmbedder:
         return (whole[part] for part in in_requests(whole.tokens, embedder.batch_size, embedder.batch_tokens))
 
     async def _ask(self, part: _Part, turns: Mapping[str, _Turn]) -> None:
-        """Request a part; a refused part is halved until the text at fault is found."""
+        """Request a part; a refused part is halved until the texts at fault are found.
+
+        Raises:
+            RequestRejected: the endpoint refuses every text, as far as was tried.
+        """
         try:
             await self._call(part, turns)
+            self._refused.clear()
+            self._observed.has_answered = True
             return
         except RequestRejected as error:
             if error.fatal:
                 raise
             if len(part.texts) == 1:
                 begins = shorten(one_line(part.texts[0]), _SHOWN_CHARS)
-                raise RequestRejected(
+                reason = (
                     f"no vector for the text that begins {begins!r}: {error}; change that text, or set llm.roles.embed "
                     "to an endpoint that takes it"
-                ) from error
+                )
+                if not isinstance(error, ContextLengthExceeded):
+                    self._refused.add(part.keys[0])
+                limit = _MAX_REFUSED if self._observed.has_answered else _MAX_FIRST
+                if self._ledger is None or len(self._refused) >= limit:
+                    raise RequestRejected(reason) from error
+                if not turns[part.keys[0]].done():
+                    turns[part.keys[0]].set_result(reason)
+                return
         half = len(part.texts) // 2
         for each in (part[:half], part[half:]):  # not at once: where all are refused, a few requests show it
             await self._ask(each, turns)
@@ -322,14 +380,15 @@ class LedgerEmbedder:
     async def _call(self, part: _Part, turns: Mapping[str, _Turn]) -> None:
         """Make one request. Its vectors are stored, then they are the results of their futures."""
         tokens = sum(part.tokens)
-        max_tokens = math.ceil(tokens * self._over_count.ratio)
+        max_tokens = math.ceil(tokens * self._observed.ratio)
         call = Call(part.texts, [self._target], "embed", tokens, max_tokens, context=self._context)
+        call.max_failures = _MAX_FAILURES if len(part.texts) > 1 else _MAX_FAILURES_ALONE
         work = self._store_vectors(call, part, turns)
         await (work if self._ledger is None else finish_if_sent(call, work))
 
     async def _store_vectors(self, call: EmbeddingCall, part: _Part, turns: Mapping[str, _Turn]) -> CallReply[Embedded]:
         answered = await self._retried(call)
-        self._over_count.ratio = max(self._over_count.ratio, answered.tokens / max(call.tokens, 1))
+        self._observed.ratio = max(self._observed.ratio, answered.tokens / max(call.tokens, 1))
         vectors = _shared(part, answered.value)
         if self._ledger is not None:
             records = {key: {"vector": row.tobytes(), "tokens": tokens} for key, (row, tokens) in vectors.items()}

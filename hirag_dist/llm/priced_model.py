@@ -8,13 +8,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from hirag_dist.llm.call import Call, CallReply
 from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import ChatModel
 from hirag_dist.types import ChatReply, ChatRequest
+
+
+@runtime_checkable
+class Pingable(Protocol):
+    """A model that can be asked for one token."""
+
+    async def ping(self) -> ChatReply:
+        """Return the reply. Raises as `ChatModel.complete`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,14 @@ class PricedModel:
         self.count(call.context.meter, call.role, reply, usd)
         tokens = reply.input_tokens + reply.output_tokens
         return CallReply(reply, self.endpoint, tokens, usd, self.model.rate_limits)
+
+    async def ping(self, call: Call[Any, Any]) -> bool:
+        """Ask for one token and count its cost; return False if the model cannot be asked for so little."""
+        if not isinstance(self.model, Pingable):
+            return False
+        reply = await self.model.ping()
+        self.count(call.context.meter, "probe", reply, self.cost(reply))
+        return True
 
     def count(self, meter: UsageMeter, role: str, reply: ChatReply, usd: float, from_ledger: bool = False) -> None:
         """Count a reply's tokens and cost."""

@@ -77,6 +77,10 @@ class PricedReranker:
         """Return the (tokens, US dollars) that the call can use at most."""
         return call.max_input_tokens, self.cost(call.max_input_tokens)
 
+    async def ping(self, call: RerankCall) -> bool:
+        """Return False: a request of one text is as good as any."""
+        return False
+
     async def send(self, call: RerankCall) -> CallReply[Reranked]:
         """Send one request and count its cost: it is paid even if the caller is cancelled."""
         question, texts = call.payload

@@ -9,10 +9,19 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut, UnusableReply
+from hirag_dist.errors import (
+    EndpointUnreachable,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+    RequestRejected,
+    TimedOut,
+    UnusableReply,
+)
 from hirag_dist.llm.backoff import backoff_s
 from hirag_dist.llm.call import Call, CallReply, CallTarget
 from hirag_dist.llm.circuit_breaker import MAX_FAILURES, CircuitBreaker
@@ -22,6 +31,8 @@ logger = logging.getLogger(__name__)
 P = TypeVar("P")
 R = TypeVar("R")
 _POLL_S = 0.5  # interval at which waiting calls check whether an endpoint is available again
+_FORBIDDEN = 403  # the status of a wrong key, and of a text that moderation or a firewall stops
+_CRASHED = 500  # the status of a server that fails, and of one that cannot do this text
 _MAX_LONE_FAILURES = 10  # of one request at endpoints that answer others: the request itself is the cause
 
 
@@ -126,12 +137,23 @@ class RetriedCalls:
         breaker.answered(self._clock())
 
     def note_failed(self, target: NamedEndpoint, picked_at: float, error: ModelError) -> None:
-        """Record that an endpoint, chosen at `picked_at`, has not answered."""
+        """Record that an endpoint, chosen at `picked_at`, has not answered.
+
+        A call that failed while the endpoint answered others, or sent tokens of their replies, is no outage.
+        """
         breaker = self._breaker(target)
-        was_available = breaker.failures < MAX_FAILURES
+        if isinstance(error, ModelUnavailable) and error.is_alive:
+            breaker.heard(self._clock())
+            return
+        had_failed, was_available = breaker.failures > 0, breaker.failures < MAX_FAILURES
         breaker.failed(self._clock(), picked_at, error)
-        if was_available and breaker.failures >= MAX_FAILURES:
-            logger.warning("endpoint %s does not answer; it is tried again with single calls", target.endpoint)
+        if isinstance(error, EndpointUnreachable) and not had_failed:
+            until = datetime.now().astimezone() + timedelta(seconds=self.policy.outage_timeout_s)
+            logger.warning("%s (trying until %s)", error, until.strftime("%H:%M:%S"))
+        elif was_available and breaker.failures >= MAX_FAILURES:
+            logger.warning(
+                "endpoint %s does not answer; it is tried again with single calls: %s", target.endpoint, error
+            )
 
     async def _hedged(self, call: Call[P, R], hedge_after_s: float) -> CallReply[R]:
         """Make a call, and a second copy of it if it was sent and had no reply for so long."""
@@ -190,6 +212,8 @@ class RetriedCalls:
             except RequestRejected as error:
                 if not error.fatal:
                     raise
+                if error.status == _FORBIDDEN and await self._answers_others(call, target):
+                    raise RequestRejected(f"{error}; other requests are answered, so it is this text") from error
                 self._breaker(target).rejection = error
                 logger.warning("endpoint %s is not asked again: %s", target.endpoint, error)
                 last, wait_s = error, 0.0
@@ -200,14 +224,17 @@ class RetriedCalls:
             except ModelError as error:
                 if not error.retryable:
                     raise
-                self.note_failed(target, picked_at, error)
                 call.context.meter.use(call.role, target.name, target.endpoint).failed += 1
                 timed_out, unusable = isinstance(error, TimedOut), isinstance(error, UnusableReply)
                 unanswered, failures = unanswered + (timed_out or unusable), failures + (not timed_out)
                 elsewhere = any(self._is_available(each) for each in call.targets if each is not target)
                 pause_s = min(backoff_s(failures), self.policy.max_pause_s)
                 last, wait_s = error, 0.0 if timed_out or elsewhere else pause_s
-                self._raise_if_alone(call, begun, unanswered, failures, error)
+                if isinstance(error, ModelUnavailable) and error.status == _CRASHED and failures > 1:
+                    error.is_alive = error.is_alive or await self._answers_others(call, target)
+                    wait_s = min(wait_s, backoff_s(0)) if error.is_alive else wait_s
+                await self._raise_if_alone(call, target, begun, unanswered, failures, error)
+                self.note_failed(target, picked_at, error)
                 call.priority -= 1  # before calls that were never made
             else:
                 self.note_answered(target)
@@ -228,8 +255,14 @@ class RetriedCalls:
         if wait_s:
             await self._sleep(wait_s)
 
-    def _raise_if_alone(
-        self, call: Call[P, R], begun: float, unanswered: int, failures: int, error: ModelError
+    async def _raise_if_alone(
+        self,
+        call: Call[P, R],
+        target: CallTarget[P, R],
+        begun: float,
+        unanswered: int,
+        failures: int,
+        error: ModelError,
     ) -> None:
         """Raise RequestRejected if this call fails again and again while others are answered.
 
@@ -237,10 +270,25 @@ class RetriedCalls:
             unanswered: requests that timed out or had an unusable reply, and so may have been paid.
             failures: those that failed before their time-out.
         """
-        exhausted = unanswered >= self.policy.attempts or failures >= _MAX_LONE_FAILURES
-        if exhausted and max(self._breaker(each).answered_at for each in call.targets) > begun:
+        exhausted = unanswered >= self.policy.attempts or failures >= min(call.max_failures, _MAX_LONE_FAILURES)
+        if not exhausted or isinstance(error, EndpointUnreachable):
+            return
+        answered_at = max(self._breaker(each).answered_at for each in call.targets)
+        if answered_at > begun or (failures == call.max_failures and await self._answers_others(call, target)):
             tries = count_noun(max(unanswered, failures), "try", "tries")
             raise RequestRejected(f"no reply in {tries} while other requests had theirs: {error}") from error
+
+    async def _answers_others(self, call: Call[P, R], target: CallTarget[P, R]) -> bool:
+        """Return whether an endpoint answers the smallest request that there is; False where it cannot be asked."""
+        try:
+            answers = await target.ping(call)
+        except RequestRejected as refusal:  # of a small request of its own kind: the endpoint is at work
+            answers = not refusal.fatal
+        except ModelError:
+            return False
+        if answers:
+            self.note_answered(target)
+        return answers
 
     async def _next_target(self, call: Call[P, R], begun: float, last: ModelError | None) -> CallTarget[P, R]:
         """Return the endpoint to ask; wait until one is available.
@@ -258,6 +306,18 @@ class RetriedCalls:
                 raise last
             target = self.pick(targets)
             if target is not None:
+                if self._breaker(target).failures < MAX_FAILURES:
+                    return target
+                try:
+                    answers = await target.ping(call)
+                except (RequestRejected, RateLimited):  # it answers; the call itself will tell why
+                    return target
+                except ModelError as failure:
+                    last = failure
+                    self.note_failed(target, now, failure)
+                    continue
+                if answers:
+                    self.note_answered(target)
                 return target
             usable = [breaker for each in targets if (breaker := self._breaker(each)).rejection is None]
             if not usable:

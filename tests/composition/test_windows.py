@@ -117,6 +117,11 @@ def test_an_index_keeps_the_window_that_it_was_begun_with(
     small.window = 2048
     first = run_build(given, index, config(small))
     n_asked = len(small.asked)
+    small.window = 131_072
+    with caplog.at_level(logging.WARNING):
+        larger = run_build(given, index, config(small))
+    assert larger.manifest.snapshot_id == first.manifest.snapshot_id
+    assert "--rebuild" not in caplog.text
     small.window = 1024
     with caplog.at_level(logging.WARNING):
         second = run_build(given, index, config(small))

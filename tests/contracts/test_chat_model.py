@@ -73,7 +73,9 @@ async def _extractive(stack: AsyncExitStack, folder: Path) -> ChatModel:
 
 async def _openai(stack: AsyncExitStack, folder: Path) -> ChatModel:
     simulator = await stack.enter_async_context(Simulator(SimulatorOptions(listen="127.0.0.1:0")))
-    return OpenAiChat(EndpointSettings("simulated", simulator.base_url, "", "extractive", timeout_s=20.0), count_tokens)
+    return OpenAiChat(
+        EndpointSettings("simulated", simulator.base_url, "", "extractive", first_token_timeout_s=20.0), count_tokens
+    )
 
 
 async def _recorded(stack: AsyncExitStack, folder: Path) -> ChatModel:

@@ -26,7 +26,7 @@ async def embedder(request: pytest.FixtureRequest) -> AsyncIterator[Embedder]:
     extra = {"encoding_format": "float"} if "without" in request.param else {}
     async with Simulator(SimulatorOptions(listen="127.0.0.1:0", dim=DIM)) as simulator:
         settings = EndpointSettings(
-            "simulated", simulator.base_url, "", "hashing", timeout_s=20.0, batch_size=3, extra_body=extra
+            "simulated", simulator.base_url, "", "hashing", first_token_timeout_s=20.0, batch_size=3, extra_body=extra
         )
         made = OpenAiEmbedder(settings, DIM, lambda text: 1, lambda text, n_tokens: text)
         yield made

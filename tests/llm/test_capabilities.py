@@ -25,11 +25,13 @@ class Probed:
 
     def __init__(self, n_failures: int) -> None:
         self.probed: ChatReply | None = None
+        self.refused_keywords: frozenset[str] = frozenset()
         self.n_asked = 0
         self._n_failures = n_failures
 
     async def supports_forms(self) -> bool:
         self.n_asked += 1
+        self.refused_keywords = frozenset({"maxLength"})
         if self.n_asked <= self._n_failures:
             raise ModelUnavailable("503")
         self.probed = ChatReply('{"ok": true}', input_tokens=30, output_tokens=5)
@@ -54,6 +56,8 @@ async def test_a_model_is_probed_once_and_waited_for(tmp_path: Path) -> None:
         await ledger.close()
         use = meter.use("probe", "m", "e")
         assert (use.calls, use.ledger_hits, use.sent_cost_usd, use.failed) == (number + 1, number, 35.0, 2)
+        assert model.refused_keywords == {"maxLength"}, "found by the probe, then in the ledger"
+        model.refused_keywords = frozenset()
     assert model.n_asked == 3
 
 

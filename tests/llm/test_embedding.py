@@ -12,7 +12,7 @@ import pytest
 
 from hirag_dist.errors import BudgetReached, ModelError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder, vector_key
+from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder, TextsRefused, vector_key
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
@@ -268,9 +268,24 @@ async def test_where_all_texts_are_refused_few_requests_show_it(store: Store) ->
 
     inner = Lengths(refuse)
     inner.batch_size = 128
-    with pytest.raises(RequestRejected, match="begins 'text 0'"):
+    with pytest.raises(RequestRejected, match="begins 'text 2'"):
         await embedder(store, inner).embed([f"text {number}" for number in range(128)])
-    assert len(inner.calls) == 8
+    assert len(inner.calls) == 11
+
+
+async def test_texts_without_a_vector_are_named_and_all_others_have_theirs(store: Store) -> None:
+    def refuse(texts: list[str]) -> None:
+        if {"b", "eeeee"}.intersection(texts):
+            raise RequestRejected("no")
+
+    texts = ["aaa", "b", "cc", "dddd", "eeeee", "b", "ffffff", " "]
+    embedding = embedder(store, Lengths(refuse))
+    with pytest.raises(TextsRefused) as caught:
+        await embedding.embed(texts)
+    expected = [[3, 1], [0, 0], [2, 1], [4, 1], [0, 0], [0, 0], [6, 1], [0, 0]]
+    assert caught.value.vectors.tolist() == expected
+    assert sorted(caught.value.reasons) == [1, 4, 5]
+    assert "begins 'eeeee': no; change that text" in caught.value.reasons[4]
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["with a ledger", "without"])

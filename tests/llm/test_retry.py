@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.errors import ModelError, ModelUnavailable, RateLimited, RequestRejected, TimedOut, UnusableReply
+from hirag_dist.errors import (
+    EndpointUnreachable,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+    RequestRejected,
+    TimedOut,
+    UnusableReply,
+)
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
@@ -33,6 +42,9 @@ class Endpoint:
     async def send(self, call: Call[None, str]) -> CallReply[str]:
         return await self.world.send(self)
 
+    async def ping(self, call: Call[None, str]) -> bool:
+        return await self.world.ping(self)
+
 
 class World:
     """Endpoints by a script, and a clock that moves with each sleep."""
@@ -49,6 +61,8 @@ class World:
         self.asked: list[str] = []
         self.stored: list[str] = []
         self.slept: list[float] = []
+        self.pinged = 0
+        self.ping_script: Callable[[int], Any] | None = None
         self._script = script
 
     def clock(self) -> float:
@@ -58,6 +72,17 @@ class World:
         self.now += seconds
         self.slept.append(seconds)
         await asyncio.sleep(0)
+
+    async def ping(self, target: Endpoint) -> bool:
+        """Answer by the script of pings; without one there is no such request."""
+        if self.ping_script is None:
+            return False
+        self.pinged += 1
+        said = self.ping_script(self.pinged)
+        if isinstance(said, Exception):
+            self.now += 1.0
+            raise said
+        return True
 
     async def send(self, target: Endpoint) -> CallReply[str]:
         self.asked.append(target.endpoint)
@@ -357,3 +382,49 @@ async def test_calls_that_were_queued_before_an_outage_are_no_further_failures()
     await asyncio.gather(*(world.call() for _ in range(6)), return_exceptions=True)
     assert len(world.asked) == 6
     assert world.caller._breakers["a"].failures == 3
+
+
+async def test_an_outage_is_probed_with_one_token_and_the_call_goes_once_it_is_over() -> None:
+    """Three failures open the circuit. The fourth request would be a whole extraction: it waits for a ping."""
+    world = World(lambda name, number: ModelUnavailable("503") if number <= 3 else "fine", RetryPolicy())
+    world.ping_script = lambda number: ModelUnavailable("503") if number <= 2 else None
+    assert (await world.call()) == ("a", "fine")
+    assert len(world.asked) == 4
+    assert world.pinged == 3
+
+
+async def test_tokens_that_arrive_elsewhere_are_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    def script(name: str, number: int) -> Any:
+        if number > 8:
+            return "fine"
+        error = TimedOut("620 tokens were received in 180 s, then none for 60 s")
+        error.is_alive = True
+        return error
+
+    world = World(script, RetryPolicy(attempts=20))
+    world.ping_script = lambda number: None
+    assert (await world.call()) == ("a", "fine")
+    assert not world.pinged
+    assert not caplog.records
+
+
+async def test_the_first_refused_connection_is_told_with_its_deadline(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(
+        lambda name, number: EndpointUnreachable("connection refused at http://h: is the server running?"),
+        RetryPolicy(outage_timeout_s=2.0),
+    )
+    with pytest.raises(EndpointUnreachable):
+        await world.call()
+    told = [record.getMessage() for record in caplog.records]
+    assert re.match(r"connection refused at http://h: is the server running\? \(trying until \d\d:\d\d:\d\d\)", told[0])
+
+
+@pytest.mark.parametrize(("answers", "fatal"), [(True, False), (False, True)])
+async def test_a_403_is_about_one_text_where_the_smallest_request_is_answered(answers: bool, fatal: bool) -> None:
+    refusal = RequestRejected("blocked", fatal=True)
+    refusal.status = 403
+    world = World(lambda name, number: refusal, RetryPolicy())
+    world.ping_script = lambda number: None if answers else refusal
+    with pytest.raises(RequestRejected) as caught:
+        await world.call()
+    assert caught.value.fatal is fatal

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from hirag_dist.core.prompts.cut_replies import complete_part
-from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply, RepeatedReply, without_thinking
+from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply, RepeatedReply
+from hirag_dist.core.text.thinking import without_thinking
 from hirag_dist.errors import ContextLengthExceeded
 from hirag_dist.types import ChatReply, ChatRequest
 

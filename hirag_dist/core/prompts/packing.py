@@ -16,8 +16,9 @@ from typing import Any
 from hirag_dist.core.prompts.lenient_json import json_objects
 from hirag_dist.core.prompts.record_lines import record_lines
 from hirag_dist.core.prompts.reply_limits import approximate_tokens as approximate_tokens
-from hirag_dist.core.prompts.reply_validation import MalformedReply, RepeatedReply, finished_text, without_thinking
+from hirag_dist.core.prompts.reply_validation import MalformedReply, RepeatedReply, finished_text
 from hirag_dist.core.prompts.templates import DONE, FIELD
+from hirag_dist.core.text.thinking import without_thinking
 from hirag_dist.types import ChatReply
 
 _SECTION = re.compile(

@@ -6,15 +6,9 @@ import re
 import zlib
 from collections import Counter
 
+from hirag_dist.core.text.thinking import without_thinking
 from hirag_dist.types import ChatReply
 
-_OPEN = r"<(think|thinking|reasoning|thought)>"
-_THINKING = re.compile(rf"{_OPEN}.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_THOUGHT_BEFORE = re.compile(r"\A.*</(think|thinking|reasoning|thought)>", re.DOTALL | re.IGNORECASE)
-_BRACKETED = re.compile(r"\[THINK\].*?(\[/THINK\]|\Z)|◁think▷.*?(◁/think▷|\Z)", re.DOTALL)
-_FINAL_CHANNEL = re.compile(r"\A.*<\|channel\|>final[^<]*<\|message\|>", re.DOTALL)
-_OTHER_CHANNEL = re.compile(r"<\|channel\|>(?:analysis|commentary)\b.*\Z", re.DOTALL)
-_CONTROL = re.compile(r"<\|(?:end|return|start|im_end|eot_id|endoftext)\|>(?:assistant)?")
 _REFUSAL = re.compile(
     r"""\s*(?:
     (?:unfortunately,?\s+)?i(?:['’]m|\s+am)\s+(?:very\s+|so\s+)?(?:sorry|unable\s+to|not\s+able\s+to)
@@ -82,17 +76,6 @@ def usable_text(reply: ChatReply) -> str:
     if loop:
         raise RepeatedReply(loop)
     raise CutOffReply("the reply was cut off at the token limit" + ("" if text else ", before it began"))
-
-
-def without_thinking(text: str) -> str:
-    """Return a text without what a model thought aloud, whose marks may have been opened in the prompt.
-
-    >>> without_thinking("<think>Hm.</think> Yes.")
-    'Yes.'
-    """
-    if "<|channel|>" in text:
-        text = _CONTROL.sub("", _OTHER_CHANNEL.sub("", _FINAL_CHANNEL.sub("", text)))
-    return _THOUGHT_BEFORE.sub("", _BRACKETED.sub("", _THINKING.sub("", text))).strip()
 
 
 def _loop(text: str) -> str:

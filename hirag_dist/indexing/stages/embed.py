@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -10,9 +11,10 @@ import pyarrow as pa
 
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.stage import ByRows, Services, Split, Tables
-from hirag_dist.schemas import CHUNKS, ENTITIES, VECTORS
-from hirag_dist.types import FloatMatrix, IntVector
+from hirag_dist.execution.stage import ByRows, Services, Split, Tables, reject_row
+from hirag_dist.llm.embedding import TextsRefused
+from hirag_dist.schemas import CHUNKS, ENTITIES, REJECTS, VECTORS
+from hirag_dist.types import FloatMatrix, IntVector, Rejected
 
 _BLOCK_ROWS = 16_384  # that are put in order at a time
 
@@ -66,7 +68,7 @@ class EmbedEntities:
     """Entities → vectors of their names and descriptions. Paper: Eq. 7."""
 
     name: ClassVar[str] = "embed_entities"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByRows(1024)
 
     class Inputs(TableSet):
@@ -74,14 +76,15 @@ class EmbedEntities:
 
     class Outputs(TableSet):
         vectors: Annotated[Dataset, VECTORS]
+        rejects: Annotated[Dataset, REJECTS]
 
     embedder: str
     dim: int
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return a vector for each entity."""
+        """Return a vector for each entity; zeros for one whose text is refused, which is in rejects."""
         entities = tables["entities"]
-        return {"vectors": await _embed(entities["entity_id"], entity_texts(entities), services, self.dim)}
+        return await _embed(self.name, entities["entity_id"], entity_texts(entities), services, self.dim)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class EmbedChunks:
     """Chunks → vectors, for ranking sources and for plain retrieval."""
 
     name: ClassVar[str] = "embed_chunks"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByRows(256)
 
     class Inputs(TableSet):
@@ -97,18 +100,26 @@ class EmbedChunks:
 
     class Outputs(TableSet):
         vectors: Annotated[Dataset, VECTORS]
+        rejects: Annotated[Dataset, REJECTS]
 
     embedder: str
     dim: int
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return a vector for each chunk."""
+        """Return a vector for each chunk; zeros for one whose text is refused, which is in rejects."""
         chunks = tables["chunks"]
-        return {"vectors": await _embed(chunks["chunk_id"], chunks["text"].to_pylist(), services, self.dim)}
+        return await _embed(self.name, chunks["chunk_id"], chunks["text"].to_pylist(), services, self.dim)
 
 
-async def _embed(ids: pa.ChunkedArray, texts: list[str], services: Services, dim: int) -> pa.Table:
-    vectors = await services.embedder.embed(texts)
+async def _embed(stage: str, ids: pa.ChunkedArray, texts: list[str], services: Services, dim: int) -> Tables:
+    reasons: Mapping[int, str] = {}
+    try:
+        vectors = await services.embedder.embed(texts)
+    except TextsRefused as refusal:
+        vectors, reasons = refusal.vectors, refusal.reasons
     if vectors.shape != (len(texts), dim):
         raise StageFailed(f"the embedder gave vectors of shape {vectors.shape}; {(len(texts), dim)} was expected")
-    return vector_table(ids, vectors)
+    rejects = [
+        reject_row(stage, Rejected(ids[row].as_py(), reason, 1, texts[row])) for row, reason in sorted(reasons.items())
+    ]
+    return {"vectors": vector_table(ids, vectors), "rejects": pa.Table.from_pylist(rejects, REJECTS)}

@@ -33,7 +33,7 @@ from hirag_dist.indexing.extraction import (
 )
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
-from hirag_dist.indexing.stages.embed import vector_rows
+from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.update.base import UpdateBase
@@ -57,6 +57,7 @@ class LayerEntities:
         changed: (n,) bool, new ones and those whose name, type or description is another one now.
         moved: (n,) bool, entities of the base whose name or description is another one now.
         gone: (n_gone,) int64 rows of the base's layer that are not in `table` as they were.
+        rejects: dead letters of its vectors.
     """
 
     table: pa.Table
@@ -65,6 +66,7 @@ class LayerEntities:
     changed: NDArray[np.bool_]
     moved: NDArray[np.bool_]
     gone: IntVector
+    rejects: Dataset = Dataset(REJECTS)
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,8 @@ def kept_vectors(
 ) -> LayerEntities:
     """Return a layer's entities with their vectors: those of the base where the text is the same, others embedded.
 
+    Texts that the embedder refused before, whose dead letters are in the base, are embedded again.
+
     Args:
         rows: ENTITIES of the layer, sorted by id.
         gone: rows of the base's layer that were removed or replaced.
@@ -196,13 +200,24 @@ def kept_vectors(
     moved[replaced[known[~same]]] = True
     changed[replaced[known]] = ~(same & pc.equal(was["type"], now["type"]).to_numpy())
     vectors = base.vectors_of(np.where((places >= 0) & ~moved, first + places, -1))
-    other = np.flatnonzero(moved | (places < 0))
+    again = rows_with(entities["entity_id"], refused_units(base, EmbedEntities.name))
+    asked = moved | (places < 0)
+    asked[again] = True
+    other, rejects = np.flatnonzero(asked), Dataset(REJECTS)
     if len(other):
         texts = context.datasets.put("embedded_entities", entities.take(pa.array(other)))
-        found = context.datasets.read(embed_entities(context, texts, label))
+        embedded = embed_entities(context, texts, label)
+        found, rejects = context.datasets.read(embedded.vectors), embedded.rejects
         order = rows_of(entities["entity_id"].take(pa.array(other)), found["id"])
         vectors[other] = vector_rows(found, context.models.dim, order)
-    return LayerEntities(entities, vectors, places, changed, moved, gone)
+        moved[again] |= vectors[again].any(axis=1) & (places[again] >= 0)
+    return LayerEntities(entities, vectors, places, changed, moved, gone, rejects)
+
+
+def refused_units(base: UpdateBase, stage: str) -> pa.Array:
+    """Return the units of the base's dead letters of a stage."""
+    letters = base.table("rejects")
+    return letters.filter(pc.equal(letters["stage"], stage))["unit_id"].combine_chunks()
 
 
 def _resolved_layer(

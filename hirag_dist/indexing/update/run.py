@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.config.model import META_TYPES
 from hirag_dist.errors import InputError
+from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.task import one_thread
 from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
@@ -23,7 +24,7 @@ from hirag_dist.indexing.layers import Hierarchy, layer_table
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, UpdateState, VectorRows
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, update_base_layer
+from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, refused_units, update_base_layer
 from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded, least_extraction
 from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
 from hirag_dist.indexing.update.former import same_places
@@ -34,6 +35,7 @@ from hirag_dist.indexing.update.reports import fresh_report_state, update_report
 from hirag_dist.indexing.update.summaries import UpdateSettings
 from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.indexing.update.written_bill import EARLIER_BILL, bill_rows
+from hirag_dist.schemas import REJECTS
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
@@ -141,6 +143,12 @@ def update_contents(
         | {"replaced": _still_used(replaced, hierarchy.state, reports.state)}
         | _earlier_bill(base),
     )
+    chunk_vectors, refused_chunks = _chunk_vectors(context, base, changed)
+    labelled = None
+    rejects = changed.documents.rejects + layer.rejects + hierarchy.rejects + reports.rejects + refused_chunks
+    if settings.has_provenance:
+        labelled = _label_provenance(context, changed, layer, hierarchy, graph.tables)
+        rejects += Dataset(REJECTS) if labelled is None else labelled.rejects
     return UpdateOutcome(
         SnapshotContents(
             documents=changed.documents.documents,
@@ -151,15 +159,13 @@ def update_contents(
             layers=layer_table(hierarchy.records),
             communities=graph.detected.communities,
             reports=reports.reports,
-            rejects=changed.documents.rejects + layer.rejects + hierarchy.rejects + reports.rejects,
+            rejects=sum((each.rejects for each in hierarchy.layers), rejects),
             entity_vectors=VectorRows(graph.tables.entities["entity_id"], [each.vectors for each in hierarchy.layers]),
-            chunk_vectors=_chunk_vectors(context, base, changed),
+            chunk_vectors=chunk_vectors,
             aliases=layer.aliases,
             claims=layer.claims,
             places=changed.documents.places,
-            labelled=_label_provenance(context, changed, layer, hierarchy, graph.tables)
-            if settings.has_provenance
-            else None,
+            labelled=labelled,
             metadata=changed.documents.metadata,
             state=state,
             cut_ids=layer.cut_ids,
@@ -326,14 +332,25 @@ def _label_provenance(
     )
 
 
-def _chunk_vectors(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> VectorRows:
-    """Return the vectors of all chunks: the base's, and those of new chunks."""
+def _chunk_vectors(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> tuple[VectorRows, Dataset]:
+    """Return the vectors of all chunks, and dead letters: the base's, and those of new chunks and of refused ones."""
     models, datasets = context.models, context.datasets
     embed = EmbedChunks(models.embedder, models.dim)
-    found = datasets.read(context.runner.run(embed, "chunk vectors", chunks=changed.new_chunks).vectors)
+    chunks = changed.new_chunks
     before = base.table("chunks", ["chunk_id"])["chunk_id"]
+    refused = refused_units(base, EmbedChunks.name)
+    if len(refused):
+        present = datasets.read(changed.documents.chunks)
+        kept = present.filter(pc.is_in(present["chunk_id"], value_set=refused))
+        chunks += datasets.put("refused_chunks", kept.filter(pc.is_in(kept["chunk_id"], value_set=before)))
+    embedded = context.runner.run_tolerant(embed, "chunk vectors", chunks=chunks)
+    found = datasets.read(embedded.vectors)
+    own: FloatMatrix = np.asarray(base.snapshot.chunk_vectors)
+    if len(refused):
+        left = pc.invert(pc.is_in(before, value_set=found["id"])).to_numpy()
+        before, own = before.filter(pa.array(left)), own[left]
     ids = pa.chunked_array([*before.chunks, *found["id"].chunks], pa.string())
-    blocks: list[FloatMatrix] = [np.asarray(base.snapshot.chunk_vectors)]
+    blocks: list[FloatMatrix] = [own]
     if found.num_rows:
         blocks.append(vector_matrix(found, models.dim))
-    return VectorRows(ids, blocks)
+    return VectorRows(ids, blocks), embedded.rejects

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import httpx2
 
 from hirag_dist.errors import ModelError
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointSettings
@@ -85,13 +82,7 @@ async def _ollama_window(client: EndpointClient, root: str) -> ModelWindow | Non
 async def _asked(client: EndpointClient, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the JSON object at a path or URL, by GET or with a body by POST; an empty one where there is none."""
     try:
-        with client.calling() as http:
-            async with asyncio.timeout(_TIMEOUT_S):
-                if body is None:
-                    response = await http.get(path, cast_to=httpx2.Response)
-                else:
-                    response = await http.post(path, cast_to=httpx2.Response, body=dict(body))
-        return client.parse(response.content)
+        return await client.ask(path, body, timeout_s=_TIMEOUT_S)
     except ModelError:
         return {}
 

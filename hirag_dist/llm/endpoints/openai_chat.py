@@ -8,33 +8,57 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
 
+from hirag_dist.core.prompts.schemas import array_schema, integer_schema, object_schema, text_schema
 from hirag_dist.core.prompts.templates import reply_schema
+from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
 from hirag_dist.errors import ModelUnavailable, UnusableReply
-from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
+from hirag_dist.llm.endpoints.openai_client import DONE, EndpointClient, EndpointRefused, EndpointSettings, error_codes
 from hirag_dist.llm.endpoints.openai_replies import (
     Completion,
+    StreamedParts,
     UnusableField,
+    message_text,
     parse_completion,
-    parse_delta,
     parse_object,
 )
 from hirag_dist.llm.endpoints.reply_limit import MESSAGE_TOKENS, ReplyLimit
+from hirag_dist.llm.endpoints.schema_keywords import to_give_up, without
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 logger = logging.getLogger(__name__)
 _PATH = "/chat/completions"
-_NAMES_FORMS = re.compile(r"response_?format|json_schema|structured.?output|guided", re.IGNORECASE)
+_NAMES_FORMS = re.compile(
+    r"response_?(?:format|schema)|json.?schema|structured.?output|guided|grammar|additionalProperties|schema",
+    re.IGNORECASE,
+)
+_NO_FORMS = re.compile(
+    r"response_?format.*(?:unavailable|unsupported|not support|unknown|unrecognized|unexpected|not permitted|extra)",
+    re.IGNORECASE | re.DOTALL,
+)
+_NO_STREAM = re.compile(r"\bstream(?:s|ing|ed)?\b", re.IGNORECASE)
+_MAY_DO_WITHOUT = frozenset({400, 404, 405, 415, 422, 501})  # statuses of a request for what a server does not have
 FILTERED = frozenset({"content_filter", "content_policy_violation"})  # codes of a prompt that a filter stopped
-_PROBE = "Is water wet? Set ok to true if it is."
+_NO_JSON = "json_validate_failed"  # code of a reply that the server withholds: the model wrote no JSON
+_PROBE = "Is water wet? Set ok to true if it is, and list one or two words for it."
+_PROBE_TOKENS = 1000  # of the reply to it: a model may think before
+_MAY_THINK = re.compile(r"<\|(?:channel|start)|</?think|</?reasoning|</?thought|think[\]▷]", re.IGNORECASE)
 _MAX_MODELS = 20  # that one endpoint's replies may name
-_PROBE_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {"ok": {"type": "boolean"}},
-    "required": ["ok"],
-    "additionalProperties": False,
-}
+_PROBE_SCHEMA: Mapping[str, Any] = object_schema(  # with every keyword that the schemas of requests use
+    ok={"type": "boolean"},
+    sure={"type": "string", "enum": ["yes", "no"]},
+    percent=integer_schema(0, 100),
+    words=array_schema(text_schema(500), 2),
+)
+
+
+class _Forms(NamedTuple):
+    """How a request asks for a form: by a JSON schema, without some of its keywords, or in words."""
+
+    with_schema: bool
+    without: frozenset[str]
 
 
 class OpenAiChat:
@@ -46,6 +70,7 @@ class OpenAiChat:
 
     Attributes:
         probed: the reply to `supports_forms`, if it asked and was answered.
+        refused_keywords: keywords of JSON schemas that the endpoint was found to refuse; they are left out.
     """
 
     def __init__(self, settings: EndpointSettings, count_tokens: Callable[[str], int]) -> None:
@@ -54,11 +79,16 @@ class OpenAiChat:
         self._count = count_tokens
         self._client = EndpointClient(settings)
         self._forms: bool | None = {"json_schema": True, "none": False}.get(settings.structured)
+        self._forms_work = False  # whether a request with a schema was answered
+        self._streaming: Literal["with usage", "plain", "none"] = "with usage"
+        self._has_streamed = False
+        self._opens_thinking = False
         self._probing = asyncio.Lock()
         self._limit = ReplyLimit(settings.context_window, count_tokens)
         self._warned = False
         self._models: set[str] = set()
         self.probed: ChatReply | None = None
+        self.refused_keywords: frozenset[str] = frozenset()
 
     def __getstate__(self) -> tuple[EndpointSettings, Callable[[str], int], bool | None]:
         return self.settings, self._count, self._forms
@@ -82,45 +112,171 @@ class OpenAiChat:
             UnusableReply: an answer without a choice, or too large.
             RequestRejected: another 4xx, or a redirect to another host.
         """
-        try:
-            data = await self._client.post(_PATH, self._body(request))
-        except EndpointRefused as error:
-            if error.code in FILTERED:
-                return self.filtered(self._count_input(request))
-            if request.form is None or self._forms is not None or not _is_about_forms(error):
-                raise
-            self._forms = False
-            data = await self._client.post(_PATH, self._body(request))
-        reply = self._reply(data, _n_chars(request), lambda: self._count_input(request))
-        if request.form is None or self._forms is not False:  # else the prompt holds a schema too
-            self._limit.learn([message.content for message in request.messages], reply.input_tokens)
-        return reply
+        forms = _Forms(self._forms is not False, self.refused_keywords)
+        while True:
+            body = self._body(request, forms)
+            try:
+                found = await self._completion(body, _n_chars(request))
+            except EndpointRefused as error:
+                reply = self._reply_in(error, request)
+                if reply is not None:
+                    return reply
+                forms = self._fewer(forms, body, error)
+                continue
+            self._note(forms, body)
+            reply = self._reply(found, lambda: self._count_input(request))
+            if request.form is None or "response_format" in body:  # else the prompt holds a schema too
+                self._limit.learn([message.content for message in request.messages], reply.input_tokens)
+            return reply
 
     def filtered(self, input_tokens: int) -> ChatReply:
         """Return the reply that stands for a prompt that a content filter stopped."""
         return ChatReply("", "content_filter", self.name, input_tokens=input_tokens)
 
     async def stream(self, request: ChatRequest) -> AsyncGenerator[str | ChatReply]:
-        """Yield the text in pieces, then the reply. Raises as `complete` does, also when the stream breaks off."""
-        finish_reason = ""
-        texts: list[str] = []
-        async with aclosing(self._client.stream(_PATH, self._body(request) | {"stream": True})) as events:
-            async for event in events:
-                text, reason = parse_delta(event)
-                finish_reason = reason or finish_reason
-                if text:
-                    texts.append(text)
-                    yield text
-        if not finish_reason:
-            raise ModelUnavailable(f"endpoint {self.settings.name} ({self.name}) broke off its stream")
-        whole = "".join(texts)
-        yield ChatReply(
-            whole,
-            finish_reason,
-            self.name,
-            input_tokens=self._count_input(request),
-            output_tokens=self._count(whole),
-        )
+        """Yield the text in pieces, without thinking, then the reply.
+
+        Raises as `complete` does, also when the stream breaks off.
+        """
+        reader = ThinkingReader(self._opens_thinking)
+        parts = StreamedParts()
+        shown: list[str] = []
+        forms = _Forms(self._forms is not False, self.refused_keywords)
+        while True:
+            body = self._body(request, forms)
+            try:
+                async with aclosing(self._blocks(body, parts)) as blocks:
+                    async for events in blocks:
+                        text = "".join(parts.add(event) for event in events if isinstance(event, dict))
+                        if piece := self._shown(reader.feed(text), shown):
+                            yield piece
+                break
+            except EndpointRefused as error:
+                reply = self._reply_in(error, request)
+                if reply is not None:
+                    yield reply
+                    return
+                if not self._may_stream_less(error):
+                    forms = self._fewer(forms, body, error)
+        if piece := self._shown(reader.finish(), shown):
+            yield piece
+        self._note(forms, body)
+        self._opens_thinking = self._opens_thinking or reader.unopened
+        reply = self._reply(self._put_together(parts, _n_chars(request)), lambda: self._count_input(request))
+        yield replace(reply, text="".join(shown).rstrip())
+
+    @staticmethod
+    def _shown(piece: str, shown: list[str]) -> str:
+        """Add a piece to those that were shown, without white space where it is the first; return it."""
+        piece = piece if shown else piece.lstrip()
+        if piece:
+            shown.append(piece)
+        return piece
+
+    async def _completion(self, body: dict[str, Any], n_input_chars: int) -> Completion:
+        """Return the reply to a body, streamed where the endpoint streams."""
+        parts = StreamedParts()
+        while self._streaming != "none":
+            try:
+                async with aclosing(self._blocks(body, parts, at_leisure=True)) as blocks:
+                    async for events in blocks:
+                        parts.extend(events)
+                return self._put_together(parts, n_input_chars)
+            except EndpointRefused as error:
+                if not self._may_stream_less(error):
+                    raise
+            except ModelUnavailable as error:
+                if error.status != 500 or self._has_streamed:
+                    raise
+                break  # a server may fail where a stream is asked for
+        data = await self._client.post(_PATH, body)
+        if not self._has_streamed:
+            self._streaming = "none"
+        try:
+            return parse_completion(data, n_input_chars)
+        except UnusableField as problem:
+            raise UnusableReply(f"{self._client.who} answered {problem}") from None
+
+    def _put_together(self, parts: StreamedParts, n_input_chars: int) -> Completion:
+        try:
+            return parts.completion(n_input_chars)
+        except UnusableField as problem:
+            raise UnusableReply(f"{self._client.who} answered {problem}") from None
+
+    async def _blocks(
+        self, body: Mapping[str, Any], parts: StreamedParts, *, at_leisure: bool = False
+    ) -> AsyncGenerator[list[Any]]:
+        """Yield the events of a streamed reply, as many at a time as have come. The caller adds them to `parts`."""
+        mode = self._streaming
+        streamed: dict[str, Any] = {**body, "stream": mode != "none"}
+        if mode == "with usage":
+            streamed["stream_options"] = {"include_usage": True}
+        async with aclosing(self._client.stream(_PATH, streamed, at_leisure=at_leisure)) as blocks:
+            async for block in blocks:
+                yield self._parsed(block, parts)
+        if not parts.is_complete:
+            raise ModelUnavailable(f"{self._client.who} broke off its stream", was_sent=True)
+        if mode != "none":
+            self._has_streamed, self._streaming = True, mode
+
+    def _parsed(self, block: list[bytes], parts: StreamedParts) -> list[Any]:
+        """Return the JSON values of events. Raises the error that one holds."""
+        parts.done = parts.done or DONE in block
+        datas = [data for data in block if data != DONE] if parts.done else block
+        try:
+            events: list[Any] = json.loads(b"[%s]" % b",".join(datas))
+        except (ValueError, RecursionError):
+            events = [self._client.parse(data) for data in datas]  # says what is wrong with which
+        for event in events:
+            if isinstance(event, dict) and "error" in event:
+                self._client.raise_error_in(event)
+        return events
+
+    def _may_stream_less(self, error: EndpointRefused) -> bool:
+        """Return whether to ask again without what the endpoint may refuse of streams; it is left out from then on."""
+        if error.status not in _MAY_DO_WITHOUT or self._streaming == "none" or self._has_streamed:
+            return False
+        said = error.said
+        if self._streaming == "with usage" and re.search("stream_options|include_usage", said):
+            self._streaming = "plain"
+            return True
+        if _NO_STREAM.search(said):
+            self._streaming = "none"
+            return True
+        return False
+
+    def _reply_in(self, error: EndpointRefused, request: ChatRequest) -> ChatReply | None:
+        """Return the reply that a refusal stands for, None for none: a filtered prompt, or a text that is no JSON."""
+        if FILTERED.intersection((error.code, *error_codes(error.detail))):
+            return self.filtered(self._count_input(request))
+        if error.code == _NO_JSON:
+            text = message_text(error.detail.get("failed_generation"))
+            return ChatReply(text, "stop", self.name, self._count_input(request), 0, self._count(text))
+        return None
+
+    def _fewer(self, forms: _Forms, body: Mapping[str, Any], error: EndpointRefused) -> _Forms:
+        """Return the keywords to ask with after a refusal, or no schema at all; raise a refusal of another kind."""
+        if "response_format" not in body or error.status not in (400, 422, 501):
+            raise error
+        is_named = _NAMES_FORMS.search(error.said) is not None
+        if self._forms_work and not is_named:
+            raise error
+        schema = body["response_format"]["json_schema"]["schema"]
+        keywords = to_give_up(schema, error.said, forms.without)
+        is_named = is_named and (not _NO_FORMS.search(error.said) or any(word in error.said for word in keywords))
+        if keywords and is_named:
+            return _Forms(True, forms.without | keywords)
+        if self._forms is not None:
+            raise error
+        return _Forms(False, forms.without)
+
+    def _note(self, forms: _Forms, body: Mapping[str, Any]) -> None:
+        """Keep to what a request was answered with."""
+        if "response_format" in body:
+            self._forms_work = True
+            self.refused_keywords |= forms.without
+        elif not forms.with_schema and self._forms is None:
+            self._forms = False
 
     async def supports_forms(self) -> bool:
         """Return whether the endpoint keeps to a JSON schema. Asks once, with a small call; raises as `complete`."""
@@ -138,23 +294,38 @@ class OpenAiChat:
         """Close connections."""
         await self._client.close()
 
-    async def _probe(self) -> bool:
-        body = self._base([{"role": "user", "content": _PROBE}])
-        body["response_format"] = _response_format("probe", _PROBE_SCHEMA)
-        if self.settings.max_reply_tokens is not None:
-            body[self.settings.max_tokens_field] = self.settings.max_reply_tokens
+    async def ping(self) -> ChatReply:
+        """Return the reply to a request for one token. Raises as `complete`."""
+        body = self._base([{"role": "user", "content": "Hi"}]) | {self.settings.max_tokens_field: 1}
+        data = await self._client.post(_PATH, body)
         try:
-            data = await self._client.post(_PATH, body)
-        except EndpointRefused as error:
-            if _is_about_forms(error):
-                return False
-            raise
-        self.probed = self._reply(data, len(_PROBE), lambda: self._count(_PROBE) + MESSAGE_TOKENS)
+            found = parse_completion(data, 2)
+        except UnusableField as problem:
+            raise UnusableReply(f"{self._client.who} answered {problem}") from None
+        return self._reply(found, lambda: 1 + MESSAGE_TOKENS)
+
+    async def _probe(self) -> bool:
+        forms = _Forms(True, self.refused_keywords)
+        while True:
+            body = self._base([{"role": "user", "content": _PROBE}])
+            body["response_format"] = _response_format("probe", without(_PROBE_SCHEMA, forms.without))
+            body[self.settings.max_tokens_field] = min(self.settings.max_reply_tokens or _PROBE_TOKENS, _PROBE_TOKENS)
+            try:
+                found = await self._completion(body, len(_PROBE))
+                break
+            except EndpointRefused as error:
+                if error.code == _NO_JSON:
+                    return False
+                forms = self._fewer(forms, body, error)
+                if not forms.with_schema:
+                    return False
+        self._note(forms, body)
+        self.probed = self._reply(found, lambda: self._count(_PROBE) + MESSAGE_TOKENS)
         try:
             answer = parse_object(self.probed.text)
         except UnusableField:
             return False
-        return list(answer) == ["ok"] and isinstance(answer["ok"], bool)
+        return list(answer) == list(_PROBE_SCHEMA["properties"]) and isinstance(answer["ok"], bool)
 
     def _base(self, messages: list[dict[str, str]]) -> dict[str, Any]:
         body: dict[str, Any] = {"model": self.settings.model, "messages": messages}
@@ -162,7 +333,7 @@ class OpenAiChat:
             body["temperature"] = self.settings.temperature
         return body
 
-    def _body(self, request: ChatRequest) -> dict[str, Any]:
+    def _body(self, request: ChatRequest, forms: _Forms) -> dict[str, Any]:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         body = self._base(messages)
         if request.temperature is not None and self.settings.temperature is not None:
@@ -171,7 +342,9 @@ class OpenAiChat:
             body["frequency_penalty"] = request.frequency_penalty
         if request.form is not None:
             schema = reply_schema(request)
-            if self._forms is False:
+            if forms.without:
+                schema = without(schema, forms.without)
+            if not forms.with_schema:
                 messages[0]["content"] += (
                     "\n\nReply with one JSON object and nothing else, of this JSON schema:\n" + json.dumps(schema)
                 )
@@ -183,11 +356,8 @@ class OpenAiChat:
             body[self.settings.max_tokens_field] = limit
         return body
 
-    def _reply(self, data: Mapping[str, Any], n_input_chars: int, count_input: Callable[[], int]) -> ChatReply:
-        try:
-            found = parse_completion(data, n_input_chars)
-        except UnusableField as problem:
-            raise UnusableReply(f"{self._client.who} answered {problem}") from None
+    def _reply(self, found: Completion, count_input: Callable[[], int]) -> ChatReply:
+        """Return a reply without its thinking; token counts that the endpoint does not report are counted here."""
         usage = found.usage
         if usage.problem and not self._warned:
             self._warned = True
@@ -196,24 +366,20 @@ class OpenAiChat:
                 self._client.who,
                 usage.problem,
             )
-        if usage.input_tokens is None or usage.output_tokens is None:
-            return self._estimated(found, count_input)
+        text = without_thinking(found.text) if _MAY_THINK.search(found.text) else found.text
+        n_thought = usage.reasoning_tokens
+        if n_thought is None:
+            n_marked = self._count(found.text) - self._count(text) if len(text) < len(found.text) else 0
+            n_thought = max(n_marked, 0) + (self._count(found.reasoning) if found.reasoning else 0)
         return ChatReply(
-            found.text,
+            text,
             found.finish_reason,
             self._shown_model(found.model),
-            usage.input_tokens,
+            count_input() if usage.input_tokens is None else usage.input_tokens,
             usage.cached_tokens,
-            usage.output_tokens,
+            self._count(text) + n_thought if usage.output_tokens is None else usage.output_tokens,
+            n_thought,
         )
-
-    def _estimated(self, found: Completion, count_input: Callable[[], int]) -> ChatReply:
-        """Return a reply whose unknown token counts are those of the local tokenizer."""
-        usage = found.usage
-        n_input = count_input() if usage.input_tokens is None else usage.input_tokens
-        n_output = self._count(found.text) if usage.output_tokens is None else usage.output_tokens
-        model = self._shown_model(found.model)
-        return ChatReply(found.text, found.finish_reason, model, n_input, usage.cached_tokens, n_output)
 
     def _shown_model(self, reported: str) -> str:
         """Return the model's name for the bill, whose rows are bounded in number."""
@@ -232,7 +398,3 @@ def _n_chars(request: ChatRequest) -> int:
 
 def _response_format(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}
-
-
-def _is_about_forms(error: EndpointRefused) -> bool:
-    return error.status in (400, 422) and _NAMES_FORMS.search(error.said) is not None

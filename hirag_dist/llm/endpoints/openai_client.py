@@ -1,8 +1,7 @@
 """One OpenAI-compatible endpoint: its settings, one HTTP client for it, and its errors in our words.
 
-`chat.completions.create` of the SDK spends most of its time on building and reading pydantic models (1.1 ms of CPU
-a call, against 0.5 ms for `AsyncOpenAI.post`, its documented way to undocumented paths), so bodies are plain dicts
-here in both directions. Retries are the pool's business: the SDK's are off.
+Bodies are plain dicts in both directions, and the events of a stream are read from its lines: the SDK's models would
+take most of the CPU time of a call. Retries are the pool's business.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ import json
 import math
 import re
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -24,10 +24,11 @@ import httpx2
 import openai
 
 from hirag_dist.config.base import public_url
-from hirag_dist.core.text.normalize import one_line, shorten
+from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.errors import (
     ConfigError,
     ContextLengthExceeded,
+    EndpointUnreachable,
     ModelError,
     ModelUnavailable,
     RateLimited,
@@ -36,10 +37,12 @@ from hirag_dist.errors import (
     UnusableReply,
 )
 from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES, HttpGuards
+from hirag_dist.llm.endpoints.openai_connection import connection_problem, is_loopback, through_proxy
 from hirag_dist.llm.endpoints.openai_replies import UnusableField, name, parse_object
 from hirag_dist.llm.endpoints.window_refusals import refused_window
 from hirag_dist.types import RateLimits
 
+DONE = b"[DONE]"  # the last event of a stream
 _SAID_CHARS = 300
 _READ_BYTES = 2000  # of what is no reply, for a message
 _CONNECT_S = 10.0
@@ -72,7 +75,9 @@ class EndpointSettings:
         base_url: up to and with `/v1`.
         api_key: empty where the endpoint wants none; never shown.
         model: the name that the endpoint knows the model by.
-        timeout_s: for a whole call; between two pieces of a stream.
+        silence_timeout_s: Maximum seconds between two tokens of a streamed reply.
+        first_token_timeout_s: Maximum seconds until the first token, and until the whole of an answer that is no
+            stream. The server's own queue and the reading of a long prompt are part of it.
         temperature: None is not sent (reasoning models refuse it).
         max_reply_tokens: Maximum tokens of any reply; requests may have a lower limit of their own.
         max_tokens_field: the name of the reply limit in the request.
@@ -94,7 +99,8 @@ class EndpointSettings:
     base_url: str
     api_key: str = field(repr=False)
     model: str
-    timeout_s: float = 180.0
+    silence_timeout_s: float = 60.0
+    first_token_timeout_s: float = 600.0
     temperature: float | None = 0.0
     max_reply_tokens: int | None = None
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -127,14 +133,14 @@ class EndpointRefused(RequestRejected):
     """A 4xx with what the endpoint said, for the callers that may do without what it names.
 
     Attributes:
-        status: the HTTP status.
         code: the endpoint's code for the error, or "".
         said: its message and the parameter that it names.
+        detail: the error object.
     """
 
-    status: int = 0
     code: str = ""
     said: str = ""
+    detail: Mapping[str, Any] = MappingProxyType({})
 
 
 class EndpointClient:
@@ -146,9 +152,10 @@ class EndpointClient:
     def __init__(self, settings: EndpointSettings, max_reply_bytes: int = MAX_REPLY_BYTES) -> None:
         self.settings = settings
         self._max_reply_bytes = max_reply_bytes
-        self._client: openai.AsyncOpenAI | None = None
+        self._http: httpx2.AsyncClient | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._headers: Mapping[str, str] = {}
+        self._heard_at = -math.inf  # time of the last token or answer of any call, by the loop's clock
 
     def __getstate__(self) -> tuple[EndpointSettings, int]:
         return self.settings, self._max_reply_bytes
@@ -164,18 +171,31 @@ class EndpointClient:
 
         Raises:
             RateLimited: 429.
-            ModelUnavailable: no connection, no answer within `timeout_s`, 408, 409, 425, 5xx.
+            ModelUnavailable: no connection, no answer within `first_token_timeout_s`, 408, 409, 425, 5xx.
             UnusableReply: an answer without a JSON object, or too large.
-            EndpointRefused: another 4xx, or a 429 that says that the money is gone.
+            EndpointRefused: another 4xx, 501, or a 429 that says that the money is gone.
+            ContextLengthExceeded: the prompt is larger than the model's window.
             RequestRejected: a redirect to another host.
         """
-        with self.calling() as client:
-            async with asyncio.timeout(self.settings.timeout_s):
-                response = await client.post(path, cast_to=httpx2.Response, content=self.encode(body))
-        self._headers = response.headers
-        is_list = list_key and response.content.lstrip()[:1] == b"["
-        content = b'{"%s":%s}' % (list_key.encode(), response.content) if is_list else response.content
-        return self.parse(content)
+        content = await self._answer("POST", path, self.encode(body), self.settings.first_token_timeout_s)
+        is_list = list_key and content.lstrip()[:1] == b"["
+        return self.parse(b'{"%s":%s}' % (list_key.encode(), content) if is_list else content)
+
+    async def ask(self, url: str, body: Mapping[str, Any] | None = None, *, timeout_s: float) -> dict[str, Any]:
+        """Return the JSON object at a path, or at a URL of the same host: by GET, with a body by POST.
+
+        Raises as `post`.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        return self.parse(await self._answer("GET" if body is None else "POST", url, content, timeout_s))
+
+    async def _answer(self, method: str, path: str, content: bytes | None, timeout_s: float) -> bytes:
+        progress = _Progress(asyncio.get_running_loop().time())
+        with self._in_our_words(progress, timeout_s):
+            async with asyncio.timeout(timeout_s), self._response(method, path, content) as response:
+                answer = await response.aread()
+        self._heard_at = asyncio.get_running_loop().time()
+        return answer
 
     def parse(self, content: bytes) -> dict[str, Any]:
         """Return the JSON object of an answer.
@@ -192,33 +212,86 @@ class EndpointClient:
             is_page = start.lstrip()[:1] in ("", "<")
             kind = ModelUnavailable if is_page else UnusableReply
             raise kind(f"{self.who} answered {problem}: {self.plain(start)}") from None
-        self._raise_error_in(data)
+        self.raise_error_in(data)
         return data
 
-    async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-        """Yield the JSON objects of a server-sent stream. Raises as `post` does."""
-        with self.calling() as client:
-            events = await client.post(
-                path,
-                cast_to=object,
-                content=self.encode(body),
-                stream=True,
-                stream_cls=openai.AsyncStream[object],
-            )
-            async with events:
-                async for event in events:
-                    if isinstance(event, dict):
-                        yield event
+    async def stream(
+        self, path: str, body: Mapping[str, Any], *, at_leisure: bool = False
+    ) -> AsyncGenerator[list[bytes]]:
+        """Yield the data of the events of a server-sent stream, as many at a time as have come; DONE too.
+
+        An answer that is no stream is yielded whole, with DONE after it.
+
+        Args:
+            at_leisure: wait a little between two readings, 2 % of the time that has passed and 0.1 s at most, so that
+                more events come at a time: a wake for every token would take most of the CPU time of a call.
+
+        Raises: as `post`; TimedOut when no token came for so long as the settings say.
+        """
+        clock = asyncio.get_running_loop().time
+        progress = _Progress(clock())
+        limit_s = self.settings.first_token_timeout_s
+        events = EventLines()
+        with self._in_our_words(progress, limit_s):
+            async with asyncio.timeout(limit_s) as limit, self._response("POST", path, self.encode(body)) as response:
+                limit.reschedule(None)  # from here on each reading has its own
+                if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                    async with asyncio.timeout(limit_s):
+                        answer = await response.aread()
+                    self._heard_at = clock()
+                    # Some gateways hand a stream on whole, as if it were JSON.
+                    is_stream = answer.lstrip()[:5] in (b"data:", b"event")
+                    yield events.feed(answer) + events.finish() if is_stream else [answer, DONE]
+                    return
+                async with aclosing(response.aiter_bytes()) as blocks:
+                    while True:
+                        give_up_at = max(
+                            progress.heard_at + self.settings.silence_timeout_s, progress.sent_at + limit_s
+                        )
+                        if progress.n_events > 1:  # the first may hold no token
+                            give_up_at = progress.heard_at + self.settings.silence_timeout_s
+                        async with asyncio.timeout_at(give_up_at):
+                            block = await anext(blocks, None)
+                        if block is None:
+                            break
+                        if found := events.feed(block):
+                            progress.n_events += len(found)
+                            progress.heard_at = self._heard_at = clock()
+                            yield found
+                        if at_leisure and not events.done:
+                            await asyncio.sleep(min(0.1, 0.02 * (clock() - progress.sent_at)))
+                if found := events.finish():
+                    yield found
+
+    @asynccontextmanager
+    async def _response(self, method: str, path: str, content: bytes | None) -> AsyncIterator[httpx2.Response]:
+        """Lend the response to a request, not read yet. Raises an error in our words for a status of 400 or more."""
+        http = self._open()
+        url = path if "://" in path else f"{self.settings.base_url.rstrip('/')}{path}"
+        request = http.build_request(method, url, params=self.settings.extra_query or None, content=content)
+        response = await http.send(request, stream=True)
+        try:
+            self._headers = response.headers
+            if response.status_code >= 400:
+                raise self._of_status(response.status_code, _detail(await response.aread()), response.headers)
+            yield response
+        finally:
+            await response.aclose()
 
     @contextmanager
-    def calling(self) -> Iterator[openai.AsyncOpenAI]:
-        """Lend the SDK's client; what it raises in the block comes out in our words, as `post` says."""
-        client = self._open()
+    def _in_our_words(self, progress: _Progress, limit_s: float) -> Iterator[None]:
+        """Raise the errors of the block as ours, as `post` says."""
         try:
-            yield client
+            yield
         except Exception as error:
-            raised = self._translate(error)
+            raised = error if isinstance(error, ModelError) else self._translate(error, progress, limit_s)
             if raised is None:
+                raise
+            if isinstance(raised, ModelUnavailable):
+                now = asyncio.get_running_loop().time()
+                heard = max(self._heard_at, progress.heard_at)
+                raised.is_alive = heard > max(progress.sent_at, now - 2 * self.settings.silence_timeout_s)
+            if raised is error:
                 raise
             raise raised from (None if "***" in str(raised) else error)  # a cause would show what was taken out
 
@@ -238,72 +311,72 @@ class EndpointClient:
 
     async def close(self) -> None:
         """Close connections; a later call opens new ones."""
-        client, self._client, self._loop = self._client, None, None
-        if client is not None:
-            await client.close()
+        http, self._http, self._loop = self._http, None, None
+        if http is not None:
+            await http.aclose()
 
-    def _open(self) -> openai.AsyncOpenAI:
+    def _open(self) -> httpx2.AsyncClient:
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
+        if self._http is None or self._loop is not loop:
             settings = self.settings
-            timeout = httpx2.Timeout(settings.timeout_s, connect=min(_CONNECT_S, settings.timeout_s))
-            limits = httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=5.0)
-            guards = HttpGuards(self.who, settings.base_url, self._max_reply_bytes, settings.key_header)
+            host = urlsplit(settings.base_url).hostname or ""
+            direct = {f"all://[{host}]" if ":" in host else f"all://{host}": None} if is_loopback(host) else {}
             self._loop = loop
-            self._client = openai.AsyncOpenAI(
-                default_query=settings.extra_query or None,
-                api_key=settings.api_key or "none",
-                base_url=settings.base_url,
-                max_retries=0,
-                timeout=timeout,
-                http_client=openai.DefaultAioHttpClient(timeout=timeout, limits=limits, **guards.client_options()),
+            self._http = openai.DefaultAioHttpClient(
+                timeout=httpx2.Timeout(None, connect=_CONNECT_S),
+                limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=5.0),
+                headers={
+                    "Authorization": f"Bearer {settings.api_key or 'none'}",
+                    "Content-Type": "application/json",
+                    "User-Agent": "hirag-dist",
+                },
+                mounts=direct,
+                **HttpGuards(self.who, settings.base_url, self._max_reply_bytes, settings.key_header).client_options(),
             )
-        return self._client
+        return self._http
 
-    def _raise_error_in(self, data: Mapping[str, Any]) -> None:
+    def raise_error_in(self, data: Mapping[str, Any]) -> None:
+        """Raise the error that an object holds in place of an answer."""
         error = data.get("error")
         if not error or "choices" in data or "data" in data:
             return
         detail = error if isinstance(error, dict) else {"message": error}
         raise self._of_status(_status(detail), detail, {})
 
-    def _translate(self, error: Exception) -> ModelError | None:
+    def _translate(self, error: Exception, progress: _Progress, limit_s: float) -> ModelError | None:
         """Return the error in our words, None where it is no trouble of the endpoint's."""
-        if isinstance(error, openai.APIStatusError):
-            detail = error.body if isinstance(error.body, dict) else {"message": error.body or error.message}
-            return self._of_status(error.status_code, detail, error.response.headers)
-        if isinstance(error, openai.APITimeoutError | httpx2.TimeoutException | TimeoutError):
-            cause = error.__cause__
-            if isinstance(cause, httpx2.ConnectTimeout):  # what the aiohttp transport makes of a broken connection
-                return ModelUnavailable(f"{self.who} is out of reach: {self.plain(str(cause)) or 'no connection'}")
-            within = f"{self.settings.timeout_s:g} s a call, {_CONNECT_S:g} s to connect"
-            return TimedOut(f"{self.who} did not answer in time ({within})")
-        if isinstance(error, openai.APIConnectionError | httpx2.HTTPError | aiohttp.ClientError | OSError):
+        problem = connection_problem(error, self.settings.base_url)
+        if problem is not None:
+            return EndpointUnreachable(f"{self.who} is out of reach: {self.plain(problem)}")
+        # A lost connection is a httpx2.ConnectTimeout too: the cause tells.
+        if isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError):
+            return TimedOut(f"{self.who}: {progress.at_timeout(limit_s, self.settings.silence_timeout_s)}")
+        if isinstance(error, httpx2.HTTPError | aiohttp.ClientError | OSError):
             cause = error.__cause__ or error
-            return ModelUnavailable(f"{self.who} is out of reach: {self.plain(str(cause)) or type(cause).__name__}")
-        if isinstance(error, openai.APIError):  # an error event in the middle of a stream
-            detail = error.body if isinstance(error.body, dict) else {"message": error.message}
-            return self._of_status(_status(detail), detail, {})
-        if isinstance(error, openai.OpenAIError | ValueError | RecursionError):  # ValueError: no JSON, or no UTF-8
+            said = self.plain(str(cause)) or type(cause).__name__
+            return ModelUnavailable(f"{self.who} broke off: {said}", was_sent=True)
+        if isinstance(error, ValueError | RecursionError):  # no JSON, or no UTF-8
             return UnusableReply(f"{self.who} gave an answer that cannot be read: {self.plain(str(error))}")
         return None
 
     def _of_status(self, status: int, detail: Mapping[str, Any], headers: Mapping[str, str]) -> ModelError:
         said = self.plain(_message(detail))
-        text = f"{self.who} answered {status}: {said}"
+        proxy = "" if status < 500 and status not in (403, 407) else through_proxy(self.settings.base_url)
+        text = f"{self.who} answered {status}{proxy}: {said}"
         codes = error_codes(detail)
         window = refused_window(status, detail, codes, said)
         if window is not None:
             return ContextLengthExceeded(text, *window)
         if status == 429 and not _NO_MONEY.intersection(codes):
             return RateLimited(text, retry_after_s(headers, time.time()), _limited_kind(headers, said))
-        if status >= 500 or status in _ASK_AGAIN:
-            return ModelUnavailable(text)
+        if (status >= 500 and status != 501) or status in _ASK_AGAIN:
+            return ModelUnavailable(text, status=status)
         hint = "check the account's quota and billing" if status == 429 else _HINTS.get(status)
         refused = EndpointRefused(f"{text}; {hint}" if hint else text, fatal=hint is not None)
         refused.status = status
         refused.code = next(iter(codes), "")
         refused.said = f"{said} {name(detail.get('param'))}"
+        refused.detail = detail
         return refused
 
     def plain(self, text: str) -> str:
@@ -317,6 +390,58 @@ class EndpointClient:
     def who(self) -> str:
         """The endpoint, for messages."""
         return f"endpoint {self.settings.name} ({self.settings.model})"
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The progress of one call, by the loop's clock.
+
+    Attributes:
+        n_events: Events of its stream that have come, about one for each token.
+        heard_at: Time of the last one.
+    """
+
+    sent_at: float
+    n_events: int = 0
+    heard_at: float = -math.inf
+
+    def at_timeout(self, limit_s: float, silence_timeout_s: float) -> str:
+        """Return what was seen of a call that timed out."""
+        if self.n_events <= 1:
+            return f"nothing came in {limit_s:g} s"
+        n_tokens, lasted_s = count_noun(self.n_events, "token"), self.heard_at - self.sent_at
+        verb = "was" if self.n_events == 1 else "were"
+        return f"{n_tokens} {verb} received in {lasted_s:.3g} s, then none for {silence_timeout_s:g} s"
+
+
+class EventLines:
+    """Reads the data of server-sent events from blocks of bytes that are cut anywhere."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._rest = b""
+        self._data: list[bytes] = []
+
+    def feed(self, block: bytes) -> list[bytes]:
+        """Return the data of the events that end in a block."""
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        return self._events(lines)
+
+    def finish(self) -> list[bytes]:
+        """Return the data of a last event that no empty line ends."""
+        return self._events([self._rest, b""])
+
+    def _events(self, lines: list[bytes]) -> list[bytes]:
+        events: list[bytes] = []
+        for line in lines:
+            if line.startswith(b"data:"):
+                self._data.append(line[5:].strip())
+            elif self._data and not line.strip():
+                event = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                self.done = self.done or event == DONE
+                events.append(event)
+                self._data = []
+        return events
 
 
 def retry_after_s(headers: Mapping[str, str], now: float) -> float | None:
@@ -387,6 +512,20 @@ def _number(value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
+
+
+def _detail(content: bytes) -> Mapping[str, Any]:
+    """Return the error object of an answer's body, in whatever it is wrapped; else one with the body's text."""
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        return {"message": content[:_READ_BYTES].decode("utf-8", "replace")}
+    if isinstance(body, list) and body:
+        body = body[0]
+    if isinstance(body, dict):
+        error = body.get("error", body)
+        return error if isinstance(error, dict) else {"message": error} if error else body
+    return {"message": str(body)}
 
 
 def _message(detail: Mapping[str, Any]) -> str:

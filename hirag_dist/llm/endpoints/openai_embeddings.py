@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.errors import ConfigError, RequestRejected, UnusableReply
+from hirag_dist.errors import ConfigError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.llm.embedding import Embedded, in_requests
 from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
@@ -21,6 +21,7 @@ _PATH = "/embeddings"
 _MIN_LENGTH, _MAX_LENGTH = 1e-6, 1e6  # of a vector; models have 1, or some tens
 _MAX_EQUAL = 8  # texts: a few that a tokenizer does not know may have the same vector
 _INDECISIVE = frozenset({"encoding_format", "user"})  # keys of extra_body on which no vector depends
+_MAY_BE_BASE64 = frozenset({400, 415, 422, 500, 501})  # statuses of servers that do not know base64
 _NUMBER_BYTES = 32  # of a number in JSON
 _MAX_DIM = 8192  # where the size is not known yet
 
@@ -59,6 +60,7 @@ class OpenAiEmbedder:
         self._truncate = truncate
         self._client = EndpointClient(settings, max_reply_bytes(settings.batch_size, dim))
         self._base64 = True
+        self._base64_works = False
         self._warned = False
         self._differs = False  # whether two vectors were found to differ
         self._first: bytes | None = None  # the vector of all texts so far
@@ -121,11 +123,14 @@ class OpenAiEmbedder:
         as_base64 = self._base64
         try:
             data = await self._client.post(_PATH, body | ({"encoding_format": "base64"} if as_base64 else {}))
-        except EndpointRefused as error:
-            if not as_base64 or "encoding_format" not in error.said:
+        except (EndpointRefused, ModelUnavailable) as error:
+            is_about_base64 = isinstance(error, EndpointRefused) and "encoding_format" in error.said
+            if not as_base64 or not (is_about_base64 or (error.status in _MAY_BE_BASE64 and not self._base64_works)):
                 raise
-            self._base64 = False
             data = await self._client.post(_PATH, body)
+            self._base64 = False
+        else:
+            self._base64_works = self._base64_works or as_base64
         return Embedded(self._unit_vectors(data, texts), self._used(data, texts), self._client.rate_limits)
 
     def _unit_vectors(self, data: Mapping[str, Any], texts: Sequence[str]) -> FloatMatrix:

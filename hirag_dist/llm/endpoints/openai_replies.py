@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,16 @@ _SLACK_CHARS = 1000
 _SHOWN_CHARS = 30  # of a count that cannot be true
 _NAME_CHARS = 100
 _MAX_INDEX_DIGITS = 9
+_REASONS = {
+    **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "max_completion_tokens", "max_length"), "length"),
+    **dict.fromkeys(("model_length", "model_context_window_exceeded", "context_length", "token_limit"), "length"),
+    **dict.fromkeys(("stop", "end_turn", "eos", "eos_token", "stop_sequence", "complete", "completed"), "stop"),
+    **dict.fromkeys(
+        ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "content_filtered"),
+        "content_filter",
+    ),
+}
+_THOUGHTS = frozenset({"reasoning", "thinking", "thought", "reasoning_content", "reasoning.text"})  # types of parts
 
 
 class UnusableField(ValueError):
@@ -43,6 +53,7 @@ class ReportedUsage:
     Attributes:
         input_tokens, output_tokens: None where they are missing or cannot be true.
         cached_tokens: of the input, at most all of it; 0 where they are missing or cannot be true.
+        reasoning_tokens: of the output, at most all of it; None where they are missing or cannot be true.
         problem: the first field that cannot be true, with its value; "" where there is none.
     """
 
@@ -50,20 +61,24 @@ class ReportedUsage:
     cached_tokens: int
     output_tokens: int | None
     problem: str = ""
+    reasoning_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A reply of `/chat/completions`.
+    """A reply of `/chat/completions`, whole or put together from a stream.
 
     Attributes:
+        text: its content, or its refusal; thinking inside it is still there.
         model: "" where the reply does not name it.
+        reasoning: thinking that came in fields of its own.
     """
 
     text: str
     finish_reason: str
     model: str
     usage: ReportedUsage
+    reasoning: str = ""
 
 
 def parse_object(content: bytes | str) -> dict[str, Any]:
@@ -103,24 +118,99 @@ def parse_completion(data: Mapping[str, Any], n_input_chars: int) -> Completion:
     if not isinstance(message, dict):
         raise UnusableField("with a message that is no object")
     refusal = message_text(message.get("refusal"))
-    text = refusal or message_text(message.get("content"))
-    finish_reason = "refusal" if refusal else name(choice.get("finish_reason")) or "stop"
-    return Completion(
-        text, finish_reason, name(data.get("model")), parse_usage(data.get("usage"), n_input_chars, len(text))
-    )
+    text, reasoning = message_parts(message)
+    text = refusal or text
+    reason = "refusal" if refusal else finish_reason(choice.get("finish_reason")) or "stop"
+    usage = parse_usage(data.get("usage"), n_input_chars, len(text) + len(reasoning))
+    return Completion(text, reason, name(data.get("model")), usage, reasoning)
 
 
-def parse_delta(event: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the text that an event of a stream adds, and the finish reason where it ends the reply, else ""."""
-    choices = event.get("choices")
-    texts, reason = [], ""
-    for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict):
-            delta = choice.get("delta")
-            if isinstance(delta, dict):
-                texts.append(message_text(delta.get("content")) or message_text(delta.get("refusal")))
-            reason = reason or name(choice.get("finish_reason"))
-    return "".join(texts), reason
+class StreamedParts:
+    """Puts the events of a streamed reply together.
+
+    Attributes:
+        finish_reason: "" until the reply ends.
+        done: whether the stream said that it is at its end.
+    """
+
+    def __init__(self) -> None:
+        self.finish_reason = ""
+        self.done = False
+        self._texts: list[str] = []
+        self._reasoning: list[str] = []
+        self._has_choice = False
+        self._model: object = None
+        self._usage: object = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the reply has come to its end."""
+        return self.done or bool(self.finish_reason)
+
+    def extend(self, events: Sequence[Any]) -> None:
+        """Add events; `add` does the same, with several times the CPU time for those that hold nothing but text."""
+        for event in events:
+            try:
+                choice = event["choices"][0]
+                delta = choice["delta"]
+                text = delta["content"]
+                is_plain = len(delta) == 1 and type(text) is str and choice["finish_reason"] is None
+                if is_plain and self._has_choice and not event.get("usage"):
+                    self._texts.append(text)
+                    continue
+            except (LookupError, TypeError, AttributeError):
+                pass
+            if isinstance(event, dict):
+                self.add(event)
+
+    def add(self, event: Mapping[str, Any]) -> str:
+        """Return the text that an event adds to the reply."""
+        self._model = self._model or event.get("model")
+        self._usage = event.get("usage") or self._usage
+        choices = event.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, dict):
+            return ""
+        reason = finish_reason(choice.get("finish_reason"))
+        delta = choice.get("delta")
+        if delta is None:
+            delta = choice.get("message")  # of a whole answer to a request for a stream
+            self.done = self.done or delta is not None
+        if not isinstance(delta, dict):
+            self.finish_reason = reason or self.finish_reason
+            return ""
+        self._has_choice = True
+        refusal = message_text(delta.get("refusal"))
+        text, reasoning = message_parts(delta)
+        text = text or refusal
+        self.finish_reason = "refusal" if refusal or self.finish_reason == "refusal" else reason or self.finish_reason
+        if text:
+            self._texts.append(text)
+        if reasoning:
+            self._reasoning.append(reasoning)
+        return text
+
+    def completion(self, n_input_chars: int) -> Completion:
+        """Return the whole reply; a stream that ends without a reason, but as a stream does, was not cut off.
+
+        Raises:
+            UnusableField: no event had a choice.
+        """
+        if not self._has_choice:
+            raise UnusableField("without a choice")
+        text, reasoning = encodable("".join(self._texts)), "".join(self._reasoning)
+        usage = parse_usage(self._usage, n_input_chars, len(text) + len(reasoning))
+        return Completion(text, self.finish_reason or "stop", name(self._model), usage, reasoning)
+
+
+def finish_reason(value: object) -> str:
+    """Return why a reply ended, in one word for what servers call by many; "" where that is not said.
+
+    >>> [finish_reason(each) for each in ("MAX_TOKENS", "model_length", "end_turn", "SAFETY", "tool_calls", None)]
+    ['length', 'length', 'stop', 'content_filter', 'tool_calls', '']
+    """
+    reason = name(value)
+    return _REASONS.get(reason.lower(), reason)
 
 
 def parse_usage(value: object, n_input_chars: int, n_output_chars: int) -> ReportedUsage:
@@ -147,7 +237,11 @@ def parse_usage(value: object, n_input_chars: int, n_output_chars: int) -> Repor
         problems.append(f"{field} {n_cached} of {n_input}")
     if n_input is None or n_cached > n_input:
         n_cached = 0
-    return ReportedUsage(n_input, n_cached, n_output, problems[0] if problems else "")
+    details = value.get("completion_tokens_details")
+    n_thought = token_count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
+    if n_thought is not None and n_output is not None and n_thought > n_output:
+        n_thought = None
+    return ReportedUsage(n_input, n_cached, n_output, problems[0] if problems else "", n_thought)
 
 
 def parse_vectors(data: Mapping[str, Any], n_texts: int) -> FloatMatrix:
@@ -175,6 +269,19 @@ def parse_vectors(data: Mapping[str, Any], n_texts: int) -> FloatMatrix:
     if len({len(row) for row in rows}) != 1:
         raise UnusableField("vectors of several sizes at once")
     return np.stack(rows)
+
+
+def message_parts(message: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the text of a message, or of the part of one that an event of a stream adds, and its thinking."""
+    content = message.get("content")
+    thought = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
+    reasoning = message_text(thought)
+    if isinstance(content, list):
+        is_thought = [isinstance(part, dict) and part.get("type") in _THOUGHTS for part in content]
+        thoughts = [part for part, thinks in zip(content, is_thought, strict=True) if thinks]
+        content = [part for part, thinks in zip(content, is_thought, strict=True) if not thinks]
+        reasoning += "".join(message_text(part.get("text") or part.get("thinking")) for part in thoughts)
+    return message_text(content), reasoning
 
 
 def message_text(content: object) -> str:

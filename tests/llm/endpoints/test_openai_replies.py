@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hirag_dist.llm.endpoints.openai_client import retry_after_s
 from hirag_dist.llm.endpoints.openai_replies import (
     MissingVector,
+    StreamedParts,
     UnusableField,
     parse_completion,
-    parse_delta,
     parse_object,
     parse_usage,
     parse_vectors,
@@ -81,9 +81,16 @@ def test_whatever_a_completion_holds_the_tables_and_the_ledger_hold(body: dict[s
 @given(anything)
 @settings(max_examples=40, deadline=None)
 def test_an_event_of_a_stream_adds_a_text(event: Any) -> None:
-    text, reason = parse_delta(event if isinstance(event, dict) else {"choices": event})
-    assert isinstance(reason, str)
+    parts = StreamedParts()
+    text = parts.add(event if isinstance(event, dict) else {"choices": event})
     text.encode()
+    try:
+        reply = parts.completion(10)
+    except UnusableField:
+        assert text == ""
+    else:
+        assert reply.text == text
+        reply.finish_reason.encode()
 
 
 @given(anything, st.integers(1, 4))

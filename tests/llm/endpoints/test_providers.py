@@ -167,7 +167,7 @@ def configured(provider: Provider, host: str, monkeypatch: pytest.MonkeyPatch, t
     for endpoint in data["llm"]["endpoints"].values():
         assert endpoint["base_url"].endswith(provider.path) or endpoint is not data["llm"]["endpoints"]["main"]
         endpoint["base_url"] = re.sub(r"^https?://[^/]+", host, endpoint["base_url"])
-        endpoint["timeout_s"] = 20
+        endpoint["first_token_timeout_s"] = 20
         endpoint["dim"] = endpoint.get("dim") and 2
     path = tmp_path / "hirag.yaml"
     path.write_text(yaml.safe_dump(data), "utf-8")

@@ -80,7 +80,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def endpoint(server: Server) -> RerankEndpoint:
-    return RerankEndpoint(EndpointSettings("judge", server.url, "key", "rerank-1", timeout_s=5))
+    return RerankEndpoint(EndpointSettings("judge", server.url, "key", "rerank-1", first_token_timeout_s=5))
 
 
 TEXTS = ["aa", "aaaa", "a"]
