@@ -15,6 +15,10 @@ from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
 from hirag_dist.wire.error_status import NotReady
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
+_CLOSE_S = 1.5  # for engines to close their connections
+_RELEASE_S = 3.0  # for cancelled requests to release the engine
+_MAX_RETRY_POLLS = 32  # between two attempts to open a snapshot that fails
 
 
 async def in_daemon_thread(make: Callable[[], T], discard: Callable[[T], None]) -> T:
@@ -58,12 +62,6 @@ def _settle(loop: asyncio.AbstractEventLoop, settle: Callable[[T], None], outcom
     except RuntimeError:
         return False
     return True
-
-
-logger = logging.getLogger(__name__)
-_CLOSE_S = 1.5  # for engines to close their connections
-_RELEASE_S = 3.0  # for cancelled requests to release the engine
-_MAX_RETRY_POLLS = 32  # between two attempts to open a snapshot that fails
 
 
 class _LeasedEngine:

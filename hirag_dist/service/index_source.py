@@ -19,6 +19,9 @@ from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.error_status import IndexNotFound
 
 _MAX_SHOWN = 64  # characters of a name in a message
+_PAGE_SIZE = 100
+_MAX_PAGE_SIZE = 1000
+_MAX_TOKEN_CHARACTERS = 256
 
 
 def index_not_found(name: str) -> IndexNotFound:
@@ -165,11 +168,6 @@ class _OnlyIndex(ServedIndex):
         """Keep the current engine open; it is never opened by a request."""
         with self._swapper.lease() as engine:
             yield engine
-
-
-_PAGE_SIZE = 100
-_MAX_PAGE_SIZE = 1000
-_MAX_TOKEN_CHARACTERS = 256
 
 
 def index_page(entries: Sequence[IndexEntry], request: pb.ListIndexesRequest) -> pb.ListIndexesResponse:

@@ -44,6 +44,8 @@ _TYPES = {
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
+logger = logging.getLogger(__name__)
+_TOKEN_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +74,6 @@ def read_files() -> dict[str, StaticFile]:
             body = entry.read_bytes()
             files[entry.name] = StaticFile(body, kind, hashlib.sha256(body).hexdigest()[:16])
     return files
-
-
-logger = logging.getLogger(__name__)
-_TOKEN_MAX = 4096
 
 
 class PageApp:

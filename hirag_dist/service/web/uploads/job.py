@@ -21,6 +21,11 @@ from hirag_dist.service.web.uploads.options import UploadOptions
 
 logger = logging.getLogger(__name__)
 _LINE_BYTES = 1 << 22
+_SEPARATORS = re.compile(r"[/\\]")
+_MAX_BYTES = 200  # of a name; filesystems allow 255
+_SEARCHED = re.compile(r"[*?\[\]:|<>\"]")  # globs, alternate streams, and what some filesystems refuse
+State = Literal["empty", "collecting", "planning", "planned", "running", "cancelled", "failed", "done"]
+_BUSY: tuple[State, ...] = ("planning", "running")
 
 
 class UpdateProcess:
@@ -97,11 +102,6 @@ def _kill(process: asyncio.subprocess.Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)  # with its own processes
 
 
-_SEPARATORS = re.compile(r"[/\\]")
-_MAX_BYTES = 200  # of a name; filesystems allow 255
-_SEARCHED = re.compile(r"[*?\[\]:|<>\"]")  # globs, alternate streams, and what some filesystems refuse
-
-
 def safe_name(given: str) -> str:
     r"""Return a name for a file: without folders, control characters, leading dots, and signs that globs read.
 
@@ -135,11 +135,6 @@ def readable() -> str:
 def _cut(text: str, max_bytes: int) -> str:
     """Return the beginning of a text that fits, cut between characters."""
     return text.encode()[: max(max_bytes, 1)].decode("utf-8", "ignore")
-
-
-logger = logging.getLogger(__name__)
-State = Literal["empty", "collecting", "planning", "planned", "running", "cancelled", "failed", "done"]
-_BUSY: tuple[State, ...] = ("planning", "running")
 
 
 class UploadConflict(HiragError):

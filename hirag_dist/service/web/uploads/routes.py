@@ -23,6 +23,10 @@ from hirag_dist.service.web.uploads.job import UploadConflict, UploadJob, readab
 from hirag_dist.service.web.uploads.options import UploadOptions
 from hirag_dist.wire.error_status import Unauthenticated
 
+logger = logging.getLogger(__name__)
+FILE_NAME = "X-File-Name"
+_NAME_CHARS = 3000  # percent-encoded
+
 
 class UploadRefused(HiragError):
     """The caller may not upload."""
@@ -85,11 +89,6 @@ class UploadAccess:
         if current and current != self._labelled[0]:
             self._labelled = (current, open_snapshot(store, current).has_labels)
         return self._labelled[1]
-
-
-logger = logging.getLogger(__name__)
-FILE_NAME = "X-File-Name"
-_NAME_CHARS = 3000  # percent-encoded
 
 
 class _Start(BaseModel):
