@@ -13,8 +13,7 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.service.engine import Engine
-from hirag_dist.service.index_list import index_page
-from hirag_dist.service.index_source import IndexSource, ServedIndex
+from hirag_dist.service.index_source import IndexSource, ServedIndex, index_page
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.lookups import Find, LookupMethods, LookupResponse
 from hirag_dist.service.request_gate import RequestGate
