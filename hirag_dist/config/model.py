@@ -166,9 +166,8 @@ class LlmConfig(ConfigSection):
                 continue
             for name in [target] if isinstance(target, str) else [share.endpoint for share in target]:
                 if name not in self.endpoints:
-                    raise ValueError(
-                        f"Invalid llm.roles.{role}: {name!r} is not defined; llm.endpoints has {', '.join(self.endpoints)}"
-                    )
+                    defined = ", ".join(self.endpoints)
+                    raise ValueError(f"Invalid llm.roles.{role}: {name!r} is not defined; defined are: {defined}")
                 kind = self.endpoints[name].kind
                 is_role_kind = (kind in ("auto", "hashing", "minilm")) == (role == "embed") or kind == "openai"
                 if (kind == "rerank") != (role == "rerank") or not is_role_kind:

@@ -149,10 +149,16 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
         ("clustering: {target_size: 9, max_size: 8}", "clustering.max_size must be at least clustering.target_size"),
         (
             "llm: {endpoints: {gpt: {model: x}}}",
-            "llm.endpoints.gpt: an endpoint of kind openai needs base_url and model",
+            "llm.endpoints.gpt: base_url and model are required for an endpoint of kind openai",
         ),
-        ("llm: {roles: {answer: gpt}}", "role answer names endpoint 'gpt'; there are: builtin, builtin-embedder"),
-        ("llm: {roles: {embed: builtin}}", "endpoint 'builtin' of kind extractive cannot play role embed"),
+        (
+            "llm: {roles: {answer: gpt}}",
+            "Invalid llm.roles.answer: 'gpt' is not defined; defined are: builtin, builtin-embedder",
+        ),
+        (
+            "llm: {roles: {embed: builtin}}",
+            "Invalid llm.roles.embed: 'builtin' is of kind extractive, which cannot do it",
+        ),
         ("[1, 2]", "FILE must hold keys and values, not a list"),
         ("a: b: c", "FILE is not YAML: mapping values are not allowed here in line 1, column 5"),
         ("\tseed: 1", "FILE is not YAML: "),
