@@ -85,7 +85,9 @@ def test_a_declared_charset_is_believed_unless_the_bytes_are_utf8() -> None:
     assert decode_text("é".encode(), "big5") == "é"
 
 
-@pytest.mark.parametrize("declared", ["no-such-charset", "undefined", "utf-16", "unicode_escape", "hex", "a\0b", "utf-8"])
+@pytest.mark.parametrize(
+    "declared", ["no-such-charset", "undefined", "utf-16", "unicode_escape", "hex", "a\0b", "utf-8"]
+)
 def test_a_declared_charset_that_cannot_be_the_one_is_ignored(declared: str) -> None:
     assert decode_text("Привет, мир".encode("cp1251"), declared) == "Привет, мир"
 
