@@ -23,7 +23,7 @@ from hirag_dist.service.http_api.status_error import error_of_call
 from hirag_dist.service.web.options import PageOptions
 from hirag_dist.service.web.run import Page
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import MODES
+from hirag_dist.wire.records import MODES
 from tests.service import fakes
 
 _STATUS = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 413: "TOO_LARGE", 429: "RESOURCE_EXHAUSTED"}

@@ -26,7 +26,9 @@ from hirag_dist.retrieval.engine import QueryEngine, open_engine
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import Answer, ChatReply, ChatRequest, Retrieval
-from hirag_dist.wire.convert_results import answer_to_proto, retrieval_to_proto
+from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.convert_results import answer_to_proto, retrieval_fields
+from hirag_dist.wire.records import message_of
 from tests.labelled_builds import build
 from tests.toy_builds import Bench, between, members, task_of
 
@@ -136,9 +138,13 @@ def public(documents: Documents) -> Documents:
     return [document for document in documents if not document[1]]
 
 
+def _message(found: Retrieval) -> pb.Retrieval:
+    return message_of(pb.Retrieval, **retrieval_fields(found))
+
+
 def all_text(found: Retrieval | Answer) -> str:
     """Everything in a reply, as the wire and as JSON have it; without the question, which is the caller's own."""
-    message = answer_to_proto(found, None) if isinstance(found, Answer) else retrieval_to_proto(found)
+    message = answer_to_proto(found) if isinstance(found, Answer) else _message(found)
     wire = message.SerializeToString().decode("utf-8", "replace")
     text = wire + json.dumps(asdict(found), ensure_ascii=False)
     question = found.retrieval.question if isinstance(found, Answer) else found.question

@@ -40,7 +40,7 @@ class Asked:
     @property
     def is_again(self) -> bool:
         """True if a reply was refused before."""
-        return len(self.body["messages"]) > 2
+        return "An earlier reply could not be used" in self.user
 
     def between(self, tag: str) -> str:
         found = re.search(rf"<{tag}>\n(.*?)\n</{tag}>", self.user, re.DOTALL)

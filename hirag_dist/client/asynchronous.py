@@ -42,14 +42,9 @@ from hirag_dist.types import (
 )
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
-from hirag_dist.wire.convert_lookups import (
-    community_from_proto,
-    document_from_proto,
-    entity_from_proto,
-    path_from_proto,
-)
 from hirag_dist.wire.convert_results import entry_from_proto, info_from_proto, level_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN
+from hirag_dist.wire.records import record_of
 from hirag_dist.wire.status_details import SERVING, HealthCheckRequest
 
 
@@ -231,7 +226,7 @@ class AsyncHiragClient:
             pb.GetEntityRequest, options, entity=entity, max_relations=max_relations, max_sources=max_sources
         )
         with self._explained():
-            return entity_from_proto(await self._stub.GetEntity(request, **arguments))
+            return record_of(EntityDetails, await self._stub.GetEntity(request, **arguments))
 
     async def find_path(self, source: str, target: str, **options: Unpack[LookupOptions]) -> PathDetails:
         """Return a shortest path between two entities, by id or name (Eq. 15-16).
@@ -241,7 +236,7 @@ class AsyncHiragClient:
         """
         request, arguments = self._arguments.of_lookup(pb.FindPathRequest, options, source=source, target=target)
         with self._explained():
-            return path_from_proto(await self._stub.FindPath(request, **arguments))
+            return record_of(PathDetails, await self._stub.FindPath(request, **arguments))
 
     async def get_community(
         self,
@@ -259,7 +254,7 @@ class AsyncHiragClient:
             pb.GetCommunityRequest, options, community_id=community_id, max_members=max_members
         )
         with self._explained():
-            return community_from_proto(await self._stub.GetCommunity(request, **arguments))
+            return record_of(CommunityDetails, await self._stub.GetCommunity(request, **arguments))
 
     async def get_document(
         self,
@@ -278,7 +273,7 @@ class AsyncHiragClient:
             pb.GetDocumentRequest, options, document_id=document_id, start=start, max_chars=max_chars
         )
         with self._explained():
-            return document_from_proto(await self._stub.GetDocument(request, **arguments))
+            return record_of(DocumentPart, await self._stub.GetDocument(request, **arguments))
 
     async def wait_ready(self, timeout_s: float = 30.0) -> None:
         """Return once the service has a snapshot loaded.

@@ -15,10 +15,9 @@ from hirag_dist.config.service import ServiceConfig
 from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.service.background_open import in_daemon_thread
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine_thread import EngineRunner, ThreadEngineRunner
-from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot

@@ -16,8 +16,7 @@ from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedde
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.spending import RAISE_LIMIT
+from hirag_dist.llm.limits.coordinator import RAISE_LIMIT, QuotaCoordinator
 from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.replay import UnavailableModel
 from hirag_dist.llm.reply_store import Ledger

@@ -27,10 +27,9 @@ from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.access_log import LOGGER as ACCESS_LOGGER
-from hirag_dist.service.background_open import in_daemon_thread
 from hirag_dist.service.channel_options import probe, raise_descriptor_limit
 from hirag_dist.service.engine_thread import ThreadEngineRunner
-from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
 from hirag_dist.service.index_source import SingleIndex
 from hirag_dist.service.metrics import FOLDER_VARIABLE, WorkerMetrics
 from hirag_dist.service.metrics_server import serve_metrics

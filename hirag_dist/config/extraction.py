@@ -26,7 +26,7 @@ class ExtractionConfig(ConfigSection):
 
         For `llm` it is the number of calls alone, which is what former versions recorded.
         """
-        return self.calls if self.method == "llm" else {"method": self.method, "nlp": {"finder": "builtin"}}
+        return self.calls if self.method == "llm" else {"method": self.method}
 
 
 def long_form(given: Any) -> Any:

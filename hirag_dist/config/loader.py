@@ -48,6 +48,7 @@ _REMOVED = {  # former dotted path of a key → what takes its place
     "retrieval.lean": "choose another retrieval.mode, such as local",
     "retrieval.lexical": _FIDELITY,
     "retrieval.local_entities": _FIDELITY,
+    "retrieval.map_reduce.seed": "records are shuffled in a fixed order",
     "retrieval.reports_on_demand": "`hirag-dist refresh --reports` writes missing reports",
     "retrieval.selection": "records are taken by rank",
     "retrieval.source_fusion": _FIDELITY,

@@ -17,7 +17,6 @@ class MapReduceConfig(ConfigSection):
     )
     concurrency: int = Field(16, ge=1, description="of these calls at a time, for one question")
     reply_tokens: int = Field(1000, ge=50, description="of what is found in a part")
-    seed: int = Field(0, ge=0, lt=1 << 63, description="shuffles what is read")
 
 
 class RetrievalConfig(ConfigSection):

@@ -34,6 +34,7 @@ from hirag_dist.types import MAP_REDUCE as MAP_REDUCE
 from hirag_dist.types import ChatReply, CommunityItem, IntVector, MapWork, Rejected, Retrieval, SourceItem
 
 _Item = CommunityItem | SourceItem
+_SEED = 0  # of the order in which records are read
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ def nothing(question: str, mode: str, snapshot_id: str, limits: RetrievalConfig)
 def gather(
     index: MappedIndex, question: str, mode: str, limits: RetrievalConfig, count_tokens: Callable[[str], int]
 ) -> MapReduceInput:
-    """Read the input of a question: items shuffled by the seed, cut into parts of `context_tokens`.
+    """Read the input of a question: items shuffled by a fixed seed, cut into parts of `context_tokens`.
 
     This reads up to `max_calls` parts of text, which takes a second or more unless their tokens were counted before.
 
@@ -96,7 +97,7 @@ def gather(
     cut = PartBudget(heading, limits.context_tokens, count_tokens)
     items: dict[str, _Item] = {}
     rows, unreported = _rows(index, mode, limits)
-    for number, (item, text, tokens) in enumerate(_records(index, mode, rows, limits.map_reduce.seed), 1):
+    for number, (item, text, tokens) in enumerate(_records(index, mode, rows), 1):
         ref = f"{letter}{number}"
         items[ref] = item
         cut.add(ref, text, tokens or count_tokens(text))
@@ -124,9 +125,9 @@ def _rows(index: MappedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVe
     return rows, int(np.count_nonzero(index.fully_visible()[bare]))
 
 
-def _records(index: MappedIndex, mode: str, rows: IntVector, seed: int) -> Iterator[tuple[_Item, str, int]]:
+def _records(index: MappedIndex, mode: str, rows: IntVector) -> Iterator[tuple[_Item, str, int]]:
     """Yield each item with its text in contexts and the text's tokens, 0 where they are unknown."""
-    shuffled = np.random.default_rng(seed).permutation(rows)
+    shuffled = np.random.default_rng(_SEED).permutation(rows)
     for row in shuffled.tolist():
         if mode == "text-map-reduce":
             (source,) = index.sources([(row, 0.0)])

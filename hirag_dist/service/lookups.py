@@ -11,13 +11,8 @@ from hirag_dist.service.access_log import Context
 from hirag_dist.service.engine import Engine
 from hirag_dist.types import DEFAULT_CHARS, DEFAULT_MEMBERS, DEFAULT_RELATIONS, DEFAULT_SOURCES, AccessScope
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_lookups import (
-    community_to_proto,
-    document_to_proto,
-    entity_to_proto,
-    key_from_proto,
-    path_to_proto,
-)
+from hirag_dist.wire.convert_lookups import key_from_proto
+from hirag_dist.wire.records import message_fields, message_of
 
 LookupResponse = pb.GetEntityResponse | pb.FindPathResponse | pb.GetCommunityResponse | pb.GetDocumentResponse
 
@@ -28,6 +23,10 @@ class LookupReply:
 
     message: LookupResponse
     items: int
+
+
+def _message(kind: type[Any], found: Any) -> Any:
+    return message_of(kind, **message_fields(found, kind))
 
 
 Find = Callable[[Engine, float | None], Awaitable[LookupReply]]  # of the engine and the seconds left
@@ -50,7 +49,7 @@ def entity_lookup(request: Any, scope: AccessScope) -> Find:
             deadline_s=deadline_s,
         )
         items = (found.relations, found.neighbours, found.ancestors, found.members, found.communities, found.sources)
-        return LookupReply(entity_to_proto(found), 1 + sum(map(len, items)))
+        return LookupReply(_message(pb.GetEntityResponse, found), 1 + sum(map(len, items)))
 
     return find
 
@@ -61,7 +60,7 @@ def path_lookup(request: Any, scope: AccessScope) -> Find:
 
     async def find(engine: Engine, deadline_s: float | None) -> LookupReply:
         found = await engine.find_path(source, target, scope=scope, deadline_s=deadline_s)
-        return LookupReply(path_to_proto(found), len(found.entities) + len(found.triples))
+        return LookupReply(_message(pb.FindPathResponse, found), len(found.entities) + len(found.triples))
 
     return find
 
@@ -75,7 +74,7 @@ def community_lookup(request: Any, scope: AccessScope) -> Find:
             community, max_members=request.max_members or DEFAULT_MEMBERS, scope=scope, deadline_s=deadline_s
         )
         related = (found.members, found.children, () if found.parent is None else (found.parent,))
-        return LookupReply(community_to_proto(found), 1 + sum(map(len, related)))
+        return LookupReply(_message(pb.GetCommunityResponse, found), 1 + sum(map(len, related)))
 
     return find
 
@@ -92,7 +91,7 @@ def document_lookup(request: Any, scope: AccessScope) -> Find:
             scope=scope,
             deadline_s=deadline_s,
         )
-        return LookupReply(document_to_proto(found), len(found.chunks))
+        return LookupReply(_message(pb.GetDocumentResponse, found), len(found.chunks))
 
     return find
 

@@ -13,8 +13,7 @@ from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.access_log import Context, RequestRecord
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.service.engine import Engine
-from hirag_dist.service.index_list import index_page
-from hirag_dist.service.index_source import IndexSource, ServedIndex
+from hirag_dist.service.index_source import IndexSource, ServedIndex, index_page
 from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.lookups import Find, LookupMethods, LookupResponse
 from hirag_dist.service.request_gate import RequestGate
@@ -22,18 +21,13 @@ from hirag_dist.types import MAP_REDUCE, AccessScope, Answer, Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_lookups import scope_from_proto
 from hirag_dist.wire.convert_query import query_from_proto
-from hirag_dist.wire.convert_results import (
-    answer_to_proto,
-    info_to_proto,
-    level_to_proto,
-    retrieval_to_proto,
-    text_to_proto,
-)
+from hirag_dist.wire.convert_results import LEVELS, answer_to_proto, info_to_proto, retrieval_fields
 from hirag_dist.wire.error_status import (
     DeadlinePassed,
     RequestTooLarge,
     SlowReader,
 )
+from hirag_dist.wire.records import message_of
 
 logger = logging.getLogger(__name__)
 MAX_QUESTION_CHARACTERS = 32_768  # embedding a longer question would delay the other requests
@@ -92,15 +86,13 @@ class _Call:
             answer.output_tokens,
         )
 
-    def fill(self, message: pb.Retrieval, retrieval: Retrieval) -> None:
-        """Fill a reply's message with a retrieval, and record its content."""
+    def fields(self, retrieval: Retrieval) -> dict[str, Any]:
+        """Return the fields of a retrieval's message in a reply, and record its content."""
         record, request = self.record, self.request
         record.mode, record.partial, record.timings_ms = retrieval.mode, retrieval.partial, retrieval.timings_ms
         levels = (retrieval.local, retrieval.communities, retrieval.key_entities, retrieval.triples, retrieval.sources)
         record.items = sum(map(len, levels))
-        retrieval_to_proto(
-            retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text, into=message
-        )
+        return retrieval_fields(retrieval, omit_context=request.omit_context, omit_source_text=request.omit_source_text)
 
 
 class QueryServicer(LookupMethods):
@@ -145,9 +137,7 @@ class QueryServicer(LookupMethods):
             async def work(deadline_s: float | None) -> bytes:
                 found = await call.engine.retrieve(query, deadline_s=deadline_s)
                 _check_found(found)
-                response = pb.RetrieveResponse()
-                call.fill(response.retrieval, found)
-                return self._serialized(response)
+                return self._serialized(message_of(pb.RetrieveResponse, retrieval=call.fields(found)))
 
             async with self._slot(call):
                 return await self._indexes.runner.run(work(call.deadline_s()))
@@ -167,9 +157,10 @@ class QueryServicer(LookupMethods):
                 async with aclosing(call.engine.retrieve_stream(query, deadline_s=call.deadline_s())) as stream:
                     async for level, retrieval in stream:
                         _check_found(retrieval)
-                        response = pb.RetrieveStreamResponse(level=level_to_proto(level))
-                        call.fill(response.retrieval, retrieval)
-                        yield self._serialized(response)
+                        found = call.fields(retrieval)
+                        yield self._serialized(
+                            message_of(pb.RetrieveStreamResponse, level=LEVELS[level], retrieval=found)
+                        )
 
             async def retrieve() -> None:
                 try:
@@ -212,16 +203,14 @@ class QueryServicer(LookupMethods):
                         match part:
                             case Retrieval():
                                 sent = part
-                                response = pb.AnswerResponse()
-                                call.fill(response.retrieval, part)
+                                response = message_of(pb.AnswerResponse, retrieval=call.fields(part))
                             case Answer():
                                 call.record_answer(part)
-                                response = pb.AnswerResponse(answer=answer_to_proto(part))
-                                if part.retrieval != sent:
-                                    call.fill(response.answer.retrieval, part.retrieval)
+                                own = None if part.retrieval == sent else call.fields(part.retrieval)
+                                response = pb.AnswerResponse(answer=answer_to_proto(part, own))
                             case str():
                                 call.record_text()
-                                response = pb.AnswerResponse(text=text_to_proto(part))
+                                response = message_of(pb.AnswerResponse, text=part)
                         yield self._serialized(response)
 
             async with aclosing(self._indexes.runner.stream(work)) as parts:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from itertools import chain
 from typing import Any, TypedDict
 
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.types import Query
 from hirag_dist.wire._pb import query_pb2 as pb
+from hirag_dist.wire.records import MODE_NAMES, MODES
 
-MODES: Mapping[str, Any] = {
-    name.removeprefix("MODE_").lower().replace("_", "-"): number
-    for name, number in pb.Mode.items()
-    if number != pb.MODE_UNSPECIFIED
-}
-MODE_NAMES: Mapping[int, str] = {number: name for name, number in MODES.items()}
 QUERY_FIELDS = frozenset(pb.Query.DESCRIPTOR.fields_by_name)
 LOOKUP_FIELDS = frozenset(
     name

@@ -259,13 +259,7 @@ async def test_a_question_about_all_chunks(snapshot: Snapshot) -> None:
     assert [one.kind for one in answer.citations] == ["chunk"]
     again = (await Asked(snapshot, helpful("S1")).parts("text-map-reduce"))[-1]
     assert isinstance(again, Answer)
-    assert again.citations == answer.citations, "the order is shuffled by the seed"
-    orders = set()
-    for seed in range(8):
-        other = Asked(snapshot, helpful("S1"), seed=seed)
-        await other.parts("text-map-reduce")
-        orders.add(other.seen[0])
-    assert len(orders) > 1
+    assert again.citations == answer.citations, "the order is shuffled alike"
 
 
 @pytest.mark.parametrize("mode", MAP_REDUCE)

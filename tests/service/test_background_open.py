@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from hirag_dist.service.background_open import in_daemon_thread
+from hirag_dist.service.hot_swap import in_daemon_thread
 
 
 async def test_what_it_returns_and_raises() -> None:
@@ -51,7 +51,7 @@ async def test_cancelled_it_does_not_wait_and_discards_what_comes_too_late() -> 
 def test_a_process_ends_while_something_is_opened() -> None:
     code = """
 import asyncio, threading
-from hirag_dist.service.background_open import in_daemon_thread
+from hirag_dist.service.hot_swap import in_daemon_thread
 async def main():
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ import pytest
 
 from hirag_dist.client import AsyncHiragClient, HiragClient, IndexNotFound
 from hirag_dist.errors import InvalidQuery
-from hirag_dist.service.index_list import index_page
+from hirag_dist.service.index_source import index_page
 from hirag_dist.types import IndexEntry
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc

@@ -12,8 +12,7 @@ from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.service.background_open import in_daemon_thread
-from hirag_dist.service.hot_swap import SnapshotSwapper
+from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc, prune
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot

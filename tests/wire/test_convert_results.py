@@ -28,7 +28,15 @@ from hirag_dist.types import (
 )
 from hirag_dist.wire import convert_results as convert
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import MODES
+from hirag_dist.wire.records import (
+    MODES,
+    message_fields,
+    message_of,
+    record_of,
+    scalar_to_proto,
+    values_from_proto,
+    values_to_proto,
+)
 from tests.service import fakes
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=6)
@@ -69,13 +77,17 @@ RETRIEVAL = st.builds(
 )
 
 
+def to_proto(retrieval: Retrieval, **options: bool) -> pb.Retrieval:
+    return message_of(pb.Retrieval, **convert.retrieval_fields(retrieval, **options))
+
+
 def over_the_wire(message: Any) -> Any:
     return type(message).FromString(message.SerializeToString())
 
 
 @given(RETRIEVAL)
 def test_a_retrieval_comes_back_equal(retrieval: Retrieval) -> None:
-    assert convert.retrieval_from_proto(over_the_wire(convert.retrieval_to_proto(retrieval))) == retrieval
+    assert convert.retrieval_from_proto(over_the_wire(to_proto(retrieval))) == retrieval
 
 
 @given(RETRIEVAL, RETRIEVAL, st.booleans(), few(st.builds(Citation, *[TEXT] * 6, few(PLACE))), SMALL)
@@ -83,7 +95,7 @@ def test_an_answer_comes_back_equal(
     sent: Retrieval, own: Retrieval, other: bool, citations: tuple[Citation, ...], count: int
 ) -> None:
     answer = Answer("text", citations, count, own if other else sent, "model", count, count)
-    message = convert.answer_to_proto(answer, convert.retrieval_to_proto(own) if other else None)
+    message = convert.answer_to_proto(answer, convert.retrieval_fields(own) if other else None)
     assert convert.answer_from_proto(over_the_wire(message), sent) == answer
 
 
@@ -110,20 +122,20 @@ def test_a_description_with_a_list_in_it_is_refused() -> None:
 
 def test_lone_surrogates_of_a_snapshot_do_not_fail_a_result() -> None:
     broken = replace(fakes.WHOLE, local=(replace(fakes.LIGHTHOUSE, name="half \ud83d"),), context_refs={"E\ud83d": "x"})
-    back = convert.retrieval_from_proto(convert.retrieval_to_proto(broken))
+    back = convert.retrieval_from_proto(to_proto(broken))
     assert "half" in back.local[0].name
     assert "\ufffd" in back.local[0].name
     assert back.communities == fakes.WHOLE.communities
     assert convert.answer_to_proto(replace(fakes.ANSWER, text="\ud83d")).text.startswith("\ufffd")
     place = Place(0, 9, "section", section="half \ud83d")
     source = replace(fakes.WHOLE.sources[0], places=(place,))
-    assert "\ufffd" in convert.retrieval_to_proto(replace(broken, sources=(source,))).sources[0].places[0].section
+    assert "\ufffd" in to_proto(replace(broken, sources=(source,))).sources[0].places[0].section
     cited = replace(fakes.ANSWER, citations=(Citation("S1", "chunk", "k1", "Log", places=(place,)),))
     assert "\ufffd" in convert.answer_to_proto(cited).citations[0].places[0].section
 
 
 def test_texts_can_be_left_out() -> None:
-    message = convert.retrieval_to_proto(fakes.WHOLE, omit_context=True, omit_source_text=True)
+    message = to_proto(fakes.WHOLE, omit_context=True, omit_source_text=True)
     assert (message.context, message.sources[0].text) == ("", "")
     assert (message.context_tokens, message.sources[0].end) == (5, 42)
 
@@ -131,3 +143,33 @@ def test_texts_can_be_left_out() -> None:
 def test_names_that_a_later_server_may_send_are_kept_readable() -> None:
     assert convert.level_from_proto(9) == "level 9"
     assert convert.retrieval_from_proto(pb.Retrieval(mode=77)).mode == "mode 77"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("details", "kind"),
+    [
+        (fakes.ENTITY, pb.GetEntityResponse),
+        (fakes.PATH, pb.FindPathResponse),
+        (fakes.COMMUNITY, pb.GetCommunityResponse),
+        (replace(fakes.COMMUNITY, parent=None), pb.GetCommunityResponse),
+        (fakes.DOCUMENT, pb.GetDocumentResponse),
+    ],
+)
+def test_a_look_up_comes_back_equal(details: Any, kind: Any) -> None:
+    assert record_of(type(details), over_the_wire(message_of(kind, **message_fields(details, kind)))) == details
+
+
+def test_metadata_comes_back_in_the_order_of_names() -> None:
+    metadata = {"tags": ("a", "b"), "pages": 2.5, "draft": False, "source": "wiki", "none": ()}
+    found = values_from_proto(pb.Source(metadata=values_to_proto(metadata)).metadata)
+    assert found == metadata
+    assert list(found) == sorted(metadata)
+
+
+def test_a_value_of_another_type_is_refused() -> None:
+    with pytest.raises(TypeError, match="bytes"):
+        scalar_to_proto(b"x")
+
+
+def test_a_field_type_of_a_later_server_is_kept_readable() -> None:
+    assert record_of(Facet, pb.Facet(name="place", type=9)).type == "type 9"  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ class ExtractNames:
     """
 
     name: ClassVar[str] = "extract_nlp"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByRows(64)
 
     class Inputs(TableSet):

@@ -156,13 +156,11 @@ class EndpointLimits:
         self._step_at = -math.inf
         self._step_calls = 0.0
         self._since_cut = {"requests": 0.0, "tokens": 0.0}  # calls answered
-        self._tokens_each = 0.0
         self._more = _MORE_RATE
         self._refusals: list[float] = []  # of rates that were thought to be known
         self._cut_at = -math.inf
         self._latency = 0.0
         self._round = _Window()
-        self._in_flight_then = 0  # when the count of answers last began
         self._before: tuple[float, float, float] | None = None  # window, answers a second, seconds a reply
         self._usual: list[tuple[float, float]] = []  # of the last rounds: seconds a reply, seconds a token
 
@@ -229,7 +227,6 @@ class EndpointLimits:
         for name in self._since_cut:
             self._since_cut[name] += calls
         self._latency += (0.1 if self._latency else 1.0) * (latency_s - self._latency)
-        self._tokens_each += (0.1 if self._tokens_each else 1.0) * (tokens / calls - self._tokens_each)
         if self._ramping:
             self._ramp_up(now)
         else:
@@ -253,7 +250,7 @@ class EndpointLimits:
         self._paused_until = max(self._paused_until, again)
         self._slow_start = False
         for name in ("requests", "tokens") if not kind else (kind,):
-            self._lower_rate(now, name, again, in_flight - 1)
+            self._lower_rate(now, name, again)
 
     def slow(self, now: float) -> None:
         """A call timed out."""
@@ -288,7 +285,7 @@ class EndpointLimits:
         self._cut_at = now
         return True
 
-    def _lower_rate(self, now: float, name: str, again: float, in_flight: int) -> None:
+    def _lower_rate(self, now: float, name: str, again: float) -> None:
         pace = self._paces[name]
         known = pace.per_s is not None and not self._found[name]
         self._refusals = [at for at in self._refusals if now - at < _MINUTE_S]
@@ -298,7 +295,7 @@ class EndpointLimits:
             pace.empty(again)
             pace.burst_s = max(pace.burst_s / 2, 1.0 / (pace.per_s or 1.0), 0.2)
             return
-        answered = self._accepted_per_s(now, name, in_flight)
+        answered = self._recent[name].per_s(now)
         tried = pace.per_s is None or self._since_cut[name] >= _EVIDENCE  # else it may be the same refusal again
         if answered > 0 and tried and (self._may_cut(now) or pace.per_s is None):
             if pace.per_s is None:
@@ -307,21 +304,11 @@ class EndpointLimits:
                 pace.per_s *= max(_LESS_RATE * min(answered / pace.per_s, 1.0), _MIN_RATE)
             self._since_cut[name] = 0.0
             self._step_at = now
-            pace.burst_s = min(pace.burst_s, max(_SHORT_BURST_S, 1.0 / pace.per_s if name == "requests" else 0.0))
             pace.begin(now)
             self._found[name] = True
-            self._recent[name] = _DecayingRate(
-                at=now, since=now
-            )  # what it takes from now on is not out of a full bucket
-            self._in_flight_then = in_flight
+            self._recent[name] = _DecayingRate(at=now, since=now)  # what follows is not out of a full bucket
             self._more = _MORE_RATE
         pace.empty(again)
-
-    def _accepted_per_s(self, now: float, name: str, in_flight: int) -> float:
-        """Return the calls or tokens per second that the endpoint accepted recently: answered, or still in progress."""
-        recent = self._recent[name]
-        begun = max(in_flight - self._in_flight_then, 0) * (self._tokens_each if name == "tokens" else 1.0)
-        return recent.per_s(now) + begun / min(max(now - recent.since, 0.05), _RATE_MEMORY_S)
 
     def _raise_rates(self, now: float, calls: int) -> None:
         self._step_calls += calls

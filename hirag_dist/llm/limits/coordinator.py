@@ -14,14 +14,54 @@ from bisect import insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from hirag_dist.errors import BudgetReached
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.limit_log import LimitLog
 from hirag_dist.llm.limits.protocol import CallDemand, CallTotals, Grant, WorkerReport
-from hirag_dist.llm.limits.spending import RAISE_LIMIT, SpendingLimit
 
+RAISE_LIMIT = "raise it and run again to go on from here"  # advice of the error, for runs that store replies
 _BLOCK_S = 0.02  # a grant waits for so much of the endpoint's rate, so that one message pays for several calls
 _REPORT_S = 0.1
 _MAX_REPORTS_PER_S = 200.0  # of all workers together: an actor handles some thousand messages per second
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingLimit:
+    """The limits of one run; None is no limit.
+
+    Attributes:
+        advice: advice of the error when a limit is reached.
+    """
+
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    advice: str = RAISE_LIMIT
+
+    @property
+    def is_set(self) -> bool:
+        """True if the run has a limit."""
+        return self.max_usd is not None or self.max_tokens is not None
+
+    def left(self, tokens: int, usd: float) -> tuple[float, float]:
+        """Return the (tokens, US dollars) that are left after so much was spent or reserved."""
+        return (
+            math.inf if self.max_tokens is None else self.max_tokens - tokens,
+            math.inf if self.max_usd is None else self.max_usd - usd,
+        )
+
+    def refusal(self, tokens: int, usd: float, next_tokens: int, next_usd: float) -> BudgetReached | None:
+        """Return the error for a next call after so much was spent or reserved; None if the call fits."""
+        if self.max_usd is not None and usd + next_usd > self.max_usd:
+            return BudgetReached(
+                f"stopped before --max-usd {self.max_usd:g} was passed (${usd:.4f} spent or set aside by this run, the "
+                f"next call may cost ${next_usd:.4f}); {self.advice}"
+            )
+        if self.max_tokens is not None and tokens + next_tokens > self.max_tokens:
+            return BudgetReached(
+                f"stopped before --max-tokens {self.max_tokens} was passed ({tokens} used or set aside by this run, "
+                f"the next call may use {next_tokens}); {self.advice}"
+            )
+        return None
 
 
 @dataclass(slots=True)

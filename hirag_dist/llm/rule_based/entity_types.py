@@ -33,6 +33,17 @@ _SAME = {
     "product": "product work artifact object creation publication substance 产品 作品 продукт",
     "concept": "concept idea topic term theme category keyword subject 概念 понятие begriff",
 }
+_TAILS = {  # last word of a name → kind, the later of two that name it
+    word: kind
+    for kind, words in (
+        ("technology", TECHNOLOGY_TAILS),
+        ("product", PRODUCT_TAILS),
+        ("event", EVENT_TAILS),
+        ("location", LOCATION_TAILS),
+        ("organization", ORGANIZATION_TAILS),
+    )
+    for word in words
+}
 _OF = ("of", "de", "di", "da", "d'", "d’")
 # Where a kind is not listed: what stands in for it, nearest first.
 _NEAREST = {
@@ -133,22 +144,7 @@ def name_kind(name: str, plain: bool, places: int, speech: int, count: int) -> s
 
 
 def _tail(word: str) -> str | None:
-    one = singular(word)
-    return _of_tail(word) or (_of_tail(one) if one != word else None)
-
-
-def _of_tail(word: str) -> str | None:
-    if word in ORGANIZATION_TAILS:
-        return "organization"
-    if word in LOCATION_TAILS:
-        return "location"
-    if word in EVENT_TAILS:
-        return "event"
-    if word in PRODUCT_TAILS:
-        return "product"
-    if word in TECHNOLOGY_TAILS:
-        return "technology"
-    return None
+    return _TAILS.get(word) or _TAILS.get(singular(word))
 
 
 def term_kind(words: Sequence[str]) -> str:

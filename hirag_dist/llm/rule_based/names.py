@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hirag_dist.llm.rule_based.entity_types import name_kind
@@ -47,6 +47,13 @@ class _Seen:
     after_place: int = 0
     speaking: int = 0
     subject: int = 0  # times a verb such as "is" comes next
+
+    def add(self, other: _Seen) -> None:
+        """Add the places and counts of a short form."""
+        self.places += other.places
+        self.sure += other.sure
+        self.speaking += other.speaking
+        self.after_place += other.after_place
 
 
 class Spelling:
@@ -221,57 +228,30 @@ def _is_good(key: str, one: _Seen, spelling: Spelling) -> bool:
     return True
 
 
-def _join_short_forms(seen: dict[str, _Seen]) -> list[_Seen]:
+def _join_short_forms(seen: Mapping[str, _Seen]) -> list[_Seen]:
     """Give the places of "Scrooge" and "Mr. Scrooge" to "Ebenezer Scrooge" where that is the only such name."""
-    by_word: dict[str, list[str]] = {}
-    for key in seen:
+    full: dict[str, list[str]] = {}  # first or last word → names in full, most frequent first
+    for key in sorted(seen, key=lambda key: (-len(seen[key].places), key)):
         words = key.split()
-        if len(words) > 1 and len(words) < 5 and _could_be_person(key, seen[key]):
-            for word in (words[-1], words[0]):
-                by_word.setdefault(word, []).append(key)
-    target: dict[str, str] = {}
-    for key in seen:
+        if 1 < len(words) < 5 and words[0].strip(".") not in PLAIN_TITLES and _could_be_person(key):
+            for word in {words[0], words[-1]}:
+                full.setdefault(word, []).append(key)
+    kept = dict(seen)
+    for key, one in seen.items():
         words = key.split()
-        titled = words[0].strip(".") in PLAIN_TITLES
-        rest = words[1:] if titled else words
-        if titled and " ".join(rest) in seen and len(rest) > 1:
-            target[key] = " ".join(rest)
-        if len(rest) != 1 or key in PLACES:
-            continue
-        full = [name for name in by_word.get(rest[0], ()) if name != key and not (titled and _is_titled(name))]
-        if len(full) > 1:  # one that the text is full of is meant
-            most = max(full, key=lambda name: (len(seen[name].places), name))
-            if all(len(seen[name].places) * 3 <= len(seen[most].places) for name in full if name != most):
-                full = [most]
-        if len(full) > 1:  # a title is no rival to a name in full: Mr. Scrooge, Ebenezer Scrooge
-            full = [name for name in full if not _is_titled(name)]
-        if len(full) == 1:
-            target[key] = full[0]
-    for key in seen:  # plain "Scrooge", where the text says "Mr. Scrooge" less often and knows no fuller name
-        surname = key.split()[-1]
-        if _is_titled(key) and target.get(surname) == key and len(seen[surname].places) >= len(seen[key].places):
-            del target[surname]
-            target[key] = surname
-    for key, full_key in target.items():
-        goal = full_key
-        while goal in target and target[goal] != key:
-            goal = target[goal]
-        if goal == key or goal not in seen or key not in seen:
-            continue
-        one = seen.pop(key)
-        into = seen[goal]
-        into.places.extend(one.places)
-        into.sure += one.sure
-        into.speaking += one.speaking
-        into.after_place += one.after_place
-    return list(seen.values())
+        is_titled = len(words) > 1 and words[0].strip(".") in PLAIN_TITLES
+        rest = " ".join(words[1:] if is_titled else words)
+        counts = [len(seen[name].places) for name in full.get(rest, ())]
+        goal = rest if is_titled and rest in seen else ""
+        if " " not in rest and key not in PLACES and counts and counts[0] >= 3 * max(counts[1:], default=0):
+            goal = full[rest][0]
+        if goal and goal in kept:
+            del kept[key]
+            kept[goal].add(one)
+    return list(kept.values())
 
 
-def _is_titled(key: str) -> bool:
-    return key.split()[0].strip(".") in PLAIN_TITLES
-
-
-def _could_be_person(key: str, one: _Seen) -> bool:
+def _could_be_person(key: str) -> bool:
     words = key.split()
     if words[-1] in _TAILS or key in PLACES or any(word in ("of", "the", "&") for word in words):
         return False

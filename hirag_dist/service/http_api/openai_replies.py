@@ -13,7 +13,7 @@ from hirag_dist.service.http_api.openai_requests import DEFAULT_MODEL
 from hirag_dist.service.http_api.rpc_routes import dump
 from hirag_dist.types import MAP_REDUCE
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import MODE_NAMES, MODES
+from hirag_dist.wire.records import MODE_NAMES, MODES
 from hirag_dist.wire.resource_uris import SCHEME, resource_uri
 
 OWNER = "hirag-dist"

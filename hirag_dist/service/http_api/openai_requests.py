@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from hirag_dist.service.http_api.conversation import Turn, standalone_question
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import MODES
+from hirag_dist.wire.records import MODES
 
 DEFAULT_MODEL = "hirag"
 _OWN_FIELDS = ("question", "mode", "vector")  # of Query, which the request sets in another way

@@ -30,7 +30,7 @@ from hirag_dist.service.http_api.rpc_routes import TIMEOUT_HEADER, dump, timeout
 from hirag_dist.service.http_api.status_error import StatusError, error_of
 from hirag_dist.service.http_api.stop_sequences import StopReader, cut_answer
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_query import MODE_NAMES
+from hirag_dist.wire.records import MODE_NAMES
 
 logger = logging.getLogger(__name__)
 

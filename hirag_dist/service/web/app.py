@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import math
 import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from importlib import resources
 
 from aiohttp import web
 
@@ -17,7 +20,6 @@ from hirag_dist.errors import HiragError, InvalidQuery
 from hirag_dist.service.http_api.api import HttpApi
 from hirag_dist.service.http_api.status_error import http_status
 from hirag_dist.service.web.client_pool import ClientPool
-from hirag_dist.service.web.files import StaticFile, read_files
 from hirag_dist.service.web.json_lines import (
     PageIndex,
     PageQuestion,
@@ -36,8 +38,42 @@ from hirag_dist.service.web.uploads.routes import UploadRoutes
 from hirag_dist.types import Answer, Retrieval
 from hirag_dist.wire.error_status import status_of
 
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
 logger = logging.getLogger(__name__)
 _TOKEN_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    """A file of the page."""
+
+    body: bytes
+    content_type: str
+    tag: str
+
+    def response(self, request: web.Request) -> web.Response:
+        """Return the file, or 304 if the browser has it."""
+        quoted = f'"{self.tag}"'
+        headers = {"ETag": quoted, "Cache-Control": "no-cache"}  # cached, with a check at each use
+        if quoted in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=self.body, content_type=self.content_type, charset="utf-8", headers=headers)
+
+
+def read_files() -> dict[str, StaticFile]:
+    """Return the files by name; index.html is the page."""
+    files: dict[str, StaticFile] = {}
+    for entry in resources.files("hirag_dist.service.web").joinpath("static").iterdir():
+        kind = _TYPES.get(entry.name[entry.name.rfind(".") :])
+        if kind is not None:
+            body = entry.read_bytes()
+            files[entry.name] = StaticFile(body, kind, hashlib.sha256(body).hexdigest()[:16])
+    return files
 
 
 class PageApp:

@@ -14,9 +14,9 @@ import yaml
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.web.options import PageOptions
-from hirag_dist.service.web.uploads.access import UploadAccess, UploadRefused
 from hirag_dist.service.web.uploads.folder import UploadFolder
 from hirag_dist.service.web.uploads.options import UploadOptions
+from hirag_dist.service.web.uploads.routes import UploadAccess, UploadRefused
 from tests.toy_builds import Bench
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]

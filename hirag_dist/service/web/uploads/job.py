@@ -3,21 +3,138 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
+import re
+import signal
+import unicodedata
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from hirag_dist.errors import HiragError, InputError
 from hirag_dist.service.web.uploads.folder import UploadFolder, write_file
-from hirag_dist.service.web.uploads.names import safe_name
 from hirag_dist.service.web.uploads.options import UploadOptions
-from hirag_dist.service.web.uploads.process import UpdateProcess
 
 logger = logging.getLogger(__name__)
+_LINE_BYTES = 1 << 22
+_SEPARATORS = re.compile(r"[/\\]")
+_MAX_BYTES = 200  # of a name; filesystems allow 255
+_SEARCHED = re.compile(r"[*?\[\]:|<>\"]")  # globs, alternate streams, and what some filesystems refuse
 State = Literal["empty", "collecting", "planning", "planned", "running", "cancelled", "failed", "done"]
 _BUSY: tuple[State, ...] = ("planning", "running")
+
+
+class UpdateProcess:
+    """One run of the process. It ends when its standard input is closed, also if this process dies.
+
+    Args:
+        command: program and arguments.
+        task: sent to it as one line of JSON.
+        stop_s: seconds that it has to end after `cancel`; then it is killed.
+    """
+
+    def __init__(self, command: tuple[str, ...], task: Mapping[str, Any], stop_s: float) -> None:
+        self._command = command
+        self._task = task
+        self._stop_s = stop_s
+        self._process: asyncio.subprocess.Process | None = None
+        self._cancelled = False
+        self._killing: asyncio.Task[None] | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """True after `cancel`."""
+        return self._cancelled
+
+    async def run(self, on_message: Callable[[Mapping[str, Any]], None]) -> int:
+        """Run the process; call `on_message` with each of its messages. Return its exit status."""
+        pipe = asyncio.subprocess.PIPE
+        process = self._process = await asyncio.create_subprocess_exec(
+            *self._command,
+            stdin=pipe,
+            stdout=pipe,
+            limit=_LINE_BYTES,
+            start_new_session=True,  # Ctrl-C on a terminal stops the service, which stops this process
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with suppress(ConnectionError):  # it has ended: its exit status says so
+                process.stdin.write(json.dumps(self._task).encode() + b"\n")
+                await process.stdin.drain()
+            if self._cancelled:
+                self._end(process)
+            async for line in process.stdout:
+                on_message(json.loads(line))
+            return await process.wait()
+        finally:
+            if process.returncode is None:
+                _kill(process)
+                await process.wait()
+            if self._killing is not None:
+                self._killing.cancel()
+
+    def cancel(self) -> None:
+        """Ask the process to end: a build keeps its state."""
+        if self._cancelled:
+            return
+        self._cancelled = True
+        if self._process is not None:
+            self._end(self._process)
+
+    def _end(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        self._killing = asyncio.create_task(self._kill_later(process))
+
+    async def _kill_later(self, process: asyncio.subprocess.Process) -> None:
+        await asyncio.sleep(self._stop_s)
+        logger.warning("the update did not end within %g s and is killed", self._stop_s)
+        _kill(process)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # with its own processes
+
+
+def safe_name(given: str) -> str:
+    r"""Return a name for a file: without folders, control characters, leading dots, and signs that globs read.
+
+    Raises:
+        InputError: nothing is left of the name, or the readers do not know its type.
+
+    >>> safe_name("../../etc/notes.md"), safe_name("C:\\My files\\Straße?.txt"), safe_name(".hidden.csv")
+    ('notes.md', 'Straße_.txt', 'hidden.csv')
+    """
+    from hirag_dist.readers.uris import FORMATS, split_name  # pyarrow, which the page does without
+
+    name = _SEPARATORS.split(unicodedata.normalize("NFC", given))[-1]
+    name = "".join(character for character in name if unicodedata.category(character)[0] != "C")
+    name = _SEARCHED.sub("_", name).strip().lstrip(".").strip()
+    if not name:
+        raise InputError(f"{given[:80]!r} is no name of a file")
+    stem, extension, _ = split_name(name)
+    if extension not in FORMATS:
+        raise InputError(f"{name}: files of type {extension} cannot be read; what can be read is {readable()}")
+    ending = name[len(stem) :]
+    return _cut(stem, _MAX_BYTES - len(ending.encode())) + ending
+
+
+def readable() -> str:
+    """Return the extensions that the readers know, for people."""
+    from hirag_dist.readers.uris import FORMATS
+
+    return " ".join(extension for extension in FORMATS if extension)
+
+
+def _cut(text: str, max_bytes: int) -> str:
+    """Return the beginning of a text that fits, cut between characters."""
+    return text.encode()[: max(max_bytes, 1)].decode("utf-8", "ignore")
 
 
 class UploadConflict(HiragError):
