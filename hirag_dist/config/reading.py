@@ -23,9 +23,7 @@ class ReadingConfig(ConfigSection):
     max_document_bytes: int = Field(
         1 << 25, ge=1, description="limit of the text of a document, and of a record of JSON Lines or CSV"
     )
-    max_file_bytes: int = Field(
-        1 << 28, ge=1, description="limit of the content of a file that is read as a whole, and of a page of Parquet"
-    )
+    max_file_bytes: int = Field(1 << 28, ge=1, description="limit of the content of a file that is read as a whole")
     max_records: int = Field(1_000_000, ge=1, description="limit of the records of a file")
     max_pages: int = Field(10_000, ge=1, description="limit of the pages of a PDF")
     max_expansion: int = Field(
@@ -34,6 +32,8 @@ class ReadingConfig(ConfigSection):
     pdf_memory_bytes: int = Field(1 << 30, ge=1 << 20, description="limit of the memory that one PDF may take (Linux)")
     pdf_cpu_s: int = Field(300, ge=1, description="limit of the processor seconds that one PDF may take")
     office_memory_bytes: int = Field(
-        1 << 30, ge=1 << 20, description="limit of the memory that one office file, book or mail may take (Linux)"
+        1 << 30,
+        ge=1 << 20,
+        description="limit of the memory that an office file, book, mail or row group of Parquet may take (Linux)",
     )
     office_cpu_s: int = Field(300, ge=1, description="limit of the processor seconds that one of these may take")
