@@ -81,14 +81,6 @@ def open_source(source: SourceFile, options: ReadOptions) -> Iterator[io.Buffere
             yield cast(io.BufferedReader, stream)
 
 
-@contextmanager
-def open_random(source: SourceFile) -> Iterator[pa.NativeFile]:
-    """Open a file that is not compressed for reading at any position. Raises as `open_source` does."""
-    filesystem, path = fs.FileSystem.from_uri(source.uri)
-    with filesystem.open_input_file(path) as file:
-        yield file
-
-
 def read_all(stream: io.BufferedReader, max_bytes: int) -> bytes:
     """Return the whole content of a stream.
 
