@@ -122,8 +122,7 @@ def ours(planted: Planted, clustering: ClusteringConfig, workers: int) -> tuple[
     with Peak() as peak:
         started = time.perf_counter()
         with threadpool_limits(workers):
-            reduce = KERNELS.umap if clustering.reduction == "umap" else KERNELS.pca
-            reduced = reduce(planted.vectors, clustering.reduce_dims, 0)
+            reduced = KERNELS.pca(planted.vectors, clustering.reduce_dims, 0)
         at_reduced, memory_reduced = time.perf_counter(), peak.megabytes
         with threadpool_limits(1):
             found = soft_clusters(reduced, settings, KERNELS, spread_over(workers, marks))
@@ -255,7 +254,6 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=SPREAD, help="of a cluster's rows, in that of the centres")
     parser.add_argument("--workers", type=int, default=2, help="processes that cells are spread over")
     parser.add_argument("--executor", choices=("inline", "ray"), help="use a build's stages; rows past one shard")
-    parser.add_argument("--reduction", choices=("pca", "umap"), default="pca", help="not with --executor or --layers")
     parser.add_argument("--reduce-dims", type=int, default=ClusteringConfig().reduce_dims)
     parser.add_argument("--covariance", default=ClusteringConfig().covariance)
     parser.add_argument("--sklearn-rows", type=int, default=5000, help="scikit-learn's mixtures up to so many rows")
@@ -263,17 +261,13 @@ def main() -> None:
     parser.add_argument("--reference-whole", type=int, default=20_000, help="rows past which only three k are timed")
     parser.add_argument("--layers", type=int, default=0, help="vectors to grow a whole hierarchy from, both stop rules")
     options = parser.parse_args()
-    if options.reduction != "pca" and (options.executor or options.layers):
-        parser.error("--reduction umap is for --rows alone: not with --executor or --layers")
     warnings.filterwarnings("ignore", module="sklearn")  # that EM has not converged: the reference does not mind
-    clustering = ClusteringConfig(
-        reduction=options.reduction, reduce_dims=options.reduce_dims, covariance=options.covariance
-    )
+    clustering = ClusteringConfig(reduce_dims=options.reduce_dims, covariance=options.covariance)
     for dim in options.dims:
         times = []
         for n_rows in options.rows:
             case = {"benchmark": "hierarchy", "vectors": n_rows, "dims": dim, "spread": options.spread}
-            case |= clustering.model_dump(include={"reduction", "reduce_dims", "covariance"})
+            case |= clustering.model_dump(include={"reduce_dims", "covariance"})
             with tempfile.TemporaryDirectory() as folder:
                 planted = plant(Path(folder), n_rows, dim, spread=options.spread)
                 truth = members(planted.clusters, planted.rows, n_rows)

@@ -203,7 +203,7 @@ def build(runner: StageRunner, corpus: str) -> dict[str, Dataset]:
         "chunks",
         documents=documents,
     ).chunks
-    extract = ExtractGraph("joint", False, 0, config.entity_types, False, False, Prompts(), ("parrot",))
+    extract = ExtractGraph("joint", False, 0, config.entity_types, False, Prompts(), ("parrot",))
     found = runner.run(extract, "extract", chunks=chunks)
     merged = runner.run(MergeEntities(), "merge entities", mentions=found.mentions)
     relations = runner.run(

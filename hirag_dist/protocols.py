@@ -216,10 +216,6 @@ class Kernels(Protocol):
         """Return (n, c) float32 scores of any rows on the layer's axes."""
         ...
 
-    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
-        """Return (n, n_components) float32 positions that keep neighbours together. Raises BackendUnavailable."""
-        ...
-
     def kmeans(self, rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, GroupSums]:
         """Return k means of n ≥ k finite rows, and the sums of the rows by their nearest mean."""
         ...

@@ -20,7 +20,6 @@ from hirag_dist.composition.models import (
     role_endpoints,
 )
 from hirag_dist.compute.kernels import has_gpu_workers, known_kernels, make_kernels
-from hirag_dist.compute.umap import require_umap
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import BackendUnavailable
@@ -74,8 +73,6 @@ def resolve(
         ModelError: an endpoint is out of reach for longer than the configured patience, or does not let us in.
         BackendUnavailable: something that the configuration names is not installed.
     """
-    if config.clustering.reduction == "umap":
-        require_umap()
     if notice := lexical_embedding_notice(config):
         logger.warning("%s", notice)
     structured = asyncio.run(_probe(config, ledger, max_usd, max_tokens, probes or UsageMeter()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.compute.umap import umap_scores
 from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.communities import nested_labels
@@ -41,10 +40,6 @@ class CpuKernels:
     def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
         """Return (n, n_components) scores, from the eigenvectors of the covariance: exact, so the seed is not used."""
         return self.project(vectors, pca.principal_axes(self.moments(vectors), n_components))
-
-    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
-        """Return (n, n_components) positions by umap-learn."""
-        return umap_scores(vectors, n_components, seed)
 
     def kmeans(self, rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, GroupSums]:
         """Fit k means."""

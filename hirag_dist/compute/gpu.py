@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.compute.umap import umap_scores
 from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca
 from hirag_dist.core.graph.bfs import frontier_hops
 from hirag_dist.core.graph.communities import Partition, hierarchical_labels
@@ -99,10 +98,6 @@ class _OnCupy:
     def pca(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
         """Return (n, n_components) scores; exact, so the seed is not used."""
         return self.project(vectors, pca.principal_axes(self.moments(vectors), n_components))
-
-    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
-        """Return (n, n_components) positions by umap-learn, on the CPU."""
-        return umap_scores(vectors, n_components, seed)
 
     def kmeans(self, rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, GroupSums]:
         """Fit k means; the rows stay on the card meanwhile."""

@@ -13,12 +13,13 @@ class ExtractionConfig(ConfigSection):
     """Entities and relations of chunks. `extraction: joint` is short for `extraction: {calls: joint}`."""
 
     method: Literal["llm", "nlp"] = Field(
-        "llm", description="llm: the extract model reads every chunk; nlp: rules find names and noun phrases, no call"
+        "llm",
+        description="llm: the extract model reads every chunk; nlp: rules find names and noun phrases without a call",
     )
     calls: Literal["joint", "two_step"] = Field(
         "joint",
-        description="calls of the extract model for a chunk. joint: one; two_step: the entity call and the relation "
-        "call of the paper",
+        description="Calls of the extract model for a chunk. joint: one for entities and relations; two_step: the "
+        "entity call and the relation call of the paper",
     )
 
     def content(self) -> str | dict[str, Any]:

@@ -21,11 +21,13 @@ RENAMED: Mapping[str, str] = {  # former dotted path of a key → its path now; 
 }
 
 REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its place; * stands for one name
+    "clustering.reduction": "vectors are reduced by principal components: leave the key out",
     "communities.reports": "communities.report_share is the share of the reports that a build writes",
     "execution.tasks_in_flight": "it follows from the limits of calls: leave the key out",
     "extraction.nlp": _ONE_FINDER,
     "extraction.skeleton": _ONE_FINDER,
     "extraction.verify": _ONE_FINDER,
+    "homonyms": "entities of one name are one entity: leave the key out",
     "llm.batch": _NO_BATCHES,
     "llm.batch_lines": _NO_BATCHES,
     "llm.batch_poll_s": _NO_BATCHES,
@@ -42,6 +44,7 @@ REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its
     "reading.max_records": _FIXED,
     "reading.office_cpu_s": "reading.cpu_s holds for all files that a process of its own reads",
     "reading.office_memory_bytes": "reading.memory_bytes holds for all files that a process of its own reads",
+    "resolution.llm_band": _FIXED,
     "retrieval.bridge_endpoints": _FIDELITY,
     "retrieval.bridge_paths": "a bridge takes shortest paths in the graph",
     "retrieval.bridge_ranking": _FIDELITY,

@@ -14,23 +14,25 @@ from hirag_dist.types.metadata import MAX_FIELDS, check_field_name
 class MetadataFieldConfig(ConfigSection):
     """A field: its type, and where its value comes from. `NAME: date` is short for `NAME: {type: date}`."""
 
-    type: Literal["string", "number", "date", "bool"] = Field("string", description="type of its values")
-    list: bool = Field(False, description="a document may have several values")
+    type: Literal["string", "number", "date", "bool"] = Field("string", description="Type of the values")
+    list: bool = Field(False, description="Allow several values for a document")
     keys: tuple[str, ...] = Field(
         (),
-        description="names of the field in records, front matter, and the properties of HTML and PDF, in any case: the "
-        "first one with a value; none: the field's own name",
+        description="Names of the field in records, front matter, and the properties of HTML and PDF, in any case; the "
+        "first one with a value counts. Empty: the name of the field",
     )
     separator: str = Field(
-        "", description="between the values of a list in one text, such as a comma; a JSON list needs none"
+        "", description="Separator of the values of a list in one text, such as a comma; a JSON list needs none"
     )
     path: str | None = Field(
         None,
-        description="regular expression that is searched in the path of a file in the index, where there is no value "
-        "under the keys; its first group is the value",
+        description="Regular expression that is searched in the path of a file, where no key has a value; its first "
+        "group is the value",
     )
     folder: int | None = Field(
-        None, ge=1, description="the value is the name of this folder of that path, 1 the first, where nothing else is"
+        None,
+        ge=1,
+        description="Number of the folder of that path whose name is the value, from 1, where nothing else gives one",
     )
 
     @field_validator("path")
@@ -39,13 +41,13 @@ class MetadataFieldConfig(ConfigSection):
         try:
             re.compile(path or "")
         except re.error as error:
-            raise ValueError(f"path is no regular expression: {error}") from None
+            raise ValueError(f"Invalid path: not a regular expression: {error}") from None
         return path
 
     @model_validator(mode="after")
     def _usable(self) -> MetadataFieldConfig:
         if self.separator and not self.list:
-            raise ValueError("separator is for a field with list: true")
+            raise ValueError("Invalid separator: needs list: true")
         return self
 
 
@@ -57,10 +59,11 @@ class MetadataConfig(ConfigSection):
     """Metadata of documents, kept in the index for filters. What is declared here changes no text and costs no call."""
 
     fields: dict[str, Annotated[MetadataFieldConfig, BeforeValidator(_long_form)]] = Field(
-        default_factory=dict, max_length=MAX_FIELDS, description="fields by name"
+        default_factory=dict, max_length=MAX_FIELDS, description="Declared fields by name"
     )
     as_of_field: str | None = Field(
-        None, description="the date that `as_of` of a question is compared with: documents after it are not searched"
+        None,
+        description="Name of the date field that `as_of` of a question limits; later documents are not searched",
     )
 
     @model_validator(mode="after")
@@ -70,5 +73,5 @@ class MetadataConfig(ConfigSection):
         if self.as_of_field is not None:
             field = self.fields.get(self.as_of_field)
             if field is None or field.type != "date" or field.list:
-                raise ValueError(f"as_of_field must name a field of type date; {self.as_of_field!r} is none")
+                raise ValueError(f"Invalid as_of_field: {self.as_of_field!r} is not a declared field of type date")
         return self

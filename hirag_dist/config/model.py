@@ -1,4 +1,4 @@
-"""The configuration, key for key: what it means, its default, its bounds. Reading it from files is `config_file`.
+"""The configuration, key for key: meaning, default and bounds. `loader` reads it from files.
 
 Keys at the top level decide what an index holds. `llm` says who answers; `retrieval`, `vectors` and `service` say
 how it is served; `execution` says where it is built and never changes what is built.
@@ -185,41 +185,47 @@ _FULL_DIMS = 64  # a component then has 2,080 covariances
 class ClusteringConfig(ConfigSection):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
-    reduction: Literal["pca", "umap"] = Field(
-        "pca", description="how vectors are reduced; umap needs the extra `umap`, and takes 200,000 rows at most"
-    )
-    reduce_dims: int = Field(64, ge=1, description="dimensions that the mixture sees")
+    reduce_dims: int = Field(64, ge=1, description="Dimensions to which vectors are reduced before they are clustered")
     covariance: Literal["tied", "spherical", "diag", "full"] = Field(
-        "tied", description="shape of components; tied: round, one width for all; full is for few dimensions"
+        "tied",
+        description="Covariance of components; tied: round, with one width for all; full: any ellipsoid, for few "
+        "dimensions",
     )
-    target_size: int = Field(20, ge=2, description="members that a cluster should have, about")
-    max_size: int = Field(40, ge=2, description="members that one prompt takes; a larger cluster is split again")
-    threshold: float = Field(0.1, gt=0, lt=1, description="responsibility that makes a member")
+    target_size: int = Field(20, ge=2, description="Members that a cluster should have, about")
+    max_size: int = Field(
+        40, ge=2, description="Maximum members of a cluster, which one prompt shows; a larger cluster is split again"
+    )
+    threshold: float = Field(0.1, gt=0, lt=1, description="Minimum responsibility of a cluster for its members")
     member_chars: int = Field(
-        MEMBER_CHARS, ge=20, description="of a member's description, at most, that the prompt of a summary shows"
+        MEMBER_CHARS,
+        ge=20,
+        description="Maximum characters of a member's description in the prompt of a summary",
     )
-    summary_pack_tokens: int = Field(10000, ge=0, description="of clusters that share one call, about; 0: one a call")
+    summary_pack_tokens: int = Field(
+        10000, ge=0, description="Approximate tokens of the clusters that share one call; 0: one cluster a call"
+    )
 
 
 class ResolutionConfig(ConfigSection):
-    """Entities of layer 0 under several names made one, in tiers, the cheap and sure ones first."""
+    """Names of one entity of layer 0 made one, by the certain rules first."""
 
-    enabled: bool = Field(False, description="join the names of one entity before clustering")
+    enabled: bool = Field(False, description="Join the names of one entity before clustering")
     tiers: tuple[Literal["normalise", "alias", "vector", "llm"], ...] = Field(
         ("normalise", "alias", "vector", "llm"),
-        description="normalise: spellings; alias: acronyms, initials, parts of a person's name; vector: near vectors "
-        "in one context; llm: what is left in doubt is asked of role summarise",
+        description="Ways to join. normalise: spellings; alias: acronyms, initials, parts of a person's name; vector: "
+        "near vectors in one context; llm: the model of role summarise is asked about what is left in doubt",
     )
-    threshold: float = Field(0.8, ge=-1, le=1, description="cosine from which names of the same words are one")
-    llm_band: float = Field(0.2, ge=0, le=2, description="how far below the threshold vectors propose what is asked")
-    pairs_per_call: int = Field(20, ge=1, description="questions that share one call, at most")
+    threshold: float = Field(
+        0.8, ge=-1, le=1, description="Minimum cosine of vectors at which names of the same words are joined"
+    )
+    pairs_per_call: int = Field(20, ge=1, description="Maximum pairs of names that share one call")
 
     @model_validator(mode="after")
     def _proposing(self) -> ResolutionConfig:
         if not set(self.tiers) - {"llm"}:
             raise ValueError(
-                "no tier proposes anything, llm only answers: write one of normalise, alias and vector at least, as in "
-                "tiers: [normalise, alias, llm], or enabled: false and no tiers"
+                "Invalid tiers: llm only answers, so one of normalise, alias and vector must propose, as in "
+                "tiers: [normalise, alias, llm]"
             )
         return self
 
@@ -227,39 +233,45 @@ class ResolutionConfig(ConfigSection):
 class CommunitiesConfig(ConfigSection):
     """Hierarchical Leiden over all layers, and reports."""
 
-    max_size: int = Field(150, ge=2, description="entities; a larger community is split, where it can be")
-    resolution: float = Field(1.0, gt=0, le=1e6, description="of modularity; larger, more and smaller communities")
+    max_size: int = Field(150, ge=2, description="Maximum entities of a community; a larger one is split if it can be")
+    resolution: float = Field(
+        1.0, gt=0, le=1e6, description="Resolution of modularity; a larger one gives more and smaller communities"
+    )
     report_share: float = Field(
         1.0,
         ge=0,
         le=1,
-        description="share of the communities whose reports a build writes, the most prominent first; `refresh "
-        "--reports` writes the others. Communities below report_min_entities always have one",
+        description="Share of the communities whose reports a build writes, the most prominent first; `refresh "
+        "--reports` writes the others. Communities below report_min_entities always have a report",
     )
-    report_min_entities: int = Field(4, ge=1, description="a smaller community's report is its members, without a call")
-    report_tokens: int = Field(4000, ge=200, description="of a report's prompt")
-    report_pack_tokens: int = Field(12000, ge=0, description="of communities that share one call, about; 0: one a call")
+    report_min_entities: int = Field(
+        4, ge=1, description="Minimum entities of a community whose report a model writes; others list their members"
+    )
+    report_tokens: int = Field(4000, ge=200, description="Maximum tokens of the material in the prompt of a report")
+    report_pack_tokens: int = Field(
+        12000, ge=0, description="Approximate tokens of the communities that share one call; 0: one community a call"
+    )
 
 
 class UpdateConfig(ConfigSection):
-    """Updates of an index: what they may cost, and how stale a text may get. It decides no text by itself."""
+    """Updates of an index: their cost, and how stale a text may get. Nothing here decides the content of a text."""
 
     max_ratio: float = Field(
         3.0,
         ge=0,
-        description="an update pays at most so many times the extraction of the changed documents; where the built-in "
-        "model writes, for nothing, there is no bound unless it is set",
+        description="Maximum cost of an update as a multiple of the extraction of the changed documents; without "
+        "effect where the built-in model writes, unless it is set",
     )
     staleness: float = Field(
         0.2,
         ge=0,
         le=1,
-        description="share of the material of a summary or report that may change before it is written again; 0: none",
+        description="Share of the material of a summary or report that may change before it is written again; 0: none",
     )
     purge_replaced: bool = Field(
         False,
-        description="treat the former text of a changed document as removed: what derives from it is written again at "
-        "once, or replaced by a stand-in",
+        description="Treat the former text of a changed document as removed: texts that derive from it are written "
+        "again at once, or replaced by a stand-in",
     )
 
 
@@ -302,66 +314,80 @@ def _meta_types(given: Any) -> Any:
     if given == "generate":
         return given
     if not isinstance(given, list | tuple) or not given or not all(isinstance(kind, str) for kind in given):
-        raise ValueError("give a list of kinds, such as [person, event], or the word generate")
+        raise ValueError("Expected a list of types, such as [person, event], or the word generate")
     kinds = [kind.strip() for kind in given]
     if not all(kinds) or len(set(kinds)) < len(kinds):
-        raise ValueError("every kind must be named once, and none be empty")
+        raise ValueError("Expected every type once, and none empty")
     return tuple(kinds)
 
 
 class Config(ConfigSection):
     """The whole configuration."""
 
-    seed: int = Field(0, ge=0, lt=1 << 63, description="of every random algorithm")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="Seed of all random algorithms")
     reading: ReadingConfig = ReadingConfig()
     metadata: MetadataConfig = MetadataConfig()
     chunking: Literal["sentences", "tokens", "none"] = Field(
         "sentences",
-        description="sentences: end at sentence ends; tokens: cut at fixed positions; none: INPUT is chunks",
+        description="Where chunks end. sentences: at ends of sentences; tokens: at fixed positions; none: every "
+        "document of INPUT is a chunk",
     )
-    chunk_tokens: int = Field(1200, ge=16, description="size of a chunk")
-    chunk_overlap_tokens: int = Field(100, ge=0, description="tokens that consecutive chunks share")
+    chunk_tokens: int = Field(1200, ge=16, description="Maximum tokens of a chunk")
+    chunk_overlap_tokens: int = Field(100, ge=0, description="Tokens that consecutive chunks share")
     tokenizer: Literal["o200k_base", "cl100k_base"] = Field(
-        "o200k_base", description="of chunks, contexts and estimates"
+        "o200k_base", description="Tokenizer by which chunks, contexts and estimates are counted"
     )
     extraction: Annotated[
         ExtractionConfig,
         BeforeValidator(long_form, json_schema_input_type=ExtractionConfig | Literal["joint", "two_step"]),
     ] = ExtractionConfig()
-    gleaning_rounds: int = Field(0, ge=0, le=5, description="further extraction passes over each chunk")
-    entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1, description="types that extraction uses")
-    claims: bool = Field(False, description="extract claims about the entities too: one more call a chunk")
+    gleaning_rounds: int = Field(0, ge=0, le=5, description="Further passes of extraction over each chunk")
+    entity_types: tuple[str, ...] = Field(ENTITY_TYPES, min_length=1, description="Types that extracted entities have")
+    claims: bool = Field(
+        False, description="Extract claims about the entities too, which takes one more call for each chunk"
+    )
     meta_types: Annotated[tuple[str, ...] | Literal["generate"], BeforeValidator(_meta_types)] = Field(
-        META_TYPES, description="kinds that summaries are guided by; generate: the summarise model proposes them"
+        META_TYPES,
+        description="General types that guide the entities of summaries; generate: the summarise model proposes them",
     )
-    prompts: str | None = Field(None, description="a folder of NAME.md and NAME.examples.md files")
-    homonyms: Literal["merge", "split"] = Field(
-        "merge", description="merge: equal names are one entity; split: only with equal types"
+    prompts: str | None = Field(
+        None,
+        description="Folder with NAME.md, which replaces a prompt, and NAME.examples.md, which adds examples to it",
     )
-    description_tokens: int = Field(400, ge=20, description="longer merged descriptions are summarised")
-    pack_units: int = Field(8, ge=1, description="clusters or communities that share one call, at most")
+    description_tokens: int = Field(
+        400, ge=20, description="Maximum tokens of a merged description; a longer one is summarised"
+    )
+    pack_units: int = Field(8, ge=1, description="Maximum clusters or communities that share one call")
     reply_language: Literal["text", "any"] = Field(
-        "text", description="text: a reply surely in another language than the text it is about is refused"
+        "text",
+        description="Language of replies. text: a reply in another language than its text is refused; any: taken",
     )
     max_reject_ratio: float = Field(
         0.2,
         ge=0,
         le=1,
-        description="share of dead letters that fails a stage, if there are at least three; with 0 any fails it",
+        description="Share of dead letters above which a stage with at least three of them fails; 0: any dead letter "
+        "fails it",
     )
     stop: Literal["compression", "paper"] = Field(
-        "compression", description="rule that ends the hierarchy; paper: Algorithm 1"
+        "compression",
+        description="Rule that ends the hierarchy. compression: clusters no longer group; paper: Algorithm 1",
     )
-    min_change_rate: float = Field(0.05, ge=0, description="ε of Algorithm 1, for stop: paper")
-    max_layers: int = Field(8, ge=0, description="summary layers at most; 0: the basic graph alone")
+    min_change_rate: float = Field(
+        0.05,
+        ge=0,
+        description="Minimum change of the cluster sparsity for a further layer (ε of Algorithm 1; stop: paper)",
+    )
+    max_layers: int = Field(8, ge=0, description="Maximum summary layers; 0: the extracted graph alone")
     resolution: ResolutionConfig = ResolutionConfig()
     clustering: ClusteringConfig = ClusteringConfig()
     communities: CommunitiesConfig = CommunitiesConfig()
     update: UpdateConfig = UpdateConfig()
     kernels: Literal["auto", "cpu", "gpu", "cupy"] = Field(
         "auto",
-        description="cupy: a GPU, with communities on the CPU; gpu: these by cuGraph, of lower modularity; auto: "
-        "cupy where there is a GPU, else cpu, and what an existing index has; noted in the manifest",
+        description="Where clusters and communities are computed. cupy: on a GPU, communities on the CPU; gpu: "
+        "communities by cuGraph too, with lower modularity; auto: as the index was built, for a new one cupy where "
+        "there is a GPU, else cpu",
     )
     llm: LlmConfig = Field(default_factory=lambda: LlmConfig.model_validate({}))
     retrieval: RetrievalConfig = RetrievalConfig()
@@ -372,13 +398,15 @@ class Config(ConfigSection):
     @model_validator(mode="after")
     def _consistent(self) -> Config:
         if self.chunk_overlap_tokens >= self.chunk_tokens:
-            raise ValueError("chunk_overlap_tokens must be below chunk_tokens")
+            raise ValueError("Invalid chunk_overlap_tokens: must be below chunk_tokens")
         if self.clustering.covariance == "full" and self.clustering.reduce_dims > _FULL_DIMS:
-            raise ValueError(f"clustering.covariance: full takes clustering.reduce_dims up to {_FULL_DIMS}")
+            raise ValueError(f"Invalid clustering.covariance: full needs clustering.reduce_dims up to {_FULL_DIMS}")
         target = self.llm.roles.extract
         extractors = [target] if isinstance(target, str) else [share.endpoint for share in target]
         if self.claims and any(self.llm.endpoints[name].kind == "extractive" for name in extractors):
-            raise ValueError("claims: true needs a language model in llm.roles.extract; the built-in one finds none")
+            raise ValueError(
+                "Invalid claims: true needs a language model in llm.roles.extract; the built-in one finds none"
+            )
         if self.clustering.max_size < self.clustering.target_size:
-            raise ValueError("clustering.max_size must be at least clustering.target_size")
+            raise ValueError("Invalid clustering.max_size: must be at least clustering.target_size")
         return self

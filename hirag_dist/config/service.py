@@ -14,7 +14,7 @@ def _labels(given: Any) -> Any:
     if given == "all":
         return given
     if not isinstance(given, list | tuple) or not all(isinstance(label, str) and label for label in given):
-        raise ValueError("give a list of labels, such as [public], or the word all")
+        raise ValueError("Expected a list of labels, such as [public], or the word all")
     return tuple(given)
 
 
@@ -27,7 +27,7 @@ def _indexes(given: Any) -> Any:
     if given == "all":
         return given
     if not isinstance(given, list | tuple) or not all(isinstance(one, str) and is_index_pattern(one) for one in given):
-        raise ValueError("give a list of names or patterns of indexes, such as [public, team-*], or the word all")
+        raise ValueError("Expected a list of names or patterns of indexes, such as [public, team-*], or the word all")
     return tuple(given)
 
 

@@ -41,6 +41,9 @@ class RenamedGraph:
     rejects: Dataset
 
 
+_ASKED_BAND = 0.2  # cosine below the threshold from which a pair of names is asked about
+
+
 def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -> tuple[Dataset, Dataset]:
     """Return ALIASES, and the dead letters of the questions to the model.
 
@@ -49,8 +52,7 @@ def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMention
         mentions: its mentions.
     """
     config, runner, models = context.config.resolution, context.runner, context.models
-    split_homonyms = context.config.homonyms == "split"
-    rules = PairRules(config.tiers, config.threshold, config.threshold - config.llm_band, split_homonyms)
+    rules = PairRules(config.tiers, config.threshold, config.threshold - _ASKED_BAND)
     proposed = runner.run(
         ProposePairs(rules, models.dim),
         "propose pairs",

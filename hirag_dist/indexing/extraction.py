@@ -56,7 +56,6 @@ def _by_model(context: BuildContext, chunks: Dataset, label: str, any_letters: b
         structured=context.models.structured["extract"],
         gleaning_rounds=config.gleaning_rounds,
         entity_types=config.entity_types,
-        split_homonyms=config.homonyms == "split",
         same_language=context.same_language,
         prompts=context.prompts.of("extract-graph", "extract-entities", "extract-relations"),
         models=context.models.models["extract"],
@@ -68,6 +67,6 @@ def _by_model(context: BuildContext, chunks: Dataset, label: str, any_letters: b
 
 def _by_rules(context: BuildContext, chunks: Dataset, label: str) -> ExtractedMentions:
     """Return the mentions that are found without a call."""
-    extract = ExtractNames(context.config.entity_types, context.config.homonyms == "split")
+    extract = ExtractNames(context.config.entity_types)
     found = context.runner.run(extract, label, chunks=chunks)
     return ExtractedMentions(GraphMentions(found.mentions, found.relation_mentions, found.costs), Dataset(REJECTS))

@@ -197,7 +197,6 @@ def clustering_options(context: BuildContext) -> LayerClusteringOptions:
         config.reduce_dims,
         config.member_chars,
         context.models.kernels,
-        config.reduction,
     )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,11 +20,8 @@ from hirag_dist.indexing.stages.memberships import (
 )
 from hirag_dist.indexing.stages.partition import AssignCells, ClusterCells, FitCells, MergeCells, SplitClusters
 from hirag_dist.indexing.stages.reduce import (
-    MIN_UMAP_ROWS,
     FitProjection,
-    ReduceByNeighbours,
     ReduceVectors,
-    check_umap_rows,
     full_rows,
     n_axes,
 )
@@ -42,7 +38,6 @@ class LayerClusteringOptions:
         reduce_dims: that they are reduced to.
         description_chars: of a member in a prompt.
         kernels: their resolved name.
-        reduction: pca, or umap before it.
     """
 
     settings: ClusterSettings
@@ -50,7 +45,6 @@ class LayerClusteringOptions:
     reduce_dims: int
     description_chars: int
     kernels: str
-    reduction: Literal["pca", "umap"] = "pca"
 
 
 @dataclass(frozen=True)
@@ -73,17 +67,8 @@ def cluster_layer(
         layer: whose entities these are.
         vectors: VECTORS of the layer.
         entities: ENTITIES of the layer.
-
-    Raises:
-        ConfigError: the layer is too large for UMAP.
     """
     label = f"cluster layer {layer}"
-    if how.reduction == "umap" and vectors.rows >= MIN_UMAP_ROWS:
-        check_umap_rows(vectors.rows)
-        dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
-        reduce = ReduceByNeighbours(how.dim, dims, how.settings.seed, how.kernels)
-        vectors = runner.run(reduce, f"{label}: neighbours", vectors=vectors).scores
-        how = replace(how, dim=dims)  # its components are all kept: from here there is one way
     if vectors.rows > how.settings.shard_rows:
         return _by_stages(runner, how, layer, label, vectors, entities)
     stage = ClusterLayer(layer, how.dim, how.reduce_dims, how.settings, how.description_chars, how.kernels)

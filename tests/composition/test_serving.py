@@ -88,5 +88,5 @@ def test_every_key_of_the_service_is_an_option() -> None:
 
 @pytest.mark.parametrize("wrong", ["some", 7, [7], [""]])
 def test_wrong_labels(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="give a list of labels"):
+    with pytest.raises(ValueError, match="Expected a list of labels"):
         config(service={"anonymous_labels": wrong})

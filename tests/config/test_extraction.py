@@ -38,3 +38,11 @@ def test_summaries_that_see_less_of_their_members_are_another_index() -> None:
     assert "member_chars" not in former["clustering"]
     now = content_config(Config.model_validate({"clustering": {"member_chars": 60}}))
     assert differences(former, now) == ["clustering.member_chars: not there → 60"]
+
+
+def test_a_key_that_is_fixed_now_is_no_difference() -> None:
+    now: dict[str, Any] = {"kernels": "cpu", "config": content_config(Config())}
+    assert differences(now | {"config": now["config"] | {"homonyms": "merge"}}, now) == []
+    assert differences(now | {"config": now["config"] | {"homonyms": "split"}}, now) == [
+        "config.homonyms: split → not there"
+    ]

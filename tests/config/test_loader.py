@@ -145,8 +145,11 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("chunk_tokens: 100\nchunk_overlap_tokens: 100", "chunk_overlap_tokens must be below chunk_tokens"),
-        ("clustering: {target_size: 9, max_size: 8}", "clustering.max_size must be at least clustering.target_size"),
+        ("chunk_tokens: 100\nchunk_overlap_tokens: 100", "Invalid chunk_overlap_tokens: must be below chunk_tokens"),
+        (
+            "clustering: {target_size: 9, max_size: 8}",
+            "Invalid clustering.max_size: must be at least clustering.target_size",
+        ),
         (
             "llm: {endpoints: {gpt: {model: x}}}",
             "llm.endpoints.gpt: base_url and model are required for an endpoint of kind openai",
@@ -242,10 +245,10 @@ def test_a_prompts_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     ("given", "said"),
     [
         ({"seed": -1}, "greater than or equal to 0"),
-        ({"meta_types": [""]}, "none be empty"),
-        ({"meta_types": ["a", "a "]}, "named once"),
-        ({"meta_types": "person"}, "give a list of kinds"),
-        ({"meta_types": []}, "give a list of kinds"),
+        ({"meta_types": [""]}, "none empty"),
+        ({"meta_types": ["a", "a "]}, "every type once"),
+        ({"meta_types": "person"}, "Expected a list of types"),
+        ({"meta_types": []}, "Expected a list of types"),
         ({"clustering": {"covariance": "full", "reduce_dims": 65}}, "reduce_dims up to 64"),
         ({"communities": {"resolution": float("inf")}}, "less than or equal to"),
     ],

@@ -183,15 +183,3 @@ def test_without_the_last_tier_no_model_is_asked(bench: Bench) -> None:
     snapshot = build(bench, resolution={"enabled": True, "tiers": ["normalise", "alias", "vector"]})
     assert [row["tier"] for row in rows(snapshot, "aliases")] == ["alias"]
     assert not bench.asked("same-entity")
-
-
-def test_split_homonyms_are_not_joined_again(bench: Bench) -> None:
-    texts = [
-        "Mercury/planet: Near the sun.\nSun/star: It shines.",
-        "Mercury/metal: A liquid.\nU.S./country: It mines.",
-        "US/country: A state.",
-    ]
-    snapshot = bench.build(texts, reply, max_layers=0, homonyms="split", resolution=ON)
-    found = [row for row in rows(snapshot, "entities") if row["name"] == "Mercury"]
-    assert {row["type"] for row in found} == {"planet", "metal"}
-    assert len([row for row in rows(snapshot, "entities") if row["type"] == "country"]) == 1

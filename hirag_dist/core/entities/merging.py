@@ -22,7 +22,6 @@ from hirag_dist.types import FloatVector, IntVector
 UNKNOWN = "unknown"
 CHARS_PER_TOKEN = 4  # about; what a limit of tokens is in characters
 SEPARATOR = "\n"  # between descriptions that are still to be joined; each is one line
-_KIND_MARK = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +47,26 @@ class MergedRelations:
     chunk_ids: pa.ListArray
 
 
-def mentions_of(
-    extraction: ExtractionReply, chunk_id: str, split_homonyms: bool = False
-) -> tuple[list[Any], list[Any]]:
+def mentions_of(extraction: ExtractionReply, chunk_id: str) -> tuple[list[Any], list[Any]]:
     """Return the rows of MENTIONS and RELATION_MENTIONS that one chunk's extraction gives.
 
     A relation's endpoint that the chunk does not describe becomes a mention of unknown type, marked as undescribed.
-
-    Args:
-        split_homonyms: keep equal names of different types apart.
     """
-    keys: dict[str, str] = {}
+    keys: set[str] = set()
     mentions: list[dict[str, Any]] = []
     for entity in extraction.entities:
         key = name_key(entity.name)
-        own = f"{key}{_KIND_MARK}{entity.type}" if split_homonyms else key
-        keys.setdefault(key, own)
-        mentions.append(_mention(own, chunk_id, len(mentions), entity.name, entity.type, entity.description, True))
+        keys.add(key)
+        mentions.append(_mention(key, chunk_id, len(mentions), entity.name, entity.type, entity.description, True))
     relations: list[dict[str, Any]] = []
     for relation in extraction.relations:
         ends = []
         for name in (relation.source, relation.target):
             key = name_key(name)
             if key not in keys:
-                keys[key] = f"{key}{_KIND_MARK}{UNKNOWN}" if split_homonyms else key
-                mentions.append(_mention(keys[key], chunk_id, len(mentions), name, UNKNOWN, "", False))
-            ends.append(keys[key])
+                keys.add(key)
+                mentions.append(_mention(key, chunk_id, len(mentions), name, UNKNOWN, "", False))
+            ends.append(key)
         if ends[0] == ends[1]:
             continue
         source, target = sorted(ends)

@@ -45,7 +45,6 @@ class ExtractGraph:
     structured: bool
     gleaning_rounds: int
     entity_types: tuple[str, ...]
-    split_homonyms: bool
     same_language: bool
     prompts: Prompts
     models: tuple[str, ...]
@@ -70,7 +69,7 @@ class ExtractGraph:
             costs.append({"chunk_id": chunk["chunk_id"], "stage": self.name, "tokens": tokens})
             rejects.extend(reject_row(self.name, each) | {"unit_id": chunk["chunk_id"]} for each in refused)
             complete = with_strengths(extraction, chunk["text"])
-            rows, links = mentions_of(complete, chunk["chunk_id"], self.split_homonyms)
+            rows, links = mentions_of(complete, chunk["chunk_id"])
             mentions.extend(rows)
             relations.extend(links)
         return {

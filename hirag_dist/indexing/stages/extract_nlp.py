@@ -36,7 +36,6 @@ class ExtractNames:
         costs: Annotated[Dataset, EXTRACTION_COSTS]
 
     entity_types: tuple[str, ...]
-    split_homonyms: bool
 
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the mentions in chunk order; each chunk costs no token."""
@@ -45,7 +44,7 @@ class ExtractNames:
         mentions: list[Any] = []
         relations: list[Any] = []
         for chunk, reply in zip(chunks, replies, strict=True):
-            rows, links = mentions_of(reply, chunk["chunk_id"], self.split_homonyms)
+            rows, links = mentions_of(reply, chunk["chunk_id"])
             mentions.extend(rows)
             relations.extend(links)
         costs = [{"chunk_id": chunk["chunk_id"], "stage": self.name, "tokens": 0} for chunk in chunks]

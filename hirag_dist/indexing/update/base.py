@@ -148,6 +148,11 @@ def open_configured(snapshot: Snapshot, config: Config) -> tuple[UpdateBase | No
     return _as_base(snapshot, decisive | {"config": content_config(config)})
 
 
+_FIXED_NOW = {  # keys that former versions recorded → the value that holds without them
+    "clustering.reduction": "pca",
+    "homonyms": "merge",
+    "resolution.llm_band": "0.2",
+}
 _NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"}
 
 
@@ -169,6 +174,7 @@ def content_config(config: Config) -> dict[str, Any]:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences of two configurations that decide the content of an index (`Build.decisive`)."""
     old, new = _flatten(before), _flatten(now)
+    old = {key: value for key, value in old.items() if _FIXED_NOW.get(key.removeprefix("config.")) != value}
     if not (old.get("kernels") and new.get("kernels")):  # unknown until a worker with a GPU names them
         new["kernels"] = old.get("kernels", "")
     return [

@@ -46,13 +46,11 @@ CHUNKS = {
 }
 
 
-def tables(
-    chunks: dict[str, ExtractionReply], split: bool = False, seed: int | None = None
-) -> tuple[pa.Table, pa.Table]:
+def tables(chunks: dict[str, ExtractionReply], seed: int | None = None) -> tuple[pa.Table, pa.Table]:
     mentions: list[Any] = []
     relations: list[Any] = []
     for chunk, extraction in chunks.items():
-        rows, links = mentions_of(extraction, chunk, split)
+        rows, links = mentions_of(extraction, chunk)
         mentions += rows
         relations += links
     if seed is not None:
@@ -96,20 +94,6 @@ def test_the_order_of_mentions_does_not_matter(seed: int) -> None:
     shuffled, shuffled_relations = tables(CHUNKS, seed=seed)
     assert merge_entities(shuffled).equals(merge_entities(mentions))
     assert merge_relations(shuffled_relations).equals(merge_relations(relations))
-
-
-def test_homonyms_can_be_kept_apart_by_type() -> None:
-    chunks = {
-        "c1": ExtractionReply(
-            (EntityRecord("Mercury", "planet", "Hot."),), (RelationRecord("Mercury", "Sun", "Orbits.", 1.0),)
-        ),
-        "c2": ExtractionReply((EntityRecord("Mercury", "metal", "Liquid."),), ()),
-    }
-    merged = merge_entities(tables(chunks, split=True)[0])
-    assert sorted(row["type"] for row in merged.to_pylist() if row["name"] == "Mercury") == ["metal", "planet"]
-    relation = merge_relations(tables(chunks, split=True)[1]).to_pylist()[0]
-    planet = next(row["entity_id"] for row in merged.to_pylist() if row["type"] == "planet")
-    assert planet in (relation["source_id"], relation["target_id"])
 
 
 def test_a_relation_of_a_name_with_itself_is_no_relation() -> None:

@@ -9,7 +9,7 @@ from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.extract_nlp import ExtractNames
 from hirag_dist.schemas import CHUNKS
 
-STAGE = ExtractNames(ENTITY_TYPES, split_homonyms=False)
+STAGE = ExtractNames(ENTITY_TYPES)
 TEXTS = ["Ada Lovelace met Charles Babbage in London.", "…", "Babbage lived in London with Ada Lovelace."]
 
 

@@ -64,13 +64,11 @@ class PairRules:
         tiers: of `TIERS`; without `llm` no pair is asked about.
         threshold: cosine from which vectors may merge by themselves.
         ask_from: cosine from which vectors may propose a pair to a model.
-        same_type: only entities of exactly one type are one (`homonyms: split`).
     """
 
     tiers: tuple[str, ...]
     threshold: float
     ask_from: float
-    same_type: bool = False
 
 
 def propose_pairs(view: EntityFeatures, vectors: FloatMatrix, rules: PairRules, seed: int = 0) -> list[CandidatePair]:
@@ -95,8 +93,6 @@ def propose_pairs(view: EntityFeatures, vectors: FloatMatrix, rules: PairRules, 
             key = (pair.left, pair.right)
             known = found.get(key)
             if known is not None and (pair.ask or not known.ask):
-                continue
-            if rules.same_type and view.types[pair.left] != view.types[pair.right]:
                 continue
             if not known_different(view.forms[pair.left], view.forms[pair.right]):
                 found[key] = pair

@@ -250,12 +250,6 @@ def test_tiers_that_are_off_propose_nothing() -> None:
     assert verdicts(args, replace(ALL, tiers=())) == {}
 
 
-def test_homonyms_that_are_split_stay_apart_by_type() -> None:
-    names = {"B.B.C.": "organization", "BBC": "company"}
-    assert verdicts({"kinds": names}) == {("B.B.C.", "BBC"): "normalise"}
-    assert verdicts({"kinds": names}, replace(ALL, same_type=True)) == {}
-
-
 @pytest.mark.parametrize(
     ("one", "other", "likeness"),
     [
