@@ -156,7 +156,7 @@ class Load:
         first = str(current_id(store))
         second = variant(store, first).snapshot_id
         swaps = 0
-        with self._served(settings=["service.poll_s=0.2"]) as service:
+        with self._served() as service:
             over = threading.Event()
 
             def swap() -> None:
@@ -200,8 +200,8 @@ class Load:
         finally:
             timer.cancel()
 
-    def _served(self, settings: Sequence[str] = ()) -> Any:
-        return served(self._index, self._processes, [*self._settings, *settings])
+    def _served(self) -> Any:
+        return served(self._index, self._processes, self._settings)
 
     def _task(self, target: str, callers: int, **more: Any) -> Task:
         return Task(target, self._vectors, callers, self._seconds, WARM_UP_S, **more)

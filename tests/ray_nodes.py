@@ -11,6 +11,8 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
+from hirag_dist.execution.ray.cluster import kill_half_started
+
 HEALTH = {  # a dead node is noticed within a few seconds, not thirty; one that is slow to start is given its time
     "health_check_initial_delay_ms": 10_000,
     "health_check_period_ms": 1000,
@@ -24,7 +26,8 @@ def started(start: Callable[[], Any]) -> Any:
     """Start a node; a loaded machine may not start it within the 30 s that Ray allows, so try twice."""
     try:
         return start()
-    except Exception:
+    except Exception as error:
+        kill_half_started(error)
         return start()
 
 

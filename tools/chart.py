@@ -28,7 +28,7 @@ OWN_KEYS = {
     "Config": ("prompts",),
     "ExecutionConfig": ("ray_address",),
     "ServiceConfig": (
-        *("listen", "metrics_listen", "metrics_public", "tls_cert", "tls_key", "tls_client_ca", "callers_file"),
+        *("listen", "metrics_listen", "tls_cert", "tls_key", "tls_client_ca", "callers_file"),
         *("cache_dir", "cache_bytes", "http", "http_names", "http_client_cert", "http_client_key"),
     ),
 }

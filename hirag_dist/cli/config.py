@@ -1,4 +1,4 @@
-"""`hirag-dist config show|validate|schema|prompt|prices`."""
+"""`hirag-dist config show|validate|schema|prompt`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typer
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.config.model import Config
-from hirag_dist.config.prices import AS_OF, LIST_PRICES
 from hirag_dist.core.prompts.templates import INSTRUCTIONS
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
@@ -20,26 +19,14 @@ from hirag_dist.llm.prompt_files import load_prompts
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(
-        help="Show or validate the configuration; print its JSON Schema, a prompt, or list prices.",
+        help="Show or validate the configuration; print its JSON Schema or a prompt.",
         no_args_is_help=True,
     )
     group.command("show")(show)
     group.command("validate")(validate)
     group.command("schema")(schema)
     group.command("prompt")(prompt)
-    group.command("prices")(prices)
     app.add_typer(group, name="config")
-
-
-def prices(json: JsonOption = False) -> None:
-    """Print the list prices of well-known models, which an endpoint with `price.list_price` has."""
-    use_json(json)
-    if json:
-        emit({"as_of": AS_OF, "usd_per_million_tokens": {name: each._asdict() for name, each in LIST_PRICES.items()}})
-        return
-    rows = [(name, *(f"{usd:g}" for usd in price)) for name, price in LIST_PRICES.items()]
-    title = f"List prices of {AS_OF}, in US dollars a million tokens"
-    out.print(table(title, ["model", "input", "cached", "output"], rows, right=(1, 2, 3)))
 
 
 def show(config: ConfigOption = None, settings: SetOption = None, json: JsonOption = False) -> None:

@@ -115,9 +115,7 @@ class CatalogueListing:
         settings = self._service.indexes.get(name)
         if settings is None:
             return IndexDefinition(name, uri)
-        return IndexDefinition(
-            name, uri, settings.title, settings.callers, settings.max_concurrent, settings.map_reduce
-        )
+        return IndexDefinition(name, uri, settings.title)
 
 
 def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
@@ -152,10 +150,8 @@ def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
 
     smaller = min(service.max_concurrent_requests, service.max_concurrent_answers)
     limits = CatalogueLimits(
-        service.max_open_indexes,
-        service.index_idle_s,
-        service.max_concurrent_per_index or max(smaller // 2, 1),
-        service.poll_s,
+        max_open=service.max_open_indexes,
+        max_concurrent=max(smaller // 2, 1),  # one index leaves room for the others
     )
     runner = ThreadEngineRunner()
     return IndexCatalogue(

@@ -139,7 +139,6 @@ def make_coordinator(
             None if endpoint.rpm is None else endpoint.rpm / sharers,
             None if endpoint.tpm is None else endpoint.tpm / sharers,
             None if endpoint.max_concurrent is None else max(endpoint.max_concurrent // sharers, 1),
-            endpoint.burst_window_s,
         )
         for name, endpoint in config.llm.endpoints.items()
     }
@@ -208,4 +207,4 @@ def limited_reranker(
 def retry_policy(config: Config) -> RetryPolicy:
     """Return the configured limits of retries."""
     llm = config.llm
-    return RetryPolicy(llm.attempts, llm.outage_timeout_s, llm.failover_s, llm.deadline_s, llm.hedge_after_s)
+    return RetryPolicy(llm.attempts, llm.outage_timeout_s)

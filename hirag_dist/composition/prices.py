@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from hirag_dist.composition.models import role_endpoints, shares
 from hirag_dist.config.model import Config, RoleTarget
-from hirag_dist.config.prices import AS_OF, LIST_PRICES
 from hirag_dist.errors import ConfigError
 
 
@@ -28,10 +27,7 @@ def check_prices(config: Config, roles: Iterable[str], max_usd: float | None, mo
     unknown = [name for name in names if config.llm.endpoints[name].prices is None]
     if not unknown:
         return
-    model = config.llm.endpoints[unknown[0]].model
-    listed = f"price.list_price takes those of {AS_OF}" if model in LIST_PRICES else "0 says that it is free"
     raise ConfigError(
-        f"a limit in dollars needs prices, and there is none of {', '.join(unknown)}: set "
-        f"llm.endpoints.{unknown[0]}.price.input and .output, in US dollars a million tokens ({listed}), or limit "
-        "tokens (--max-tokens)"
+        f"--max-usd needs the prices of: {', '.join(unknown)}. Set llm.endpoints.{unknown[0]}.price.input and .output, "
+        "in US dollars a million tokens (0 for a free model), or limit tokens by --max-tokens"
     )

@@ -105,19 +105,11 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
     labels = service.anonymous_labels
     return ServerOptions(
         listen=listen or service.listen,
-        max_message_bytes=service.max_message_mib << 20,
-        max_concurrent_retrievals=service.max_concurrent_retrievals or _default_concurrency(config),
-        max_queue_wait_s=service.max_queue_wait_s,
+        max_concurrent_retrievals=_concurrent_retrievals(config),
         max_concurrent_answers=service.max_concurrent_answers,
         max_context_tokens=service.max_context_tokens,
         map_reduce=service.map_reduce,
         max_concurrent_requests=service.max_concurrent_requests,
-        send_timeout_s=service.send_timeout_s,
-        keepalive_s=service.keepalive_s,
-        max_connection_age_s=service.max_connection_age_s,
-        max_connection_age_grace_s=service.max_connection_age_grace_s,
-        max_connections=service.max_connections,
-        max_connection_idle_s=service.max_connection_idle_s,
         drain_delay_s=service.drain_delay_s,
         drain_s=service.drain_s,
         reflection=service.reflection,
@@ -126,16 +118,12 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
         tls_key=service.tls_key,
         tls_client_ca=service.tls_client_ca,
         callers_file=service.callers_file,
-        callers_grace_s=service.callers_grace_s,
         anonymous_labels=None if labels == "all" else frozenset(labels),
         anonymous_indexes=None if service.anonymous_indexes == "all" else tuple(service.anonymous_indexes),
-        poll_s=service.poll_s,
         metrics_listen=service.metrics_listen,
-        metrics_public=service.metrics_public,
         access_log=service.access_log,
         log_questions=service.log_questions,
         traces_endpoint=service.traces_endpoint,
-        traces_ratio=service.traces_ratio,
     )
 
 
@@ -174,7 +162,6 @@ def page_options(
         client_key=service.http_client_key,
         callers=service.callers_file is not None,
         reuse_port=shared,
-        poll_s=service.poll_s,
     )
 
 
@@ -200,7 +187,7 @@ def multi_process_config(config: Config) -> Config:
     return config.model_copy(update={"service": service, "vectors": vectors})
 
 
-def _default_concurrency(config: Config) -> int:
+def _concurrent_retrievals(config: Config) -> int:
     """Return the number of concurrent retrievals of a process: small if they compute, larger if they wait for I/O."""
     if config.llm.endpoints[config.llm.roles.embed].kind == "openai":
         return 32  # the question's embedding is a remote call
@@ -259,7 +246,7 @@ async def serve_index(
     async def open_engine() -> QueryEngine:
         return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
 
-    swapper = SnapshotSwapper(open_engine, lambda: current_id(store), config.service.poll_s, ThreadEngineRunner())
+    swapper = SnapshotSwapper(open_engine, lambda: current_id(store), options.poll_s, ThreadEngineRunner())
     await serve_grpc(SingleIndex(swapper), options, ready, stop, on_stop)
 
 

@@ -38,8 +38,6 @@ def upload_options(config: Config, index: str) -> UploadOptions | None:
         command=(sys.executable, "-m", "hirag_dist.composition.upload_process"),
         payload=base64.b64encode(payload).decode(),
         callers_file=service.callers_file,
-        callers_grace_s=service.callers_grace_s,
         anonymous=None if labels == "all" else frozenset(labels),
-        max_bytes=service.http_upload_bytes,
         max_file_bytes=config.reading.max_file_bytes,
     )

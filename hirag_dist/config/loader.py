@@ -13,52 +13,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from hirag_dist.config.extraction import long_form
+from hirag_dist.config.former_keys import hint
 from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.errors import ConfigError
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _PREFIX = "HIRAG__"
-_RENAMED = {  # former dotted path of a key → its path now; * stands for one name
-    "llm.endpoints.*.burst_s": "llm.endpoints.*.burst_window_s",
-    "llm.endpoints.*.timeout_s": "llm.endpoints.*.silence_timeout_s",
-    "llm.hedge_s": "llm.hedge_after_s",
-    "llm.patience_s": "llm.outage_timeout_s",
-    "service.concurrency": "service.max_concurrent_retrievals",
-    "service.label_rule": "service.access_rule",
-    "service.max_answers": "service.max_concurrent_answers",
-    "service.max_concurrent": "service.max_concurrent_requests",
-    "service.max_wait_s": "service.max_queue_wait_s",
-}
-_PROXY = "limits of one client's connections are those of a proxy in front of the service"
-_NO_BATCHES = "calls are always sent one by one; leave the key out"
-_ONE_FINDER = "extraction.method is llm or nlp, and nlp has no settings; leave the section out"
-_FIDELITY = "retrieval.fidelity is best, which does the best that was measured, or paper"
-_REMOVED = {  # former dotted path of a key → what takes its place
-    "extraction.nlp": _ONE_FINDER,
-    "extraction.skeleton": _ONE_FINDER,
-    "extraction.verify": _ONE_FINDER,
-    "llm.batch": _NO_BATCHES,
-    "llm.batch_lines": _NO_BATCHES,
-    "llm.batch_poll_s": _NO_BATCHES,
-    "llm.batch_rounds": _NO_BATCHES,
-    "communities.reports": "communities.report_share is the share of the reports that a build writes",
-    "retrieval.bridge_endpoints": _FIDELITY,
-    "retrieval.bridge_paths": "a bridge takes shortest paths in the graph",
-    "retrieval.bridge_ranking": _FIDELITY,
-    "retrieval.lean": "choose another retrieval.mode, such as local",
-    "retrieval.lexical": _FIDELITY,
-    "retrieval.local_entities": _FIDELITY,
-    "retrieval.map_reduce.seed": "records are shuffled in a fixed order",
-    "retrieval.reports_on_demand": "`hirag-dist refresh --reports` writes missing reports",
-    "retrieval.selection": "records are taken by rank",
-    "retrieval.source_fusion": _FIDELITY,
-    "service.hits_file": "communities.report_share takes the most prominent communities first",
-    "service.http_max_connections": _PROXY,
-    "service.http_max_connections_per_client": _PROXY,
-    "service.max_connections_per_client": _PROXY,
-    "service.pin_processes": "taskset or the cpuset of a container binds processes",
-    "service.state_dir": "each process counts callers' requests from its start",
-}
 
 
 @dataclass(frozen=True)
@@ -185,28 +145,12 @@ def _explain(error: ValidationError, origin: str) -> str:
     for fault in error.errors(include_url=False, include_input=False):
         where = ".".join(str(part) for part in fault["loc"])
         if fault["type"] == "extra_forbidden":
-            lines.append(f"unknown key {where}{_hint(where, fault['loc'])}")
+            former = hint(fault["loc"])
+            lines.append(f"unknown key {where}{_nearest(fault['loc']) if former is None else f'; {former}'}")
         else:
             message = fault["msg"].removeprefix("Value error, ")
             lines.append(f"{where}: {message}" if where else message)
     return f"{origin}: " + "; ".join(dict.fromkeys(lines))
-
-
-def _hint(where: str, location: tuple[int | str, ...]) -> str:
-    if (renamed := _renamed(where)) is not None:
-        return f"; it is called {renamed} now"
-    if where in _REMOVED:
-        return f"; there is no such key any more: {_REMOVED[where]}"
-    return _nearest(location)
-
-
-def _renamed(where: str) -> str | None:
-    """Return the present path of a key that had another name, or None."""
-    parts = where.split(".")
-    if parts[:2] == ["llm", "endpoints"] and len(parts) == 4:
-        new = _RENAMED.get(".".join((*parts[:2], "*", parts[3])))
-        return None if new is None else new.replace("*", parts[2])
-    return _RENAMED.get(where)
 
 
 def _nearest(location: tuple[int | str, ...]) -> str:

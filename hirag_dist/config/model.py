@@ -14,7 +14,7 @@ from hirag_dist.config.base import ConfigSection, Url
 from hirag_dist.config.execution import ExecutionConfig
 from hirag_dist.config.extraction import ExtractionConfig, long_form
 from hirag_dist.config.metadata import MetadataConfig
-from hirag_dist.config.prices import LIST_PRICES, PriceConfig
+from hirag_dist.config.prices import PriceConfig
 from hirag_dist.config.reading import ReadingConfig
 from hirag_dist.config.retrieval import RetrievalConfig as RetrievalConfig
 from hirag_dist.config.service import ServiceConfig
@@ -24,28 +24,30 @@ META_TYPES = ("organization", "person", "location", "event", "technology", "prod
 
 
 class EndpointConfig(ConfigSection):
-    """One model behind one address, or a built-in one."""
+    """One model at an address, or a built-in one."""
 
     kind: Literal["openai", "rerank", "extractive", "recorded", "auto", "hashing", "minilm"] = Field(
         "openai",
-        description="openai: anything that speaks the OpenAI API; rerank: an endpoint with /rerank; the others are "
-        "built in; auto: the embedder of the index, for a new one minilm where its weights are installed, else hashing",
+        description="Kind of the endpoint. openai: any server that speaks the OpenAI API; rerank: a server with "
+        "/rerank; the others are built in. auto: the embedder of the index; for a new index minilm where its weights "
+        "are installed, else hashing",
     )
-    base_url: Url | None = Field(None, description="address of the API, such as https://api.example.com/v1")
-    api_key: SecretStr | None = Field(None, description="better as ${NAME} from the environment")
-    api_key_file: str | None = Field(None, description="file that holds the key, in place of api_key")
+    base_url: Url | None = Field(None, description="Address of the API, such as https://api.example.com/v1")
+    api_key: SecretStr | None = Field(None, description="Key of the API, best as ${NAME} from the environment")
+    api_key_file: str | None = Field(None, description="File that holds the key, in place of api_key")
     key_header: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$",
-        description="header that carries the key, such as api-key; null: Authorization, as a bearer token",
+        description="Header that carries the key, such as api-key; null: Authorization, as a bearer token",
     )
-    model: str | None = Field(None, description="name of the model at the endpoint")
-    rpm: float | None = Field(None, gt=0, description="requests a minute")
-    tpm: float | None = Field(None, gt=0, description="tokens a minute, input and output")
+    model: str | None = Field(None, description="Name of the model at the endpoint")
+    rpm: float | None = Field(None, gt=0, description="Maximum requests a minute; null: found by trying")
+    tpm: float | None = Field(
+        None, gt=0, description="Maximum tokens a minute, input and output together; null: found by trying"
+    )
     max_concurrent: int | None = Field(
-        None, ge=1, description="calls at a time; null: found by trying, from a few on, as rpm and tpm are"
+        None, ge=1, description="Maximum concurrent calls; null: found by trying, beginning with a few"
     )
-    burst_window_s: float = Field(10.0, gt=0, description="for how long an allowance that was not used is kept")
     price: PriceConfig = PriceConfig()
     silence_timeout_s: float = Field(60.0, gt=0, description="Maximum seconds between two tokens of a reply")
     first_token_timeout_s: float = Field(
@@ -60,34 +62,38 @@ class EndpointConfig(ConfigSection):
     context_window: int | None = Field(
         None,
         ge=512,
-        description="tokens of a prompt and its reply together, to which all that the model reads is cut; null: the "
-        "server is asked, as llama.cpp, vLLM and Ollama tell it",
+        description="Maximum tokens of a prompt and its reply together; all that the model reads is cut to it. null: "
+        "the server is asked, as llama.cpp, vLLM and Ollama tell it",
     )
-    temperature: float | None = Field(0.0, ge=0, le=2, description="null: not sent")
+    temperature: float | None = Field(0.0, ge=0, le=2, description="Temperature of sampling; null: not sent")
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
-        "max_tokens", description="name of the field that carries max_reply_tokens"
+        "max_tokens", description="Name of the field that carries the maximum tokens of a reply"
     )
     output: Literal["auto", "json_schema", "delimited"] = Field(
-        "auto", description="form of extracted records; auto asks the endpoint once whether it has structured outputs"
+        "auto",
+        description="Form of extracted records; auto: the endpoint is asked once whether it has structured outputs",
     )
-    extra_body: dict[str, Any] = Field(default_factory=dict, description="sent with every request as it is")
+    extra_body: dict[str, Any] = Field(
+        default_factory=dict, description="Fields that are added to the body of every request as they are"
+    )
     extra_query: dict[str, str] = Field(
-        default_factory=dict, description="parameters of the query of every request, such as api-version"
+        default_factory=dict, description="Parameters of the query of every request, such as api-version"
     )
-    dim: int | None = Field(None, ge=1, description="size of the vectors of an embedding endpoint")
-    batch_size: int = Field(128, ge=1, description="texts in one embedding request")
-    path: str | None = Field(None, description="recorded: a JSONL file, or a folder of them")
-    fallback: str | None = Field(None, description="recorded: the endpoint asked where nothing was recorded")
-    seed: int = Field(0, ge=0, lt=1 << 63, description="of the built-in model and of hashing")
+    dim: int | None = Field(None, ge=1, description="Dimensions of the vectors of an embedding endpoint")
+    batch_size: int = Field(128, ge=1, description="Maximum texts of an embedding request")
+    path: str | None = Field(
+        None, description="JSONL file with the replies of an endpoint of kind recorded, or a folder of such files"
+    )
+    fallback: str | None = Field(
+        None, description="Name of the endpoint that is asked where an endpoint of kind recorded has no reply"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> EndpointConfig:
         if self.is_remote and not (self.base_url and self.model):
-            raise ValueError(f"an endpoint of kind {self.kind} needs base_url and model")
+            raise ValueError(f"base_url and model are required for an endpoint of kind {self.kind}")
         if self.kind == "recorded" and not self.path:
-            raise ValueError("an endpoint of kind recorded needs path")
-        if self.price.list_price and self.kind == "openai" and self.model not in LIST_PRICES:
-            raise ValueError(f"there is no list price of {self.model!r}; give price.input and price.output")
+            raise ValueError("path is required for an endpoint of kind recorded")
         return self
 
     @property
@@ -99,8 +105,6 @@ class EndpointConfig(ConfigSection):
     def prices(self) -> tuple[float, float, float] | None:
         """US dollars a million tokens of input, cached input and output; None: not known. Built-in models are free."""
         price = self.price
-        if price.list_price and self.kind == "openai":
-            return LIST_PRICES[self.model or ""]
         if price.input is None and price.output is None:
             return None if self.is_remote else (0.0, 0.0, 0.0)
         uncached = price.input or 0.0
@@ -110,42 +114,39 @@ class EndpointConfig(ConfigSection):
 class RoleShare(ConfigSection):
     """One of several endpoints of a role."""
 
-    endpoint: str
-    weight: float = Field(1.0, gt=0)
+    endpoint: str = Field(description="Name of the endpoint")
+    weight: float = Field(1.0, gt=0, description="Share of the calls, relative to the weights of the others")
 
 
 RoleTarget = str | tuple[RoleShare, ...]
 
 
 class RolesConfig(ConfigSection):
-    """Endpoints by role: a name, or a list of {endpoint, weight}, among which the hash of the request chooses."""
+    """Endpoints by role: a name, or a list of {endpoint, weight}, from which the hash of the request chooses."""
 
-    extract: RoleTarget = Field("builtin", description="entities, relations and claims of chunks")
-    summarise: RoleTarget = Field("builtin", description="clusters, long descriptions and questions of resolution")
-    report: RoleTarget = Field("builtin", description="community reports")
-    answer: RoleTarget = Field("builtin", description="answers to questions")
-    judge: RoleTarget = Field("builtin", description="evaluation")
-    embed: str = Field("builtin-embedder", description="vectors; one endpoint only")
-    rerank: str | None = Field(None, description="relevance of chunks to a question; null: none is asked")
+    extract: RoleTarget = Field("builtin", description="Endpoint for entities, relations and claims of chunks")
+    summarise: RoleTarget = Field(
+        "builtin", description="Endpoint for summaries of clusters, long descriptions and questions of resolution"
+    )
+    report: RoleTarget = Field("builtin", description="Endpoint for reports of communities")
+    answer: RoleTarget = Field("builtin", description="Endpoint for answers to questions")
+    judge: RoleTarget = Field("builtin", description="Endpoint for evaluation")
+    embed: str = Field("builtin-embedder", description="Endpoint for vectors; one only")
+    rerank: str | None = Field(
+        None, description="Endpoint for the relevance of chunks to a question; null: chunks keep their rank"
+    )
 
 
 class LlmConfig(ConfigSection):
-    """Endpoints, and who plays which role."""
+    """Endpoints of models, their roles, and how long they are waited for."""
 
-    endpoints: dict[str, EndpointConfig] = Field(default_factory=dict)
+    endpoints: dict[str, EndpointConfig] = Field(default_factory=dict, description="Endpoints by name")
     roles: RolesConfig = RolesConfig()
-    attempts: int = Field(3, ge=1, le=10, description="of a unit whose reply is refused, before it is a dead letter")
+    attempts: int = Field(
+        3, ge=1, le=10, description="Maximum attempts at a unit whose reply is refused, before it is a dead letter"
+    )
     outage_timeout_s: float = Field(
-        600.0, ge=0, description="how long no endpoint at all may answer before the run fails"
-    )
-    failover_s: float = Field(
-        60.0, ge=0, description="how long a model may be out before a role's next model is asked in its place"
-    )
-    deadline_s: float | None = Field(
-        None, gt=0, description="how long one unit may take with its retries before it is a dead letter"
-    )
-    hedge_after_s: float | None = Field(
-        None, gt=0, description="send a request a second time after so long without a reply; both are paid"
+        600.0, ge=0, description="Seconds without an answer of any endpoint after which the run fails"
     )
 
     @model_validator(mode="before")
@@ -165,14 +166,15 @@ class LlmConfig(ConfigSection):
                 continue
             for name in [target] if isinstance(target, str) else [share.endpoint for share in target]:
                 if name not in self.endpoints:
-                    raise ValueError(f"role {role} names endpoint {name!r}; there are: {', '.join(self.endpoints)}")
+                    defined = ", ".join(self.endpoints)
+                    raise ValueError(f"Invalid llm.roles.{role}: {name!r} is not defined; defined are: {defined}")
                 kind = self.endpoints[name].kind
                 is_role_kind = (kind in ("auto", "hashing", "minilm")) == (role == "embed") or kind == "openai"
                 if (kind == "rerank") != (role == "rerank") or not is_role_kind:
-                    raise ValueError(f"endpoint {name!r} of kind {kind} cannot play role {role}")
+                    raise ValueError(f"Invalid llm.roles.{role}: {name!r} is of kind {kind}, which cannot do it")
         for name, endpoint in self.endpoints.items():
             if endpoint.fallback and endpoint.fallback not in self.endpoints:
-                raise ValueError(f"endpoint {name!r} falls back on {endpoint.fallback!r}, which there is none of")
+                raise ValueError(f"Invalid llm.endpoints.{name}.fallback: {endpoint.fallback!r} is not defined")
         return self
 
 

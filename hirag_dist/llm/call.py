@@ -96,10 +96,8 @@ class Call(Generic[P, R]):
         fails_over: whether another model can be asked, so that an outage is not waited out here.
         unit: hash of what the call is about; empty where nothing depends on it.
         refusals: stops the call before it is sent, if the replies of its role are all refused; None never does.
-        sent: set by the first request, at the time `sent_at`.
         in_flight: whether a request was sent whose reply is neither refused nor stored.
         abandoned: whether the caller was cancelled: no further request is sent.
-        copies: the copies of a hedged call.
     """
 
     payload: P
@@ -114,24 +112,17 @@ class Call(Generic[P, R]):
     context: CallContext = field(default_factory=CallContext)
     unit: str = ""
     refusals: SystematicRefusals | None = None
-    sent: asyncio.Event = field(default_factory=asyncio.Event)
-    sent_at: float | None = None
     in_flight: bool = False
     abandoned: bool = False
-    copies: list[Call[P, R]] = field(default_factory=list)
 
-    def mark_sent(self, now: float) -> None:
+    def mark_sent(self) -> None:
         """Record that a request is sent."""
-        self.sent_at = now if self.sent_at is None else self.sent_at
         self.in_flight = True
-        self.sent.set()
 
     def abandon(self, task: asyncio.Task[Any]) -> None:
         """Cancel the task of this call, unless a request is in flight: that is finished, and none is sent after it."""
         self.abandoned = True
-        for copy in self.copies:
-            copy.abandoned = True
-        if not (self.in_flight or any(copy.in_flight for copy in self.copies)):
+        if not self.in_flight:
             task.cancel()
 
 

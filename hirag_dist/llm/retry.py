@@ -1,4 +1,4 @@
-"""The layer that makes a call until it is answered: choice of the endpoint, retries, outages, hedging."""
+"""The layer that makes a call until it is answered: choice of the endpoint, retries, outages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import math
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import (
@@ -45,8 +45,6 @@ class RetryPolicy:
             cannot be read, while others do not.
         outage_timeout_s: time without any answer after which the run fails.
         failover_s: outage of a model's endpoints after which another model of the role is asked.
-        deadline_s: time limit of one unit with all its retries, None without limit.
-        hedge_after_s: time without a reply after which a second copy of the request is sent; None never.
         max_pause_s: longest pause after a failure, of a call and of an endpoint.
         trial_s: time that a single call has to try an endpoint that failed, before others are sent.
     """
@@ -54,8 +52,6 @@ class RetryPolicy:
     attempts: int = 3
     outage_timeout_s: float = 600.0
     failover_s: float = 60.0
-    deadline_s: float | None = None
-    hedge_after_s: float | None = None
     max_pause_s: float = math.inf
     trial_s: float = 10.0
 
@@ -91,23 +87,9 @@ class RetriedCalls:
         self.limiter = limiter
         self._clock, self._sleep = clock, sleep
         self._breakers: dict[str, CircuitBreaker] = {}
-        self._copies: set[asyncio.Task[Any]] = set()
-
-    async def __call__(self, call: Call[P, R]) -> CallReply[R]:
-        """Return the reply of one of the call's targets: the least busy one that is available.
-
-        Raises:
-            ModelError: no endpoint answered for the outage time-out, or each of them refuses access.
-            RequestRejected: not fatal: this request cannot be answered, others can.
-            BudgetReached: a spending limit.
-        """
-        hedge_after_s = self.policy.hedge_after_s
-        return await (self._until_answered(call) if hedge_after_s is None else self._hedged(call, hedge_after_s))
 
     async def close(self) -> None:
-        """Wait for the copies of hedged calls that still run; then stop the rate limiter's client."""
-        if self._copies:
-            await asyncio.wait(self._copies)
+        """Stop the rate limiter's client."""
         self.limiter.close()
 
     def pick(self, targets: Sequence[E_]) -> E_ | None:
@@ -155,49 +137,14 @@ class RetriedCalls:
                 "endpoint %s does not answer; it is tried again with single calls: %s", target.endpoint, error
             )
 
-    async def _hedged(self, call: Call[P, R], hedge_after_s: float) -> CallReply[R]:
-        """Make a call, and a second copy of it if it was sent and had no reply for so long."""
-        tasks = [self._start_copy(call)]
-        sent = asyncio.ensure_future(call.sent.wait())
-        try:
-            await asyncio.wait([tasks[0], sent], return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait(tasks, timeout=hedge_after_s)
-            if not tasks[0].done() and not call.abandoned:
-                tasks.append(self._start_copy(call))
-            waiting = set(tasks)
-            while True:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    if not task.cancelled() and task.exception() is None:
-                        return task.result()
-                if not waiting:
-                    return tasks[0].result()
-                if call.abandoned:
-                    self._abandon_copies(call, tasks)
-        finally:
-            sent.cancel()
-            self._abandon_copies(call, tasks)
+    async def __call__(self, call: Call[P, R]) -> CallReply[R]:
+        """Return the reply of one of the call's targets: the least busy one that is available.
 
-    def _start_copy(self, call: Call[P, R]) -> asyncio.Task[CallReply[R]]:
-        copy = replace(call, copies=[])
-        call.copies.append(copy)
-        task = asyncio.ensure_future(self._until_answered(copy))
-        self._copies.add(task)
-        task.add_done_callback(self._on_copy_done)
-        return task
-
-    @staticmethod
-    def _abandon_copies(call: Call[P, R], tasks: Sequence[asyncio.Task[Any]]) -> None:
-        for copy, task in zip(call.copies, tasks, strict=True):
-            if not task.done():
-                copy.abandon(task)
-
-    def _on_copy_done(self, task: asyncio.Task[Any]) -> None:
-        self._copies.discard(task)
-        if not task.cancelled():
-            task.exception()  # the other copy may have been answered
-
-    async def _until_answered(self, call: Call[P, R]) -> CallReply[R]:
+        Raises:
+            ModelError: no endpoint answered for the outage time-out, or each of them refuses access.
+            RequestRejected: not fatal: this request cannot be answered, others can.
+            BudgetReached: a spending limit.
+        """
         begun = self._clock()
         failures = unanswered = n_limited = 0
         last: ModelError | None = None
@@ -249,9 +196,6 @@ class RetriedCalls:
         """
         if call.abandoned:
             raise last
-        deadline_s = self.policy.deadline_s
-        if deadline_s is not None and call.sent_at is not None and self._clock() - call.sent_at + wait_s > deadline_s:
-            raise RequestRejected(f"no reply within the deadline of {deadline_s:g} s: {last}") from last
         if wait_s:
             await self._sleep(wait_s)
 

@@ -1,13 +1,11 @@
 """Bytes → text, whatever the encoding.
 
-In order: a byte order mark; UTF-16 or UTF-32 without one, by where the NULs are; ISO-2022-JP by its escapes;
-strict UTF-8; the charset that an HTML page declares; else the likeliest legacy encoding, or UTF-8 with damage
-(`legacy.likeliest`). A file may mix encodings: lines that are valid UTF-8 are taken as that, and a line that
-the encoding of the others explains badly is judged alone.
+In this order: a byte order mark; UTF-16 or UTF-32 without one, by the positions of NUL bytes; ISO-2022-JP by its
+escapes; strict UTF-8; the charset that a page or a mail declares; the guess of chardetng, the detector of Firefox. A
+file may mix encodings: lines that are valid UTF-8 are decoded as UTF-8, and the other lines by the guess for all of
+them.
 
-charset-normalizer is not used. On 8 to 170 characters of 20 languages in their legacy encodings it gets 59 of
-120 right and this 111; a line of Chinese or Japanese it takes for Korean, English with curly quotes for
-cp1250.
+Of 77 texts of 3 to 120 characters in 16 legacy encodings chardetng reads 67, chardet 7 reads 59, charset-normalizer 33.
 """
 
 from __future__ import annotations
@@ -16,8 +14,6 @@ import codecs
 import io
 import re
 from collections.abc import Iterator
-
-from hirag_dist.readers.legacy_encodings import ASCII, likeliest, log_likelihood
 
 _BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
@@ -34,7 +30,6 @@ _MAGIC = (
     b"%PDF-",
 )  # fmt: skip
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_ASCII_RUN = re.compile(rb"[\x00-\x7f]+")
 _SAMPLE_BYTES = 1 << 14
 _BLOCK_BYTES = 1 << 20
 _ALIASES = {  # what browsers read these names as
@@ -44,10 +39,14 @@ _ALIASES = {  # what browsers read these names as
     "iso-8859-9": "cp1254", "tis-620": "cp874",
 }  # fmt: skip
 
-_DOUBTFUL = -6.0
-"""Mean log-probability of a line's non-ASCII bytes below which another encoding is tried for it."""
-_SWITCH = 8.0
-"""How much likelier, in nats, that other encoding must be."""
+_PROBE = rb"az \n~+-"
+"""Bytes that an encoding reads as ASCII, unless it is UTF-16 or UTF-7, or a codec of Python that is no charset."""
+
+_ASCII = bytes(range(0x80))
+_SIGNS = "\xa0’‘“”–—…•€£©®™°±·§«»½×".encode("cp1252")
+_MULTIBYTE = frozenset(("gb18030", "big5hkscs", "cp932", "euc-jp", "cp949"))
+_DAMAGE = 4
+"""Characters of several bytes for each damaged byte, from which on a line is UTF-8 with damage."""
 
 
 class NotText(ValueError):
@@ -82,7 +81,9 @@ def decode_bytes(data: bytes, declared: str | None = None) -> str:
     text = _utf8(data)
     if text is None and declared is not None:
         declared = declared.strip().lower()
-        text = _strict(data, _ALIASES.get(declared, declared))
+        codec = _ALIASES.get(declared, declared)
+        if _strict(_PROBE, codec) == _PROBE.decode():
+            text = _strict(data, codec)
     return text if text is not None else _decode_lines(data)
 
 
@@ -121,7 +122,7 @@ def _too_many_controls(sample: bytes) -> bool:
 def _strict(data: bytes, codec: str) -> str | None:
     try:
         return data.decode(codec)
-    except (UnicodeDecodeError, LookupError):
+    except (ValueError, LookupError):  # ValueError: the codec "undefined", and a name with a NUL
         return None
 
 
@@ -147,8 +148,17 @@ def _decode_lines(data: bytes) -> str:
             bare = line.removesuffix(b"\n")
             sample.append(bare[:_SAMPLE_BYTES])
             size += len(bare)
-    codec, _ = likeliest(b"\n".join(sample))
-    return "".join(_decoded_blocks(data, codec))
+    return "".join(_decoded_blocks(data, _guess(b"\n".join(sample))))
+
+
+def _guess(sample: bytes) -> str:
+    """Return the codec of bytes that are not UTF-8."""
+    from chardetng_py import detect  # not at the top: hardly any input needs it
+
+    if not sample.translate(None, _ASCII + _SIGNS):
+        return "cp1252"  # English with curly quotes and £, which chardetng takes for Polish
+    codec: str = detect(sample, allow_utf8=False).lower()
+    return _ALIASES.get(codec, codec)
 
 
 def _decoded_blocks(data: bytes, codec: str) -> Iterator[str]:
@@ -170,12 +180,13 @@ def _line_text(line: bytes, codec: str) -> str:
 
 
 def _decode_line(line: bytes, codec: str) -> str:
-    """Decode one line as the others, or as itself where that explains it far better."""
-    sample = line[:_SAMPLE_BYTES]
-    score = log_likelihood(sample, codec)
-    ascii_bytes = sum(map(len, _ASCII_RUN.findall(sample)))
-    if score - ASCII * ascii_bytes < _DOUBTFUL * (len(sample) - ascii_bytes):
-        other, other_score = likeliest(sample)
-        if other_score > score + _SWITCH:
-            codec = other
+    """Decode a line with the codec of the other lines, or with its own where that explains the line better."""
+    damaged = line.decode("utf-8", errors="replace")
+    n_damaged = damaged.count("\ufffd")
+    if sum(character > "\x7f" for character in damaged) > (_DAMAGE + 1) * n_damaged:
+        return damaged
+    if codec not in _MULTIBYTE or _strict(line, codec) is None:
+        own = _guess(line[:_SAMPLE_BYTES])
+        if own in _MULTIBYTE and (text := _strict(line, own)) is not None:
+            return text
     return line.decode(codec, errors="replace")

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from hirag_dist.config.index_names import matches_any
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import HiragError, InvalidQuery, SnapshotNotFound
 from hirag_dist.service.auth.caller_registry import Caller
@@ -39,23 +38,15 @@ class IndexDefinition:
         name: as requests give it.
         uri: of its folder.
         title: for people.
-        callers: patterns of the names of callers who may ask it, of those who may ask it by the callers file; None:
-            all of these.
-        max_concurrent: requests at a time in a process; None: as the catalogue has it.
-        map_reduce: whether modes that cost a model call for each part of the corpus are allowed; None: as the service
-            has it.
     """
 
     name: str
     uri: str
     title: str = ""
-    callers: tuple[str, ...] | None = None
-    max_concurrent: int | None = None
-    map_reduce: bool | None = None
 
     def admits(self, caller: Caller) -> bool:
         """Return whether a caller may ask the index."""
-        return caller.may_ask(self.name) and (self.callers is None or matches_any(caller.name, self.callers))
+        return caller.may_ask(self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +330,7 @@ class _CatalogueIndex(ServedIndex):
         limits: CatalogueLimits,
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(definition.name, definition.map_reduce)
+        super().__init__(definition.name)
         self.definition = definition
         self.swapper: SnapshotSwapper | None = None
         self.opening: asyncio.Task[SnapshotSwapper] | None = None
@@ -348,7 +339,6 @@ class _CatalogueIndex(ServedIndex):
         self._catalogue = catalogue
         self._limits = limits
         self._clock = clock
-        self._max_concurrent = definition.max_concurrent or limits.max_concurrent
         self._error: HiragError | None = None  # of the last attempt to open it
         self._failures = 0
         self._retry_at = 0.0  # by the clock
@@ -357,7 +347,7 @@ class _CatalogueIndex(ServedIndex):
     @asynccontextmanager
     async def lease(self, remaining_s: Callable[[], float | None]) -> AsyncIterator[Engine]:
         """Keep the index open for one request; open it first if need be."""
-        if self.requests >= self._max_concurrent:
+        if self.requests >= self._limits.max_concurrent:
             raise Overloaded(
                 f"index {self.name} has {count_noun(self.requests, 'request')} in progress, as many as it may; ask "
                 "again in a moment",

@@ -35,13 +35,10 @@ class ServedIndex(ABC):
 
     Attributes:
         name: as requests give it; empty for the only index of a service.
-        map_reduce: whether Answer accepts modes that cost a model call for each part of the corpus; None: as the
-            service allows.
     """
 
-    def __init__(self, name: str = "", map_reduce: bool | None = None) -> None:
+    def __init__(self, name: str = "") -> None:
         self.name = name
-        self.map_reduce = map_reduce
 
     @abstractmethod
     def lease(self, remaining_s: Callable[[], float | None]) -> AbstractAsyncContextManager[Engine]:

@@ -51,12 +51,10 @@ class ServerOptions:
         anonymous_indexes: patterns of the indexes of a catalogue that callers may ask if there is no callers file; None
             for all.
         poll_s: seconds between two checks of these files.
-        metrics_listen: HOST:PORT of Prometheus metrics; None for none.
-        metrics_public: whether that address may be beyond loopback.
+        metrics_listen: HOST:PORT of Prometheus metrics, which whoever reaches it can read; None for none.
         access_log: format of the access log, one line per request.
         log_questions: whether questions are written into it.
         traces_endpoint: URL of an OpenTelemetry collector; None sends no traces.
-        traces_ratio: share of the traces that are sent.
 
     Raises:
         ConfigError: a value is out of range, TLS is half configured, or the address is open to the network without
@@ -91,11 +89,9 @@ class ServerOptions:
     anonymous_indexes: tuple[str, ...] | None = None
     poll_s: float = 2.0
     metrics_listen: str | None = None
-    metrics_public: bool = False
     access_log: Literal["text", "json", "off"] = "text"
     log_questions: bool = False
     traces_endpoint: str | None = None
-    traces_ratio: float = 1.0
 
     def __post_init__(self) -> None:
         host, _ = split_address(self.listen)
@@ -133,13 +129,8 @@ class ServerOptions:
                 "callers_file (`hirag-dist serve token NAME` makes a token) or by tls_client_ca, or listen on "
                 "127.0.0.1"
             )
-        if self.metrics_listen is not None and not self.metrics_public:
-            metrics_host, _ = split_address(self.metrics_listen)
-            if not is_loopback(metrics_host):
-                raise ConfigError(
-                    f"metrics on {self.metrics_listen} can be read by anybody on the network: listen on 127.0.0.1, or "
-                    f"set metrics_public: true to allow it"
-                )
+        if self.metrics_listen is not None:
+            split_address(self.metrics_listen)
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -88,7 +88,7 @@ class QueryServer:
         )
         self._tracing = None
         if options.traces_endpoint is not None:
-            self._tracing = make_tracing(options.traces_endpoint, options.traces_ratio)
+            self._tracing = make_tracing(options.traces_endpoint)
         self.registry = None if options.reuse_port else CollectorRegistry()  # of several, the supervisor has the counts
         self._metrics = Metrics(self.registry)
         self._catalogue_metrics: CatalogueMetrics | None = None

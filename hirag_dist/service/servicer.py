@@ -187,8 +187,7 @@ class QueryServicer(LookupMethods):
         """Send the retrieval, the text in pieces, and the answer. Only the retrieval holds a slot."""
         async with self._call("Answer", request, context, answer=True) as call, AsyncExitStack() as slot:
             query = call.query()
-            allowed = self._map_reduce if call.index.map_reduce is None else call.index.map_reduce
-            if query.mode in MAP_REDUCE and not allowed:
+            if query.mode in MAP_REDUCE and not self._map_reduce:
                 raise InvalidQuery(
                     f"mode: {query.mode} costs a call for each part of the corpus, and this service does not allow it "
                     f"(service.map_reduce); choose another mode"

@@ -98,12 +98,11 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in ("", None)}
 
 
-def make_tracing(endpoint: str, ratio: float) -> Tracing:
-    """Return an exporter to an OTLP collector over HTTP.
+def make_tracing(endpoint: str) -> Tracing:
+    """Return an exporter to an OTLP collector over HTTP. OTEL_TRACES_SAMPLER of the environment chooses the sampler.
 
     Args:
         endpoint: such as http://collector:4318/v1/traces.
-        ratio: sampled share of the traces that begin here; a trace that a caller began follows the caller's decision.
 
     Raises:
         BackendUnavailable: OpenTelemetry is not installed.
@@ -114,7 +113,6 @@ def make_tracing(endpoint: str, ratio: float) -> Tracing:
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
-        from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
     except ImportError as error:
         raise BackendUnavailable("service.traces_endpoint needs `pip install hirag_dist[otel]`") from error
     if not endpoint.startswith(("http://", "https://")):
@@ -122,6 +120,6 @@ def make_tracing(endpoint: str, ratio: float) -> Tracing:
             f"service.traces_endpoint must be a URL such as http://collector:4318/v1/traces: {endpoint!r}"
         )
     resource = Resource.create({"service.name": "hirag-dist", "service.version": __version__})
-    provider = TracerProvider(resource=resource, sampler=ParentBasedTraceIdRatio(ratio), shutdown_on_exit=False)
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
     return Tracing(provider)

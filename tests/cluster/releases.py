@@ -32,7 +32,7 @@ BASE: Values = {
     "index": {"uri": "/data/index"},
     "storage": {"existingClaim": "indexes"},
     "callers": {"existingSecret": "callers"},
-    "config": {"service": {"processes": 1, "poll_s": 2, "drain_delay_s": 5, "drain_s": 15}},
+    "config": {"service": {"processes": 1, "drain_delay_s": 5, "drain_s": 15}},
     "helperResources": {"requests": {"cpu": "50m", "memory": "256Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}},
     "query": {
         "image": {"repository": f"{REGISTRY}/hirag-dist-query", "tag": TAG},

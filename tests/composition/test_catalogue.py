@@ -45,8 +45,8 @@ def test_sub_folders_that_hold_an_index_are_listed(tmp_path: Path) -> None:
         {
             "catalogue": str(tmp_path),
             "indexes": {
-                "acme": {"title": "Acme", "callers": ["web-*"], "max_concurrent": 3},
-                "outside": {"uri": str(tmp_path.with_name("outside")), "map_reduce": True},
+                "acme": {"title": "Acme"},
+                "outside": {"uri": str(tmp_path.with_name("outside"))},
                 "unfinished": {"title": "later"},
             },
         }
@@ -54,8 +54,7 @@ def test_sub_folders_that_hold_an_index_are_listed(tmp_path: Path) -> None:
     listing = CatalogueListing(service)
     found = listing()
     assert sorted(found) == ["acme", "beta-2", "outside"]
-    assert (found["acme"].title, found["acme"].callers, found["acme"].max_concurrent) == ("Acme", ("web-*",), 3)
-    assert (found["beta-2"].uri, found["outside"].map_reduce) == (f"{tmp_path}/beta-2", True)
+    assert (found["acme"].title, found["beta-2"].uri) == ("Acme", f"{tmp_path}/beta-2")
     (tmp_path / "unfinished" / "current").write_text("s1")
     shutil.rmtree(tmp_path / "beta-2")
     assert sorted(listing()) == ["acme", "outside", "unfinished"]
@@ -168,5 +167,5 @@ def test_options_of_serve(given: list[str], message: str, tmp_path: Path, monkey
     monkeypatch.setattr(serving, "exit_within", lambda seconds: None)  # it would end the process of the tests later
     app = typer.Typer()
     register(app)
-    result = CliRunner().invoke(app, [*given, "--listen", "127.0.0.1:0"])
+    result = CliRunner().invoke(app, ["serve", *given, "--listen", "127.0.0.1:0"])
     assert message in str(result.exception)

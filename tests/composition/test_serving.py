@@ -58,41 +58,29 @@ def test_how_many_retrievals_at_a_time_goes_by_what_they_wait_for() -> None:
         == 8
     )
     assert server_options(config(vectors={"backend": "memory"}, llm=remote)).max_concurrent_retrievals == 32
-    assert server_options(config(service={"max_concurrent_retrievals": 5})).max_concurrent_retrievals == 5
 
 
 def test_every_key_of_the_service_is_an_option() -> None:
     given = {
         "listen": "127.0.0.1:1",
         "anonymous_labels": ["public"],
-        "max_queue_wait_s": 0.5,
         "max_concurrent_answers": 3,
         "map_reduce": True,
         "max_context_tokens": 4000,
         "max_concurrent_requests": 7,
-        "send_timeout_s": 9.0,
-        "keepalive_s": 5.0,
-        "max_connection_age_s": 50.0,
-        "max_connection_age_grace_s": 6.0,
-        "max_connections": 99,
-        "max_connection_idle_s": 77.0,
-        "callers_grace_s": 12.0,
         "drain_s": 4.0,
         "drain_delay_s": 3.0,
         "reflection": False,
         "callers_file": "callers.yaml",
-        "poll_s": 1.5,
         "metrics_listen": "127.0.0.1:9464",
         "access_log": "json",
         "log_questions": True,
         "traces_endpoint": "http://collector:4318/v1/traces",
-        "traces_ratio": 0.5,
     }
-    options = server_options(config(service=given | {"max_message_mib": 2}))
+    options = server_options(config(service=given))
     for key, value in given.items():
         expected = frozenset(value) if key == "anonymous_labels" else value  # type: ignore[arg-type]
         assert getattr(options, key) == expected, key
-    assert options.max_message_bytes == 2 << 20
     shared = server_options(config(service=given), listen="127.0.0.1:2", shared=True)
     assert (shared.listen, shared.reuse_port) == ("127.0.0.1:2", True)
     assert server_options(config(service={"anonymous_labels": "all"})).anonymous_labels is None

@@ -22,9 +22,9 @@ def test_off_by_default() -> None:
 
 
 def test_limits_and_labels_are_those_of_the_configuration() -> None:
-    made = upload_options(config(**ON, anonymous_labels=["public"], http_upload_bytes=7), "index")
+    made = upload_options(config(**ON, anonymous_labels=["public"]), "index")
     assert made is not None
-    assert (made.folder, made.index, made.max_bytes, made.anonymous) == ("docs", "index", 7, frozenset({"public"}))
+    assert (made.folder, made.index, made.anonymous) == ("docs", "index", frozenset({"public"}))
     assert made.payload not in repr(made)  # it holds keys of endpoints
     made = upload_options(config(**ON, anonymous_labels="all"), "index")
     assert made is not None

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from hirag_dist.config.loader import _REMOVED, _RENAMED, LoadedConfig, load_config
+from hirag_dist.config.loader import LoadedConfig, load_config
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import ConfigError
@@ -150,10 +149,16 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
         ("clustering: {target_size: 9, max_size: 8}", "clustering.max_size must be at least clustering.target_size"),
         (
             "llm: {endpoints: {gpt: {model: x}}}",
-            "llm.endpoints.gpt: an endpoint of kind openai needs base_url and model",
+            "llm.endpoints.gpt: base_url and model are required for an endpoint of kind openai",
         ),
-        ("llm: {roles: {answer: gpt}}", "role answer names endpoint 'gpt'; there are: builtin, builtin-embedder"),
-        ("llm: {roles: {embed: builtin}}", "endpoint 'builtin' of kind extractive cannot play role embed"),
+        (
+            "llm: {roles: {answer: gpt}}",
+            "Invalid llm.roles.answer: 'gpt' is not defined; defined are: builtin, builtin-embedder",
+        ),
+        (
+            "llm: {roles: {embed: builtin}}",
+            "Invalid llm.roles.embed: 'builtin' is of kind extractive, which cannot do it",
+        ),
         ("[1, 2]", "FILE must hold keys and values, not a list"),
         ("a: b: c", "FILE is not YAML: mapping values are not allowed here in line 1, column 5"),
         ("\tseed: 1", "FILE is not YAML: "),
@@ -259,34 +264,6 @@ def test_tiers_that_propose_nothing_are_refused(load: Loader, tiers: str) -> Non
     fault = load.fault(f"resolution: {{enabled: true, tiers: {tiers}}}")
     assert "tiers: [normalise, alias, llm]" in fault
     assert load("resolution: {tiers: [vector]}").config.resolution.tiers == ("vector",)
-
-
-@pytest.mark.parametrize(("old", "new"), sorted((old, new) for old, new in _RENAMED.items() if "*" not in old))
-def test_a_renamed_key_is_named(load: Loader, old: str, new: str) -> None:
-    section, key = old.split(".")
-    assert f"unknown key {old}; it is called {new} now" in load.fault(f"{section}: {{{key}: 1}}")
-    assert new.rpartition(".")[2] in _section(new).model_fields
-
-
-def _section(dotted: str) -> type[BaseModel]:
-    """Return the class of the section that holds a key."""
-    section: Any = Config
-    for part in dotted.split(".")[:-1]:
-        section = section.model_fields[part].annotation
-    return section
-
-
-@pytest.mark.parametrize("removed", sorted(_REMOVED))
-def test_a_removed_key_says_what_to_do(load: Loader, removed: str) -> None:
-    *sections, key = removed.split(".")
-    text = "".join(f"{section}: {{" for section in sections) + f"{key}: 1" + "}" * len(sections)
-    assert f"unknown key {removed}; there is no such key any more: {_REMOVED[removed]}" in load.fault(text)
-
-
-def test_a_renamed_key_of_an_endpoint_is_named(load: Loader) -> None:
-    fault = load.fault("llm: {endpoints: {main: {kind: openai, burst_s: 3}}, patience_s: 1}")
-    assert "unknown key llm.endpoints.main.burst_s; it is called llm.endpoints.main.burst_window_s now" in fault
-    assert "unknown key llm.patience_s; it is called llm.outage_timeout_s now" in fault
 
 
 def test_credentials_in_urls_are_masked_where_the_configuration_is_shown() -> None:

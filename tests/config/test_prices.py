@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from hirag_dist.config.model import EndpointConfig
-from hirag_dist.config.prices import AS_OF, LIST_PRICES
 
 
 def endpoint(model: str = "m", **price: Any) -> EndpointConfig:
@@ -34,15 +32,3 @@ def test_a_built_in_model_is_free() -> None:
     assert EndpointConfig(kind="extractive").prices == (0, 0, 0)
     rehearsal = EndpointConfig.model_validate({"kind": "extractive", "price": {"input": 1, "output": 2}})
     assert rehearsal.prices == (1, 1, 2)
-
-
-def test_list_prices_are_taken_on_request_only() -> None:
-    assert endpoint("gpt-4o-mini").prices is None
-    assert endpoint("gpt-4o-mini", list_price=True).prices == LIST_PRICES["gpt-4o-mini"] == (0.15, 0.075, 0.6)
-    with pytest.raises(ValidationError, match="there is no list price of 'm'"):
-        endpoint("m", list_price=True)
-
-
-def test_list_prices_have_a_date_and_are_plausible() -> None:
-    assert AS_OF[:2] == "20"
-    assert all(0 <= price.cached <= price.input <= 20 and price.output <= 100 for price in LIST_PRICES.values())

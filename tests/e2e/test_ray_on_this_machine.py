@@ -154,9 +154,7 @@ def test_nothing_is_left_running_of_a_killed_build(corpus: Path, tmp_path: Path,
             wait_until(has_started, build)
             running = processes(build.pid)
             assert len(running) > 5
-            agents = [each for each in running if "agent" in " ".join(each.cmdline())]
             build.kill()
             killed_at = time.monotonic()
-        wait_until(lambda: not any(each.is_running() for each in running if each not in agents))
-        assert time.monotonic() - killed_at < 30
-        wait_until(lambda: not any(each.is_running() for each in agents))  # which report for a minute what they miss
+        wait_until(lambda: not any(each.is_running() for each in running))
+    assert time.monotonic() - killed_at < 30, "Ray's agents take more than a minute to end by themselves"

@@ -201,30 +201,3 @@ async def test_of_equal_requests_never_two_are_on_their_way(ledger: Ledger) -> N
     outcomes = await asyncio.gather(*(asking.ask(question(), text_of) for _ in range(6)))
     assert most == 1
     assert sum(each == "m" for each in outcomes) == 5
-
-
-async def test_of_two_copies_the_reply_that_is_used_is_the_one_that_counts_later(ledger: Ledger) -> None:
-    """Both copies of a straggler come at the same moment; whichever was stored first is this run's reply, too."""
-    for number in range(12):
-        second_is_there = asyncio.Event()
-
-        class Slow(Named):
-            said = 0
-
-            async def complete(self, request: ChatRequest, there: asyncio.Event = second_is_there) -> ChatReply:
-                Slow.said += 1
-                own = Slow.said
-                if own == 1:
-                    await there.wait()
-                there.set()
-                return ChatReply(f"copy {own}", input_tokens=1, output_tokens=1)
-
-        caller = RetriedCalls(
-            RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 9)})),
-            RetryPolicy(2, 0.5, hedge_after_s=0.001),
-        )
-        hedging = EndpointPool({"extract": [PricedModel("e", Slow("m"))]}, ledger, caller, len)
-        used = await hedging.ask(question(number), text_of)
-        await caller.close()
-        again = EndpointPool({"extract": [PricedModel("e", Named("m"))]}, ledger, caller, len)
-        assert used == await again.ask(question(number), text_of)

@@ -406,24 +406,6 @@ async def test_vectors_are_used_bit_for_bit_as_they_are_stored(store: Store) -> 
     assert (await embedder(store, Lengths()).embed(texts)).tobytes() == odd.tobytes()
 
 
-async def test_of_two_copies_of_a_request_the_one_that_is_stored_is_used(store: Store) -> None:
-    both = asyncio.Barrier(2)
-    inner = Lengths(
-        lambda texts: both.wait(),  # neither copy is answered before the other is sent
-        vectors=lambda texts: np.random.default_rng().random((len(texts), 2), np.float32),
-    )
-    times = iter([2.0, 1.0])  # a clock that is set back: of two stored copies the second would count
-    caller = RetriedCalls(
-        RateLimiter(QuotaCoordinator({"e": EndpointLimits(None, None, 8)})), RetryPolicy(3, 0.3, hedge_after_s=0.01)
-    )
-    ledger = Ledger(store, clock=lambda: next(times))
-    embedding = LedgerEmbedder(PricedEmbedder("e", inner), ledger, caller)
-    used = await embedding.embed(["abc"])
-    await caller.close()
-    assert len(inner.calls) == 2
-    assert [record["vector"] for record in await records(store, embedding, ["abc"])] == [used.tobytes()]
-
-
 async def test_a_failure_beside_text_that_is_waited_for_leaves_no_turn_behind(store: Store) -> None:
     def fail(texts: list[str]) -> None:
         if "bad" in texts:

@@ -254,34 +254,11 @@ async def test_a_hung_endpoint_is_an_outage_and_not_the_request_s_fault() -> Non
     assert len(world.asked) > 2
 
 
-async def test_a_deadline_ends_a_unit() -> None:
-    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_timeout_s=1e9, deadline_s=20))
-    with pytest.raises(RequestRejected, match="within the deadline of 20 s: a is out of reach"):
-        await world.call()
-    assert world.now < 36
-
-
 async def test_429s_are_counted_and_are_no_failures() -> None:
     world = World(lambda endpoint, n: RateLimited("slow down", 0.0, "requests") if n < 6 else "yes", RetryPolicy())
     assert await world.call() == ("a", "yes")
     use = world.meter.use("extract", "model", "a")
     assert (use.rate_limited, use.failed) == (5, 0)
-
-
-async def test_a_straggler_is_sent_a_second_time_and_the_first_reply_is_stored() -> None:
-    slow = asyncio.Event()
-    world = World(
-        lambda endpoint, n: slow if n == 1 else "quick", RetryPolicy(hedge_after_s=0.01), Endpoint("a"), Endpoint("b")
-    )
-    endpoint, reply = await world.call()
-    assert (reply, world.stored) == ("quick", ["quick"])
-    assert endpoint != world.asked[0]
-    closing = asyncio.ensure_future(world.caller.close())
-    await asyncio.sleep(0.02)
-    assert not closing.done()  # the first copy was sent: it is paid, and is not cancelled
-    slow.set()
-    await closing
-    assert world.answered == 2
 
 
 async def test_a_reply_is_stored_before_it_is_used_and_after_its_slot_is_free() -> None:
@@ -296,25 +273,9 @@ async def test_a_reply_is_stored_before_it_is_used_and_after_its_slot_is_free() 
     assert seen == [0]
 
 
-async def test_a_call_that_waits_for_its_turn_has_no_second_copy() -> None:
-    """Of ten calls through one slot none is sent twice: the time counts from sending."""
-    world = World(lambda endpoint, n: "yes", RetryPolicy(hedge_after_s=0.05))
-    world.caller.limiter = RateLimiter(QuotaCoordinator({"a": EndpointLimits(None, None, 1)}))
-    original = world.send
-
-    async def send(target: Endpoint) -> CallReply[str]:
-        await asyncio.sleep(0.02)
-        return await original(target)
-
-    world.send = send  # type: ignore[method-assign]
-    await asyncio.gather(*(world.call() for _ in range(10)))
-    await world.caller.close()
-    assert len(world.asked) == 10
-
-
-async def test_whoever_gives_up_sends_no_copy_and_none_that_waits() -> None:
+async def test_whoever_gives_up_sends_no_call_that_waits() -> None:
     gate = asyncio.Event()
-    world = World(lambda endpoint, n: gate, RetryPolicy(hedge_after_s=60), Endpoint("a"))
+    world = World(lambda endpoint, n: gate, RetryPolicy(), Endpoint("a"))
     world.caller.limiter = RateLimiter(QuotaCoordinator({"a": EndpointLimits(None, None, 1)}))
     calls = [asyncio.ensure_future(world.call()) for _ in range(5)]
     while not world.asked:

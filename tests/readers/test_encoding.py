@@ -13,12 +13,13 @@ JAPANESE = "吾輩は猫である。名前はまだ無い。"
 KOREAN = "모든 인간은 태어날 때부터 자유로우며 존엄하다."
 RUSSIAN = "Все люди рождаются свободными и равными."
 GREEK = "Όλοι οι άνθρωποι γεννιούνται ελεύθεροι"
+GREEK_CAPITALS = "ΚΑΝΟΝΙΣΜΟΣ ΛΕΙΤΟΥΡΓΙΑΣ ΤΟΥ ΛΙΜΕΝΑ ΤΗΣ ΝΑΥΠΛΙΟΥ"
 HEBREW = "כל בני האדם נולדו בני חורין"
 ARABIC = "يولد جميع الناس أحراراً متساوين"
 THAI = "มนุษย์ทั้งหลายเกิดมามีอิสระ"
 POLISH = "Wszyscy ludzie rodzą się wolni i równi pod względem swej godności"
 CZECH = "Všichni lidé rodí se svobodní a sobě rovní"
-TURKISH = "Bütün insanlar hür, haysiyet ve haklar bakımından eşit doğarlar"
+TURKISH = "Feribot her gün saat yedide limandan ayrılır ve adaya öğleden sonra ulaşır."
 FRENCH = "Tous les êtres humains naissent libres et égaux en dignité"
 ENGLISH = "Marley’s grave — “Humbug!” he said; it cost £5."
 
@@ -44,7 +45,8 @@ ENGLISH = "Marley’s grave — “Humbug!” he said; it cost £5."
         (CZECH, "cp1250"),
         (TURKISH, "cp1254"),
         (FRENCH, "cp1252"),
-        (FRENCH, "mac_roman"),
+        (RUSSIAN.upper(), "cp1251"),
+        (GREEK_CAPITALS, "iso8859_7"),
         (ENGLISH, "cp1252"),
     ],
 )
@@ -81,7 +83,13 @@ def test_surrogates_written_as_utf8() -> None:
 def test_a_declared_charset_is_believed_unless_the_bytes_are_utf8() -> None:
     assert decode_text(b"\xe9\xe8", "ISO-8859-1") == "éè"
     assert decode_text("é".encode(), "big5") == "é"
-    assert decode_text("Привет, мир".encode("cp1251"), "no-such-charset") == "Привет, мир"
+
+
+@pytest.mark.parametrize(
+    "declared", ["no-such-charset", "undefined", "utf-16", "unicode_escape", "hex", "a\0b", "utf-8"]
+)
+def test_a_declared_charset_that_cannot_be_the_one_is_ignored(declared: str) -> None:
+    assert decode_text("Привет, мир".encode("cp1251"), declared) == "Привет, мир"
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,3 @@ def test_what_is_no_address(listen: str) -> None:
 def test_what_does_not_fit(wrong: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         ServerOptions(**wrong)  # type: ignore[arg-type]
-
-
-def test_metrics_are_for_this_machine_unless_it_is_said() -> None:
-    with pytest.raises(ConfigError, match="metrics_public: true to allow it"):
-        ServerOptions(metrics_listen="0.0.0.0:9464")
-    assert ServerOptions(metrics_listen="0.0.0.0:9464", metrics_public=True).metrics_listen == "0.0.0.0:9464"
-    assert ServerOptions(metrics_listen="127.0.0.1:0").metrics_listen == "127.0.0.1:0"

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
 import threading
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import ray
+from ray._private.node import Node
 
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import BackendUnavailable
+from hirag_dist.execution.ray.local_node import AgentWatcher, local_nodes
 
 _CONNECT_S = 5.0
 _STARTS = 3  # Ray gives a node 30 s to start: a machine with much else to do may need more
-_PATIENCE = {  # of a node that this process starts, with a machine that has much else to do
-    "RAY_worker_register_timeout_seconds": "600",  # 60 by default
-    "RAY_agent_register_timeout_ms": "120000",
-}
+_WORKER_START_S = 600  # Ray ends a worker that takes longer to start; its default is 60 s
+_watchers: list[AgentWatcher] = []  # of the Ray that this process has started
 
 
 def start(address: str | None, n_cpus: int | None) -> None:
@@ -37,25 +37,25 @@ def start(address: str | None, n_cpus: int | None) -> None:
         "log_to_driver": False,
         "include_dashboard": False,
         "configure_logging": False,
-        "_node_ip_address": "127.0.0.1",  # nothing listens beyond this machine
+        "_system_config": {"worker_register_timeout_seconds": _WORKER_START_S},
     }
     if address is not None:
         options = {"address": address, "logging_level": logging.ERROR, "log_to_driver": False}
-    else:
-        for name, value in _PATIENCE.items():
-            os.environ.setdefault(name, value)
-        if n_cpus is not None:
-            options["num_cpus"] = n_cpus
+    elif n_cpus is not None:
+        options["num_cpus"] = n_cpus
     logging.getLogger("ray").setLevel(logging.ERROR)
     for more in reversed(range(1 if address else _STARTS)):
         try:
             _check_reachable(address)
-            with _own_sigterm(), warnings.catch_warnings():
+            with _own_sigterm(), warnings.catch_warnings(), nullcontext() if address else local_nodes():
                 warnings.simplefilter("ignore")
                 ray.init(**options)
+            if address is None:
+                _watch_agents()
             return
         except Exception as error:  # Ray raises a bare Exception where a node took too long to start
             stop()
+            kill_half_started(error)
             if more:
                 continue
             where = f"the Ray cluster {address} is out of reach" if address else "Ray does not start on this machine"
@@ -76,6 +76,22 @@ def _own_sigterm() -> Iterator[None]:
 def stop() -> None:
     """Disconnect this process, and end the Ray that it has started."""
     ray.shutdown()
+    while _watchers:
+        _watchers.pop().stop()
+
+
+def _watch_agents() -> None:
+    here: Any = ray._private.worker._global_node
+    for raylet in here.all_processes.get("raylet", []):
+        _watchers.append(AgentWatcher(raylet.process.pid))
+
+
+def kill_half_started(error: Exception) -> None:
+    """End the processes of a node whose start failed: Ray itself leaves them until this process ends."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        node = frame.f_locals.get("self")
+        if isinstance(node, Node):
+            node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 def _check_reachable(address: str | None) -> None:

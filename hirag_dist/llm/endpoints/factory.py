@@ -31,7 +31,7 @@ def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatMo
     endpoint = config.llm.endpoints[name]
     count = counter(config.tokenizer)
     if endpoint.kind == "extractive":
-        return ExtractiveModel(count, endpoint.seed)
+        return ExtractiveModel(count)
     if endpoint.kind == "recorded":
         from hirag_dist.llm.endpoints.recorded import RecordedModel
 
@@ -58,7 +58,7 @@ def make_embedder(config: Config) -> Embedder:
 
         endpoint = endpoint.model_copy(update=local_embedder(None))
     if endpoint.kind == "hashing":
-        return HashingEmbedder(endpoint.dim or 384, endpoint.seed)
+        return HashingEmbedder(endpoint.dim or 384)
     if endpoint.kind == "minilm":
         from hirag_dist.llm.endpoints.minilm import MiniLmEmbedder
 

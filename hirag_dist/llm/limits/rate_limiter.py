@@ -66,7 +66,7 @@ class RateLimiter:
         try:
             if call.refusals is not None:
                 call.refusals.check(call.role)
-            call.mark_sent(self._clock())
+            call.mark_sent()
             reply = await target.send(call)
         except RateLimited as error:
             call.in_flight = False

@@ -15,7 +15,6 @@
 {{- $host := ternary "[::]" "0.0.0.0" (eq .Values.query.bindAddress "::") -}}
 {{- $_ := set $service "listen" (printf "%s:50051" $host) -}}
 {{- $_ := set $service "metrics_listen" (printf "%s:9464" $host) -}}
-{{- $_ := set $service "metrics_public" true -}}
 {{- $_ := set $service "cache_dir" "/var/cache/hirag" -}}
 {{- $_ := set $service "cache_bytes" (include "hirag.bytes" (dict "quantity" .Values.query.cache.size "share" 0.95) | int64) -}}
 {{- if .Values.callers.existingSecret -}}

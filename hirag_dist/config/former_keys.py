@@ -1,0 +1,91 @@
+"""Keys of earlier versions: what they are called now, or what takes their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_FIXED = "it is fixed now: leave the key out"
+_PROXY = "a proxy in front of the service limits the connections of one client"
+_NO_BATCHES = "calls are always sent one by one; leave the key out"
+_ONE_FINDER = "extraction.method is llm or nlp, and nlp has no settings; leave the section out"
+_FIDELITY = "retrieval.fidelity is best, which does the best that was measured, or paper"
+
+RENAMED: Mapping[str, str] = {  # former dotted path of a key → its path now; * stands for one name
+    "llm.endpoints.*.timeout_s": "llm.endpoints.*.silence_timeout_s",
+    "llm.patience_s": "llm.outage_timeout_s",
+    "service.label_rule": "service.access_rule",
+    "service.max_answers": "service.max_concurrent_answers",
+    "service.max_concurrent": "service.max_concurrent_requests",
+}
+
+REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its place; * stands for one name
+    "communities.reports": "communities.report_share is the share of the reports that a build writes",
+    "extraction.nlp": _ONE_FINDER,
+    "extraction.skeleton": _ONE_FINDER,
+    "extraction.verify": _ONE_FINDER,
+    "llm.batch": _NO_BATCHES,
+    "llm.batch_lines": _NO_BATCHES,
+    "llm.batch_poll_s": _NO_BATCHES,
+    "llm.batch_rounds": _NO_BATCHES,
+    "llm.deadline_s": "llm.outage_timeout_s and the time-outs of an endpoint say how long is waited",
+    "llm.endpoints.*.burst_s": _FIXED,
+    "llm.endpoints.*.burst_window_s": _FIXED,
+    "llm.endpoints.*.seed": _FIXED,
+    "llm.failover_s": _FIXED,
+    "llm.hedge_after_s": "a request is sent once; leave the key out",
+    "llm.hedge_s": "a request is sent once; leave the key out",
+    "retrieval.bridge_endpoints": _FIDELITY,
+    "retrieval.bridge_paths": "a bridge takes shortest paths in the graph",
+    "retrieval.bridge_ranking": _FIDELITY,
+    "retrieval.lean": "choose another retrieval.mode, such as local",
+    "retrieval.lexical": _FIDELITY,
+    "retrieval.local_entities": _FIDELITY,
+    "retrieval.map_reduce.seed": "records are shuffled in a fixed order",
+    "retrieval.reports_on_demand": "`hirag-dist refresh --reports` writes missing reports",
+    "retrieval.selection": "records are taken by rank",
+    "retrieval.source_fusion": _FIDELITY,
+    "service.callers_grace_s": _FIXED,
+    "service.concurrency": "it follows from the embedder and the vector backend: leave the key out",
+    "service.hits_file": "communities.report_share takes the most prominent communities first",
+    "service.http_max_connections": _PROXY,
+    "service.http_max_connections_per_client": _PROXY,
+    "service.http_upload_bytes": _FIXED,
+    "service.index_idle_s": _FIXED,
+    "service.indexes.*.callers": "`indexes` of a caller in service.callers_file says which indexes the caller may ask",
+    "service.indexes.*.map_reduce": "service.map_reduce holds for all indexes",
+    "service.indexes.*.max_concurrent": "every index takes half of the requests that a process takes",
+    "service.keepalive_s": _FIXED,
+    "service.max_concurrent_per_index": "every index takes half of the requests that a process takes",
+    "service.max_concurrent_retrievals": "it follows from the embedder and the vector backend: leave the key out",
+    "service.max_connection_age_grace_s": _FIXED,
+    "service.max_connection_age_s": _FIXED,
+    "service.max_connection_idle_s": _FIXED,
+    "service.max_connections": _FIXED,
+    "service.max_connections_per_client": _PROXY,
+    "service.max_message_mib": _FIXED,
+    "service.max_queue_wait_s": _FIXED,
+    "service.max_wait_s": _FIXED,
+    "service.metrics_public": "service.metrics_listen takes any address: leave the key out",
+    "service.pin_processes": "taskset or the cpuset of a container binds processes",
+    "service.poll_s": _FIXED,
+    "service.send_timeout_s": _FIXED,
+    "service.state_dir": "each process counts callers' requests from its start",
+    "service.traces_ratio": "set OTEL_TRACES_SAMPLER=parentbased_traceidratio and OTEL_TRACES_SAMPLER_ARG in the "
+    "environment",
+}
+
+
+def hint(location: tuple[int | str, ...]) -> str | None:
+    """Return what to do about a key of an earlier version, or None if there was no such key.
+
+    >>> hint(("llm", "endpoints", "main", "timeout_s"))
+    'it is called llm.endpoints.main.silence_timeout_s now'
+    """
+    parts = [str(part) for part in location]
+    for former in (".".join(parts), ".".join([*parts[:2], "*", *parts[3:]])):
+        if former in RENAMED:
+            renamed = RENAMED[former]
+            return f"it is called {renamed.replace('*', parts[2]) if '*' in renamed else renamed} now"
+        if former in REMOVED:
+            return f"there is no such key any more: {REMOVED[former]}"
+    return None
