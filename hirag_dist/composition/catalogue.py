@@ -55,7 +55,7 @@ def catalogue_config(config: Config, index: str = "") -> Config:
         if settings.uri is None and service.catalogue is None:
             raise ConfigError(f"service.indexes.{name}.uri is missing, and there is no service.catalogue")
         index_retrieval(config, name)
-    chosen = vectors.model_copy(update={"backend": vectors.chosen, "alias": None})  # an alias is of one index
+    chosen = vectors.model_copy(update={"backend": vectors.chosen})
     return config.model_copy(update={"vectors": chosen})
 
 

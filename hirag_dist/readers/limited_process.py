@@ -78,7 +78,10 @@ class LimitedProcess:
     def _running(self) -> subprocess.Popen[bytes]:
         """Return the process; of a process that was forked since, another one."""
         if self._process is None or self._owner != os.getpid():
-            environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            environment = os.environ | {
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve address space, which is limited
+            }
             self._process = subprocess.Popen(
                 [
                     sys.executable,

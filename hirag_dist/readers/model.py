@@ -12,7 +12,11 @@ FREE_BYTES = 1 << 26
 """Content that may be read from a file however small it is."""
 
 
-class InputTooLarge(ValueError):
+class FileRefused(ValueError):
+    """A file that is not read; the message is the reason, in words."""
+
+
+class InputTooLarge(FileRefused):
     """A file, or a part of it, passes a limit of `ReadOptions`; the message names the key that raises the limit."""
 
 
@@ -63,16 +67,13 @@ class ReadOptions:
         id_field: the one that holds the owner's id of the record, a string or a number. Where it is named here, a
             record without it is `Unreadable`: a mistyped name must not cost all ids.
         max_document_bytes: limit of the text of a document, and of a record of a JSONL or CSV file.
-        max_file_bytes: limit of what is held in memory at once: the content of a file that is read as a whole, a page
-            of a column of Parquet.
+        max_file_bytes: limit of the content of a file that is read as a whole.
         max_records: limit of the records of a file.
         max_pages: limit of the pages of a PDF.
         max_expansion: limit of how many times the content may be larger than the stored file; `FREE_BYTES` of content
             may be read from any file.
-        pdf_memory_bytes: limit of the memory that one PDF may take.
-        pdf_cpu_s: limit of the processor seconds that one PDF may take.
-        office_memory_bytes: limit of the memory that one office file, book or mail may take.
-        office_cpu_s: limit of the processor seconds that one may take.
+        memory_bytes: maximum bytes of memory for reading one PDF, office file, book, mail or row group of Parquet.
+        cpu_s: maximum processor seconds for reading one.
         metadata: declared fields, and where their values come from.
     """
 
@@ -85,10 +86,8 @@ class ReadOptions:
     max_records: int = 1_000_000
     max_pages: int = 10_000
     max_expansion: int = 250
-    pdf_memory_bytes: int = 1 << 30
-    pdf_cpu_s: int = 300
-    office_memory_bytes: int = 1 << 30
-    office_cpu_s: int = 300
+    memory_bytes: int = 1 << 30
+    cpu_s: int = 300
     metadata: tuple[FieldSource, ...] = ()
 
     def max_content_bytes(self, stored_bytes: int) -> int:

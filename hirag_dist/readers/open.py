@@ -59,10 +59,7 @@ class _Decompressed(io.RawIOBase):
 
 def expands_too_far(max_expansion: int) -> InputTooLarge:
     """Return the error of a file whose content is too many times as large as the file."""
-    return InputTooLarge(
-        f"the content is more than {max_expansion} times as large as the stored file: unpack it, or raise "
-        "reading.max_expansion"
-    )
+    return InputTooLarge(f"the content is more than {max_expansion} times as large as the stored file: unpack it")
 
 
 @contextmanager
@@ -82,14 +79,6 @@ def open_source(source: SourceFile, options: ReadOptions) -> Iterator[io.Buffere
         stream = io.BufferedReader(opened, _BUFFER_BYTES)
         with stream:
             yield cast(io.BufferedReader, stream)
-
-
-@contextmanager
-def open_random(source: SourceFile) -> Iterator[pa.NativeFile]:
-    """Open a file that is not compressed for reading at any position. Raises as `open_source` does."""
-    filesystem, path = fs.FileSystem.from_uri(source.uri)
-    with filesystem.open_input_file(path) as file:
-        yield file
 
 
 def read_all(stream: io.BufferedReader, max_bytes: int) -> bytes:

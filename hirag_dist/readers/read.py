@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import io
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import cast
-
-import pyarrow as pa
 
 from hirag_dist.readers.delimited import read_delimited
 from hirag_dist.readers.document_builder import DocumentBuilder
@@ -17,11 +13,10 @@ from hirag_dist.readers.encoding import NotText, decode_text
 from hirag_dist.readers.json_records import read_json, read_json_lines
 from hirag_dist.readers.lines import text_lines
 from hirag_dist.readers.markdown import read_markdown
-from hirag_dist.readers.model import Document, InputTooLarge, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.model import Document, FileRefused, InputTooLarge, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.office_files import missing_package, read_mail, read_office
-from hirag_dist.readers.open import READ_ERRORS, expands_too_far, explain, open_random, open_source, read_all
+from hirag_dist.readers.open import READ_ERRORS, expands_too_far, explain, open_source, read_all
 from hirag_dist.readers.parquet import read_parquet
-from hirag_dist.readers.parquet_pages import DamagedPage
 from hirag_dist.readers.pdf import read_pdf
 from hirag_dist.readers.uris import public_uri, split_name
 
@@ -58,7 +53,7 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
         for found in _bounded(_read(source, maker), options, source.size_bytes):
             yield found
             record = found.record + 1
-    except (NotText, InputTooLarge, DamagedPage) as error:
+    except (NotText, FileRefused) as error:
         yield maker.unreadable(record, str(error))
     except READ_ERRORS as error:
         yield maker.unreadable(record, explain(error))
@@ -77,8 +72,7 @@ def _bounded(found: Found, options: ReadOptions, stored_bytes: int) -> Found:
     for each in found:
         if each.record >= options.max_records:
             raise InputTooLarge(
-                f"the file holds more than {options.max_records} records, and the rest is not read: split it, or raise "
-                "reading.max_records"
+                f"the file holds more than {options.max_records} records, and the rest is not read: split it"
             )
         if isinstance(each, Document):
             left -= len(each.text)
@@ -89,7 +83,7 @@ def _bounded(found: Found, options: ReadOptions, stored_bytes: int) -> Found:
 
 def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
     if source.format == "parquet":
-        yield from _read_parquet(source, maker)
+        yield from read_parquet(source, maker)
         return
     options = maker.options
     with open_source(source, options) as stream:
@@ -105,19 +99,6 @@ def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
             yield from _BY_LINE[form](text_lines(stream, options.max_document_bytes), maker)
         else:
             yield from _WHOLE[form](read_all(stream, options.max_file_bytes), maker)
-
-
-def _read_parquet(source: SourceFile, maker: DocumentBuilder) -> Found:
-    """Read Parquet where it lies; unpacked to a temporary file first if it is compressed as a whole."""
-    if source.compression is None:
-        with open_random(source) as file:
-            yield from read_parquet(file, maker)
-        return
-    with open_source(source, maker.options) as stream, tempfile.TemporaryFile() as unpacked:
-        shutil.copyfileobj(stream, unpacked)
-        unpacked.seek(0)
-        with pa.PythonFile(unpacked, mode="r") as file:
-            yield from read_parquet(file, maker)
 
 
 def _read_page(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
@@ -163,5 +144,5 @@ def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
             )
         else:
             yield from _bounded(iter(_WHOLE[form](data, maker)), options, len(data))
-    except (NotText, InputTooLarge) as error:
+    except (NotText, FileRefused) as error:
         yield maker.unreadable(0, str(error))

@@ -6,18 +6,15 @@ import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.delimited import DELIMITERS, read_table
 from hirag_dist.readers.document_builder import kind_of
 from hirag_dist.readers.encoding import NotText, decode_text
 from hirag_dist.readers.json_records import iter_lines, parse_json
 from hirag_dist.readers.lines import text_lines
-from hirag_dist.readers.model import InputTooLarge, ReadOptions, SourceFile, Unreadable
-from hirag_dist.readers.open import READ_ERRORS, explain, open_random, open_source, read_all
-from hirag_dist.readers.parquet import bounded_rows, open_parquet
-from hirag_dist.readers.parquet_pages import DamagedPage
+from hirag_dist.readers.model import FileRefused, ReadOptions, SourceFile, Unreadable
+from hirag_dist.readers.open import READ_ERRORS, explain, open_source, read_all
+from hirag_dist.readers.parquet import open_parquet
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ def read_rows(source: SourceFile, options: ReadOptions | None = None) -> Iterato
             row = found if isinstance(found, str) else Row(record, found)
             yield Unreadable(source.display, record, row) if isinstance(row, str) else row
             record += 1
-    except (NotText, InputTooLarge, DamagedPage) as error:
+    except (NotText, FileRefused) as error:
         yield Unreadable(source.display, record, str(error))
     except READ_ERRORS as error:
         yield Unreadable(source.display, record, explain(error))
@@ -59,16 +56,13 @@ def read_rows(source: SourceFile, options: ReadOptions | None = None) -> Iterato
 
 
 def _read(source: SourceFile, options: ReadOptions) -> Iterator[Mapping[str, object] | str]:
-    if source.format == "parquet" and source.compression is None:
-        with open_random(source) as file:
-            yield from bounded_rows(open_parquet(file), file, None, options)
+    if source.format == "parquet":
+        with open_parquet(source, options) as table:
+            yield from table.rows()
         return
     max_bytes = options.max_document_bytes
     with open_source(source, options) as stream:
-        if source.format == "parquet":
-            file = pa.BufferReader(read_all(stream, options.max_file_bytes))
-            yield from bounded_rows(open_parquet(file), file, None, options)
-        elif source.format == "json":
+        if source.format == "json":
             yield from _json(decode_text(read_all(stream, options.max_file_bytes)), options.max_file_bytes)
         elif source.format == "jsonl":
             yield from _json_lines(text_lines(stream, max_bytes), max_bytes)

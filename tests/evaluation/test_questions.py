@@ -54,6 +54,7 @@ def test_cells_of_csv_hold_lists_as_json(tmp_path: Path) -> None:
     assert found.items == (Question("1", "Who?", "", ("Ann",), ("a", "b")), Question("2", "What?"))
 
 
+@pytest.mark.integration  # it starts the process that reads Parquet
 def test_parquet(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": ["1"], "question": ["Who?"], "gold_ids": [["a"]]}), tmp_path / "q.parquet")
     assert read_questions(str(tmp_path / "q.parquet")).items == (Question("1", "Who?", gold=("a",)),)

@@ -14,8 +14,7 @@ import pytest
 
 from hirag_dist.config.reading import ReadingConfig
 from hirag_dist.indexing.inputs import read_options
-from hirag_dist.readers import Document, ReadOptions, parquet
-from hirag_dist.readers.parquet_pages import DamagedPage, PageSize, column_pages
+from hirag_dist.readers import Document, ReadOptions
 from tests.readers.test_pdf import make_pdf, starts_a_process
 
 Read = Callable[..., list[Any]]
@@ -39,14 +38,15 @@ def test_the_defaults_are_those_of_the_configuration() -> None:
 @pytest.mark.integration  # of 64 MiB and more
 def test_decompression_that_makes_too_much_of_a_file(read: Read) -> None:
     (found,) = read("a.txt.gz", gzip.compress(b" x" * (33 << 20), 9))
-    assert found.reason.endswith("raise reading.max_expansion")
+    assert found.reason.endswith("unpack it")
     assert outcome(read("b.txt.gz", gzip.compress(b"x " * 100_000, 9), max_expansion=1)) == ["x " * 100_000]  # small
     lines = b'{"text": "Alice"}\n' + b" " * 100 + b"\n"
     found = outcome(read("c.jsonl.gz", gzip.compress(lines + b" \n" * (35 << 20), 1), max_expansion=1))
     assert found[0] == "Alice"  # what comes before the limit is kept
-    assert found[1].endswith("raise reading.max_expansion")
+    assert found[1].endswith("unpack it")
 
 
+@pytest.mark.integration  # it starts the process that reads Parquet
 def test_one_text_in_many_rows(read: Read) -> None:
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 100, pa.int32()), pa.array(["x" * (1 << 20)]))
     found = outcome(read("a.parquet", table({"text": text}, compression="zstd")))
@@ -61,61 +61,38 @@ def test_large_texts_and_files(read: Read) -> None:
     assert outcome(read("a.txt", "é" * 5, max_document_bytes=10)) == ["é" * 5]
     large = "the content is larger than 10 bytes: split the file, or raise reading.max_file_bytes"
     assert outcome(read("a.html", "x" * 11, max_file_bytes=10)) == [large]
-    rows = table({"text": ["Alice", "x" * 11, "Bob"]})
-    assert outcome(read("a.parquet", rows, max_document_bytes=10)) == ["Alice", long, "Bob"]
 
 
 def test_more_records_than_a_file_may_hold(read: Read) -> None:
-    more = "the file holds more than 2 records, and the rest is not read: split it, or raise reading.max_records"
+    more = "the file holds more than 2 records, and the rest is not read: split it"
     lines = "".join(f'{{"text": "{name}"}}\n' for name in "abcd")
     assert outcome(read("a.jsonl", lines, max_records=2)) == ["a", "b", more]
+    assert outcome(read("a.jsonl", lines, max_records=4)) == list("abcd")
+
+
+@starts_a_process
+def test_texts_and_records_of_parquet(read: Read) -> None:
+    rows = table({"text": ["Alice", "x" * 11, "Bob"]})
+    found = outcome(read("a.parquet", rows, max_document_bytes=10))
+    assert found == ["Alice", "the text is longer than 10 bytes: split it, or raise reading.max_document_bytes", "Bob"]
+    more = "the file holds more than 2 records, and the rest is not read: split it"
     assert outcome(read("a.parquet", table({"text": list("abcd")}), max_records=2)) == ["a", "b", more]
     assert outcome(read("a.parquet", table({"text": list("ab")}), max_records=2)) == ["a", "b"]
 
 
-def test_large_pages_of_parquet(read: Read) -> None:
-    data = table({"text": ["Alice", "x" * 5000]}, row_group_size=1, compression="zstd")
-    found = outcome(read("a.parquet", data, max_file_bytes=4000))
-    reason = "a page of column 'text' has more than 4000 bytes: write smaller pages, or raise reading.max_file_bytes"
-    assert found == ["Alice", reason]
-    unused = table({"text": ["Alice"], "image": ["x" * 5000]}, compression="zstd")
-    assert outcome(read("b.parquet", unused, max_file_bytes=4000)) == ["Alice"]  # only what is read counts
-    texts = ["Alice", "Bob", "Carol"] * 50
-    assert outcome(read("c.parquet", table({"text": texts}), max_document_bytes=40)) == texts  # a row at a time
-
-
-def test_long_lists_of_parquet(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "MAX_LIST_VALUES", 100)
-    data = table({"text": ["Alice", "Bob"], "labels": [["a"], ["b"] * 99]}, row_group_size=1)
-    assert outcome(read("a.parquet", data)) == ["Alice", "Bob"]
-    data = table({"text": ["Alice", "Bob"], "labels": [["a"], ["b"] * 100]}, row_group_size=1)
-    reason = "the lists of column 'labels.list.element' hold more than 100 values in a row group"
-    assert outcome(read("a.parquet", data)) == ["Alice", reason]
-
-
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
-def test_headers_of_pages_say_what_the_footer_says(version: str, codec: str) -> None:
-    texts = [f"text {number} " * (number % 50) for number in range(3000)]
-    columns = {"text": texts, "same": ["x"] * 3000, "labels": [["a", None]] * 3000, "n": range(3000)}
-    data = table(columns, data_page_version=version, compression=codec, data_page_size=1000, row_group_size=1000)
-    file = pa.BufferReader(data)
-    metadata = pq.ParquetFile(file).metadata
-    for group in range(metadata.num_row_groups):
-        for at in range(metadata.num_columns):
-            column = metadata.row_group(group).column(at)
-            start = column.dictionary_page_offset or column.data_page_offset
-            pages = list(column_pages(file, start, column.total_compressed_size))
-            values = sum(page.n_values for page in pages[column.dictionary_page_offset is not None :])
-            assert values == column.num_values
-            assert 0 < sum(page.n_bytes for page in pages) <= column.total_uncompressed_size
-
-
-def test_headers_of_pages_that_are_damaged() -> None:
-    for data in (bytes(100), b"\xff" * 100, b"\x15" * 5000, b"\x1c" * 5000, b"\x15\x02\x15\x01\x15\x02\x00"):
-        with pytest.raises(DamagedPage):
-            list(column_pages(pa.BufferReader(data), 0, len(data)))
-    assert list(column_pages(pa.BufferReader(b"\x15\x00\x15\x08\x15\x04\x00xx"), 0, 9)) == [PageSize(4, 0)]
+@starts_a_process
+def test_memory_and_time_of_parquet(read: Read) -> None:
+    bomb = table({"text": ["x" * (200 << 20)]}, compression="zstd", use_dictionary=False)
+    (reason,) = outcome(read("a.parquet", bomb, memory_bytes=64 << 20))
+    assert reason.endswith("write smaller pages and row groups, or raise reading.memory_bytes")
+    nothing = pa.array([None] * 10_000_000, pa.list_(pa.string()))
+    lists = pa.ListArray.from_arrays(pa.array([0, 10_000_000], pa.int32()), nothing)
+    (reason,) = outcome(read("b.parquet", table({"text": ["Alice"], "labels": lists}), memory_bytes=64 << 20))
+    assert reason.endswith("or raise reading.memory_bytes")
+    many = table({"text": ["x"] * 4_000_000})
+    assert outcome(read("c.parquet", many, cpu_s=1, max_records=10**7))[-1].endswith("raise reading.cpu_s")
+    unused = table({"text": ["Alice"], "image": ["x" * (200 << 20)]}, compression="zstd", use_dictionary=False)
+    assert outcome(read("d.parquet", unused, memory_bytes=64 << 20)) == ["Alice"]  # only what is read counts
 
 
 def test_values_of_json(read: Read) -> None:
@@ -167,15 +144,13 @@ def test_text_that_is_slow_to_search(read: Read) -> None:
 @starts_a_process
 def test_pages_and_memory_of_a_pdf(read: Read) -> None:
     good = make_pdf([["Alice met Bob."]])
-    assert outcome(read("a.pdf", make_pdf([["a"]] * 3), max_pages=2)) == [
-        "the PDF has more than 2 pages: split it, or raise reading.max_pages"
-    ]
+    assert outcome(read("a.pdf", make_pdf([["a"]] * 3), max_pages=2)) == ["the PDF has more than 2 pages: split it"]
     assert outcome(read("a.pdf", make_pdf([["Alice met Bob."]]), max_document_bytes=8))[0].startswith(
         "the text is longer"
     )
     bomb = pdf_with_stream(b"BT /F1 1 Tf 9 9 Td " + b"(a)Tj " * 2_000_000 + b"ET")
-    assert outcome(read("a.pdf", bomb, pdf_memory_bytes=64 << 20)) == [
-        "the PDF takes more than 67108864 bytes of memory: split it, or raise reading.pdf_memory_bytes"
+    assert outcome(read("a.pdf", bomb, memory_bytes=64 << 20)) == [
+        "the PDF takes more than 67108864 bytes of memory: split it, or raise reading.memory_bytes"
     ]
     assert outcome(read("a.pdf", good)) == ["Alice met Bob."]  # the process goes on
 

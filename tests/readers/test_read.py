@@ -55,7 +55,13 @@ def contents() -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("extension", list(contents()))
+@pytest.mark.parametrize(
+    "extension",
+    [
+        pytest.param(each, marks=pytest.mark.integration) if each == ".parquet" else each  # starts a process
+        for each in contents()
+    ],
+)
 @pytest.mark.parametrize("compression", ["", *COMPRESS])
 def test_every_format_in_every_compression(read: Read, extension: str, compression: str) -> None:
     data = contents()[extension]

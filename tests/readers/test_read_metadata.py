@@ -57,6 +57,7 @@ def test_fields_come_from_what_each_format_has(tmp_path: Path, name: str, data: 
     assert (document.metadata, document.faults) == (WANTED, ())
 
 
+@pytest.mark.integration  # it starts the process that reads Parquet
 def test_a_table_brings_its_columns(tmp_path: Path) -> None:
     columns: dict[str, Any] = {
         "text": ["words"],

@@ -24,6 +24,7 @@ def fields(file: Path) -> list[object]:
     return [row.fields if isinstance(row, Row) else row.reason for row in rows(file)]
 
 
+@pytest.mark.integration  # it starts the process that reads Parquet
 def test_json_lines_json_and_parquet_are_the_same(tmp_path: Path) -> None:
     lines = "".join(json.dumps(row) + "\n" for row in ROWS)
     (tmp_path / "a.jsonl").write_text(lines)

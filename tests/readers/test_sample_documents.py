@@ -99,7 +99,7 @@ def test_nasty_files_without_text(name: str) -> None:
         ("one.csv", ["Hello", "Goodbye"]),
         ("one.html", ["Test"]),
         ("one.jsonl", ["Hello", "Goodbye", "Adios"]),
-        ("one.parquet", ["Hello", "World"]),
+        pytest.param("one.parquet", ["Hello", "World"], marks=pytest.mark.integration),  # starts a process
         ("one_object.json", ["Hello"]),
     ],
 )

@@ -28,6 +28,7 @@ def test_usual_names_and_what_an_id_looks_like(tmp_path: Path, name: str) -> Non
     assert ids(tmp_path / "a.jsonl") == ["Ab/Ç 1", "7", ""]
 
 
+@pytest.mark.integration  # it starts the process that reads Parquet
 def test_every_format_of_records(tmp_path: Path) -> None:
     records = [{"id": "a", "text": "one"}, {"id": "b", "text": "two"}]
     (tmp_path / "a.json").write_text(json.dumps(records))
@@ -46,6 +47,7 @@ def test_front_matter_has_one_too(tmp_path: Path) -> None:
     assert ids(tmp_path / "b.txt") == [""]
 
 
+@pytest.mark.integration  # it starts the process that reads Parquet
 def test_a_field_that_was_named_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": "a", "key": "k", "text": "one"}\n{"id": "b", "text": "two"}\n')
     first, second = ids(tmp_path / "a.jsonl", ReadOptions(id_field="key"))

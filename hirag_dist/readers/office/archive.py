@@ -7,6 +7,8 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 
+from hirag_dist.readers.model import FileRefused
+
 MAX_ENTRIES = 20_000
 _OLE = b"\xd0\xcf\x11\xe0"
 _STRICT = b"http://purl.oclc.org/ooxml/"
@@ -16,10 +18,6 @@ _ENCRYPTED_FLAG = 1
 
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError)
 """What reading a damaged archive raises; NotImplementedError of an unknown compression."""
-
-
-class FileRefused(ValueError):
-    """A file that is not read; the message is the reason, in words."""
 
 
 def open_archive(data: bytes, max_bytes: int) -> zipfile.ZipFile:
@@ -46,8 +44,7 @@ def open_archive(data: bytes, max_bytes: int) -> zipfile.ZipFile:
         raise FileRefused(f"the file holds more than {MAX_ENTRIES} parts")
     if sum(entry.file_size for entry in entries) > max_bytes:
         raise FileRefused(
-            f"the content is larger than {max_bytes} bytes unpacked: split the file, or raise reading.max_file_bytes "
-            "and reading.max_expansion"
+            f"the content is larger than {max_bytes} bytes unpacked: split the file, or raise reading.max_file_bytes"
         )
     if any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries):
         raise FileRefused("the file is encrypted; remove its password first")

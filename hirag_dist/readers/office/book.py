@@ -10,7 +10,8 @@ from lxml import etree
 
 from hirag_dist.readers.encoding import NotText
 from hirag_dist.readers.html import parse_page
-from hirag_dist.readers.office.archive import FileRefused, read_part
+from hirag_dist.readers.model import FileRefused
+from hirag_dist.readers.office.archive import read_part
 from hirag_dist.readers.office.placed_text import PlacedText
 
 _CONTAINER = "META-INF/container.xml"

@@ -12,7 +12,7 @@ from email.message import EmailMessage, Message, MIMEPart
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.encoding import NotText, decode_text
 from hirag_dist.readers.html import parse_page
-from hirag_dist.readers.office.archive import FileRefused
+from hirag_dist.readers.model import FileRefused
 from hirag_dist.readers.office.placed_text import PlacedText
 
 MAX_PARTS = 1000

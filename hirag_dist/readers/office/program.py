@@ -15,7 +15,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.readers.office.archive import FileRefused, check_xml, open_archive
+from hirag_dist.readers.model import FileRefused
+from hirag_dist.readers.office.archive import check_xml, open_archive
 from hirag_dist.readers.office.placed_text import PlacedText, TextTooLong
 from hirag_dist.readers.pdf_text import answer_requests
 

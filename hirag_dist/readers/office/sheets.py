@@ -14,7 +14,7 @@ from typing import Any
 
 import openpyxl
 
-from hirag_dist.readers.office.archive import FileRefused
+from hirag_dist.readers.model import FileRefused
 from hirag_dist.readers.office.placed_text import PlacedText
 
 MAX_CELLS = 5_000_000

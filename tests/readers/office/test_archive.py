@@ -8,8 +8,9 @@ import zipfile
 
 import pytest
 
+from hirag_dist.readers.model import FileRefused
 from hirag_dist.readers.office import archive
-from hirag_dist.readers.office.archive import FileRefused, check_xml, open_archive, read_part
+from hirag_dist.readers.office.archive import check_xml, open_archive, read_part
 from tests.readers.office import makers
 
 

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from hirag_dist.readers.office.archive import FileRefused
+from hirag_dist.readers.model import FileRefused
 from hirag_dist.readers.office.book import read_book
 from hirag_dist.readers.office.placed_text import PlacedText
 from tests.readers.office import makers

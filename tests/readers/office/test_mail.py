@@ -5,7 +5,7 @@ from email.message import EmailMessage
 
 import pytest
 
-from hirag_dist.readers.office.archive import FileRefused
+from hirag_dist.readers.model import FileRefused
 from hirag_dist.readers.office.mail import read_mail
 from tests.readers.office import makers
 

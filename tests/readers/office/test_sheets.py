@@ -3,8 +3,8 @@ from __future__ import annotations
 import openpyxl
 import pytest
 
+from hirag_dist.readers.model import FileRefused
 from hirag_dist.readers.office import sheets
-from hirag_dist.readers.office.archive import FileRefused
 from tests.readers.office import makers
 
 
