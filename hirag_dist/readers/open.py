@@ -59,10 +59,7 @@ class _Decompressed(io.RawIOBase):
 
 def expands_too_far(max_expansion: int) -> InputTooLarge:
     """Return the error of a file whose content is too many times as large as the file."""
-    return InputTooLarge(
-        f"the content is more than {max_expansion} times as large as the stored file: unpack it, or raise "
-        "reading.max_expansion"
-    )
+    return InputTooLarge(f"the content is more than {max_expansion} times as large as the stored file: unpack it")
 
 
 @contextmanager

@@ -60,12 +60,12 @@ def _reason(error: str, options: ReadOptions) -> str:
     reasons = {
         "damaged": "the PDF is damaged or truncated",
         "encrypted": "the PDF is encrypted; remove its password first",
-        "pages": f"the PDF has more than {options.max_pages} pages: split it, or raise reading.max_pages",
+        "pages": f"the PDF has more than {options.max_pages} pages: split it",
         "text": f"the text is longer than {options.max_document_bytes} bytes: split the PDF, or raise "
         "reading.max_document_bytes",
-        "memory": f"the PDF takes more than {options.pdf_memory_bytes} bytes of memory: split it, or raise "
-        "reading.pdf_memory_bytes",
-        "cpu": f"the PDF takes more than {options.pdf_cpu_s} s to read: split it, or raise reading.pdf_cpu_s",
+        "memory": f"the PDF takes more than {options.memory_bytes} bytes of memory: split it, or raise "
+        "reading.memory_bytes",
+        "cpu": f"the PDF takes more than {options.cpu_s} s to read: split it, or raise reading.cpu_s",
     }
     return reasons.get(error, "the PDF is damaged: PDFium crashes when it reads it")
 

@@ -42,8 +42,8 @@ def pdf_text(data: bytes, options: ReadOptions) -> PdfText:
     request = {
         "max_pages": options.max_pages,
         "max_chars": options.max_document_bytes,
-        "memory_bytes": options.pdf_memory_bytes,
-        "cpu_s": options.pdf_cpu_s,
+        "memory_bytes": options.memory_bytes,
+        "cpu_s": options.cpu_s,
     }
     fields = READER.ask(request, data)
     pages, labels, boxes = (tuple(fields.get(name, ())) for name in ("pages", "labels", "boxes"))

@@ -72,8 +72,7 @@ def _bounded(found: Found, options: ReadOptions, stored_bytes: int) -> Found:
     for each in found:
         if each.record >= options.max_records:
             raise InputTooLarge(
-                f"the file holds more than {options.max_records} records, and the rest is not read: split it, or raise "
-                "reading.max_records"
+                f"the file holds more than {options.max_records} records, and the rest is not read: split it"
             )
         if isinstance(each, Document):
             left -= len(each.text)

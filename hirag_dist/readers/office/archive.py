@@ -56,8 +56,7 @@ def open_archive(data: bytes, max_bytes: int) -> zipfile.ZipFile:
         raise FileRefused(f"the file holds more than {MAX_ENTRIES} parts")
     if sum(entry.file_size for entry in entries) > max_bytes:
         raise FileRefused(
-            f"the content is larger than {max_bytes} bytes unpacked: split the file, or raise reading.max_file_bytes "
-            "and reading.max_expansion"
+            f"the content is larger than {max_bytes} bytes unpacked: split the file, or raise reading.max_file_bytes"
         )
     if any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries):
         raise FileRefused("the file is encrypted; remove its password first")
