@@ -125,7 +125,8 @@ def _shown(cell: Any, epoch: dt.datetime) -> str:
         return value.isoformat()
     if isinstance(value, (int, float)):
         return _number(value, code)
-    return unescape(str(value)).strip()
+    text: str = unescape(str(value))
+    return text.strip()
 
 
 def _number(value: float, code: str) -> str:
