@@ -11,6 +11,7 @@ import typer
 
 from hirag_dist.cli._options import (
     ConfigOption,
+    FreshOption,
     JsonOption,
     MaxTokensOption,
     MaxUsdOption,
@@ -27,7 +28,7 @@ OutOption = Annotated[
     str, typer.Option("--out", "-o", metavar="DIR", help="Folder of the evaluation; run again with it to go on.")
 ]
 EvalIndexOption = Annotated[
-    str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder, or s3://… , that is asked.")
+    str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
 ]
 QuestionsOption = Annotated[
     str, typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record.")
@@ -41,7 +42,6 @@ VariantOption = Annotated[
         help="Compare other settings of retrieval too, as in wide:top_n=40,top_c=20. Several: one option each.",
     ),
 ]
-FreshOption = Annotated[bool, typer.Option("--fresh", help="Do finished units again; paid replies are kept.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="The first so many questions only.")]
 QuestionFieldOption = Annotated[str | None, typer.Option(help="Field with the question.")]
 IdFieldOption = Annotated[str | None, typer.Option("--question-id-field", help="Field with the question's id.")]

@@ -38,7 +38,9 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     folder: Annotated[str, typer.Option("--index", "-i", metavar="DIR", help="Folder for the index.")] = "hirag-demo",
-    executor: Annotated[str, typer.Option(help="ray, inline (in this process), or auto (by size).")] = "auto",
+    executor: Annotated[
+        str, typer.Option(help="Engine of the build: ray, inline (this process), or auto (by size).")
+    ] = "auto",
 ) -> None:
     """Index the sample corpus, serve it over gRPC, ask two questions; show levels, answers and cost."""
     samples = Path(str(resources.files("hirag_dist.samples")))

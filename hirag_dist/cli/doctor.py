@@ -66,7 +66,9 @@ def register(app: typer.Typer) -> None:
 def doctor(
     config: ConfigOption = None,
     settings: SetOption = None,
-    index: Annotated[str | None, typer.Option("--index", "-i", metavar="URI", help="An index folder to check.")] = None,
+    index: Annotated[
+        str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Check the installation, the configuration and, with one probe each, the endpoints it names."""

@@ -11,6 +11,7 @@ from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     ConfigOption,
     ExecutorOption,
+    FreshOption,
     IdFieldOption,
     IndexOption,
     JsonOption,
@@ -54,10 +55,7 @@ def index(
         bool,
         typer.Option("--rebuild", help="Build an index that exists from nothing; stored replies are not paid again."),
     ] = False,
-    fresh: Annotated[
-        bool,
-        typer.Option("--fresh", help="Run finished stages again, from nothing; paid replies are kept."),
-    ] = False,
+    fresh: FreshOption = False,
     require_complete: RequireCompleteOption = False,
     wait: WaitOption = 0.0,
     make_current: MakeCurrentOption = False,

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hirag_dist.cli._options import (
+    AsLabelOption,
     CaOption,
     CertOption,
     ConfigOption,
     KeyOption,
+    LabelOption,
     MaxTokensOption,
     MaxUsdOption,
     ServerNameOption,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 _OPEN_S = 5.0  # for an index to open before clients are served; an error in this time ends the command
 TOKEN = "HIRAG_TOKEN"  # environment variable with the token of a server over stdio
 _IndexOption = Annotated[
-    str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")
+    str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
 ]
 _ServerOption = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")]
 _HttpOption = Annotated[
@@ -48,14 +50,6 @@ _HttpNameOption = Annotated[
 ]
 _TlsCertOption = Annotated[str | None, typer.Option(metavar="PEM", help="Certificate chain of --http.")]
 _TlsKeyOption = Annotated[str | None, typer.Option(metavar="PEM", help="Key of --tls-cert.")]
-_LabelOption = Annotated[
-    list[str] | None,
-    typer.Option("--label", help="Read only documents with this label; repeat it for those with all of several."),
-]
-_AsLabelOption = Annotated[
-    list[str] | None,
-    typer.Option("--as-label", help="Read as a caller who holds this label (repeatable); '' for no label."),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -70,8 +64,8 @@ def mcp(
     http_names: _HttpNameOption = None,
     tls_cert: _TlsCertOption = None,
     tls_key: _TlsKeyOption = None,
-    labels: _LabelOption = None,
-    as_labels: _AsLabelOption = None,
+    labels: LabelOption = None,
+    as_labels: AsLabelOption = None,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", min=0.1, help="Time limit of a call.")] = 60.0,
     config: ConfigOption = None,
     settings: SetOption = None,

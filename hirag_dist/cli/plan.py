@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from hirag_dist.api.build import plan_build, plan_update
 from hirag_dist.cli._durations import about
-from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
+from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, TextFieldOption, configuration
 from hirag_dist.cli._output import emit, err, out, short, table, use_json
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
@@ -32,9 +32,7 @@ def plan(
     inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")],
     config: ConfigOption = None,
     settings: SetOption = None,
-    text_field: Annotated[
-        str | None, typer.Option(help="Field with the text in JSON, CSV and Parquet records.")
-    ] = None,
+    text_field: TextFieldOption = None,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
     tokens_per_s: Annotated[
         float | None,

@@ -11,11 +11,13 @@ import typer
 from hirag_dist.cli._bill import sent_line
 from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import (
+    AsLabelOption,
     CaOption,
     CertOption,
     ConfigOption,
     JsonOption,
     KeyOption,
+    LabelOption,
     MaxTokensOption,
     MaxUsdOption,
     ServerNameOption,
@@ -42,14 +44,6 @@ _MODES = (
     "graphrag-global and text-map-reduce read the whole corpus, with a model call for each part of it."
 )
 
-_LabelOption = Annotated[
-    list[str] | None,
-    typer.Option("--label", help="Search only documents with this label; repeat it for documents with all of several."),
-]
-_AsLabelOption = Annotated[
-    list[str] | None,
-    typer.Option("--as-label", help="Search as a caller who holds this label (repeatable); '' for no label."),
-]
 _FilterOption = Annotated[
     str,
     typer.Option(
@@ -82,7 +76,7 @@ def _reach(as_labels: list[str] | None) -> frozenset[str] | None:
 def query(
     question: Annotated[str, typer.Argument(help="The question.")],
     index: Annotated[
-        str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")
+        str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
     ] = None,
     server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")] = None,
     config: ConfigOption = None,
@@ -94,8 +88,8 @@ def query(
     context_only: Annotated[bool, typer.Option("--context-only", help="Retrieve without an answer.")] = False,
     top_n: Annotated[int | None, typer.Option(help="Number of local entities (Eq. 12).")] = None,
     top_m: Annotated[int | None, typer.Option(help="Number of key entities of each community (Eq. 14).")] = None,
-    labels: _LabelOption = None,
-    as_labels: _AsLabelOption = None,
+    labels: LabelOption = None,
+    as_labels: AsLabelOption = None,
     filter_: _FilterOption = "",
     as_of: _AsOfOption = "",
     max_usd: MaxUsdOption = None,

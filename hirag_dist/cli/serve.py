@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def serve(
     context: typer.Context,
     index: Annotated[
-        str | None, typer.Option("--index", "-i", metavar="URI", help="Index folder: a path, or s3://…")
+        str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
     ] = None,
     catalogue: Annotated[
         str | None,
