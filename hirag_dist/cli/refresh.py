@@ -36,8 +36,12 @@ def refresh(
     settings: SetOption = None,
     executor: ExecutorOption = None,
     workers: WorkersOption = None,
-    max_usd: Annotated[float | None, typer.Option(min=0, help="Maximum US dollars that this run may spend.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=0, help="Maximum tokens that this run may use.")] = None,
+    max_usd: Annotated[
+        float | None, typer.Option(min=0, help="Approximate US dollars to spend on the texts that are due.")
+    ] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=0, help="Approximate tokens to spend on the texts that are due.")
+    ] = None,
     all_reports: Annotated[
         bool, typer.Option("--reports", help="Write the reports too that communities.report_share leaves out.")
     ] = False,
