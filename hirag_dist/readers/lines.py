@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterator
 from typing import AnyStr
 
@@ -10,6 +11,7 @@ from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.encoding import decode_bytes, unicode_codec
 from hirag_dist.readers.model import InputTooLarge
 
+_LINE_END = re.compile("\r\n|\r|\n")
 _HEAD_BYTES = 1 << 12
 _BATCH_SIZE = 1 << 20
 
@@ -61,4 +63,8 @@ def _batches(readline: Callable[[int], AnyStr], max_line: int) -> Iterator[list[
 
 
 def _split(text: str) -> list[str]:
-    return clean_text(text).removesuffix("\n").split("\n")
+    """Return the lines of a text; a form feed, vertical tab or NEL in a line becomes a line end within it."""
+    lines = _LINE_END.split(text)
+    if not lines[-1]:
+        lines.pop()
+    return list(map(clean_text, lines))

@@ -22,6 +22,9 @@ from hirag_dist.readers.patterns import glob_to_regex, is_named, matches_hidden,
 from hirag_dist.readers.uris import FORMATS, is_utf8, split_name
 
 _MAGIC = re.compile(r"[*?\[]")
+LOCK_MARK = "~$"
+"""Beginning of the name of a lock file, which office programs write beside an open document."""
+
 _LEADS_OUT = "a link that leads out of INPUT; name its target as an INPUT, or set reading.follow_links"
 _NOT_UTF8 = "the name of the file is not UTF-8; rename the file"
 
@@ -140,7 +143,7 @@ def _walk(folder: str, root: LocalRoot, roots: Sequence[LocalRoot] | None) -> It
         folders[:] = kept
         for name in sorted(names):
             path = os.path.join(where, name)
-            if name.startswith(".") and not root.hidden:
+            if (name.startswith(".") and not root.hidden) or name.startswith(LOCK_MARK):
                 continue
             if os.path.islink(path):
                 yield _Entry(os.path.relpath(path, folder), _link_refusal(path, roots))

@@ -45,7 +45,7 @@ def missing_packages(sources: Iterable[SourceFile]) -> str:
 
 
 def read_office(form: str, data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
-    """Return a file as one document, or the reason why there is none.
+    """Return a file as one document, or the reason why there is none, and the chapters of a book that are lost.
 
     Args:
         form: docx, pptx, xlsx or epub.
@@ -56,7 +56,8 @@ def read_office(form: str, data: bytes, maker: DocumentBuilder) -> list[Document
     reply = _ask(form, data, maker.options)
     if isinstance(reply, str):
         return [maker.unreadable(0, reply)]
-    return [_document(reply, maker)]
+    lost = [maker.unreadable(record, reason) for record, reason in enumerate(reply.get("lost", ()), start=1)]
+    return [_document(reply, maker), *lost]
 
 
 def read_mail(

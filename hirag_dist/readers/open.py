@@ -104,7 +104,7 @@ def read_all(stream: io.BufferedReader, max_bytes: int) -> bytes:
 
 
 def explain(error: BaseException) -> str:
-    """Return one line of plain words for one of `READ_ERRORS`, without paths, URIs and credentials."""
+    """Return one line of plain words for what reading a file raised, without paths, URIs and credentials."""
     if isinstance(error, FileNotFoundError):
         return "the file is not there any more"
     if isinstance(error, PermissionError):
@@ -114,4 +114,6 @@ def explain(error: BaseException) -> str:
     if isinstance(error, (lzma.LZMAError, zlib.error, gzip.BadGzipFile)):
         return f"the compressed data is damaged: {error}"
     words = re.sub(r"\S+://\S+", "…", " ".join(str(error).split()))
+    if not isinstance(error, READ_ERRORS):
+        words = f"{type(error).__name__}: {words}"
     return f"the file cannot be read: {words[:300]}"

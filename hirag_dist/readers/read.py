@@ -15,7 +15,7 @@ from hirag_dist.readers.lines import text_lines
 from hirag_dist.readers.markdown import read_markdown
 from hirag_dist.readers.model import Document, FileRefused, InputTooLarge, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.office_files import missing_package, read_mail, read_office
-from hirag_dist.readers.open import READ_ERRORS, expands_too_far, explain, open_source, read_all
+from hirag_dist.readers.open import expands_too_far, explain, open_source, read_all
 from hirag_dist.readers.parquet import read_parquet
 from hirag_dist.readers.pdf import read_pdf
 from hirag_dist.readers.uris import public_uri, split_name
@@ -55,7 +55,7 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
             record = found.record + 1
     except (NotText, FileRefused) as error:
         yield maker.unreadable(record, str(error))
-    except READ_ERRORS as error:
+    except Exception as error:  # whatever a reader or its library raises is a fault of this file alone
         yield maker.unreadable(record, explain(error))
     else:
         if record == 0:
@@ -146,3 +146,5 @@ def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
             yield from _bounded(iter(_WHOLE[form](data, maker)), options, len(data))
     except (NotText, FileRefused) as error:
         yield maker.unreadable(0, str(error))
+    except Exception as error:  # as of a file
+        yield maker.unreadable(0, explain(error))
