@@ -11,10 +11,17 @@ import pyarrow as pa
 from pyarrow import fs
 
 from hirag_dist.errors import InputError
-from hirag_dist.readers.local_files import LOCK_MARK, LocalRoot, find_local, local_roots
+from hirag_dist.readers.local_files import (
+    LOCK_MARK,
+    LocalRoot,
+    find_local,
+    glob_to_regex,
+    is_named,
+    local_roots,
+    matches_hidden,
+)
 from hirag_dist.readers.model import SourceFile
 from hirag_dist.readers.open import explain
-from hirag_dist.readers.patterns import glob_to_regex, is_named, matches_hidden
 from hirag_dist.readers.uris import FORMATS, is_uri, public_uri, split_name
 
 _REMOTE_MAGIC = re.compile(r"[*\[]")

@@ -1,6 +1,6 @@
 """Text of the pages of PDFs, in a process with limits. A program of its own: it imports nothing of this package.
 
-PDFium may take any amount of memory and time for a small file, and a damaged file may crash it. `pdf_process` starts
+PDFium may take any amount of memory and time for a small file, and a damaged file may crash it. `pdf` starts
 this program once; each request is handled by a fork, so that a PDF that passes a limit costs nothing but itself.
 
 A request on stdin is a line of JSON (`n_bytes`, `max_pages`, `max_chars`, `memory_bytes`, `cpu_s`) and the PDF. A reply

@@ -9,9 +9,8 @@ from typing import cast
 
 from hirag_dist.readers.delimited import read_delimited
 from hirag_dist.readers.document_builder import DocumentBuilder
-from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.encoding import NotText, decode_text, text_lines
 from hirag_dist.readers.json_records import read_json, read_json_lines
-from hirag_dist.readers.lines import text_lines
 from hirag_dist.readers.markdown import read_markdown
 from hirag_dist.readers.model import Document, FileRefused, InputTooLarge, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.office_files import missing_package, read_mail, read_office
