@@ -57,7 +57,7 @@ class Endpoint:
 
     Attributes:
         tokens: of the prompt of each request, as it says.
-        alter: changes the body of a reply before it is sent.
+        alter: changes the body of a reply before it is sent, whole or as a stream.
         asked: every request, in the order in which they came.
         window: Tokens of a prompt and its reply together, as llama.cpp tells it; a larger request is refused. None for
             an endpoint that tells none.
@@ -101,19 +101,18 @@ class Endpoint:
                     self._send(said, {"error": {"message": "as the script says"}})
                 else:
                     said, reason = endpoint._cut(asked, said)
-                    if body.get("stream"):
-                        self._stream(said, reason)
-                        return
                     message = {"role": "assistant", "content": said}
                     tokens = endpoint.tokens if endpoint.window is None else endpoint._prompt_size(asked)
                     usage = {"prompt_tokens": tokens, "completion_tokens": 10}
                     choice = {"message": message, "finish_reason": reason}
-                    reply = {"choices": [choice], "usage": usage, "model": body["model"]}
-                    self._send(200, endpoint.alter(reply))
+                    reply = endpoint.alter({"choices": [choice], "usage": usage, "model": body["model"]})
+                    if body.get("stream"):
+                        self._stream(reply)
+                    else:
+                        self._send(200, reply)
 
-            def _stream(self, said: str, reason: str) -> None:
-                parts = [{"delta": {"content": said}, "finish_reason": None}, {"delta": {}, "finish_reason": reason}]
-                events = [json.dumps({"choices": [{"index": 0} | part]}) for part in parts]
+            def _stream(self, reply: Any) -> None:
+                events = [json.dumps(event) for event in _events(reply)]
                 data = "".join(f"data: {event}\n\n" for event in (*events, "[DONE]")).encode()
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream")
@@ -165,6 +164,21 @@ class Endpoint:
     def count(self, task: str) -> int:
         """Return how many requests of a task came."""
         return sum(asked.task == task for asked in self.asked)
+
+
+def _events(reply: Any) -> list[Any]:
+    """Return the events of a streamed reply: its text, why it ended, its usage; one of an odd shape as a whole."""
+    try:
+        (choice,) = reply["choices"]
+        parts = [
+            {"delta": choice["message"], "finish_reason": None},
+            {"delta": {}, "finish_reason": choice["finish_reason"]},
+        ]
+    except (LookupError, TypeError, ValueError):
+        return [reply]
+    rest = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
+    first, last = ({"choices": [{"index": 0} | part]} for part in parts)
+    return [rest | first, last] + ([{"choices": [], "usage": reply["usage"]}] if "usage" in reply else [])
 
 
 def _too_large(tokens: int, window: int) -> dict[str, Any]:

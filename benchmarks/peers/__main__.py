@@ -6,7 +6,7 @@
 Each package gets an environment of its own at first use (pip; kept under --cache), a fresh endpoint in a process of its
 own, and a process for each phase: index, then questions. One package at a time. Prints a JSON line a package, and keeps
 them in DIR/rows.jsonl with DIR/table.md; a package that is done is not run again, one that failed is.
-docs/research/peers.md describes the columns and their limits.
+docs/research/comparisons.md describes the columns and their limits.
 """
 
 from __future__ import annotations

@@ -9,7 +9,17 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-PARTS = ("__init__.py", "_version.py", "py.typed", "errors.py", "client", "integrations", "types", "wire")
+PARTS = (
+    "__init__.py",
+    "_loop_thread.py",
+    "_version.py",
+    "py.typed",
+    "errors.py",
+    "client",
+    "integrations",
+    "types",
+    "wire",
+)
 
 
 def package(root: str) -> Path:

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from hirag_dist._loop_thread import LoopThread
 from hirag_dist.api.config import ConfigLike, as_config
-from hirag_dist.client.loop_thread import LoopThread
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.prices import check_prices
 from hirag_dist.composition.query import make_engine

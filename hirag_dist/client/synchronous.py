@@ -9,8 +9,8 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from hirag_dist._loop_thread import LoopThread
 from hirag_dist.client.asynchronous import AsyncHiragClient
-from hirag_dist.client.loop_thread import LoopThread
 from hirag_dist.wire.defaults import DEFAULT_LISTEN
 
 P = ParamSpec("P")

@@ -218,8 +218,6 @@ def make_executor(
 
 def _tasks_in_flight(config: Config, n_workers: int) -> int:
     """Return how many tasks a worker holds that wait for models: enough for all the calls that may be in flight."""
-    if config.execution.tasks_in_flight is not None:
-        return config.execution.tasks_in_flight
     used = {name for role in (*CHAT_ROLES, "embed") for name in role_endpoints(config, role)}
     endpoints = [config.llm.endpoints[name] for name in used]
     calls = sum(each.max_concurrent or _UNKNOWN_CONCURRENCY for each in endpoints if each.kind == "openai")

@@ -55,7 +55,7 @@ def catalogue_config(config: Config, index: str = "") -> Config:
         if settings.uri is None and service.catalogue is None:
             raise ConfigError(f"service.indexes.{name}.uri is missing, and there is no service.catalogue")
         index_retrieval(config, name)
-    chosen = vectors.model_copy(update={"backend": vectors.chosen, "alias": None})  # an alias is of one index
+    chosen = vectors.model_copy(update={"backend": vectors.chosen})
     return config.model_copy(update={"vectors": chosen})
 
 
@@ -131,22 +131,28 @@ def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
     models = SharedModels(config, make_coordinator(config, sharers=sharers), n_engines=service.max_open_indexes)
     prompts = load_prompts(config.prompts)
 
+    def make(definition: IndexDefinition, store: Store, *, again: bool = False) -> QueryEngine:
+        own = config.model_copy(update={"retrieval": index_retrieval(config, definition.name)})
+        snapshot = open_snapshot(store) if again else open_current(store)  # later the served one stays
+        return make_engine(own, snapshot, prompts, models=models)
+
+    def discard(engine: QueryEngine) -> None:
+        asyncio.run(engine.close())
+
     def make_swapper(definition: IndexDefinition, runner: EngineRunner) -> SnapshotSwapper:
         store = Store(definition.uri)
-        own = config.model_copy(update={"retrieval": index_retrieval(config, definition.name)})
-
         opened = False
 
-        def make() -> QueryEngine:
-            nonlocal opened
-            snapshot = open_snapshot(store) if opened else open_current(store)  # later the served one stays
-            opened = True
-            return make_engine(own, snapshot, prompts, models=models)
-
         async def open_engine() -> QueryEngine:
-            return await in_daemon_thread(make, lambda engine: asyncio.run(engine.close()))
+            nonlocal opened
+            again, opened = opened, True
+            return await in_daemon_thread(lambda: make(definition, store, again=again), discard)
 
         return SnapshotSwapper(open_engine, lambda: current_id(store), _NEVER_S, runner, definition.name)
+
+    async def open_once(definition: IndexDefinition) -> None:
+        engine = await in_daemon_thread(lambda: make(definition, Store(definition.uri)), discard)
+        await engine.close()
 
     smaller = min(service.max_concurrent_requests, service.max_concurrent_answers)
     limits = CatalogueLimits(
@@ -155,5 +161,11 @@ def make_catalogue(config: Config, sharers: int = 1) -> IndexCatalogue:
     )
     runner = ThreadEngineRunner()
     return IndexCatalogue(
-        CatalogueListing(service), make_swapper, limits, runner, service.default_index, close_models=models.close
+        CatalogueListing(service),
+        make_swapper,
+        limits,
+        runner,
+        service.default_index,
+        close_models=models.close,
+        open_once=open_once,
     )

@@ -1,4 +1,4 @@
-"""Configuration of the engine that builds."""
+"""Configuration section `execution`: the engine that builds."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ class ExecutionConfig(ConfigSection):
 
     executor: Literal["auto", "ray", "inline"] = Field(
         "auto",
-        description="ray: a Ray of this machine or ray_address; inline: this process; auto: inline up to 1,024 chunks, "
-        "Ray above, and where workers, gpu_workers or ray_address is set",
+        description="Engine of builds. ray: a Ray of this machine or ray_address; inline: this process; auto: inline "
+        "up to 1,024 chunks, Ray above, and where workers, gpu_workers or ray_address is set",
     )
-    workers: int | None = Field(None, ge=1, description="null: one a core of the cluster")
+    workers: int | None = Field(None, ge=1, description="Number of workers; null: one for each core of the cluster")
     gpu_workers: int = Field(
         0,
         ge=0,
-        description="of Ray, with a GPU each, started for what kernels compute and ended after it; the others then do "
-        "all else. 0: no worker is special",
+        description="Number of Ray workers with a GPU each, which run only while kernels compute; the others do the "
+        "rest. 0: every worker does everything",
     )
-    ray_address: Url | None = Field(None, description="null: a Ray of this command's own; auto: a running one")
-    tasks_in_flight: int | None = Field(
-        None, ge=1, description="tasks that wait for models in one worker at a time; null: as the limits of calls need"
+    ray_address: Url | None = Field(
+        None, description="Address of a Ray cluster; auto: a running one; null: a Ray that lives as long as the command"
     )
 
     @property

@@ -13,6 +13,8 @@ _FIDELITY = "retrieval.fidelity is best, which does the best that was measured, 
 RENAMED: Mapping[str, str] = {  # former dotted path of a key → its path now; * stands for one name
     "llm.endpoints.*.timeout_s": "llm.endpoints.*.silence_timeout_s",
     "llm.patience_s": "llm.outage_timeout_s",
+    "reading.pdf_cpu_s": "reading.cpu_s",
+    "reading.pdf_memory_bytes": "reading.memory_bytes",
     "service.label_rule": "service.access_rule",
     "service.max_answers": "service.max_concurrent_answers",
     "service.max_concurrent": "service.max_concurrent_requests",
@@ -20,6 +22,7 @@ RENAMED: Mapping[str, str] = {  # former dotted path of a key → its path now; 
 
 REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its place; * stands for one name
     "communities.reports": "communities.report_share is the share of the reports that a build writes",
+    "execution.tasks_in_flight": "it follows from the limits of calls: leave the key out",
     "extraction.nlp": _ONE_FINDER,
     "extraction.skeleton": _ONE_FINDER,
     "extraction.verify": _ONE_FINDER,
@@ -34,13 +37,20 @@ REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its
     "llm.failover_s": _FIXED,
     "llm.hedge_after_s": "a request is sent once; leave the key out",
     "llm.hedge_s": "a request is sent once; leave the key out",
+    "reading.max_expansion": _FIXED,
+    "reading.max_pages": _FIXED,
+    "reading.max_records": _FIXED,
+    "reading.office_cpu_s": "reading.cpu_s holds for all files that a process of its own reads",
+    "reading.office_memory_bytes": "reading.memory_bytes holds for all files that a process of its own reads",
     "retrieval.bridge_endpoints": _FIDELITY,
     "retrieval.bridge_paths": "a bridge takes shortest paths in the graph",
     "retrieval.bridge_ranking": _FIDELITY,
     "retrieval.lean": "choose another retrieval.mode, such as local",
     "retrieval.lexical": _FIDELITY,
     "retrieval.local_entities": _FIDELITY,
+    "retrieval.map_reduce.concurrency": "llm.endpoints.NAME.max_concurrent limits the calls",
     "retrieval.map_reduce.seed": "records are shuffled in a fixed order",
+    "retrieval.max_triples": _FIXED,
     "retrieval.reports_on_demand": "`hirag-dist refresh --reports` writes missing reports",
     "retrieval.selection": "records are taken by rank",
     "retrieval.source_fusion": _FIDELITY,
@@ -72,6 +82,8 @@ REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its
     "service.state_dir": "each process counts callers' requests from its start",
     "service.traces_ratio": "set OTEL_TRACES_SAMPLER=parentbased_traceidratio and OTEL_TRACES_SAMPLER_ARG in the "
     "environment",
+    "vectors.alias": "an alias in Milvus can be set by its own tools; leave the key out",
+    "vectors.index_params": "they follow from the number of rows: leave the key out",
 }
 
 

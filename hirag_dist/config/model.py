@@ -267,30 +267,28 @@ class VectorsConfig(ConfigSection):
     """Search of the entity vectors."""
 
     backend: Literal["auto", "milvus-lite", "milvus", "memory"] = Field(
-        "auto", description="auto: milvus where there is a uri, else memory, which is faster than Milvus Lite"
+        "auto",
+        description="Where vectors are searched; auto: milvus where uri is set, else memory, which is faster than "
+        "Milvus Lite",
     )
-    uri: Url | None = Field(None, description="of a Milvus server")
-    token: SecretStr | None = Field(None, description="of a Milvus server, such as user:password")
+    uri: Url | None = Field(None, description="Address of a Milvus server")
+    token: SecretStr | None = Field(None, description="Token of the Milvus server, such as user:password")
     index: Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "scann", "diskann"] = Field(
-        "auto", description="of Milvus; auto: flat for few rows, else hnsw. scann and diskann are a server's alone"
-    )
-    index_params: dict[str, int] = Field(
-        default_factory=dict, description="of building, such as M and efConstruction, or nlist; null: by size"
+        "auto",
+        description="Index of Milvus; auto: flat for few rows, else hnsw. Only a server has scann and diskann",
     )
     search_breadth: int | None = Field(
-        None, ge=1, description="ef of hnsw, nprobe of ivf and scann: wider finds more, and takes longer; null: by size"
+        None,
+        ge=1,
+        description="Breadth of a search: ef of hnsw, nprobe of ivf and scann. A larger one finds more and takes "
+        "longer; null: by the number of rows",
     )
     tenant_prefix: str | None = Field(
         None,
         min_length=1,
-        description="a label that begins so, such as tenant:, names its document's tenant, by which Milvus partitions",
+        description="Prefix of labels that name the tenant of a document, such as tenant:, by which Milvus partitions",
     )
-    timeout_s: float = Field(10.0, gt=0, description="of one search at Milvus, with its retries")
-    alias: str | None = Field(
-        "hirag_current",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,254}$",
-        description="a server's alias that is moved to the collection of the snapshot that went live, for people",
-    )
+    timeout_s: float = Field(10.0, gt=0, description="Maximum seconds of a search at Milvus, retries included")
 
     @property
     def chosen(self) -> Literal["milvus-lite", "milvus", "memory"]:

@@ -41,7 +41,7 @@ async def write_report(session: Session, findings: Findings, seconds: float) -> 
 
 
 def make_report(session: Session, findings: Findings, seconds: float) -> dict[str, Any]:
-    """Return the report as JSON. docs/reference/evaluation-report.md describes it."""
+    """Return the report as JSON. docs/how-to/evaluate.md#evaluation-report describes it."""
     order, snapshot = session.order, session.snapshot
     index = None
     if snapshot is not None:

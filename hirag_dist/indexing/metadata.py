@@ -48,7 +48,9 @@ class DocumentMetadata:
         return {layout.METADATA_FIELDS: self.fields, layout.DOCUMENT_METADATA: self.values} if self else {}
 
 
-NO_METADATA = DocumentMetadata(METADATA_FIELDS.empty_table(), DOCUMENT_METADATA.empty_table())
+NO_METADATA = DocumentMetadata(  # `empty_table` would import pandas, which a question does not use
+    pa.Table.from_batches([], METADATA_FIELDS), pa.Table.from_batches([], DOCUMENT_METADATA)
+)
 
 
 def field_table(config: MetadataConfig) -> pa.Table:

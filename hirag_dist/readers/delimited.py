@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterator
 
 from hirag_dist.readers.document_builder import LABEL_FIELDS, TEXT_FIELDS, DocumentBuilder, find_field, missing_text
@@ -10,6 +11,7 @@ from hirag_dist.readers.model import Document, Unreadable
 
 DELIMITERS = (",", ";", "\t", "|")
 MAX_COLUMNS = 10_000
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?')  # before the header, for Excel
 
 
 def read_delimited(
@@ -62,7 +64,10 @@ def read_table(
     if max(map(first.count, DELIMITERS)) >= MAX_COLUMNS:
         yield f"the header has more than {MAX_COLUMNS} columns"
         return
-    rows = split_rows(lines, first, delimiter_of(first), max_row_bytes)
+    named = _SEPARATOR_LINE.fullmatch(first.strip())
+    if named:
+        first = next((line for line in lines if line and not line.isspace()), "")
+    rows = split_rows(lines, first, named[1] if named else delimiter_of(first), max_row_bytes)
     names = next(rows, [])
     header = [] if isinstance(names, str) else [name.strip() for name in names]
     reason = names if isinstance(names, str) else check_header(header)
@@ -119,7 +124,7 @@ class _Feed:
         if self._row_bytes > self._max_row_bytes:
             raise csv.Error(f"a row is longer than {self._max_row_bytes} bytes")
         self.row.append(line)
-        return line + "\n"
+        return line.replace("\n", " ") + "\n"
 
     def rewind(self) -> None:
         """Give the lines of the row again, but the first."""

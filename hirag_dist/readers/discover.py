@@ -11,10 +11,17 @@ import pyarrow as pa
 from pyarrow import fs
 
 from hirag_dist.errors import InputError
-from hirag_dist.readers.local_files import LocalRoot, find_local, local_roots
+from hirag_dist.readers.local_files import (
+    LOCK_MARK,
+    LocalRoot,
+    find_local,
+    glob_to_regex,
+    is_named,
+    local_roots,
+    matches_hidden,
+)
 from hirag_dist.readers.model import SourceFile
 from hirag_dist.readers.open import explain
-from hirag_dist.readers.patterns import glob_to_regex, is_named, matches_hidden
 from hirag_dist.readers.uris import FORMATS, is_uri, public_uri, split_name
 
 _REMOTE_MAGIC = re.compile(r"[*\[]")
@@ -29,7 +36,8 @@ def find_inputs(inputs: Sequence[str], *, follow_links: bool = False) -> list[So
     An input is a file, a folder (with all that is below it), a glob, or a URI of either kind that pyarrow.fs
     knows (s3://, gs://, file://). In a glob `*` and `[…]` stay within a name, `**` goes down any number of
     folders, and `?` is one character, but in a URI it begins the query. Folders and globs leave out names
-    that begin with a dot (unless the glob says so), sockets and devices. What they find of another type has
+    that begin with a dot (unless the glob says so), lock files of office programs, sockets and devices. What they find
+    of another type has
     format `unsupported`, so that `read_source` accounts for it; a file that is named, by itself or by a glob
     ending in its extension, is read as text where its extension is not known. A file that must not or cannot be
     read (a link out of INPUT, a ring of links, a name that is not UTF-8) has a `refusal`.
@@ -105,6 +113,7 @@ def _find_remote(name: str) -> list[SourceFile]:
     for each in below:
         rest = each.path[len(path) :].lstrip("/")
         visible = hidden or not any(part.startswith(".") for part in rest.split("/"))
+        visible = visible and not rest.rpartition("/")[2].startswith(LOCK_MARK)
         if each.type == fs.FileType.File and visible and matches(rest):
             uri = f"{root}/{quote(rest)}{mark}{query}"
             files.append(_source(uri, public_uri(uri), each.size, _modified(each), named=is_named(pattern, rest)))

@@ -1,4 +1,4 @@
-"""Bytes → text, whatever the encoding.
+"""Bytes → text, whatever the encoding: of a whole file, or its lines in bounded memory.
 
 In this order: a byte order mark; UTF-16 or UTF-32 without one, by the positions of NUL bytes; ISO-2022-JP by its
 escapes; strict UTF-8; the charset that a page or a mail declares; the guess of chardetng, the detector of Firefox. A
@@ -13,7 +13,11 @@ from __future__ import annotations
 import codecs
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import AnyStr
+
+from hirag_dist.readers.clean import clean_text
+from hirag_dist.readers.model import InputTooLarge
 
 _BOMS = (  # UTF-32 first: its little-endian mark begins with that of UTF-16
     (codecs.BOM_UTF8, "utf-8"),
@@ -30,7 +34,10 @@ _MAGIC = (
     b"%PDF-",
 )  # fmt: skip
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_LINE_END = re.compile("\r\n|\r|\n")
 _SAMPLE_BYTES = 1 << 14
+_HEAD_BYTES = 1 << 12
+_BATCH_SIZE = 1 << 20
 _BLOCK_BYTES = 1 << 20
 _ALIASES = {  # what browsers read these names as
     "iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252", "ascii": "cp1252",
@@ -190,3 +197,57 @@ def _decode_line(line: bytes, codec: str) -> str:
         if own in _MULTIBYTE and (text := _strict(line, own)) is not None:
             return text
     return line.decode(codec, errors="replace")
+
+
+def text_lines(stream: io.BufferedReader, max_line_bytes: int) -> Iterator[str]:
+    """Yield the cleaned lines of a stream, without their ends.
+
+    About a megabyte is held at a time. The encoding is found for each such batch (`decode_bytes`), so that a
+    stray byte far into a file does not matter to what came before it. Control characters go, CR and CRLF end
+    lines too.
+
+    Args:
+        stream: at its start, with `peek`.
+        max_line_bytes: the longest line.
+
+    Raises:
+        NotText: the stream is binary.
+        InputTooLarge: a line is longer than max_line_bytes; nothing after it can be read.
+        OSError: from the stream.
+    """
+    codec = unicode_codec(stream.peek(_HEAD_BYTES))
+    if codec is None or codec == "utf-8":
+        for batch in _batches(stream.readline, max_line_bytes):
+            yield from _split(decode_bytes(b"".join(batch)))
+    else:
+        wide = io.TextIOWrapper(stream, encoding=codec, errors="replace", newline="\n")
+        for characters in _batches(wide.readline, max_line_bytes):
+            yield from _split("".join(characters))
+
+
+def _batches(readline: Callable[[int], AnyStr], max_line: int) -> Iterator[list[AnyStr]]:
+    """Yield lists of whole lines, each about `_BATCH_SIZE` together."""
+    batch: list[AnyStr] = []
+    size = 0
+    while line := readline(max_line + 1):
+        if len(line) > max_line:
+            if batch:
+                yield batch
+            raise InputTooLarge(
+                f"a line is longer than {max_line} bytes: split it, or raise reading.max_document_bytes"
+            )
+        batch.append(line)
+        size += len(line)
+        if size >= _BATCH_SIZE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _split(text: str) -> list[str]:
+    """Return the lines of a text; a form feed, vertical tab or NEL in a line becomes a line end within it."""
+    lines = _LINE_END.split(text)
+    if not lines[-1]:
+        lines.pop()
+    return list(map(clean_text, lines))

@@ -11,10 +11,11 @@ from lxml import etree
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.encoding import decode_text
+from hirag_dist.readers.formulas import formula_text, raised_text
 from hirag_dist.readers.model import Document, TextPlace, Unreadable
 
 _DROPPED = frozenset((
-    "script", "style", "template", "nav", "noscript", "svg", "math", "iframe", "object", "head", "datalist",
+    "script", "style", "template", "nav", "noscript", "svg", "iframe", "object", "head", "datalist",
 ))  # fmt: skip
 _PARAGRAPHS = frozenset((
     "p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "dl", "table", "pre", "blockquote", "section",
@@ -30,6 +31,7 @@ _MAX_NAME_CHARS = 200
 _CELLS = frozenset(("td", "th"))
 _PREFORMATTED = frozenset(("pre", "textarea"))
 _CHARSET = re.compile(rb"""<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?([A-Za-z0-9._:-]+)""", re.IGNORECASE)
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _HEAD_BYTES = 4096
 _LONG_TAG = re.compile(r"<[A-Za-z][^<>]{4096,}")
@@ -48,7 +50,8 @@ _MAX_DEPTH = 2048
 def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
     """Return an HTML page as a document.
 
-    Scripts, styles, comments, templates, navigation and hidden elements go. Paragraphs, headings, lists and
+    Scripts, styles, comments, templates, navigation and hidden elements go. Formulas are text (`formula_text`).
+    Paragraphs, headings, lists and
     tables are apart by an empty line, list items and table rows by a line end, cells by ` | `. The title is
     that of the page, else its first h1, else the file's stem. Places are sections with the anchors before them.
 
@@ -134,7 +137,9 @@ def _visible_text(root: etree._Element) -> _Lines | None:
     walker = etree.iterwalk(root, events=("start", "end"))
     for event, element in walker:
         tag = str(element.tag)
-        shown = tag not in _DROPPED and "hidden" not in element.attrib
+        shown = not (
+            tag in _DROPPED or tag == "math" or "hidden" in element.attrib or _HIDDEN.search(element.get("style", ""))
+        )
         if event == "start":
             depth += 1
             if depth >= _MAX_DEPTH:
@@ -142,8 +147,10 @@ def _visible_text(root: etree._Element) -> _Lines | None:
             if shown:
                 lines.open(tag)
                 lines.mark(_anchor(element, tag), _section(element, tag))
-                lines.add(element.text)
+                lines.add(raised_text(element.text) if tag == "sup" and element.text else element.text)
             else:
+                if tag == "math":
+                    lines.add(formula_text(element))
                 walker.skip_subtree()
         else:
             depth -= 1

@@ -18,10 +18,12 @@ from pathlib import Path
 
 from hirag_dist.errors import InputError
 from hirag_dist.readers.model import SourceFile
-from hirag_dist.readers.patterns import glob_to_regex, is_named, matches_hidden, may_match_below
 from hirag_dist.readers.uris import FORMATS, is_utf8, split_name
 
 _MAGIC = re.compile(r"[*?\[]")
+LOCK_MARK = "~$"
+"""Beginning of the name of a lock file, which office programs write beside an open document."""
+
 _LEADS_OUT = "a link that leads out of INPUT; name its target as an INPUT, or set reading.follow_links"
 _NOT_UTF8 = "the name of the file is not UTF-8; rename the file"
 
@@ -140,7 +142,7 @@ def _walk(folder: str, root: LocalRoot, roots: Sequence[LocalRoot] | None) -> It
         folders[:] = kept
         for name in sorted(names):
             path = os.path.join(where, name)
-            if name.startswith(".") and not root.hidden:
+            if (name.startswith(".") and not root.hidden) or name.startswith(LOCK_MARK):
                 continue
             if os.path.islink(path):
                 yield _Entry(os.path.relpath(path, folder), _link_refusal(path, roots))
@@ -187,3 +189,48 @@ def _file(folder: str, entry: _Entry, *, named: bool) -> SourceFile:
 def _shown(path: str) -> str:
     r"""Return a path with the bytes that are not UTF-8 as escapes, `\xff`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def is_named(pattern: str, path: str) -> bool:
+    """Check that a glob ends in the extension of the file it found."""
+    extension = os.path.splitext(path)[1]
+    return bool(extension) and pattern.endswith(extension)
+
+
+def matches_hidden(pattern: str) -> bool:
+    """Check whether a glob names files or folders that begin with a dot."""
+    return any(part.startswith(".") and part not in (".", "..") for part in pattern.split("/"))
+
+
+def may_match_below(pattern: str, folder: str) -> bool:
+    """Check whether a glob may match a path below a folder.
+
+    >>> may_match_below("docs/*/*.txt", "docs/a"), may_match_below("*.txt", "docs")
+    (True, False)
+    """
+    parts = pattern.split("/")
+    names = folder.split("/")
+    for part, name in zip(parts, names, strict=False):
+        if "**" in part:
+            return True
+        if re.fullmatch(glob_to_regex(part), name) is None:
+            return False
+    return len(names) < len(parts)
+
+
+def glob_to_regex(pattern: str) -> str:
+    """Return a regular expression for relative paths.
+
+    >>> re.fullmatch(glob_to_regex("**/*.txt"), "a/b/c.txt") is not None
+    True
+    """
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?|\[!?\]?[^\]]*\])", pattern)
+    known = {"**/": r"(?:[^/]+/)*", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}
+    regex = ""
+    for piece in pieces:
+        if len(piece) > 2 and piece[0] == "[" and piece[-1] == "]":
+            inside = piece[1:-1].replace("\\", r"\\")
+            regex += "[" + ("^" + inside[1:] if inside[0] == "!" else inside) + "]"
+        else:
+            regex += known.get(piece, re.escape(piece))
+    return regex

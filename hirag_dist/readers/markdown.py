@@ -29,6 +29,7 @@ _HEADING_CHARS = 1000  # the pattern is quadratic in the spaces of a line
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 _MARKUP = re.compile(r"`|\*{1,3}|<[^<>]*>")
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
+_PICTURE = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,[A-Za-z0-9+/=%]{64,}")
 _MAX_NAME_CHARS = 200
 _MAX_FRONT_MATTER = 1 << 16  # characters; YAML takes some hundred times as much memory
 
@@ -36,12 +37,13 @@ _MAX_FRONT_MATTER = 1 << 16  # characters; YAML takes some hundred times as much
 def read_markdown(text: str, maker: DocumentBuilder) -> Document | Unreadable:
     """Return a Markdown text as a document.
 
-    Front matter is YAML between `---` lines at the very start; what is no YAML mapping is taken as text, unless it
+    Pictures within the text, in base64, are left out. Front matter is YAML between `---` lines at the very start; what
+    is no YAML mapping is taken as text, unless it
     names labels: then there is no telling who may read the text, and it is `Unreadable`. The title is its title
     field, else the first heading of the first level outside code, else the file's stem. Places are the sections below
     headings.
     """
-    text, fields = _split_front_matter(clean_text(text))
+    text, fields = _split_front_matter(_PICTURE.sub("", clean_text(text)))
     options = maker.options
     if not fields and _names_labels(text):
         return maker.unreadable(0, "its front matter names labels and is not valid YAML between two lines of ---")
@@ -70,7 +72,7 @@ def _split_front_matter(text: str) -> tuple[str, dict[str, object]]:
         return text, {}
     try:
         fields = yaml.safe_load(match[1] or "")
-    except (yaml.YAMLError, ValueError, RecursionError):  # ValueError: a date like 2024-13-45
+    except Exception:  # yaml raises KeyError and IndexError too, of odd values
         return text, {}
     if not isinstance(fields, dict):
         return text, {}

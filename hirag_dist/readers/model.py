@@ -72,10 +72,8 @@ class ReadOptions:
         max_pages: limit of the pages of a PDF.
         max_expansion: limit of how many times the content may be larger than the stored file; `FREE_BYTES` of content
             may be read from any file.
-        pdf_memory_bytes: limit of the memory that one PDF may take.
-        pdf_cpu_s: limit of the processor seconds that one PDF may take.
-        office_memory_bytes: limit of the memory that one office file, book, mail or row group of Parquet may take.
-        office_cpu_s: limit of the processor seconds that one may take.
+        memory_bytes: maximum bytes of memory for reading one PDF, office file, book, mail or row group of Parquet.
+        cpu_s: maximum processor seconds for reading one.
         metadata: declared fields, and where their values come from.
     """
 
@@ -88,10 +86,8 @@ class ReadOptions:
     max_records: int = 1_000_000
     max_pages: int = 10_000
     max_expansion: int = 250
-    pdf_memory_bytes: int = 1 << 30
-    pdf_cpu_s: int = 300
-    office_memory_bytes: int = 1 << 30
-    office_cpu_s: int = 300
+    memory_bytes: int = 1 << 30
+    cpu_s: int = 300
     metadata: tuple[FieldSource, ...] = ()
 
     def max_content_bytes(self, stored_bytes: int) -> int:

@@ -45,7 +45,7 @@ def missing_packages(sources: Iterable[SourceFile]) -> str:
 
 
 def read_office(form: str, data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
-    """Return a file as one document, or the reason why there is none.
+    """Return a file as one document, or the reason why there is none, and the chapters of a book that are lost.
 
     Args:
         form: docx, pptx, xlsx or epub.
@@ -56,7 +56,8 @@ def read_office(form: str, data: bytes, maker: DocumentBuilder) -> list[Document
     reply = _ask(form, data, maker.options)
     if isinstance(reply, str):
         return [maker.unreadable(0, reply)]
-    return [_document(reply, maker)]
+    lost = [maker.unreadable(record, reason) for record, reason in enumerate(reply.get("lost", ()), start=1)]
+    return [_document(reply, maker), *lost]
 
 
 def read_mail(
@@ -124,8 +125,8 @@ def _ask(form: str, data: bytes, options: ReadOptions) -> dict[str, Any] | str:
         "max_chars": options.max_document_bytes,
         "max_bytes": min(options.max_content_bytes(len(data)), options.max_file_bytes),
         "max_tree_bytes": _TREE_FACTOR * options.max_file_bytes,
-        "memory_bytes": options.office_memory_bytes,
-        "cpu_s": options.office_cpu_s,
+        "memory_bytes": options.memory_bytes,
+        "cpu_s": options.cpu_s,
     }
     reply = READER.ask(request, data)
     if "refused" in reply:
@@ -136,8 +137,8 @@ def _ask(form: str, data: bytes, options: ReadOptions) -> dict[str, Any] | str:
         "missing": missing_package(form) or f"the file needs a package that is not installed: {INSTALL}",
         "text": f"the text is longer than {options.max_document_bytes} bytes: split the file, or raise "
         "reading.max_document_bytes",
-        "memory": f"the file takes more than {options.office_memory_bytes} bytes of memory: split it, or raise "
-        "reading.office_memory_bytes",
-        "cpu": f"the file takes more than {options.office_cpu_s} s to read: split it, or raise reading.office_cpu_s",
+        "memory": f"the file takes more than {options.memory_bytes} bytes of memory: split it, or raise "
+        "reading.memory_bytes",
+        "cpu": f"the file takes more than {options.cpu_s} s to read: split it, or raise reading.cpu_s",
     }
     return reasons.get(reply["error"], "the file is damaged or truncated")

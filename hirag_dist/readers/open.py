@@ -59,10 +59,7 @@ class _Decompressed(io.RawIOBase):
 
 def expands_too_far(max_expansion: int) -> InputTooLarge:
     """Return the error of a file whose content is too many times as large as the file."""
-    return InputTooLarge(
-        f"the content is more than {max_expansion} times as large as the stored file: unpack it, or raise "
-        "reading.max_expansion"
-    )
+    return InputTooLarge(f"the content is more than {max_expansion} times as large as the stored file: unpack it")
 
 
 @contextmanager
@@ -107,7 +104,7 @@ def read_all(stream: io.BufferedReader, max_bytes: int) -> bytes:
 
 
 def explain(error: BaseException) -> str:
-    """Return one line of plain words for one of `READ_ERRORS`, without paths, URIs and credentials."""
+    """Return one line of plain words for what reading a file raised, without paths, URIs and credentials."""
     if isinstance(error, FileNotFoundError):
         return "the file is not there any more"
     if isinstance(error, PermissionError):
@@ -117,4 +114,6 @@ def explain(error: BaseException) -> str:
     if isinstance(error, (lzma.LZMAError, zlib.error, gzip.BadGzipFile)):
         return f"the compressed data is damaged: {error}"
     words = re.sub(r"\S+://\S+", "…", " ".join(str(error).split()))
+    if not isinstance(error, READ_ERRORS):
+        words = f"{type(error).__name__}: {words}"
     return f"the file cannot be read: {words[:300]}"

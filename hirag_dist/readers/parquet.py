@@ -118,7 +118,7 @@ class ParquetRows:
                     raise expands_too_far(self._options.max_expansion)
 
     def _ask(self, **request: object) -> dict[str, Any]:
-        limits = {"memory_bytes": self._options.office_memory_bytes, "cpu_s": self._options.office_cpu_s}
+        limits = {"memory_bytes": self._options.memory_bytes, "cpu_s": self._options.cpu_s}
         return READER.ask({"uri": self._uri, **limits, **request}, b"")
 
 
@@ -130,13 +130,12 @@ def _checked(reply: dict[str, Any], options: ReadOptions) -> dict[str, Any]:
     """
     if reply.get("error") == "memory":
         raise InputTooLarge(
-            f"a row group takes more than {options.office_memory_bytes} bytes of memory: write smaller pages and row "
-            "groups, or raise reading.office_memory_bytes"
+            f"a row group takes more than {options.memory_bytes} bytes of memory: write smaller pages and row "
+            "groups, or raise reading.memory_bytes"
         )
     if reply.get("error") == "cpu":
         raise InputTooLarge(
-            f"a row group takes more than {options.office_cpu_s} s to read: write smaller ones, or raise "
-            "reading.office_cpu_s"
+            f"a row group takes more than {options.cpu_s} s to read: write smaller ones, or raise reading.cpu_s"
         )
     if "error" in reply:
         raise FileRefused("the file is damaged: Arrow crashes when it reads it")

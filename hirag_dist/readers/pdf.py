@@ -2,20 +2,25 @@
 
 PDFium reads it (pypdfium2, Apache-2.0 or BSD-3-Clause): next to pypdf it keeps words and single spaces in
 justified text, marks the hyphens at line ends, and is sixteen times as fast. It runs in a process of its own, which has
-limits (`pdf_process`).
+limits (`pdf_text`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from hirag_dist.readers.document_builder import DocumentBuilder
+from hirag_dist.readers.limited_process import LimitedProcess
 from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
-from hirag_dist.readers.pdf_process import PdfText, pdf_text
+
+READER = LimitedProcess(Path(__file__).with_name("pdf_text.py"), "PDFs")
+"""The process of this process."""
 
 _HYPHEN = "\x02"
 """What PDFium puts in place of a hyphen and the line end after it."""
@@ -28,6 +33,42 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\u
 _LIGATURES = str.maketrans({"ﬀ": "ff", "ﬁ": "fi", "ﬂ": "fl", "ﬃ": "ffi", "ﬄ": "ffl", "ﬅ": "st", "ﬆ": "st"})
 _FULL_LINE = 0.75
 """A line this long, as a share of the page's usual line, goes on in the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PdfText:
+    """Text of a PDF.
+
+    Attributes:
+        pages: None for a page that cannot be read.
+        labels: of the pages, as the file has them; may be empty.
+        boxes: for each line of each page its areas: left, top, right and bottom of each in 65,535ths of the page.
+        properties: of the PDF by name, such as Title and CreationDate; those that it has.
+        error: why there is no text: damaged, encrypted, pages, text, memory, cpu or crash; empty for none.
+    """
+
+    pages: tuple[str | None, ...] = ()
+    labels: tuple[str, ...] = ()
+    boxes: tuple[list[list[int]], ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    error: str = ""
+
+
+def pdf_text(data: bytes, options: ReadOptions) -> PdfText:
+    """Return the text of a PDF.
+
+    Raises:
+        OSError: the process cannot be started, or ended without a reply.
+    """
+    request = {
+        "max_pages": options.max_pages,
+        "max_chars": options.max_document_bytes,
+        "memory_bytes": options.memory_bytes,
+        "cpu_s": options.cpu_s,
+    }
+    fields = READER.ask(request, data)
+    pages, labels, boxes = (tuple(fields.get(name, ())) for name in ("pages", "labels", "boxes"))
+    return PdfText(pages, labels, boxes, fields.get("properties", {}), fields.get("error", ""))
 
 
 def read_pdf(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
@@ -60,12 +101,12 @@ def _reason(error: str, options: ReadOptions) -> str:
     reasons = {
         "damaged": "the PDF is damaged or truncated",
         "encrypted": "the PDF is encrypted; remove its password first",
-        "pages": f"the PDF has more than {options.max_pages} pages: split it, or raise reading.max_pages",
+        "pages": f"the PDF has more than {options.max_pages} pages: split it",
         "text": f"the text is longer than {options.max_document_bytes} bytes: split the PDF, or raise "
         "reading.max_document_bytes",
-        "memory": f"the PDF takes more than {options.pdf_memory_bytes} bytes of memory: split it, or raise "
-        "reading.pdf_memory_bytes",
-        "cpu": f"the PDF takes more than {options.pdf_cpu_s} s to read: split it, or raise reading.pdf_cpu_s",
+        "memory": f"the PDF takes more than {options.memory_bytes} bytes of memory: split it, or raise "
+        "reading.memory_bytes",
+        "cpu": f"the PDF takes more than {options.cpu_s} s to read: split it, or raise reading.cpu_s",
     }
     return reasons.get(error, "the PDF is damaged: PDFium crashes when it reads it")
 

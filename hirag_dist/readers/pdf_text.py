@@ -1,6 +1,6 @@
 """Text of the pages of PDFs, in a process with limits. A program of its own: it imports nothing of this package.
 
-PDFium may take any amount of memory and time for a small file, and a damaged file may crash it. `pdf_process` starts
+PDFium may take any amount of memory and time for a small file, and a damaged file may crash it. `pdf` starts
 this program once; each request is handled by a fork, so that a PDF that passes a limit costs nothing but itself.
 
 A request on stdin is a line of JSON (`n_bytes`, `max_pages`, `max_chars`, `memory_bytes`, `cpu_s`) and the PDF. A reply
@@ -11,13 +11,14 @@ Author and CreationDate; or `error`: damaged, encrypted, pages, text, memory, cp
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -116,6 +117,8 @@ def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:
         return {"error": "encrypted" if error.err_code == _PASSWORD else "damaged"}
     if len(pdf) > max_pages:
         return {"error": "pages"}
+    if pdf.get_formtype() != raw.FORMTYPE_NONE:
+        pdf.init_forms()
     pages: list[str | None] = []
     boxes: list[list[list[int]]] = []
     labels: list[str] = []
@@ -129,6 +132,7 @@ def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:
             text = text_page.get_text_bounded(errors="replace")
             with suppress(*_NO_BOXES):
                 found = _line_boxes(page, text_page, text)
+            text = "\n\n".join(filter(None, [text, *_form_fields(page)]))
             text_page.close()
             page.close()
         except pdfium.PdfiumError:
@@ -141,6 +145,32 @@ def _read(data: bytes, max_pages: int, max_chars: int) -> dict[str, Any]:
             return {"error": "text"}
     properties = {name: value[:_PROPERTY_CHARS] for name, value in pdf.get_metadata_dict(skip_empty=True).items()}
     return {"pages": pages, "labels": labels, "boxes": boxes, "properties": properties}
+
+
+def _form_fields(page: pdfium.PdfPage) -> Iterator[str]:
+    """Yield name and value of each form field of a page that is filled in."""
+    form = page.formenv
+    for at in range(raw.FPDFPage_GetAnnotCount(page) if form else 0):
+        field = raw.FPDFPage_GetAnnot(page, at)
+        kind = raw.FPDFAnnot_GetFormFieldType(form, field)
+        if kind in (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON):
+            value = "yes" if raw.FPDFAnnot_IsChecked(form, field) else ""
+        elif kind in (raw.FPDF_FORMFIELD_TEXTFIELD, raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX):
+            value = _annotation_text(raw.FPDFAnnot_GetFormFieldValue, form, field)
+        else:
+            value = ""
+        if value.strip():
+            name = _annotation_text(raw.FPDFAnnot_GetFormFieldAlternateName, form, field)
+            yield f"{name or _annotation_text(raw.FPDFAnnot_GetFormFieldName, form, field)}: {value}"
+        raw.FPDFPage_CloseAnnot(field)
+
+
+def _annotation_text(read: Callable[..., int], form: pdfium.PdfFormEnv, field: Any) -> str:
+    """Return the text that a function of PDFium writes to a buffer, in UTF-16 with a zero at its end."""
+    n_bytes = min(read(form, field, None, 0), _PROPERTY_CHARS)
+    buffer = (ctypes.c_uint16 * (n_bytes // 2 + 1))()
+    read(form, field, buffer, n_bytes)
+    return bytes(buffer)[: max(n_bytes - 2, 0)].decode("utf-16-le", "replace")
 
 
 def _label(pdf: pdfium.PdfDocument, index: int) -> str:

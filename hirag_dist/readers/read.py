@@ -9,13 +9,12 @@ from typing import cast
 
 from hirag_dist.readers.delimited import read_delimited
 from hirag_dist.readers.document_builder import DocumentBuilder
-from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.encoding import NotText, decode_text, text_lines
 from hirag_dist.readers.json_records import read_json, read_json_lines
-from hirag_dist.readers.lines import text_lines
 from hirag_dist.readers.markdown import read_markdown
 from hirag_dist.readers.model import Document, FileRefused, InputTooLarge, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.office_files import missing_package, read_mail, read_office
-from hirag_dist.readers.open import READ_ERRORS, expands_too_far, explain, open_source, read_all
+from hirag_dist.readers.open import expands_too_far, explain, open_source, read_all
 from hirag_dist.readers.parquet import read_parquet
 from hirag_dist.readers.pdf import read_pdf
 from hirag_dist.readers.uris import public_uri, split_name
@@ -55,7 +54,7 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
             record = found.record + 1
     except (NotText, FileRefused) as error:
         yield maker.unreadable(record, str(error))
-    except READ_ERRORS as error:
+    except Exception as error:  # whatever a reader or its library raises is a fault of this file alone
         yield maker.unreadable(record, explain(error))
     else:
         if record == 0:
@@ -72,8 +71,7 @@ def _bounded(found: Found, options: ReadOptions, stored_bytes: int) -> Found:
     for each in found:
         if each.record >= options.max_records:
             raise InputTooLarge(
-                f"the file holds more than {options.max_records} records, and the rest is not read: split it, or raise "
-                "reading.max_records"
+                f"the file holds more than {options.max_records} records, and the rest is not read: split it"
             )
         if isinstance(each, Document):
             left -= len(each.text)
@@ -147,3 +145,5 @@ def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
             yield from _bounded(iter(_WHOLE[form](data, maker)), options, len(data))
     except (NotText, FileRefused) as error:
         yield maker.unreadable(0, str(error))
+    except Exception as error:  # as of a file
+        yield maker.unreadable(0, explain(error))

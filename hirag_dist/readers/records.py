@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.delimited import DELIMITERS, read_table
 from hirag_dist.readers.document_builder import kind_of
-from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.encoding import NotText, decode_text, text_lines
 from hirag_dist.readers.json_records import iter_lines, parse_json
-from hirag_dist.readers.lines import text_lines
 from hirag_dist.readers.model import FileRefused, ReadOptions, SourceFile, Unreadable
-from hirag_dist.readers.open import READ_ERRORS, explain, open_source, read_all
+from hirag_dist.readers.open import explain, open_source, read_all
 from hirag_dist.readers.parquet import open_parquet
 
 
@@ -48,7 +47,7 @@ def read_rows(source: SourceFile, options: ReadOptions | None = None) -> Iterato
             record += 1
     except (NotText, FileRefused) as error:
         yield Unreadable(source.display, record, str(error))
-    except READ_ERRORS as error:
+    except Exception as error:  # as in `read_source`
         yield Unreadable(source.display, record, explain(error))
     else:
         if record == 0:

@@ -97,7 +97,7 @@ class EngineResources:
         self._texts = RecordTextCache(count_tokens, min(_TEXT_CHARS, max(_ALL_TEXT_CHARS // n_engines, _VIEW_CHARS)))
         self._view_texts: WeakKeyDictionary[MappedIndex, RecordTextCache] = WeakKeyDictionary()
         self.paths = PathFinder(self.index.graph, self.index.connect())
-        self._compile()
+        self._compile(all_forms=n_engines > 1)
         self._read_ahead = ReadAhead(self.index.pages())
 
     @property
@@ -159,17 +159,20 @@ class EngineResources:
             if isinstance(each, Closable):
                 await each.close()
 
-    def _compile(self) -> None:
+    def _compile(self, *, all_forms: bool) -> None:
         """Compile the kernels of questions, or load them from the cache, so that the first question does not wait.
 
         Compiling takes most of a minute. Nearly all kernels have a second form, for callers with labels.
+
+        Args:
+            all_forms: compile both also for an index without labels: other indexes of the process may have some.
         """
         index, query = self.index, np.zeros(self.index.vectors.shape[1], np.float32)
         none = np.zeros(0, np.int64)
         bridge_relations(index.graph, index.parallel, [])
         index.named(range(min(len(index.layers), 8)))
         index.named_entities("")
-        for view in (index, self.views.any_view()):
+        for view in (index, self.views.any_view(always=all_forms)):
             if view is None:
                 continue
             self.vectors.prepare(view.access)

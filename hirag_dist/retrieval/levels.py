@@ -28,6 +28,7 @@ from hirag_dist.types import BY_NAME, BY_VECTOR, IntVector
 
 Level = Callable[[MappedIndex, Question, Found], Awaitable[Found]]
 _MAX_CLAIMS = 100  # about the local entities
+_MAX_TRIPLES = 60  # bridge relations; more do not fit into a context beside the other levels
 
 
 async def local_level(view: MappedIndex, question: Question, found: Found) -> Found:
@@ -79,7 +80,7 @@ async def bridge_level(view: MappedIndex, question: Question, found: Found) -> F
         ranked = _ranked_triples(view, question, view.visible_relations(joined), nodes, paths)
         if len(named_keys) > 1 and asks_for_paths(question.text):
             ranked = along_first(ranked, view.ends, paths[: len(named_keys) - 1])
-        ranked = ranked[: limits.max_triples]
+        ranked = ranked[:_MAX_TRIPLES]
         found = replace(
             found,
             rows={**found.rows, "bridge": [row for row, _ in ranked]},
@@ -117,7 +118,7 @@ async def relation_level(view: MappedIndex, question: Question, found: Found) ->
         def related() -> Found:
             rows = view.visible_relations(near)
             ends, weights = view.ends[rows], view.relation_weights(rows)
-            order = relation_order(rows, ends, weights, entities)[: question.limits.max_triples]
+            order = relation_order(rows, ends, weights, entities)[:_MAX_TRIPLES]
             ranked = list(zip(rows[order].tolist(), weights[order].tolist(), strict=True))
             return replace(
                 found,

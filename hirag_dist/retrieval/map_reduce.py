@@ -34,6 +34,7 @@ from hirag_dist.types import MAP_REDUCE as MAP_REDUCE
 from hirag_dist.types import ChatReply, CommunityItem, IntVector, MapWork, Rejected, Retrieval, SourceItem
 
 _Item = CommunityItem | SourceItem
+_MAX_CONCURRENT_CALLS = 16  # of one question, so that others have their turn at the endpoint
 _SEED = 0  # of the order in which records are read
 
 
@@ -152,7 +153,7 @@ async def map_parts(
     """
     started = time.perf_counter()
     replies: list[ChatReply] = []
-    slots = asyncio.Semaphore(material.limits.concurrency)
+    slots = asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
 
     async def ask(part: CorpusPart) -> MappedPart | Rejected:
         def accept(reply: ChatReply) -> MappedPart:

@@ -23,6 +23,7 @@ from hirag_dist.types import IndexEntry
 from hirag_dist.wire.error_status import DeadlinePassed, IndexUnavailable, NotReady, Overloaded
 
 logger = logging.getLogger(__name__)
+_MAX_TRIED = 8  # indexes, at the start
 _MAX_OPENING = 4  # indexes at a time; each has a thread
 _MAX_CHECKS_PER_S = 100.0  # of open indexes for a new snapshot: each reads a small file
 _LISTING_SHARE = 0.1  # of the time that listings may take
@@ -93,6 +94,7 @@ class IndexCatalogue(IndexSource):
         default: name of the index for requests without one; None: that which the caller may ask, if it is only one.
         clock: seconds.
         close_models: closes what the engines share, after the last of them.
+        open_once: opens an index and closes it again, so that the kernels of questions are compiled before the first.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class IndexCatalogue(IndexSource):
         default: str | None = None,
         clock: Callable[[], float] = time.monotonic,
         close_models: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        open_once: Callable[[IndexDefinition], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self.runner = runner
         self.counts = CatalogueCounts()
@@ -113,6 +116,7 @@ class IndexCatalogue(IndexSource):
         self._default = default
         self._clock = clock
         self._close_models = close_models
+        self._open_once = open_once
         self._indexes: dict[str, _CatalogueIndex] | None = None  # by name, in order; None before the first listing
         self._visible: dict[tuple[str, tuple[str, ...] | None], list[IndexEntry]] = {}  # of the current listing
         self._opening = asyncio.Semaphore(_MAX_OPENING)
@@ -125,10 +129,23 @@ class IndexCatalogue(IndexSource):
         self._last_failure: str | None = None  # of a listing; each message is logged once
 
     async def start(self) -> None:
-        """List the indexes, and start to check for changes."""
+        """List the indexes, compile the kernels of questions by opening one, and start to check for changes."""
         await self.refresh_listing()
         logger.info("the catalogue has %s", count_noun(len(self._indexes or ()), "index", "indexes"))
+        if self._open_once is not None:
+            await self._compile(self._open_once)
         self._watchers = [asyncio.create_task(self._watch_listing()), asyncio.create_task(self._watch_snapshots())]
+
+    async def _compile(self, open_once: Callable[[IndexDefinition], Coroutine[Any, Any, None]]) -> None:
+        """Open the first index that can be opened, the default one first; what is wrong with others is told later."""
+        indexes = list((self._indexes or {}).values())
+        indexes.sort(key=lambda index: index.name != self._default)
+        for index in indexes[:_MAX_TRIED]:
+            try:
+                await open_once(index.definition)
+                return
+            except Exception as error:  # of any kind: the index fails for its own callers only
+                logger.debug("index %s cannot be opened: %s", index.name, error)
 
     async def close(self) -> None:
         """Close every index."""

@@ -22,7 +22,7 @@ from hirag_dist.errors import StoreError
 from hirag_dist.storage.file_locks import lock_file
 from hirag_dist.types import FloatMatrix, IntVector
 
-_PREFIX, _LOCK = "hirag-publish-", "lock"
+_PREFIX, _LOCK, _NEW_LOCK = "hirag-publish-", "lock", "new-lock"
 _PIECE_BYTES = 1 << 30  # of one array of a column: below the reach of 32-bit offsets
 _BLOCK_BYTES = 64 << 20  # sorted at a time
 _BLOCK_ROWS = 65_536
@@ -128,7 +128,9 @@ def spill_file() -> Iterator[SpillFile]:
     try:
         _remove_abandoned(Path(tempfile.gettempdir()))
         folder = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
-        lock = lock_file(Path(folder.name) / _LOCK, create=True)
+        created = Path(folder.name) / _NEW_LOCK
+        lock = lock_file(created, create=True)
+        created.rename(created.with_name(_LOCK))  # held before others look for it, or they would remove the folder
     except OSError as error:
         raise _unwritable(Path(tempfile.gettempdir()), error) from error
     with folder as path:

@@ -189,7 +189,8 @@ def test_an_endpoint_that_fails_and_is_gone_and_comes_back(hirag: Run, tmp_path:
     with flaky as url:
         code, report = hirag(*arguments, "--config", config_with(tmp_path, url))
         assert (code, report["complete"]) == (0, True)
-        assert flaky.stats()["total"]["faults"] == {"fail": len(QUESTIONS)}
+        n_without_base64 = 1  # a 500 before the first vector may be about base64: the text is sent without it, too
+        assert flaky.stats()["total"]["faults"] == {"fail": len(QUESTIONS) + n_without_base64}
         assert report["this_run"]["calls"] == report["this_run"]["failed"] == len(QUESTIONS)
         assert [row["calls"] for row in report["usage"]] == [len(QUESTIONS)]  # not once a mode
         assert hirag(*arguments, "--config", config, "--fresh")[0] == 0

@@ -20,7 +20,17 @@ from tests.client.test_imports import CODE
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "clients" / "python"
-PARTS = {"__init__.py", "_version.py", "py.typed", "errors.py", "client", "integrations", "types", "wire"}
+PARTS = {
+    "__init__.py",
+    "_loop_thread.py",
+    "_version.py",
+    "py.typed",
+    "errors.py",
+    "client",
+    "integrations",
+    "types",
+    "wire",
+}
 BUILD = "import sys; from hatchling import build; getattr(build, sys.argv[1])(sys.argv[2])"
 
 

@@ -29,7 +29,7 @@ with HiragClient("127.0.0.1:1", retries=False) as client:
             raise AssertionError("nothing listens there")
 print(json.dumps(sorted(name for name in sys.modules if name.startswith("hirag_dist"))))
 """
-PARTS = {"_version", "client", "wire", "types", "errors"}
+PARTS = {"_loop_thread", "_version", "client", "wire", "types", "errors"}
 
 
 @pytest.mark.integration

@@ -10,9 +10,11 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from hirag_dist.composition.build import make_executor
+from hirag_dist.composition.build import make_services
+from hirag_dist.composition.models import make_coordinator
 from hirag_dist.config.model import Config
 from hirag_dist.execution.dataset import Dataset, TableSet
+from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, gather_calls
 from hirag_dist.storage.store import Store
@@ -64,12 +66,13 @@ def test_a_reply_that_another_process_stored_first_is_used(after: int, tmp_path:
     endpoint = Endpoint(reply)
     settings: dict[str, Any] = {"base_url": endpoint.url, "model": "m", "output": "delimited", "max_concurrent": 2}
     llm = {"endpoints": {"e": settings}, "roles": {"extract": "e"}}
-    config = Config.model_validate({"llm": llm, "execution": {"executor": "inline", "tasks_in_flight": 1}})
+    config = Config.model_validate({"llm": llm, "execution": {"executor": "inline"}})
 
     def run(name: str) -> list[str]:
         (tmp_path / name / "ledger").mkdir(parents=True)
         store = Store(str(tmp_path / name))
-        executor = make_executor(config, store, None, None)
+        coordinator = make_coordinator(config)
+        executor = InlineExecutor(lambda: make_services(config, store, False, coordinator, ""), 1, coordinator.totals)
         try:
             runner = StageRunner(store, executor, (), 0.0)
             texts = runner.datasets.put("texts", pa.table({"text": ["a", "b", "c", "d"]}, TEXTS))

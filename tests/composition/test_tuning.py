@@ -48,10 +48,13 @@ def config(url: str = "", **llm: Any) -> Config:
     return Config.model_validate({"llm": {"endpoints": {"main": main}, "roles": roles}})
 
 
+PROBED = {"ok": True, "sure": "yes", "percent": 100, "words": []}
+
+
 def scripted(asked: Asked) -> str:
     if asked.task in ("entity-types", "meta-types"):
         return TYPES
-    return json.dumps(RECORDS if asked.task == "extract-graph" else {"ok": True})
+    return json.dumps(RECORDS if asked.task == "extract-graph" else PROBED)
 
 
 def tuned(endpoint: Endpoint, corpus: Path, out: Path, max_usd: float | None = 5.0) -> TuningProposal:

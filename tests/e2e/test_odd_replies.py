@@ -144,14 +144,14 @@ def test_a_build_whose_endpoint_sends_odd_shapes_among_others_ends_in_a_snapshot
 def test_a_reply_that_is_too_large_is_a_dead_letter_with_its_reason(index: RefusingIndex) -> None:
     def alter(body: dict[str, Any]) -> Any:
         is_large = "Jacquard" in body["choices"][0]["message"]["content"]
-        return body | ({"pad": "x" * (9 << 20)} if is_large else {})
+        return body | ({"pad": "x" * (33 << 20)} if is_large else {})
 
     index.endpoint.alter = alter
     built = index.build("engine.txt", "loom.txt", "bridge.txt", "train.txt")
     assert not built.complete
     (letter,) = index.letters()
     assert letter["stage"] == "extract"
-    assert "answered more than 8,388,608 bytes" in letter["reason"]
+    assert "answered more than 33,554,432 bytes" in letter["reason"]
     index.endpoint.alter = lambda body: body
     assert index.retry().complete
 

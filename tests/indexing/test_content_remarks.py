@@ -57,14 +57,14 @@ def test_remarks_are_made_of_what_there_is_alone() -> None:
 
 
 def hub(request: ChatRequest) -> str | None:
-    """Extract one entity with a description of 60,000 characters; others as the toy model does."""
+    """Extract one entity with 220 descriptions from each text about the hub; others as the toy model does."""
     if task_of(request) == "extract-graph" and "hub" in between(request, "text"):
-        numbers = " ".join(str(number * 7919) for number in range(9000))
-        return f"entity<|>hub<|>concept<|>{between(request, 'text')} {numbers}\n{DONE}"
+        text = between(request, "text")
+        return "\n".join([*(f"entity<|>hub<|>concept<|>{text} is spoke {spoke}." for spoke in range(220)), DONE])
     return None
 
 
-@pytest.mark.integration  # three builds of long texts
+@pytest.mark.integration  # three builds
 def test_cut_descriptions_are_counted_and_an_update_keeps_the_count(tmp_path: Path) -> None:
     bench = Bench(tmp_path, base_id="")
     texts = [f"hub {number}" for number in range(5)]

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import codecs
+import io
 import time
 
 import pytest
 
-from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.encoding import NotText, decode_text, text_lines
+from hirag_dist.readers.model import InputTooLarge
 
 CHINESE = "孙悟空大闹天宫，玉皇大帝请如来佛祖。"
 TRADITIONAL = "人人生而自由,在尊嚴和權利上一律平等。"
@@ -116,3 +118,30 @@ def test_megabytes_in_a_legacy_encoding_are_fast() -> None:
     assert decode_text(text.encode("gb18030")) == text
     assert decode_text(text.replace("\n", " ").encode("gb18030")) == text.replace("\n", " ")
     assert time.perf_counter() - start < 20
+
+
+def lines(data: bytes, limit: int = 1 << 20) -> list[str]:
+    return list(text_lines(io.BufferedReader(io.BytesIO(data)), limit))
+
+
+def test_line_ends() -> None:
+    assert lines(b"a\nb\r\nc\rd\n\ne") == ["a", "b", "c", "d", "", "e"]
+    assert lines(b"a\n") == ["a"]
+    assert lines(b"") == []
+    assert lines(b"a\x0cb\n" + "c\x85d\n".encode()) == ["a\nb", "c\nd"]  # these end no record
+
+
+def test_no_line_is_added_between_batches() -> None:
+    data = b"0123456789\n" * 300_000
+    assert lines(data) == ["0123456789"] * 300_000
+
+
+def test_utf16_lines() -> None:
+    assert lines("a\r\nbé\n".encode("utf-16")) == ["a", "bé"]
+
+
+def test_a_line_beyond_the_limit() -> None:
+    stream = text_lines(io.BufferedReader(io.BytesIO(b"short\n" + b"x" * 100)), 50)
+    assert next(stream) == "short"
+    with pytest.raises(InputTooLarge, match="longer than 50"):
+        next(stream)

@@ -35,7 +35,7 @@ def test_files_are_read_in_the_process_with_limits(read: Read) -> None:
     assert [each.reason[:39] for each in long] == ["the text is longer than 20 bytes: split"]
     namespace = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     body = f'<w:document xmlns:w="{namespace}"><w:body>{"<w:p/>" * 500_000}</w:body></w:document>'
-    small = read("a.docx", makers.with_parts(makers.word(), {"word/document.xml": body}), office_memory_bytes=1 << 20)
+    small = read("a.docx", makers.with_parts(makers.word(), {"word/document.xml": body}), memory_bytes=1 << 20)
     assert [each.reason[:33] for each in small] == ["the file takes more than 1048576 "]
 
 

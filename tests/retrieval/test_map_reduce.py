@@ -44,16 +44,16 @@ COUNT = counter("o200k_base")
 TOPICS = ("lighthouse", "harbour", "orchard", "quarry", "mill", "ferry")
 
 
-def material(question: str = "Who owns the harbour?", **limits: int) -> MapReduceInput:
-    """Six passages, each a part of its own; one speaks of the harbour."""
+def material(question: str = "Who owns the harbour?", repeats: int = 1, **limits: int) -> MapReduceInput:
+    """Six passages, each a part of its own; one speaks of the harbour. All are there as often as `repeats` says."""
     items, cut = {}, PartBudget("## Sources", 200, COUNT)
-    for number, topic in enumerate(TOPICS, 1):
+    for number, topic in enumerate(list(TOPICS) * repeats, 1):
         text = f"Mrs. Gray owns the {topic} and visits it on Sundays. " + f"The {topic} is old and quiet. " * 18
         items[f"S{number}"] = SourceItem(f"chunk-{topic}", "d", topic, "u", 0, len(text), text, 0.0)
         record = source_text(topic, 0, len(text), text)
         cut.add(f"S{number}", record, COUNT(record))
     parts = cut.finish()
-    assert len(parts) == len(TOPICS)
+    assert len(parts) == len(TOPICS) * repeats
     return MapReduceInput(question, "text-map-reduce", "snap", parts, items, 2000, MapReduceConfig(**limits), 1.0)
 
 
@@ -177,22 +177,22 @@ async def test_no_usable_reply_at_all_is_no_answer() -> None:
 
 async def test_calls_at_a_time_are_bounded() -> None:
     model = Model(lambda topic, _: point(topic, 10))
-    await mapped(model, material(concurrency=2))
-    assert model.most_in_flight == 2
     await mapped(model)
     assert model.most_in_flight == 6
+    await mapped(model, material(repeats=4))
+    assert model.most_in_flight == 16
 
 
 async def test_who_gives_up_stops_the_calls() -> None:
     model = Model(lambda topic, _: point(topic, 10))
     model.gate = asyncio.Event()
-    task = asyncio.create_task(mapped(model, material(concurrency=4)))
-    while model.in_flight < 4:
+    task = asyncio.create_task(mapped(model))
+    while model.in_flight < 6:
         await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert (model.in_flight, model.cancelled) == (0, 4)
+    assert (model.in_flight, model.cancelled) == (0, 6)
 
 
 async def test_a_failure_of_the_endpoint_is_told_as_it_is_and_stops_the_others() -> None:
@@ -201,8 +201,8 @@ async def test_a_failure_of_the_endpoint_is_told_as_it_is_and_stops_the_others()
 
     model = Model(fail)
     with pytest.raises(BudgetReached, match="enough"):
-        await mapped(model, material(concurrency=1))
-    assert len(model.asked) < len(TOPICS)
+        await mapped(model, material(repeats=4))
+    assert len(model.asked) < 4 * len(TOPICS)
 
 
 # ---- through an engine

@@ -95,6 +95,30 @@ async def test_an_index_is_opened_by_its_first_request_once(catalogue: IndexCata
     assert catalogue.open_count == 2
 
 
+async def test_an_index_is_opened_once_before_the_catalogue_is_ready(folders: Folders) -> None:
+    tried: list[str] = []
+    may_open = asyncio.Event()
+
+    async def open_once(definition: IndexDefinition) -> None:
+        tried.append(definition.name)
+        if definition.name == "beta":
+            raise SnapshotCorrupt("damaged")
+        await may_open.wait()
+
+    limits = CatalogueLimits(poll_s=3600.0)
+    runner = InlineEngineRunner()
+    catalogue = IndexCatalogue(folders.listed, folders.swapper, limits, runner, "beta", open_once=open_once)
+    starting = asyncio.create_task(catalogue.start())
+    while len(tried) < 2:
+        await asyncio.sleep(0)
+    assert not starting.done()
+    may_open.set()
+    await starting
+    assert tried == ["beta", "acme"]  # the default first; one that opens is enough
+    assert catalogue.open_count == 0
+    await catalogue.close()
+
+
 async def test_a_deadline_while_an_index_is_opened(catalogue: IndexCatalogue, folders: Folders) -> None:
     folders.gates["acme"] = asyncio.Event()
     with pytest.raises(DeadlinePassed, match="acme was being opened"):

@@ -205,7 +205,7 @@ _RULE = (
 
 
 def claim_results(counts: ClaimCounts, verdicts: VerdictTable | None = None) -> dict[str, Any]:
-    """Return the results as JSON: docs/how-to/judge-answers.md describes them.
+    """Return the results as JSON: docs/how-to/evaluate.md#judge-win-rates describes them.
 
     Args:
         verdicts: of a judge on the same answers, to compare the counts with.

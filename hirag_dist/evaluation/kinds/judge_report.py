@@ -92,7 +92,7 @@ def _rates(parts: Sequence[VerdictTable]) -> list[Interval]:
 def judging_results(
     verdicts: VerdictTable, lengths: Mapping[int, IntVector], found: Sequence[JudgingFinding]
 ) -> dict[str, Any]:
-    """Return the results as JSON: docs/how-to/judge-answers.md describes them.
+    """Return the results as JSON: docs/how-to/evaluate.md#judge-win-rates describes them.
 
     Args:
         lengths: place of a pair → (n_questions, 2) tokens of its answers, negative where unknown.

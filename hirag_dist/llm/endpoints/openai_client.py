@@ -419,17 +419,22 @@ class EventLines:
 
     def __init__(self) -> None:
         self.done = False
-        self._rest = b""
+        self._rest: list[bytes] = []  # pieces of a line that has not ended: joined once, however long it becomes
         self._data: list[bytes] = []
 
     def feed(self, block: bytes) -> list[bytes]:
         """Return the data of the events that end in a block."""
-        *lines, self._rest = (self._rest + block).split(b"\n")
+        first, *others = block.split(b"\n")
+        self._rest.append(first)
+        if not others:
+            return []
+        *lines, rest = (b"".join(self._rest), *others)
+        self._rest = [rest]
         return self._events(lines)
 
     def finish(self) -> list[bytes]:
         """Return the data of a last event that no empty line ends."""
-        return self._events([self._rest, b""])
+        return self._events([b"".join(self._rest), b""])
 
     def _events(self, lines: list[bytes]) -> list[bytes]:
         events: list[bytes] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,6 +16,17 @@ _STRICT = b"http://purl.oclc.org/ooxml/"
 _PIECE_BYTES = 1 << 20
 _OVERLAP = 16  # of two pieces, longer than what is searched
 _ENCRYPTED_FLAG = 1
+_TYPES = "[Content_Types].xml"
+_OTHER_TYPES = re.compile(
+    rb"application/vnd\.(?:ms-|openxmlformats-officedocument\.)(word|presentation|powerpoint)(?:processing)?(?:ml)?\."
+    rb"(?:document\.macroEnabled|template|template\.macroEnabledTemplate|template\.macroEnabled|slideshow|"
+    rb"slideshow\.macroEnabled)\.main\+xml"
+)
+_PLAIN_TYPES = {
+    b"word": b"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml",
+    b"presentation": b"application/vnd.openxmlformats-officedocument.presentationml.presentation.main+xml",
+    b"powerpoint": b"application/vnd.openxmlformats-officedocument.presentationml.presentation.main+xml",
+}
 
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, OSError)
 """What reading a damaged archive raises; NotImplementedError of an unknown compression."""
@@ -44,8 +56,7 @@ def open_archive(data: bytes, max_bytes: int) -> zipfile.ZipFile:
         raise FileRefused(f"the file holds more than {MAX_ENTRIES} parts")
     if sum(entry.file_size for entry in entries) > max_bytes:
         raise FileRefused(
-            f"the content is larger than {max_bytes} bytes unpacked: split the file, or raise reading.max_file_bytes "
-            "and reading.max_expansion"
+            f"the content is larger than {max_bytes} bytes unpacked: split the file, or raise reading.max_file_bytes"
         )
     if any(entry.flag_bits & _ENCRYPTED_FLAG for entry in entries):
         raise FileRefused("the file is encrypted; remove its password first")
@@ -67,6 +78,19 @@ def check_xml(archive: zipfile.ZipFile) -> None:
                     raise FileRefused(
                         f"part {name[:80]} has a document type declaration, which no office program writes"
                     )
+
+
+def with_plain_type(data: bytes, archive: zipfile.ZipFile) -> bytes:
+    """Return a file with macros, a template or a slide show as the document that it holds, for libraries that ask."""
+    types = read_part(archive, _TYPES) or b""
+    plain = _OTHER_TYPES.sub(lambda match: _PLAIN_TYPES[match[1]], types)
+    if plain == types:
+        return data
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as written:
+        for name in dict.fromkeys(archive.namelist()):
+            written.writestr(name, plain if name == _TYPES else read_part(archive, name) or b"")
+    return file.getvalue()
 
 
 def _pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:

@@ -17,11 +17,12 @@ from hirag_dist.readers.office.placed_text import PlacedText
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTION = "META-INF/encryption.xml"
 _FONT_MARKS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")  # fonts alone, by these
+_EXTENSIONS = (".xhtml", ".html", ".htm")
 _TYPES = frozenset(("application/xhtml+xml", "text/html", "application/x-dtbook+xml"))
 
 
-def read_book(archive: zipfile.ZipFile, max_chars: int, max_tree_bytes: int) -> PlacedText:
-    """Return the text of a book.
+def read_book(archive: zipfile.ZipFile, max_chars: int, max_tree_bytes: int) -> tuple[PlacedText, list[str]]:
+    """Return the text of a book, and why each chapter is lost that cannot be read.
 
     Args:
         archive: the file.
@@ -43,20 +44,30 @@ def read_book(archive: zipfile.ZipFile, max_chars: int, max_tree_bytes: int) -> 
         raise FileRefused("the file is no electronic book: it names no package document")
     tree = _parsed(package, path)
     items = {item.get("id"): item for item in tree.iter("{*}item")}
+    names = {name.lower(): name for name in archive.namelist()}
     found = PlacedText(max_chars)
+    lost: list[str] = []
     for reference in tree.iter("{*}itemref"):
         item = items.get(reference.get("idref"))
-        if item is None or reference.get("linear") == "no" or "nav" in item.get("properties", "").split():
+        if item is None:
+            lost.append(f"chapter {reference.get('idref', '')[:80]} is not in the list of the book's files")
             continue
-        if item.get("media-type") in _TYPES:
-            href = unquote(item.get("href", ""))
-            data = read_part(archive, posixpath.normpath(posixpath.join(posixpath.dirname(path), href)))
-            if data is not None:
+        href = unquote(item.get("href", "").partition("#")[0])
+        if reference.get("linear") == "no" or "nav" in item.get("properties", "").split():
+            continue
+        if item.get("media-type") in _TYPES or href.lower().endswith(_EXTENSIONS):
+            name = posixpath.normpath(posixpath.join(posixpath.dirname(path), href))
+            try:
+                data = read_part(archive, names.get(name.lower(), name))
+                if data is None:
+                    raise FileRefused(f"chapter {href[:80]} is not in the file")
                 _add_chapter(data, href, found, max_tree_bytes)
+            except FileRefused as error:
+                lost.append(str(error))
     for element in tree.iter("{http://purl.org/dc/elements/1.1/}*"):
         found.properties.setdefault(element.tag.rpartition("}")[2], (element.text or "").strip())
     found.title = found.properties.get("title", "")
-    return found
+    return found, lost
 
 
 def _add_chapter(data: bytes, href: str, found: PlacedText, max_tree_bytes: int) -> None:

@@ -49,14 +49,17 @@ def read_mail(data: bytes, max_chars: int, max_tree_bytes: int) -> tuple[PlacedT
     if not text.strip() and body is not None and body.get_content_type() == "text/plain":
         other = message.get_body(preferencelist=("html",))
         text = "" if other is None else _body_text(other, max_tree_bytes)
-    attachments = [part for part in _attachments(message, body) if part.get_content_type() not in _SIGNATURES]
+    others = [part for part in _attachments(message, body) if part.get_content_type() not in _SIGNATURES]
+    attachments = [part for part in others if not _is_text(part)]
+    texts = [text, *(_body_text(part, max_tree_bytes) for part in others if _is_text(part))]
     found = PlacedText(max_chars)
     subject = _header(message, "Subject")
     found.add(f"# {subject}" if subject else "")
     lines = [f"{name}: {value}" for name in _SHOWN if (value := _header(message, name))]
     lines += [f"Date: {date}"] if (date := _date(message)) else []
     found.add("\n".join(lines))
-    found.add(text.strip())
+    for text in texts:
+        found.add(text.strip())
     named = [{"name": _name(part), "data": base64.b64encode(_content(part)).decode()} for part in attachments]
     if named:
         found.add(f"Attachments: {', '.join(each['name'] for each in named)}")
@@ -66,8 +69,14 @@ def read_mail(data: bytes, max_chars: int, max_tree_bytes: int) -> tuple[PlacedT
     return found, named
 
 
+def _is_text(part: MIMEPart) -> bool:
+    """Check that a part is shown as text of its mail, such as what follows a picture."""
+    is_attached = part.get_content_disposition() == "attachment" or part.get_filename() is not None
+    return part.get_content_type() in ("text/plain", "text/html") and not is_attached
+
+
 def _attachments(message: MIMEPart, body: MIMEPart | None) -> Iterator[MIMEPart]:
-    """Yield the parts that are neither the body nor another form of it nor pictures in it."""
+    """Yield the parts that are neither the body nor another form of a text nor pictures in it."""
     if message.get_content_type() == "message/rfc822":
         return
     if not message.is_multipart():
@@ -75,6 +84,9 @@ def _attachments(message: MIMEPart, body: MIMEPart | None) -> Iterator[MIMEPart]
             yield message
         return
     if message.get_content_subtype() == "alternative":
+        forms = list(message.walk())
+        if body not in forms and (text := message.get_body(preferencelist=("plain", "html"))) is not None:
+            yield text
         for part in message.iter_parts():
             if part.is_multipart() and part is not body:
                 yield from _attachments(part, body)

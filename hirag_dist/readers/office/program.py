@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hirag_dist.readers.model import FileRefused
-from hirag_dist.readers.office.archive import check_xml, open_archive
+from hirag_dist.readers.office.archive import check_xml, open_archive, with_plain_type
 from hirag_dist.readers.office.placed_text import PlacedText, TextTooLong
 from hirag_dist.readers.pdf_text import answer_requests
 
@@ -70,13 +70,13 @@ def _read(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
     if form == "epub":
         from hirag_dist.readers.office.book import read_book
 
-        found = read_book(archive, max_chars, max_tree_bytes)
-    else:
-        if not any(name.startswith(_MAIN_PARTS[form]) for name in archive.namelist()):
-            raise FileRefused(f"the file is no .{form} file")
-        check_xml(archive)
-        module, function = READERS[form]
-        found = getattr(import_module(module), function)(data, max_chars)
+        found, lost = read_book(archive, max_chars, max_tree_bytes)
+        return _reply(found) | {"lost": lost}
+    if not any(name.startswith(_MAIN_PARTS[form]) for name in archive.namelist()):
+        raise FileRefused(f"the file is no .{form} file")
+    check_xml(archive)
+    module, function = READERS[form]
+    found = getattr(import_module(module), function)(with_plain_type(data, archive), max_chars)
     return _reply(found)
 
 

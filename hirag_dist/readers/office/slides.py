@@ -11,11 +11,15 @@ from contextlib import suppress
 from typing import Any
 
 import pptx
+from lxml import etree
 from pptx.enum.shapes import PP_PLACEHOLDER
 
+from hirag_dist.readers.formulas import raised_text
 from hirag_dist.readers.office.placed_text import PlacedText
 
 _FURNITURE = (PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.SLIDE_NUMBER)
+_MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+_A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
 _MAX_DEPTH = 20  # of groups
 
 
@@ -26,6 +30,7 @@ def read_slides(data: bytes, max_chars: int) -> PlacedText:
     for number, slide in enumerate(presentation.slides, start=1):
         if slide._element.get("show") in ("0", "false"):
             continue
+        _take_choices(slide.element)
         title = slide.shapes.title
         heading = "" if title is None else " ".join(title.text_frame.text.split())
         found.begin("slide", page=number, section=heading)
@@ -39,6 +44,19 @@ def read_slides(data: bytes, max_chars: int) -> PlacedText:
             found.add(f"Notes: {notes}" if notes else "")
     found.describe(presentation.core_properties.title, presentation.core_properties)
     return found
+
+
+def _take_choices(slide: etree._Element) -> None:
+    """Put the shapes of a later version in place of their alternatives, and `^` before raised numbers."""
+    for alternatives in list(slide.iter(f"{_MC}AlternateContent")):
+        choice = alternatives.find(f"{_MC}Choice")
+        for shape in [] if choice is None else list(choice):
+            alternatives.addprevious(shape)
+        alternatives.getparent().remove(alternatives)
+    for run in slide.iter(f"{_A}r"):
+        properties, text = run.find(f"{_A}rPr"), run.find(f"{_A}t")
+        if properties is not None and text is not None and properties.get("baseline", "0").strip("0%").isdigit():
+            text.text = raised_text(text.text or "")
 
 
 def _shapes(shapes: Iterable[Any], depth: int = 0) -> Iterator[Any]:

@@ -13,18 +13,29 @@ from collections.abc import Iterator
 import docx
 from lxml import etree
 
+from hirag_dist.readers.formulas import formula_text, raised_text
 from hirag_dist.readers.office.placed_text import PlacedText
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-_MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}t"
+_MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}oMath"
 _SKIPPED = frozenset((
     *(f"{_W}{name}" for name in ("del", "moveFrom", "pPr", "rPr", "rt", "tblPr", "trPr", "tcPr", "sdtPr")),
     "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",
 ))  # fmt: skip
-_BREAKS = {f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}tab": " ", f"{_W}noBreakHyphen": "-"}
+_BREAKS = {f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}tab": " ", f"{_W}ptab": " ", f"{_W}noBreakHyphen": "-"}
 _THROUGH = frozenset(f"{_W}{name}" for name in ("sdt", "sdtContent", "ins", "moveTo", "customXml", "smartTag"))
 _NOTES = {f"{_W}footnoteReference": "footnotes", f"{_W}endnoteReference": "endnotes"}
 _NOTE_MARKS = {"footnotes": "^", "endnotes": "^e"}
+_UNKNOWN_SYMBOL = "□"
+_SYMBOLS = dict(
+    zip(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz\xa3\xa5\xae\xb0\xb1\xb2\xb3\xb4\xb7\xb8\xb9\xbb\xd6",
+        "ΑΒΧΔΕΦΓΗΙϑΚΛΜΝΟΠΘΡΣΤΥςΩΞΨΖαβχδεφγηιϕκλμνοπθρστυϖωξψζ≤∞→°±″≥×•÷≠≈√",
+        strict=True,
+    )
+)
+"""Characters of the font Symbol that texts use."""
+
 _MAX_HEADING = 6
 _MAX_STYLES = 50  # of which a style may be based on the next
 Notes = dict[tuple[str, str], str]  # (footnotes or endnotes, id) → text
@@ -81,16 +92,17 @@ class _Reader:
                 self.found.add(f"[{_NOTE_MARKS[note[0]]}{note[1]}]: {body}")
 
     def _table(self, table: etree._Element) -> None:
-        rows = [list(_children(row, "tc")) for row in _children(table, "tr")]
+        rows = list(_children(table, "tr"))
         self._in_list = False
-        if len(rows) == 1 and len(rows[0]) == 1:  # a frame
-            self.read(rows[0][0])
+        if len(rows) == 1 and len(first := list(_children(rows[0], "tc"))) == 1:  # a frame
+            self.read(first[0])
             return
         notes: list[tuple[str, str]] = []
         cells: list[list[str]] = []
         for row in rows:
-            cells.append([])
-            for cell in row:
+            skipped = _value(row, "trPr", "gridBefore")
+            cells.append([""] * (min(int(skipped), 64) if skipped.isdigit() else 0))
+            for cell in _children(row, "tc"):
                 merge = cell.find(f"{_W}tcPr/{_W}vMerge")
                 text, own = _text_of(cell)
                 notes += own
@@ -123,8 +135,13 @@ def _text_of(element: etree._Element) -> tuple[str, list[tuple[str, str]]]:
                 pieces.append("\n")
         elif each.tag in _SKIPPED:
             walker.skip_subtree()
-        elif each.tag in (f"{_W}t", _MATH):
-            pieces.append(each.text or "")
+        elif each.tag == f"{_W}t":
+            pieces.append(_run_text(each))
+        elif each.tag == _MATH:
+            pieces.append(formula_text(each))
+            walker.skip_subtree()
+        elif each.tag == f"{_W}sym":
+            pieces.append(_symbol(each))
         elif each.tag in _BREAKS:
             pieces.append(_BREAKS[each.tag])
         elif each.tag in _NOTES:
@@ -132,6 +149,28 @@ def _text_of(element: etree._Element) -> tuple[str, list[tuple[str, str]]]:
             notes.append(note)
             pieces.append(f"[{_NOTE_MARKS[note[0]]}{note[1]}]")
     return "".join(pieces), notes
+
+
+def _run_text(text: etree._Element) -> str:
+    """Return the text of a run with what its raised or struck form says."""
+    run = text.getparent()
+    raised = _value(run, "rPr", "vertAlign") == "superscript"
+    shown = raised_text(text.text or "") if raised else text.text or ""
+    strike = run.find(f"{_W}rPr/{_W}strike")
+    is_struck = strike is not None and strike.get(f"{_W}val", "true") not in ("0", "false")
+    return f"~~{shown}~~" if is_struck and shown.strip() else shown
+
+
+def _symbol(element: etree._Element) -> str:
+    """Return a character of the font Symbol; `□` for one of another font without Unicode."""
+    try:
+        code = int(element.get(f"{_W}char", ""), 16)
+    except ValueError:
+        return _UNKNOWN_SYMBOL
+    if 0xF000 <= code <= 0xF0FF:
+        font = element.get(f"{_W}font", "")
+        return _SYMBOLS.get(chr(code - 0xF000), _UNKNOWN_SYMBOL) if font == "Symbol" else _UNKNOWN_SYMBOL
+    return chr(code) if 0x20 <= code <= 0x10FFFF else _UNKNOWN_SYMBOL
 
 
 def _value(element: etree._Element, *path: str) -> str:

@@ -6,7 +6,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.protocols import VectorIndex
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
-from hirag_dist.storage.snapshot.reader import Snapshot, current_id
+from hirag_dist.storage.snapshot.reader import Snapshot
 
 
 def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
@@ -24,8 +24,5 @@ def make_vector_index(config: Config, snapshot: Snapshot) -> VectorIndex:
     if vectors.chosen == "milvus":
         if not vectors.uri:
             raise ConfigError("vectors.backend milvus needs vectors.uri")
-        opened = open_milvus(snapshot, vectors)
-        if vectors.alias and current_id(snapshot.store) == snapshot.manifest.snapshot_id:
-            opened.point_alias(vectors.alias)
-        return opened
+        return open_milvus(snapshot, vectors)
     return open_milvus_lite(snapshot, vectors)

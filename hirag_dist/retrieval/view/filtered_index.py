@@ -24,7 +24,13 @@ from hirag_dist.core.metadata.expression import Expression
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.retrieval.view.visibility import FilteredRows, FilteredTextColumns, Visibility, label_visibility
+from hirag_dist.retrieval.view.visibility import (
+    FilteredRows,
+    FilteredTextColumns,
+    Visibility,
+    full_visibility,
+    label_visibility,
+)
 from hirag_dist.storage import layout
 from hirag_dist.storage.access.label_files import LabelFiles, description_tokens, map_labels, read_label_sets
 from hirag_dist.storage.metadata.metadata_files import MetadataFiles
@@ -214,10 +220,16 @@ class AccessControlledIndex:
         view = self._labelled_view(reach, required)
         return view is None or self._filters is None or self._filters.is_cached(view, expression)
 
-    def any_view(self) -> FilteredIndex | None:
-        """Return an example of a filtered view, None where all callers see everything or nothing."""
+    def any_view(self, *, always: bool = False) -> FilteredIndex | None:
+        """Return an example of a filtered view.
+
+        Args:
+            always: return one also where all callers see everything or nothing; otherwise that is None.
+        """
         by_filter = None if self._filters is None else self._filters.any_view()  # compiles what filters need
         if len(self._sets) < 2 and not self._some_unknown:
+            if by_filter is None and always:
+                return FilteredIndex(self._index, full_visibility(self._index))
             return by_filter
         return self._view(bytes([1, *[0] * (len(self._sets) - 1)]))
 

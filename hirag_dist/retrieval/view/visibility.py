@@ -101,6 +101,38 @@ def label_visibility(files: LabelFiles, in_reach: Flags) -> Visibility:
     )
 
 
+def full_visibility(index: MappedIndex) -> Visibility:
+    """Return the visibility of all rows of an index without labels, in the types of arrays that labels have."""
+    n_chunks, n_entities, n_relations = len(index.chunk_documents), len(index.layers), len(index.ends)
+    none, visible = np.zeros(0, np.int32), np.full(1, VISIBLE, np.uint8)
+    access = read_only_filter(
+        AccessFilter(
+            np.ones(1, np.bool_),
+            np.zeros(n_entities, np.int32),
+            visible,
+            np.zeros(n_relations, np.int32),
+            visible,
+            none,
+            none,
+            np.zeros((0, index.vectors.shape[1]), np.float32),
+            none,
+            np.zeros(1, np.int64),
+            none,
+            np.zeros(0, np.float64),
+        )
+    )
+    return Visibility(
+        access=access,
+        chunks=np.ones(n_chunks, np.bool_),
+        chunk_access=read_only_filter(access._replace(entity_patterns=np.zeros(n_chunks, np.int32))),
+        communities=np.ones(len(index.communities.levels), np.bool_),
+        partial_entities=lambda rows: np.zeros(len(rows), np.bool_),
+        partial_relations=lambda rows: np.zeros(len(rows), np.bool_),
+        entity_texts=lambda rows: [],
+        relation_texts=lambda rows: [],
+    )
+
+
 class FilteredRows:
     """Visibility of the rows of an index whose documents have metadata.
 

@@ -33,7 +33,7 @@ class Provider:
     Attributes:
         heading: of its section in the guide.
         path: of its API, in front of /chat/completions.
-        header: that carries the key.
+        header: that carries the key; empty where the server needs no key.
         query: that every request must have.
         message: of a chat reply.
         usage: of a chat reply; None where it has none.
@@ -60,6 +60,19 @@ def chunk(text: str = "", finish: str | None = None, **delta: Any) -> str:
 
 DONE = "data: [DONE]"
 PROVIDERS = (
+    Provider(
+        "llama.cpp",
+        header="",
+        more={"system_fingerprint": "b7500", "timings": {"prompt_n": 9, "predicted_n": 2}},
+        stream=(chunk(role="assistant", content=None), chunk("Two "), chunk("words"), chunk("", "stop"), DONE),
+        refusals=(
+            (400, {"error": {"code": 400, "message": "the request exceeds the available context size",
+                             "type": "exceed_context_size_error", "n_prompt_tokens": 5023, "n_ctx": 4096}},
+             RequestRejected, "context"),
+            (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, ModelUnavailable,
+             "Loading model"),
+        ),
+    ),
     Provider(
         "Ollama",
         more={"system_fingerprint": "fp_ollama"},
@@ -204,8 +217,8 @@ async def test_a_recipe_speaks_the_wire_of_its_provider(
         seen.append((request.path, body))
         assert request.query_string == provider.query
         given = request.headers.get(provider.header, "")
-        assert given.removeprefix("Bearer ") not in ("", "none")
-        if provider.header != "Authorization":
+        assert not provider.header or given.removeprefix("Bearer ") not in ("", "none")
+        if provider.header not in ("Authorization", ""):
             assert "Authorization" not in request.headers
         if refusal:
             return web.json_response(refusal[0][1], status=refusal[0][0])

@@ -11,12 +11,13 @@ from hirag_dist.readers.office.placed_text import PlacedText
 from tests.readers.office import makers
 
 
-def book(data: bytes) -> PlacedText:
+def book(data: bytes) -> tuple[PlacedText, list[str]]:
     return read_book(zipfile.ZipFile(io.BytesIO(data)), 10_000, 1 << 24)
 
 
 def test_chapters_in_reading_order() -> None:
-    found = book(makers.book())
+    found, lost = book(makers.book())
+    assert lost == ["chapter gone is not in the list of the book's files"]
     assert found.text() == "One\n\nThe lamp was lit.\n\nBefore.\n\nTwo\n\nIt ended."
     assert [(place["kind"], place["section"], place["anchor"]) for place in found.places()] == [
         ("chapter", "One", "two.xhtml"),
@@ -36,7 +37,6 @@ ENCRYPTED = "<encryption><EncryptedData><EncryptionMethod Algorithm='{}'/></Encr
         ({"META-INF__container_xml": "<container/>"}, "no electronic book"),
         ({"META-INF__container_xml": "<container"}, "is no XML"),
         ({"OEBPS__a_opf": '<!DOCTYPE x [<!ENTITY a "b">]><package>&a;'}, "is no XML"),
-        ({"OEBPS__two_xhtml": "<div>" * 3000}, "nested too deeply"),
     ],
 )
 def test_books_that_cannot_be_read(parts: dict[str, str], reason: str) -> None:
@@ -45,6 +45,11 @@ def test_books_that_cannot_be_read(parts: dict[str, str], reason: str) -> None:
 
 
 def test_a_book_with_hidden_fonts_is_read() -> None:
-    assert book(
-        makers.book(**{"META-INF__encryption_xml": ENCRYPTED.format("http://www.idpf.org/2008/embedding")})
-    ).text()
+    found, _ = book(makers.book(**{"META-INF__encryption_xml": ENCRYPTED.format("http://www.idpf.org/2008/embedding")}))
+    assert found.text()
+
+
+def test_a_chapter_that_cannot_be_read_costs_itself_alone() -> None:
+    found, lost = book(makers.book(OEBPS__two_xhtml="<div>" * 3000))
+    assert found.text() == "Before.\n\nTwo\n\nIt ended."
+    assert lost[0].startswith("chapter two.xhtml: the page is nested too deeply")

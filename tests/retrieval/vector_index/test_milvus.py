@@ -28,7 +28,6 @@ from hirag_dist.retrieval.vector_index.milvus.collection import Field, aliases, 
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
 from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
 from hirag_dist.storage.snapshot.reader import Snapshot
-from hirag_dist.storage.snapshot.writer import make_current
 
 ROOT = Path(__file__).parents[3]
 OWNER = """
@@ -166,7 +165,7 @@ def test_lite_has_no_index_of_that_name(snapshot: Snapshot) -> None:
 
 
 def test_an_index_that_is_there_is_kept(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
-    open_milvus_lite(snapshot, VectorsConfig(index="hnsw", index_params={"M": 8})).close()
+    open_milvus_lite(snapshot, VectorsConfig(index="hnsw")).close()
     opened = open_milvus_lite(snapshot, VectorsConfig(index="flat"))
     assert opened.index == "hnsw"
     opened.close()
@@ -287,7 +286,7 @@ class Clock:
 
 def filling(snapshot: Snapshot, clock: Clock) -> CollectionFill:
     """As at a server, where others may be filling too; Lite keeps the same rules of names and aliases."""
-    choice = choose_index("auto", {}, len(snapshot.entity_vectors), lite=False)
+    choice = choose_index("auto", len(snapshot.entity_vectors), lite=False)
     return CollectionFill(client(snapshot), snapshot, choice, lite=False, now=clock.now, pause=clock.pause)
 
 
@@ -437,18 +436,4 @@ def test_processes_fill_a_servers_collection_once(snapshot: Snapshot, milvus_uri
     (own,) = [name for name in held.list_collections() if snapshot.manifest.snapshot_id in name]
     assert aliases(held, own) == [name_of(snapshot)]
     drop(held, own)
-    held.close()
-
-
-def test_the_alias_follows_what_is_current(snapshot: Snapshot, tmp_path: Path, milvus_uri: str) -> None:
-    alias = f"people_{uuid.uuid4().hex[:8]}"
-    config = Config.model_validate({"vectors": {"backend": "milvus", "uri": milvus_uri, "alias": alias}})
-    other: Snapshot = _contract().make_snapshot(tmp_path, "other" + uuid.uuid4().hex)
-    held = MilvusClient(milvus_uri)
-    for opened, current in ((snapshot, snapshot), (other, snapshot), (other, other)):
-        make_current(current.store, current.manifest.snapshot_id)
-        make_vector_index(config, opened).close()
-        assert resolved(held, alias) == resolved(held, name_of(current)) != ""
-    for each in (snapshot, other):
-        drop(held, resolved(held, name_of(each)))
     held.close()

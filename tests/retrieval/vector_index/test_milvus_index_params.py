@@ -13,9 +13,9 @@ from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index, 
     [(True, 2_000, "flat"), (True, 2_001, "hnsw"), (False, 20_000, "flat"), (False, 20_001, "hnsw")],
 )
 def test_auto_goes_by_size(lite: bool, n_rows: int, kind: str) -> None:
-    chosen = choose_index("auto", {}, n_rows, lite=lite)
+    chosen = choose_index("auto", n_rows, lite=lite)
     assert (chosen.kind, chosen.named) == (kind, False)
-    assert choose_index("auto", {"M": 32, "nlist": 9}, 10**6, lite=lite).build == {"M": 32, "efConstruction": 200}
+    assert choose_index("auto", 10**6, lite=lite).build == {"M": 16, "efConstruction": 200}
 
 
 @pytest.mark.parametrize("named", ["scann", "diskann"])
@@ -23,26 +23,13 @@ def test_lite_refuses_what_it_only_seems_to_have(named: str) -> None:
     with pytest.raises(
         ConfigError, match=f"vectors.index {named}: Milvus Lite does not have it; choose among auto, flat"
     ):
-        choose_index(named, {}, 10, lite=True)
-    assert choose_index(named, {}, 10, lite=False).kind == named
+        choose_index(named, 10, lite=True)
+    assert choose_index(named, 10, lite=False).kind == named
 
 
-def test_lists_follow_the_size_and_may_be_given() -> None:
-    assert choose_index("ivf_flat", {}, 1_000_000, lite=False).build == {"nlist": 4000}
-    assert choose_index("ivf_flat", {"nlist": 77}, 1_000_000, lite=False).build == {"nlist": 77}
-    assert choose_index("ivf_sq8", {}, 1, lite=True).build == {"nlist": 1}
-
-
-@pytest.mark.parametrize(
-    ("named", "given", "said"),
-    [
-        ("hnsw", {"nlist": 3}, "hnsw has M, efConstruction, not nlist"),
-        ("flat", {"M": 3}, "flat has no parameters, not M"),
-    ],
-)
-def test_parameters_of_another_index(named: str, given: dict[str, int], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        choose_index(named, given, 10, lite=False)
+def test_lists_follow_the_size() -> None:
+    assert choose_index("ivf_flat", 1_000_000, lite=False).build == {"nlist": 4000}
+    assert choose_index("ivf_sq8", 1, lite=True).build == {"nlist": 1}
 
 
 @pytest.mark.parametrize(

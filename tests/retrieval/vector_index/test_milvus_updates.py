@@ -267,7 +267,7 @@ def test_rows_of_a_killed_attempt_are_deleted_with_its_snapshot(tmp_path: Path, 
     base = place.publish(vectors)
     index = place.open(base)
     update = place.publish(updated(vectors), base)
-    choice = choose_index("auto", {}, 74, lite=True)
+    choice = choose_index("auto", 74, lite=True)
     with pytest.raises(Killed):
         CollectionFill(MortalClient(client, 2.5), update, choice, lite=True).ensure()  # after the insert
     assert len(list_keys(client, place.collection(base))) == 75 + 6
@@ -350,7 +350,7 @@ def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Ve
         update = place.publish(changed, base)
 
         def fill(own: Any, snapshot: Snapshot = update) -> Any:
-            choice = choose_index(kind, {}, len(snapshot.entity_vectors), lite=False)
+            choice = choose_index(kind, len(snapshot.entity_vectors), lite=False)
             return CollectionFill(own, snapshot, choice, lite=False, now=lambda: seconds[0], pause=pause).ensure()
 
         try:

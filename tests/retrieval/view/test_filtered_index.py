@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import weakref
+from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
@@ -48,6 +50,19 @@ def chunks_of(whole: MappedIndex, relation: int) -> list[int]:
     bounds = whole.provenance.relation_indptr
     chunks: list[int] = whole.provenance.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
     return chunks
+
+
+def test_a_view_of_an_index_without_labels_has_the_compiled_types_of_one_with_labels(
+    tmp_path: Path, seen: FilteredIndex
+) -> None:
+    plain = Bench(tmp_path).build(["sun moon", "sea water"])
+    controlled = AccessControlledIndex(MappedIndex.open(plain), plain)
+    assert controlled.any_view() is None
+    view = controlled.any_view(always=True)
+    assert view is not None
+    assert numba.typeof(view.access) == numba.typeof(seen.access)
+    assert numba.typeof(view.chunk_access) == numba.typeof(seen.chunk_access)
+    assert view.visible_documents().all()
 
 
 def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:

@@ -14,12 +14,7 @@ SERVER = (*LITE, "scann", "diskann")
 # Up to so many rows a scan costs no more than a graph search. Lite copies all vectors for each scan.
 _FLAT_ROWS = {"lite": 2_000, "server": 20_000}
 
-_BUILD = {  # index → parameters of building that may be given
-    "hnsw": ("M", "efConstruction"),
-    "ivf_flat": ("nlist",),
-    "ivf_sq8": ("nlist",),
-    "scann": ("nlist", "with_raw_data"),
-}
+_WITH_LISTS = ("ivf_flat", "ivf_sq8", "scann")
 _BREADTH = {"hnsw": "ef", "ivf_flat": "nprobe", "ivf_sq8": "nprobe", "scann": "nprobe", "diskann": "search_list"}
 _MIN_EF = 512  # costs a millisecond more than 64, and finds 999 of 1,000 where that finds 930
 _PROBED = 3  # one of so many lists is searched
@@ -40,17 +35,16 @@ class IndexChoice:
     build: Mapping[str, int]
 
 
-def choose_index(named: str, given: Mapping[str, int], n_rows: int, *, lite: bool) -> IndexChoice:
+def choose_index(named: str, n_rows: int, *, lite: bool) -> IndexChoice:
     """Return the index for a collection.
 
     Args:
         named: of the configuration; auto: flat for few rows, else hnsw.
-        given: parameters of building that replace those that follow from the size.
         n_rows: of the collection.
         lite: whether it is Milvus Lite's.
 
     Raises:
-        ConfigError: Milvus Lite has no such index, or the index has no such parameter.
+        ConfigError: Milvus Lite has no such index.
     """
     if lite and named not in ("auto", *LITE):
         raise ConfigError(
@@ -58,17 +52,11 @@ def choose_index(named: str, given: Mapping[str, int], n_rows: int, *, lite: boo
         )
     flat_rows = _FLAT_ROWS["lite" if lite else "server"]
     kind = named if named != "auto" else "flat" if n_rows <= flat_rows else "hnsw"
-    if named != "auto":  # what `auto` takes for few rows may have no parameters
-        unknown = set(given) - set(_BUILD.get(kind, ()))
-        if unknown:
-            known = ", ".join(_BUILD.get(kind, ())) or "no parameters"
-            raise ConfigError(f"vectors.index_params: {kind} has {known}, not {', '.join(sorted(unknown))}")
     build: dict[str, int] = {}
     if kind == "hnsw":
         build = {"M": 16, "efConstruction": 200}
-    elif "nlist" in _BUILD.get(kind, ()):
+    elif kind in _WITH_LISTS:
         build = {"nlist": n_lists(n_rows)}
-    build |= {name: value for name, value in given.items() if name in _BUILD.get(kind, ())}
     return IndexChoice(kind, named != "auto", build)
 
 

@@ -152,21 +152,6 @@ class MilvusVectors:
         """Compile what the exact search needs."""
         self._exact.prepare(access)
 
-    def point_alias(self, alias: str) -> None:
-        """Point an alias at the collection, for people: searches use the collection's own name.
-
-        Nothing depends on it, so a failure is only logged.
-        """
-        from pymilvus import MilvusException
-
-        try:
-            try:
-                self._client.alter_alias(self._collection, alias)
-            except MilvusException:  # there is none yet
-                self._client.create_alias(self._collection, alias)
-        except MilvusException as error:
-            logger.warning("alias %s does not name %s: %s", alias, self._collection, error.message)
-
     def close(self) -> None:
         """Close the client. This process owns a Lite file until it ends."""
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -256,7 +241,7 @@ def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors
         BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
         ConfigError: Milvus Lite does not have the configured index.
     """
-    choice = choose_index(config.index, config.index_params, len(snapshot.entity_vectors), lite=True)
+    choice = choose_index(config.index, len(snapshot.entity_vectors), lite=True)
     return _ready(open_lite(snapshot.store), snapshot, choice, config, lite=True)
 
 
@@ -267,7 +252,7 @@ def open_milvus(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
         BackendUnavailable: no server answers, it refuses the token, or it cannot hold the collection.
         ConfigError: the index has no such parameter.
     """
-    choice = choose_index(config.index, config.index_params, len(snapshot.entity_vectors), lite=False)
+    choice = choose_index(config.index, len(snapshot.entity_vectors), lite=False)
     token = config.token.get_secret_value() if config.token else ""
     return _ready(connect(str(config.uri), token, config.timeout_s), snapshot, choice, config, lite=False)
 
