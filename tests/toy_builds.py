@@ -34,7 +34,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
 
-Script = Callable[[ChatRequest], str | None]
+Script = Callable[[ChatRequest], ChatReply | str | None]
 LONG = " ".join(f"word{letter}{other}" for letter in "abcdef" for other in "abcdefgh")  # 48 entities
 
 

@@ -291,7 +291,7 @@ class StageRun:
         """Refuse an output with too many dead letters.
 
         Args:
-            n_open: open dead letters.
+            n_open: open dead letters. Those of units of which a part was kept do not count here.
             max_ratio: largest share of them, from 0 to 1; with 1 any number is taken.
             before: usage of the stages that have finished.
 
@@ -300,6 +300,9 @@ class StageRun:
                 a ratio of 0 one is enough. Or all units are, however few, and its models have given no usable reply in
                 this build.
         """
+        if n_open <= max_ratio * n_units:
+            return
+        n_open -= self._folder.count_kept(results)
         if n_open <= max_ratio * n_units:
             return
         usage = _usage_of(results)

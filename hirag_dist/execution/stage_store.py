@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hirag_dist.core.prompts.refusal_reasons import by_reason, without_details
+from hirag_dist.core.prompts.refusal_reasons import KEPT, by_reason, without_details
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.dead_letters import (
     ACCEPTED,
@@ -159,6 +159,11 @@ class StageStore:
             return total, 0
         n_open = sum(table.num_rows for table in self._open_letters(results, ["stage", "unit_id"]))
         return n_open, total - n_open
+
+    def count_kept(self, results: Sequence[TaskResult]) -> int:
+        """Return the number of open dead letters of units of which a part was kept."""
+        tables = self._open_letters(results, ["stage", "unit_id", "reason"])
+        return sum(reason.startswith(KEPT) for table in tables for reason in table["reason"].to_pylist())
 
     def dominant_reason(self, results: Sequence[TaskResult]) -> RefusalSummary:
         """Return the most frequent reason of the open dead letters."""

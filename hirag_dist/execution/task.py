@@ -16,6 +16,7 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from hirag_dist.core.hash_partition import by_partition
+from hirag_dist.core.prompts.refusal_reasons import KEPT
 from hirag_dist.errors import SchemaMismatch, StoreError
 from hirag_dist.execution.part_files import read_part_rows
 from hirag_dist.execution.stage import AnyStage, Combines, Services, Tables, TaskStage, input_schemas, output_schemas
@@ -216,7 +217,8 @@ class _AcceptedLosses:
     def __init__(self, inner: PackingPool, dropped: tuple[Rejected, ...]) -> None:
         self._inner = inner
         self.unit_replies = inner.unit_replies
-        self._dropped = {letter.request: letter for letter in dropped}
+        # A unit of which a part was kept is asked about again: its replies are stored, and the part stays.
+        self._dropped = {letter.request: letter for letter in dropped if not letter.reason.startswith(KEPT)}
 
     async def ask(self, request: ChatRequest, accept: Callable[[ChatReply], T]) -> T | Rejected:
         letter = self._dropped.get(request.text)

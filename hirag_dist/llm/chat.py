@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from hirag_dist.core.prompts.next_attempt import fitted, is_incomplete, is_short_of_limit, kept_part, next_attempt
+from hirag_dist.core.prompts.refusal_reasons import KEPT
 from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply
 from hirag_dist.errors import ContextLengthExceeded, ModelError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
@@ -98,7 +99,8 @@ class EndpointPool:
 
         Attempts whose refused reply is in the ledger count; in a retry of dead letters (`CallContext.is_retry`), as
         many new ones are made as for a new unit. Where all replies were refused, what is complete of one that was cut
-        off is used. A prompt that is longer than the model's window is `Rejected` as `too_long`.
+        off is used; `ChatReply.kept_from` is then the dead letter of the rest. A prompt that is longer than the model's
+        window is `Rejected` as `too_long`.
 
         Raises:
             ModelError: no endpoint answers for longer than the outage time-out, or each refuses access.
@@ -140,7 +142,8 @@ class EndpointPool:
                 self._note_refused(request, str(error), final=True)
                 return rejected(str(error), attempt + 1)
             if answer is None:
-                kept = _first_accepted(incomplete, accept)
+                cut = Rejected(request.unit, f"{KEPT}{reason}", attempt, request.text, reply.text)
+                kept = _first_accepted(incomplete, accept, cut)
                 if not isinstance(kept, MalformedReply):
                     if self._refusals is not None and n_new:
                         self._refusals.note_accepted(request.role)
@@ -165,7 +168,7 @@ class EndpointPool:
                     return rejected(f"{reason}, before the limit of {asked.max_tokens}", attempt + 1, too_long=True)
                 if is_incomplete(refusal):
                     incomplete.append(reply)
-                asked = next_attempt(request, asked, reply, refusal)
+                asked = next_attempt(request, asked, reply, refusal, attempt + 1)
             else:
                 if self._refusals is not None and answer.is_new and not _holds_nothing(accepted):
                     self._refusals.note_accepted(request.role)
@@ -382,12 +385,14 @@ def _holds_nothing(accepted: object) -> bool:
     return isinstance(accepted, list) and all(isinstance(part, MalformedReply) for part in accepted)
 
 
-def _first_accepted(replies: Sequence[ChatReply], accept: Callable[[ChatReply], T]) -> T | MalformedReply:
+def _first_accepted(
+    replies: Sequence[ChatReply], accept: Callable[[ChatReply], T], cut: Rejected
+) -> T | MalformedReply:
     """Return the result for what is complete of the last reply that holds anything usable, or why none does."""
     refused = MalformedReply("no reply is complete in part")
     for reply in reversed(replies):
         try:
-            return accept(kept_part(reply))
+            return accept(kept_part(reply, cut))
         except MalformedReply as refusal:
             refused = refusal
     return refused

@@ -71,6 +71,7 @@ class ChatReply:
             endpoint's own. Other names for a cut reply become `length`.
         output_tokens: Tokens that the model wrote, thinking included.
         reasoning_tokens: Tokens of `output_tokens` that were thinking, as reported or as counted locally.
+        kept_from: The dead letter of a reply that was cut off in every attempt, of which this is the complete part.
     """
 
     text: str
@@ -80,6 +81,7 @@ class ChatReply:
     cached_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    kept_from: Rejected | None = None
 
 
 @dataclass(frozen=True, slots=True)

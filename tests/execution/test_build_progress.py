@@ -48,7 +48,7 @@ def test_calls_add_up_over_stages_and_phases_and_probes_belong_to_none() -> None
     progress = BuildProgress()
     probe = UsageMeter()
     probe.count("extract", "m", "llm", ChatReply("", input_tokens=24), 0.0, from_ledger=False)
-    progress(UsageRecorded("probes", probe, outside=True))
+    progress(UsageRecorded("probes", probe))
     progress(StageStarted("documents", 1, 0, 1))
     progress(StageFinished("documents", False, 1, 0, 0.1))
     assert progress.phases[0].calls.answered == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from hirag_dist.execution.events import StageFinished, StageStarted
 from hirag_dist.indexing.publish import republish
 from hirag_dist.storage.layout import DROPS
 from hirag_dist.storage.snapshot.reader import open_snapshot
-from hirag_dist.types import ChatRequest
-from tests.toy_builds import LONG, Bench, Script, between, members, rows, task_of
+from hirag_dist.types import ChatReply, ChatRequest
+from tests.toy_builds import LONG, Bench, Script, between, extract, members, rows, task_of
 
 TEXTS = ["sun light", "moon light", "sea water"]
 REFUSAL = "I'm sorry, but I cannot help with that."
@@ -52,6 +53,43 @@ def rejected_at(word: str) -> Script:
         return None
 
     return script
+
+
+def cut_at(word: str) -> Callable[[ChatRequest], ChatReply | None]:
+    """A model whose every reply about the texts with a word is cut off in its last record."""
+
+    def script(request: ChatRequest) -> ChatReply | None:
+        if task_of(request) == "extract-graph" and word in between(request, "text"):
+            return ChatReply(extract(request).removesuffix(DONE)[:-30], "length")
+        return None
+
+    return script
+
+
+def test_complete_records_of_cut_replies_are_kept_and_the_rest_is_a_dead_letter(bench: Bench, clean: Bench) -> None:
+    cut = bench.build(TEXTS, cut_at("sea"))
+    assert not cut.manifest.complete
+    assert {"sea", "water"} <= {row["name"] for row in rows(cut, "entities")}
+    whole = clean.build(TEXTS)
+    assert len(rows(cut, "relations")) < len(rows(whole, "relations"))
+    (letter,) = rows(cut, "rejects")
+    assert letter["reason"] == "only its complete records were kept: the reply was cut off at the token limit"
+    assert (letter["stage"], letter["attempts"]) == ("extract", 2)
+    sea = next(row["chunk_id"] for row in rows(cut, "chunks") if "sea" in row["text"])
+    assert letter["unit_id"] == sea
+
+    add_drops(bench.store, [DroppedLetter("extract", sea, "me", "now", "short")])
+    accepted = bench.build(TEXTS, cut_at("sea"), fresh=True)
+    assert accepted.manifest.complete
+    assert len(rows(accepted, "entities")) == len(rows(cut, "entities")), "what was kept stays"
+    bench.store.delete(DROPS)
+    healed = bench.build(TEXTS, retry=True)
+    assert healed.manifest.snapshot_id == whole.manifest.snapshot_id
+
+
+def test_replies_that_are_all_cut_off_do_not_fail_the_stage(bench: Bench) -> None:
+    snapshot = bench.build(TEXTS, cut_at(""), max_reject_ratio=0.1)
+    assert len(rows(snapshot, "rejects")) == len(TEXTS)
 
 
 def refusing_summary(request: ChatRequest) -> str | None:

@@ -9,7 +9,7 @@ from hirag_dist.core.prompts.cut_replies import complete_part
 from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply, RepeatedReply
 from hirag_dist.core.text.thinking import without_thinking
 from hirag_dist.errors import ContextLengthExceeded
-from hirag_dist.types import ChatReply, ChatRequest
+from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 TEMPERATURE: Final = 0.7  # at 0, a model that is asked the same writes the same
 FREQUENCY_PENALTY: Final = 0.5
@@ -17,18 +17,22 @@ _REASON_CHARS = 200
 _MARGIN_TOKENS = 16  # between a prompt as an endpoint counts it and its window
 
 
-def next_attempt(first: ChatRequest, before: ChatRequest, reply: ChatReply, refusal: Exception) -> ChatRequest:
+def next_attempt(
+    first: ChatRequest, before: ChatRequest, reply: ChatReply, refusal: Exception, n_refused: int = 1
+) -> ChatRequest:
     """Return the request that follows a refused reply.
 
     A loop is left by a penalty on words that were used; a reply that was cut off gets twice the limit, and after
-    thinking, which no task's limit counts, the endpoint's own. Any other refusal is told in a few words. The refused
-    reply is not shown again: a small model would go on with it.
+    thinking, which no task's limit counts, the endpoint's own. Any other refusal is told in a few words, with the
+    number of the attempt from the third on: an endpoint that remembers its replies would give the same one. The
+    refused reply is not shown again: a small model would go on with it.
 
     Args:
         first: the request of the first attempt.
         before: the request that was replied to.
         reply: the refused reply.
         refusal: why it was refused.
+        n_refused: Refused replies to the unit, this one included.
     """
     again = replace(before, messages=first.messages, temperature=TEMPERATURE)
     if isinstance(refusal, RepeatedReply):
@@ -39,6 +43,8 @@ def next_attempt(first: ChatRequest, before: ChatRequest, reply: ChatReply, refu
     *others, last = first.messages
     reason = str(refusal)[:_REASON_CHARS]
     note = f"\n\nAn earlier reply could not be used: {reason}. Reply in the requested form, and completely."
+    if n_refused > 1:
+        note += f" This is attempt {n_refused + 1}."
     return replace(again, messages=(*others, replace(last, content=last.content + note)))
 
 
@@ -52,8 +58,11 @@ def is_short_of_limit(request: ChatRequest, reply: ChatReply) -> bool:
     return 0 < 10 * reply.output_tokens < 9 * (request.max_tokens or 0)
 
 
-def kept_part(reply: ChatReply) -> ChatReply:
+def kept_part(reply: ChatReply, letter: Rejected) -> ChatReply:
     """Return a reply with what is complete of it, to be read as if it had ended there.
+
+    Args:
+        letter: the dead letter of what is not complete.
 
     Raises:
         MalformedReply: nothing of it is complete.
@@ -61,7 +70,7 @@ def kept_part(reply: ChatReply) -> ChatReply:
     text = complete_part(without_thinking(reply.text))
     if not text:
         raise MalformedReply("the reply was cut off before anything was complete")
-    return replace(reply, text=text, finish_reason="stop")
+    return replace(reply, text=text, finish_reason="stop", kept_from=letter)
 
 
 def fitted(request: ChatRequest, error: ContextLengthExceeded) -> ChatRequest | None:

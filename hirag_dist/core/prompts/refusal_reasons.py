@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from hirag_dist.core.text.normalize import one_line
 
 NOT_SENT = "not sent, because "  # beginning of the reason of a unit that no model was asked about
+KEPT = "only its complete records were kept: "  # beginning of the reason where every reply was cut off
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|(?<=times: ).*|\d[\d,.:]*")
 _REMEDIES = tuple(
     (re.compile(signs), remedy)

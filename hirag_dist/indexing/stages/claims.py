@@ -32,7 +32,7 @@ class ExtractClaims:
     """
 
     name: ClassVar[str] = "claims"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     split: ClassVar[Split] = ByKey("chunk_id", 16)
 
     class Inputs(TableSet):
@@ -70,7 +70,8 @@ class ExtractClaims:
             if isinstance(result, Rejected):
                 rejects.append(reject_row(self.name, result) | {"unit_id": own})
                 continue
-            records, tokens = result
+            records, tokens, cut = result
+            rejects += [] if cut is None else [reject_row(self.name, cut) | {"unit_id": own}]
             costs.append({"chunk_id": own, "stage": self.name, "tokens": tokens})
             for record in records:
                 row = _row(record, own, {key: entity for key, (_, entity) in named[own].items()})
@@ -83,25 +84,30 @@ class ExtractClaims:
 
     async def _ask(
         self, text: str, names: list[str], services: Services
-    ) -> tuple[tuple[ClaimRecord, ...], int] | Rejected:
-        """Return the claims and the tokens of the reply that has them, or of those to the halves of a long chunk."""
+    ) -> tuple[tuple[ClaimRecord, ...], int, Rejected | None] | Rejected:
+        """Return the claims and the tokens of the reply that has them, or of those to the halves of a long chunk.
+
+        The third value is the dead letter of a reply of which only the complete claims were kept.
+        """
         request = claims_request(text, names, self.prompts, CLAIM_TASK if self.structured else None)
         read = text if self.same_language and CLAIM_TASK not in self.prompts.instructions else ""
 
-        def accept(reply: ChatReply) -> tuple[tuple[ClaimRecord, ...], int]:
-            return parse_claims(reply, read), reply.input_tokens + reply.output_tokens
+        def accept(reply: ChatReply) -> tuple[tuple[ClaimRecord, ...], int, Rejected | None]:
+            return parse_claims(reply, read), reply.input_tokens + reply.output_tokens, reply.kept_from
 
         found = await services.chat.ask(request, accept)
         if not isinstance(found, Rejected) or not found.too_long or approximate_tokens(text) < MIN_DIVISIBLE_TOKENS:
             return found
         claims: list[ClaimRecord] = []
         tokens = 0
+        cut: Rejected | None = None
         for result in await gather_calls(self._ask(half, names, services) for half in text_halves(text)):
             if isinstance(result, Rejected):
                 return result
             claims += result[0]
             tokens += result[1]
-        return tuple(claims), tokens
+            cut = cut or result[2]
+        return tuple(claims), tokens, cut
 
 
 def _row(record: ClaimRecord, chunk: str, entities: dict[str, str]) -> dict[str, Any]:

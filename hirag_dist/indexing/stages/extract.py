@@ -29,7 +29,7 @@ class ExtractGraph:
     """Chunks → mentions. Paper: §4.1; `two_step` is the paper's entity call and relation call, `joint` is one."""
 
     name: ClassVar[str] = "extract"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     split: ClassVar[Split] = ByRows(16)
 
     class Inputs(TableSet):
@@ -126,26 +126,28 @@ class ExtractGraph:
         own_prompt = any(task.startswith("extract-") for task in self.prompts.instructions)  # may ask for a language
         read = text if self.same_language and not own_prompt else ""
 
-        def accept(reply: ChatReply) -> tuple[ExtractionReply, str, int]:
-            found = parse_extraction(reply, read, (*listed, *extraction.entities), self.entity_types)
-            return found, reply.text, reply.input_tokens + reply.output_tokens
+        def accept(reply: ChatReply) -> tuple[ExtractionReply, ChatReply]:
+            return parse_extraction(reply, read, (*listed, *extraction.entities), self.entity_types), reply
 
         extraction = ExtractionReply((), ())
         found = await services.chat.ask(request, accept)
         if isinstance(found, Rejected):
             return ExtractionReply((), ()), [found], 0
-        extraction, said, tokens = found
+        extraction, reply = found
+        tokens = reply.input_tokens + reply.output_tokens
         for _ in range(self.gleaning_rounds):
-            request = gleaning_request(request, said)
+            if reply.kept_from is not None:
+                break
+            request = gleaning_request(request, reply.text)
             more = await services.chat.ask(request, accept)
             if isinstance(more, Rejected):
                 return extraction, [more], tokens
-            tokens += more[2]
-            if not (more[0].entities or more[0].relations):
+            found_more, reply = more
+            tokens += reply.input_tokens + reply.output_tokens
+            if not (found_more.entities or found_more.relations):
                 break
-            said = more[1]
-            extraction = _both(extraction, more[0])
-        return extraction, [], tokens
+            extraction = _both(extraction, found_more)
+        return extraction, [reply.kept_from] if reply.kept_from is not None else [], tokens
 
 
 def _both(one: ExtractionReply, other: ExtractionReply) -> ExtractionReply:
