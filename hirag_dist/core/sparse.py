@@ -6,8 +6,6 @@ import numpy as np
 
 from hirag_dist.types import IntVector
 
-_BLOCK_PAIRS = 4_000_000  # compared at a time, about
-
 
 def bounds_of(groups: IntVector, n_groups: int) -> IntVector:
     """Return (n_groups + 1,) where each group begins among entries that are sorted by group."""
@@ -19,11 +17,11 @@ def shared_counts(
 ) -> tuple[IntVector, IntVector, IntVector]:
     """Return the pairs of groups that share items, and how many.
 
-    Memory is bounded by the number of such pairs, and by the pairs of one group.
+    Memory is bounded by the number of such pairs.
 
     Args:
         groups: (n_entries,) group of each entry, from 0 on.
-        items: (n_entries,) its item, once in a group.
+        items: (n_entries,) its item, from 0 on, once in a group.
         others: (n_others,) the same of the other groups.
         other_items: (n_others,) the same.
 
@@ -33,25 +31,13 @@ def shared_counts(
     >>> [each.tolist() for each in shared_counts(*np.array([[0, 0, 1], [5, 6, 7]]), *np.array([[2, 2], [6, 5]]))]
     [[0], [2], [2]]
     """
-    by_item = np.argsort(other_items, kind="stable")
-    sorted_items, sorted_others = other_items[by_item], others[by_item]
-    by_group = np.argsort(groups, kind="stable")
-    groups, items = groups[by_group], items[by_group]
-    first = np.searchsorted(sorted_items, items)
-    n_found = np.searchsorted(sorted_items, items, side="right") - first
-    reach = np.cumsum(n_found)
-    n_groups = int(others.max(initial=-1)) + 1
-    keys, counts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-    begin = 0
-    while begin < len(groups):
-        done = int(reach[begin - 1]) if begin else 0
-        end = max(int(np.searchsorted(reach, done + _BLOCK_PAIRS, side="right")), begin + 1)
-        end = int(np.searchsorted(groups, groups[end - 1], side="right"))  # whole groups
-        found = n_found[begin:end]
-        at = np.repeat(first[begin:end] - (reach[begin:end] - found - done), found) + np.arange(reach[end - 1] - done)
-        pairs = np.repeat(groups[begin:end], found) * n_groups + sorted_others[at]
-        for kept, new in zip((keys, counts), np.unique(pairs, return_counts=True), strict=True):
-            kept.append(new)
-        begin = end
-    group, other = np.divmod(np.concatenate(keys), max(n_groups, 1))
-    return group, other, np.concatenate(counts)
+    from scipy.sparse import csr_array  # not at the top: a large import
+
+    n_items = max(int(items.max(initial=0)), int(other_items.max(initial=0))) + 1
+    n_groups, n_others = int(groups.max(initial=-1)) + 1, int(others.max(initial=-1)) + 1
+    own = csr_array((np.ones(len(items), np.int64), (groups, items)), shape=(n_groups, n_items))
+    other = csr_array((np.ones(len(other_items), np.int64), (other_items, others)), shape=(n_items, n_others))
+    shared = own @ other
+    shared.sort_indices()
+    found = shared.tocoo()
+    return found.row.astype(np.int64), found.col.astype(np.int64), found.data

@@ -9,6 +9,7 @@ import os
 import pickle
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,12 @@ def test_records_pickle(tmp_path: Path) -> None:
         Unreadable("u", 0, "r"),
     )
     assert pickle.loads(pickle.dumps(things)) == things
+
+
+def test_whatever_a_reader_raises_is_a_dead_letter(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("Alice met Bob.")
+    (source,) = find_inputs([str(path)])
+    (found,) = read_source(replace(source, format="no such reader"), ReadOptions())
+    assert isinstance(found, Unreadable)
+    assert found.reason == "the file cannot be read: KeyError: 'no such reader'"

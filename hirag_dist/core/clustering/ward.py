@@ -3,6 +3,10 @@
 Ward's criterion is the hard-assignment likelihood of spherical components with one variance, so cutting its tree gives
 EM a start near a good optimum for every number of components. Starts drawn at random put two means into one group and
 none into another, which EM does not repair; the loss grows with the number of components.
+
+Trees are scipy's to the last bit. They are not made by scipy because its rows cannot stand for several each, which the
+upper tree of a large layer needs. Nearest-neighbour chains (Murtagh 1983; Müllner 2011, section 3.2) find the merges in
+time quadratic in the rows.
 """
 
 from __future__ import annotations
@@ -13,15 +17,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster
+from scipy.spatial.distance import pdist, squareform
 
 from hirag_dist.core.clustering.cluster_count import height_of
 from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, isotropic_mixture
-from hirag_dist.core.clustering.linkage import Tree, labels_below, ward_tree
 from hirag_dist.core.numba_jit import compiled
 from hirag_dist.types import Covariance, FloatMatrix, FloatVector, IntVector, Mixture
 
 MAX_LEAVES = 2_048  # of which all pairs are compared: 34 MB
 _PART_ROWS = 1_024
+
+Tree = NDArray[np.float64]
+"""(n - 1, 4) merges by height, as scipy's: two nodes, the lower one first, their distance and the rows below. Node
+i < n is a row, node n + i the result of merge i."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +108,103 @@ def start_of(rows: FloatMatrix, labels: IntVector, covariance: Covariance) -> Mi
     apart = float(np.sum((rows - means[labels]) ** 2))
     width = max(apart / (max(n_rows - len(sizes), 1) * n_dims), MIN_VARIANCE)
     return isotropic_mixture(means.astype(np.float32), width, sizes / n_rows, covariance)
+
+
+def ward_tree(rows: FloatMatrix | FloatVector, sizes: IntVector | None = None) -> Tree:
+    """Return the tree by Ward's criterion. Takes 8 n² bytes and time that grows with n² d.
+
+    Args:
+        rows: (n, d), finite, n ≥ 1.
+        sizes: (n,) rows that each stands for as their mean; None for one each.
+    """
+    apart = squareform(pdist(rows)) if len(rows) > 1 else np.zeros((1, 1))
+    if sizes is None:
+        sizes = np.ones(len(rows), np.int64)
+    else:
+        apart *= np.sqrt(2 * np.outer(sizes, sizes) / np.add.outer(sizes, sizes))
+    merges = _chained_merges(apart, sizes.copy())
+    tree: Tree = _named_nodes(merges[np.argsort(merges[:, 2], kind="stable")])
+    return tree
+
+
+def labels_below(tree: Tree, height: float) -> IntVector:
+    """Return (n,) the group of each row, from 0 on, of a tree whose merges above a height are undone."""
+    if not len(tree):
+        return np.zeros(1, np.int64)
+    labels: IntVector = fcluster(tree, height, "distance").astype(np.int64) - 1
+    return labels
+
+
+@compiled
+def _chained_merges(apart: NDArray[np.float64], sizes: IntVector) -> Any:
+    """Return (n - 1, 3) merged places and distances, in any order. `apart` and `sizes` are overwritten.
+
+    A group has the place of its last row; of ties the group before in the chain wins, then the lowest place.
+    """
+    n_rows = len(apart)
+    merges = np.empty((n_rows - 1, 3))
+    chain = np.empty(n_rows, np.int64)
+    length = 0
+    lowest = 0
+    for step in range(n_rows - 1):
+        if length == 0:
+            while sizes[lowest] == 0:  # merged into a later place
+                lowest += 1
+            chain[0] = lowest
+            length = 1
+        while True:
+            last = chain[length - 1]
+            before = chain[length - 2] if length > 1 else -1
+            nearest = before
+            least = apart[last, before] if length > 1 else np.inf
+            for other in range(n_rows):
+                if sizes[other] > 0 and other != last and apart[last, other] < least:
+                    nearest, least = other, apart[last, other]
+            if nearest == before:
+                break
+            chain[length] = nearest
+            length += 1
+        length -= 2
+        gone, kept = min(last, nearest), max(last, nearest)
+        n_gone, n_kept = sizes[gone], sizes[kept]
+        merges[step, 0], merges[step, 1], merges[step, 2] = gone, kept, least
+        sizes[gone], sizes[kept] = 0, n_gone + n_kept
+        for other in range(n_rows):
+            n_other = sizes[other]
+            if n_other == 0 or other == kept:
+                continue
+            to_gone, to_kept = apart[other, gone], apart[other, kept]
+            share = 1.0 / (n_gone + n_kept + n_other)
+            joined = np.sqrt(
+                (n_other + n_gone) * share * to_gone * to_gone
+                + (n_other + n_kept) * share * to_kept * to_kept
+                - n_other * share * least * least
+            )
+            apart[other, kept] = apart[kept, other] = joined
+    return merges
+
+
+@compiled
+def _named_nodes(merges: NDArray[np.float64]) -> Any:
+    """Return merges of places, ascending by distance, as a tree."""
+    n_rows = len(merges) + 1
+    tree = np.empty((n_rows - 1, 4))
+    parents = np.arange(2 * n_rows - 1)
+    sizes = np.ones(2 * n_rows - 1, np.int64)
+    for at in range(n_rows - 1):
+        made = n_rows + at
+        one, other = int(merges[at, 0]), int(merges[at, 1])
+        while parents[one] != one:
+            parents[one] = parents[parents[one]]  # path halving
+            one = parents[one]
+        while parents[other] != other:
+            parents[other] = parents[parents[other]]
+            other = parents[other]
+        parents[one] = parents[other] = made
+        sizes[made] = sizes[one] + sizes[other]
+        tree[at, 0], tree[at, 1] = min(one, other), max(one, other)
+        tree[at, 2], tree[at, 3] = merges[at, 2], sizes[made]
+    return tree
 
 
 @compiled

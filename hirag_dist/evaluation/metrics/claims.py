@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from scipy.cluster.hierarchy import linkage
 
-from hirag_dist.core.clustering.linkage import complete_tree
 from hirag_dist.evaluation.metrics.rouge import rouge_l_distances, rouge_tokens
 from hirag_dist.types import FloatVector, IntVector
 
@@ -52,7 +52,7 @@ def cluster_counts(claims: Sequence[str], thresholds: Sequence[float] = THRESHOL
     """
     if len(claims) < 2:
         return [len(claims)] * len(thresholds)
-    heights = complete_tree(rouge_l_distances(claims))[:, 2]
+    heights = linkage(rouge_l_distances(claims), "complete")[:, 2]
     return [len(claims) - int(np.sum(heights <= threshold + _ROUNDING)) for threshold in thresholds]
 
 

@@ -127,21 +127,14 @@ def wilcoxon(differences: ArrayLike, zeros: Zeros = "wilcox") -> SignedRank:
     known = known[~np.isnan(known)]
     if not np.any(known):
         return SignedRank(0.0, 1.0)
-    if zeros == "wilcox":
-        known = known[known != 0]
-    _, kinds, ties = np.unique(np.abs(known), return_inverse=True, return_counts=True)  # the smallest is 0, if any is
-    ranks = (np.cumsum(ties) - (ties - 1) / 2)[kinds]
-    positive = float(np.sum(ranks[known > 0]))
-    n, n_zeros = len(known), int(np.sum(known == 0))
-    mean, variance = n * (n + 1) / 4, n * (n + 1) * (2 * n + 1) / 24
-    if zeros == "zsplit":
-        positive += float(np.sum(ranks[known == 0])) / 2
-    elif n_zeros:
-        mean -= n_zeros * (n_zeros + 1) / 4
-        variance -= n_zeros * (n_zeros + 1) * (2 * n_zeros + 1) / 24
-        ties = ties[1:]
-    variance -= float(np.sum(ties * (ties * ties - 1))) / 48
-    z = (positive - mean) / math.sqrt(variance)
+    from scipy import stats  # not at the top: a large import
+
+    # Of the one-sided test, since that of the two-sided one hides the sign.
+    z = float(
+        stats.wilcoxon(
+            known, zero_method=zeros, correction=False, alternative="greater", method="asymptotic"
+        ).zstatistic
+    )
     return SignedRank(z, min(1.0, math.erfc(abs(z) / math.sqrt(2))))
 
 

@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.cluster.hierarchy import ward
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, standardise
-from hirag_dist.core.clustering.linkage import ward_tree
-from hirag_dist.core.clustering.ward import MAX_LEAVES, row_tree, start_of
+from hirag_dist.core.clustering.ward import MAX_LEAVES, labels_below, row_tree, start_of, ward_tree
 from hirag_dist.types import Covariance, FloatMatrix, IntVector
 from tests.core.planted_rows import blobs
 
 
 def labels_of(rows: FloatMatrix, n_clusters: int) -> IntVector:
     return row_tree(rows).cut(n_clusters)
+
+
+def rows_of(kind: str) -> FloatMatrix:
+    random = np.random.default_rng(len(kind))
+    if kind == "ties":
+        return random.integers(0, 3, (60, 2)).astype(np.float32)  # many copies, and equal distances
+    if kind == "copies":
+        return np.zeros((9, 4), np.float32)
+    return random.normal(size=(2 if kind == "two" else 150, 7)).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties", "copies", "two"])
+def test_trees_are_scipys_to_the_last_bit(kind: str) -> None:
+    assert np.array_equal(ward_tree(rows_of(kind)), ward(rows_of(kind)))
+
+
+def test_one_row() -> None:
+    tree = ward_tree(np.ones((1, 3), np.float32))
+    assert tree.shape == (0, 4)
+    assert labels_below(tree, 1.0).tolist() == [0]
 
 
 def test_means_weights_and_width_are_those_of_the_merged_groups() -> None:
