@@ -18,6 +18,7 @@ COPYLEFT = re.compile(
 ALLOWED = {
     "chardetng-py": "MIT, by its licence file alone",
     "certifi": "MPL-2.0: file-level copyleft, and it is used unchanged",
+    "orjson": "MPL-2.0 beside MIT: file-level copyleft, and pymilvus uses it unchanged",
     "pathspec": "MPL-2.0: file-level copyleft, and it is used unchanged, by hatchling, at installation only",
 }
 
