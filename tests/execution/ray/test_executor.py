@@ -289,10 +289,10 @@ def test_the_budget_holds_for_all_workers(ray_cluster: Cluster, corpus: Path, tm
 
         def capped(config: Config, store: Store) -> Executor:
             return RayExecutor(
-                partial(make_services, config, store, True), partial(make_coordinator, config, None, 25_000), workers=2
+                partial(make_services, config, store, True), partial(make_coordinator, config, None, 12_000), workers=2
             )
 
-        with pytest.raises(BudgetReached, match="--max-tokens 25000"):
+        with pytest.raises(BudgetReached, match="--max-tokens 12000"):
             build(config, corpus, tmp_path / "capped", capped)
         assert 0 < chat_calls(thread) - before < before
 
