@@ -210,7 +210,8 @@ async def test_deadlines(interface: Interface, one: Served, engine: fakes.FakeEn
 async def test_questions_that_are_too_long_or_blank(
     interface: Interface, one: Served, engine: fakes.FakeEngine
 ) -> None:
-    for text in ("x" * 40_000, " ", "\n"):
+    too_long = () if interface.name.startswith("openai") else ("x" * 40_000,)  # there the question in it is looked for
+    for text in (*too_long, " ", "\n"):
         for reply in await both(interface, one, Question(text)):
             assert reply.status == "INVALID_ARGUMENT"
     assert (await interface.answer(one, Question(labels=("a",) * 65))).status == "INVALID_ARGUMENT"

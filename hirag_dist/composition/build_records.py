@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -23,8 +23,6 @@ from hirag_dist.execution.events import (
     TaskFinished,
     UsageRecorded,
 )
-from hirag_dist.indexing.inputs import portable_uri
-from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
@@ -32,6 +30,9 @@ from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
+
+if TYPE_CHECKING:
+    from hirag_dist.indexing.update.documents import DocumentSelection
 
 KEPT = 20  # records of earlier builds
 IN_SHORT = ("stage", "unit_id", "reason", "attempts")  # columns of REJECTS
@@ -68,6 +69,8 @@ class BuildArguments:
     @classmethod
     def index(cls, inputs: Sequence[str], config: Config) -> BuildArguments:
         """Return the arguments of `index`."""
+        from hirag_dist.indexing.inputs import portable_uri  # builds only: a question imports nothing of them
+
         return cls("index", tuple(map(portable_uri, inputs)), "", config.reading.model_dump())
 
     @classmethod
@@ -81,6 +84,8 @@ class BuildArguments:
         cls, folder: str, left_out: tuple[tuple[str, str], ...], config: Config, communities: str = "new"
     ) -> BuildArguments:
         """Return the arguments of `import`."""
+        from hirag_dist.indexing.inputs import portable_uri
+
         return cls("import", (), portable_uri(folder), config.reading.model_dump(), left_out, communities)
 
 

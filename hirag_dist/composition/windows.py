@@ -18,7 +18,6 @@ from hirag_dist.composition.build_records import last_build
 from hirag_dist.composition.models import BUILD_ROLES, CHAT_ROLES, answerers, role_endpoints
 from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.errors import SnapshotError, StoreError
-from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.endpoints.factory import endpoint_settings
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.snapshot.fallback import open_current
@@ -119,6 +118,8 @@ def index_windows(given: Config, asked: Config, store: Store) -> dict[str, int]:
 
 def cut_as_index(config: Config, store: Store) -> Config:
     """Return the configuration with the sizes that the last build of an index had; no server is asked."""
+    from hirag_dist.indexing.window_sizes import fit_to_windows  # builds only: a question imports nothing of them
+
     return fit_to_windows(config, index_windows(config, config, store), load_prompts(config.prompts))
 
 

@@ -32,13 +32,15 @@ def stop_signals(stop: asyncio.Event, hurry: asyncio.Event | None = None) -> Ite
         yield
         return
     loop = asyncio.get_running_loop()
+    before = {number: signal.getsignal(number) for number in _NUMBERS}
     for number in _NUMBERS:
         loop.add_signal_handler(number, on_signal)
     try:
         yield
     finally:
-        for number in _NUMBERS:
+        for number, handler in before.items():
             loop.remove_signal_handler(number)
+            signal.signal(number, handler)
 
 
 def exit_within(seconds: float) -> None:

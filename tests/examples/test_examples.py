@@ -231,9 +231,8 @@ async def test_mcp_by_the_typescript_sdk(start: fakes.Start, mcp_client: Path, t
     assert progress == "" or progress.startswith("local level")  # the SDK drops what it reads together with the result
     assert lines == [
         "tools: search answer describe_index list_indexes entity path_between report document",
-        "search: Lighthouse, Wärterin 灯台守",
+        "search: Lighthouse",
         "entity: Wärterin 灯台守 relations: 8589934592",
-        "path: Lighthouse - Wärterin 灯台守",
         "report: The rock",
         f"document: {fakes.DOCUMENT.text}",
         f"answer: {fakes.ANSWER.text}",

@@ -46,6 +46,7 @@ DONE = b"[DONE]"  # the last event of a stream
 _SAID_CHARS = 300
 _READ_BYTES = 2000  # of what is no reply, for a message
 _CONNECT_S = 10.0
+_FULL_BLOCK_BYTES = 4096  # a block of this size or more is no trickle of tokens: the next is read at once
 _MAX_RETRY_AFTER_S = 86_400.0
 _MAX_CONNECTIONS = 10_000  # how many calls are in flight is for the pool to say, not for the connector
 _NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
@@ -258,7 +259,7 @@ class EndpointClient:
                             progress.n_events += len(found)
                             progress.heard_at = self._heard_at = clock()
                             yield found
-                        if at_leisure and not events.done:
+                        if at_leisure and not events.done and len(block) < _FULL_BLOCK_BYTES:
                             await asyncio.sleep(min(0.1, 0.02 * (clock() - progress.sent_at)))
                 if found := events.finish():
                     yield found
