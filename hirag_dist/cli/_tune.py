@@ -16,7 +16,7 @@ from hirag_dist.indexing.cost_estimate import StageEstimate
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.usage import dollars, total_cost
 
-EXCERPTS, EXAMPLES = 24, 3  # what the types are proposed from, and what is proposed with a call each
+EXCERPTS, EXAMPLES = 24, 3  # number of excerpts that types are proposed from, and of examples, a call each
 
 
 def tune(
