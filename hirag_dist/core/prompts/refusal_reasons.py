@@ -18,7 +18,11 @@ _REMEDIES = tuple(
             "raise {endpoint}.max_reply_tokens, turn thinking off by {endpoint}.extra_body, or lower chunk_tokens and "
             "pack_units",
         ),
-        ("in time|deadline|timed out", "raise {endpoint}.silence_timeout_s, or lower {endpoint}.max_concurrent"),
+        ("then none for", "raise {endpoint}.silence_timeout_s, or lower {endpoint}.max_concurrent"),
+        (
+            "in time|timed out|nothing came in",
+            "raise {endpoint}.first_token_timeout_s, or lower {endpoint}.max_concurrent",
+        ),
         ("language of the text", "set another {endpoint}.model, or reply_language: any"),
         ("withheld|model refused", "set another endpoint for the role in llm.roles"),
         ("context length|context window|context size|too long|too large", "lower chunk_tokens"),

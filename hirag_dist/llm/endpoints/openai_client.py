@@ -24,7 +24,7 @@ import httpx2
 import openai
 
 from hirag_dist.config.base import public_url
-from hirag_dist.core.text.normalize import count_noun, one_line, shorten
+from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import (
     ConfigError,
     ContextLengthExceeded,
@@ -410,9 +410,8 @@ class _Progress:
         """Return what was seen of a call that timed out."""
         if self.n_events <= 1:
             return f"nothing came in {limit_s:g} s"
-        n_tokens, lasted_s = count_noun(self.n_events, "token"), self.heard_at - self.sent_at
-        verb = "was" if self.n_events == 1 else "were"
-        return f"{n_tokens} {verb} received in {lasted_s:.3g} s, then none for {silence_timeout_s:g} s"
+        lasted_s = self.heard_at - self.sent_at
+        return f"{self.n_events:,} tokens were received in {lasted_s:.3g} s, then none for {silence_timeout_s:g} s"
 
 
 class EventLines:

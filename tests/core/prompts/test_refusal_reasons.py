@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from hirag_dist.core.prompts.refusal_reasons import NOT_SENT, beginning, by_reason, remedy_of
+from hirag_dist.config.model import EndpointConfig
+from hirag_dist.core.prompts.refusal_reasons import _REMEDIES, NOT_SENT, beginning, by_reason, remedy_of
 
 
 def test_reasons_that_differ_by_names_and_numbers_are_one() -> None:
@@ -27,7 +30,8 @@ def test_reasons_that_differ_by_names_and_numbers_are_one() -> None:
     [
         ("the reply was cut off at the token limit", "llm.endpoints.a.max_reply_tokens"),
         ("the reply holds only thinking text", "llm.endpoints.a.extra_body"),
-        ("no reply in 3 tries: endpoint a (m) did not answer in time (60 s a call)", "llm.endpoints.a.timeout_s"),
+        ("no reply in 3 tries: 9 tokens were received in 7 s, then none for 60 s", "llm.endpoints.a.silence_timeout_s"),
+        ("no reply in 3 tries: nothing came in 600 s", "llm.endpoints.a.first_token_timeout_s"),
         ("endpoint a (m) answered 400: the prompt exceeds the context size", "chunk_tokens"),
         ("endpoint a (m) answered 400: unknown field", "llm.endpoints.a.extra_body"),
         ("the model refused", "llm.roles"),
@@ -42,3 +46,8 @@ def test_a_reason_points_to_a_key(reason: str, key: str) -> None:
 def test_the_beginning_of_a_long_reply_is_one_line() -> None:
     assert beginning("a\nb  c", 300) == "a b c"
     assert beginning(1000 * "ab\n", 5) == "ab ab…"
+
+
+def test_every_key_of_an_endpoint_that_is_advised_exists() -> None:
+    advised = {key for _, remedy in _REMEDIES for key in re.findall(r"\{endpoint\}\.(\w+)", remedy)}
+    assert advised <= EndpointConfig.model_fields.keys()
