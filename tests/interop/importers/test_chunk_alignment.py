@@ -149,3 +149,14 @@ def test_documents_without_text_stay_apart() -> None:
     assert places.documents.num_rows == 2
     assert len(set(places.chunk_ids.values())) == 2
     assert ("text of 2 documents", "the folder does not hold it; it is empty") in left_out
+
+
+def test_lines_that_graphrag_puts_before_chunks_are_no_part_of_the_document() -> None:
+    text = "Note: the tide is high. The tide is low."
+    chunks = [
+        chunk("a", "title: tides.txt.\ncreation_date: 2024-03-06 09:00:00 +0000.\nNote: the tide is high."),
+        chunk("b", "title: tides.txt\nThe tide is low."),
+    ]
+    places, left_out = placed([SourceDocument("d", text)], chunks)
+    assert spans(places) == [(0, 23, "Note: the tide is high."), (24, 40, "The tide is low.")]
+    assert left_out == []
