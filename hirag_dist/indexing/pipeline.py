@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from hirag_dist import schemas
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import SnapshotError, StageFailed
+from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.execution.events import Publishing
@@ -263,6 +264,8 @@ class Build:
         context = _resolve_kernels(self.context)
         outcome = update_contents(context, base, changed, request, self.decisive())
         result = self._complete(context, outcome.contents)
+        with suppress(StoreError):  # the update is published; what is left goes with the next one
+            context.runner.remove_unused()
         return replace(result, update=outcome.summary, fallback=base.snapshot.fallback)
 
     def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:

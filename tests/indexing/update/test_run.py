@@ -162,6 +162,19 @@ def test_nothing_changed_asks_nothing_and_publishes_nothing(living: LivingBench)
     assert len(living.bench.store.names("snapshots")) == 1
 
 
+def test_the_work_folder_does_not_grow_with_the_number_of_updates(living: LivingBench) -> None:
+    texts = corpus(12)
+    living.index(texts)
+    sizes = []
+    for at in range(3):
+        living.index(texts | {f"new{at}.txt": text("sun", 100 + at)})
+        folder = living.bench.folder / "index" / "work"
+        sizes.append(sum(1 for path in folder.rglob("*") if path.is_file()))
+    assert max(sizes) < 1.3 * min(sizes)
+    living.fresh(texts)  # a build from nothing needs nothing of it
+    assert living.index(texts | {"more.txt": text("sea", 200)}).manifest.complete
+
+
 @pytest.mark.parametrize("keys", [{}, {"resolution": {"enabled": True, "tiers": ["normalise"]}}])
 def test_layer_0_equals_a_fresh_builds_whatever_the_history(living: LivingBench, keys: dict[str, Any]) -> None:
     rng = random.Random(7)
