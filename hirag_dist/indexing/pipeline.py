@@ -54,6 +54,7 @@ from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import read_current
 from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.storage.spill import SpillFile
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +101,7 @@ class Build:
         force_current: bool = False,
         require_complete: bool = False,
         base_id: str | None = "",
+        spill: SpillFile | None = None,
     ) -> None:
         """Prepare a build.
 
@@ -108,11 +110,13 @@ class Build:
             force_current: make its snapshot current even if `current` was set back from that very snapshot.
             require_complete: publish nothing while there are dead letters.
             base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
+            spill: Folder from which an update maps large tables; None: they are in memory.
         """
         self.context = context
         self._force_current = force_current
         self._require_complete = require_complete
         self._base_id = base_id
+        self._spill = spill
 
     def index(self, inputs: Sequence[str]) -> BuildResult:
         """Read INPUT, build or update every layer, publish the snapshot, and make it current.
@@ -146,7 +150,7 @@ class Build:
         found, datasets = read_input(self.context, inputs), self.context.datasets
         before, new = base.table("documents").cast(DOCUMENTS), datasets.read(found.documents)
         places = added_places(before, base.table(PLACES), new, datasets.read(found.places))
-        whole, put = added_to(before, new), datasets.put
+        whole, put = added_to(before, new, base.rows), datasets.put
         documents = unique_documents(self.context, put("all_documents", whole), put("all_places", places))
         metadata = kept_metadata(self.context, base, whole, found.metadata)
         letters = self._letters(base, whole, found)
@@ -207,7 +211,8 @@ class Build:
         store, decisive = self.context.runner.store, self.decisive()
         if self._base_id is None:
             return None, ""
-        return open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
+        base, reason = open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
+        return (None if base is None else replace(base, spill=self._spill)), reason
 
     def _required_base(self) -> UpdateBase:
         base, reason = self._base()

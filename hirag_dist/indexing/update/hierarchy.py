@@ -115,7 +115,7 @@ def update_hierarchy(
         sources.append(found.sources)
         records.append(record)
         states.append(written.state)
-        clusters_of.append(clusters.clusters)
+        clusters_of.append(base.joined([clusters.clusters]))
         relations.append(found.relations)
         mentions.append(found.mentions)
     if states:
@@ -125,7 +125,7 @@ def update_hierarchy(
     return UpdatedHierarchy(
         tuple(layers),
         pa.concat_tables(clusters_of),
-        changed_rows(before_all, changes.gone, changes.new, ("relation_id",)),
+        changed_rows(before_all, changes.gone, changes.new, ("relation_id",), base.rows),
         changes,
         tuple(records),
         tuple(mentions),

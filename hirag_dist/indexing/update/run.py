@@ -35,7 +35,7 @@ from hirag_dist.indexing.update.reports import fresh_report_state, update_report
 from hirag_dist.indexing.update.summaries import UpdateSettings
 from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.indexing.update.written_bill import EARLIER_BILL, bill_rows
-from hirag_dist.schemas import REJECTS
+from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
@@ -85,9 +85,10 @@ def is_unchanged(context: BuildContext, base: UpdateBase, changed: ChangedDocume
 
 
 def other_changes(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> tuple[str, ...]:
-    """Return the names of what differs from the base apart from texts and labels."""
-    now = context.datasets.read(changed.documents.documents).sort_by("document_id")
-    before = base.table("documents").cast(now.schema)
+    """Return the names of what differs from the base apart from texts and labels, which ids of documents tell."""
+    columns = [name for name in DOCUMENTS.names if name != "text"]
+    now = context.datasets.read(changed.documents.documents, columns).sort_by("document_id")
+    before = base.table("documents", columns).cast(now.schema)
     same = {
         "titles or names": now.equals(before.sort_by("document_id")),
         "places": same_places(context.datasets, changed.documents.places, base),

@@ -128,7 +128,7 @@ def update_summaries(
     gone = done | writer.mask(stood)
     stays = np.flatnonzero(~gone & (at >= 0) & ~stale.urgent)
     removed = np.setdiff1d(np.arange(state.num_rows), at[stays])
-    rows = changed_rows(state, removed, pa.concat_tables([new, stood]), ("cluster_id",))
+    rows = changed_rows(state, removed, pa.concat_tables([new, stood]), ("cluster_id",), base.rows)
     left = due & ~done
     counts = TextCounts(
         new.num_rows,

@@ -15,6 +15,7 @@ import pytest
 from hirag_dist.core.key_sets import key_sets
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
+from hirag_dist.indexing.update import base as update_base
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.types import ChatRequest
@@ -160,6 +161,21 @@ def test_nothing_changed_asks_nothing_and_publishes_nothing(living: LivingBench)
     assert not living.result.changed
     assert again.manifest.snapshot_id == first.manifest.snapshot_id
     assert len(living.bench.store.names("snapshots")) == 1
+
+
+def test_tables_that_are_mapped_from_files_give_the_same_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = []
+    for name, max_bytes in (("in_memory", 10**9), ("mapped", 0)):
+        monkeypatch.setattr(update_base, "_MAX_BYTES", max_bytes)
+        (tmp_path / name).mkdir()
+        bench = LivingBench(tmp_path / name)
+        bench.index(corpus(14))
+        changed = corpus(15) | {"03.txt": text("sea", 77)}
+        del changed["05.txt"]
+        ids.append(bench.index(changed).manifest.snapshot_id)
+    assert ids[0] == ids[1]
 
 
 def test_the_work_folder_does_not_grow_with_the_number_of_updates(living: LivingBench) -> None:
