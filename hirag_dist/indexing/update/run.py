@@ -116,7 +116,9 @@ def update_contents(
     one_thread()  # the bits of products must not depend on whether a task ran here before
     notes = base.notes
     replaced = _replaced_texts(base, changed)
-    settings = replace(_settings(context, base, changed, replaced), all_reports=request.all_reports)
+    settings = replace(
+        _settings(context, base, changed, replaced), all_reports=request.all_reports, is_refresh=request.refresh
+    )
     budget = _budget(context, base, changed, request)
     layer = update_base_layer(context, base, changed)
     hierarchy = update_hierarchy(context, base, layer, tuple(notes["meta_types"]), budget, settings)

@@ -49,6 +49,7 @@ class UpdateSettings:
         labelled: whether documents carry labels: then a text must not outlive any input that it was written from.
         reply_tokens: of a summary and of a report, on average.
         all_reports: whether reports are written too that `communities.report_share` leaves out.
+        is_refresh: whether texts are due, and clusters loose, without a change of documents.
     """
 
     number: int
@@ -58,6 +59,7 @@ class UpdateSettings:
     has_provenance: bool
     reply_tokens: tuple[float, float]
     all_reports: bool = False
+    is_refresh: bool = False
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from hirag_dist.composition.drift import measure_drift
 from hirag_dist.core.key_sets import key_sets
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
@@ -420,3 +421,14 @@ def test_the_built_in_model_puts_nothing_off(living: LivingBench) -> None:
     assert update is not None
     assert update.budget_tokens is None
     assert update.debt_tokens == 0
+
+
+def test_a_refresh_groups_a_small_index_anew_where_it_has_become_loose(living: LivingBench) -> None:
+    texts = {f"{at:03}.txt": text(TOPICS[at % 6], at, 20) for at in range(24)}
+    living.index(texts)
+    for step in range(4):
+        topics = [TOPICS[(step + at) % 6] + "x" * (step % 2) for at in range(2)]
+        texts |= {f"new{step}{at}.txt": text(topic, 500 + step * 10 + at, 20) for at, topic in enumerate(topics)}
+        living.index(texts)
+    layer = measure_drift(living.refresh()).layers[0]
+    assert layer.compactness >= 0.95 * layer.shadow_compactness
