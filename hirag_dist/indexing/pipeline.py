@@ -22,10 +22,10 @@ from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.execution.events import Publishing
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base_layer import extract_base_layer
-from hirag_dist.indexing.calls_ahead import announce_calls
 from hirag_dist.indexing.communities import build_communities, report_choice
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunked, read_input, unique_documents
+from hirag_dist.indexing.estimate import announce_calls
 from hirag_dist.indexing.hierarchy import build_hierarchy
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer
