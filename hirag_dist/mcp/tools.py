@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from functools import cache, wraps
-from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Final, Literal, ParamSpec, TypeVar, cast
 
 import anyio.lowlevel
 from mcp.server.mcpserver import Context, MCPServer, ResourceSecurity
@@ -461,11 +461,10 @@ def _tool(work: Callable[..., Any], title: str) -> Tool:
             open_world_hint=False,
         ),
     )
-    arguments: Any = create_model(
-        f"{work.__name__}Arguments", __base__=tool.fn_metadata.arg_model, __cls_kwargs__={"extra": "forbid"}
-    )
-    tool.fn_metadata.arg_model = arguments
-    tool.parameters = arguments.model_json_schema(by_alias=True)
+    base: Any = tool.fn_metadata.arg_model
+    strict = create_model(f"{work.__name__}Arguments", __base__=base, __cls_kwargs__={"extra": "forbid"})
+    tool.fn_metadata.arg_model = cast("Any", strict)
+    tool.parameters = strict.model_json_schema(by_alias=True)
     return tool
 
 
