@@ -31,17 +31,6 @@ def test_packed_circles_touch_but_do_not_overlap(n: int) -> None:
     assert np.array_equal(points, pack_circles(radii))
 
 
-@pytest.mark.parametrize("n", [30, 400])
-def test_equal_circles_fill_most_of_the_disc(n: int) -> None:
-    reach = np.hypot(*pack_circles(np.ones(n)).T) + 1
-    assert n / reach.max() ** 2 > 0.6
-
-
-def test_none_and_one() -> None:
-    assert pack_circles(np.zeros(0)).shape == (0, 2)
-    assert pack_circles(np.array([3.0])).tolist() == [[0.0, 0.0]]
-
-
 def test_dots_on_a_spiral_do_not_overlap_and_stay_inside() -> None:
     radii = np.ones(700)
     points, radius = sunflower(radii)

@@ -47,17 +47,6 @@ def test_long_paths_share_one_place() -> None:
     assert [text for text, _ in shown[-2:]] == ["12+, layer 0 alone: 63.3%", "12+, all layers: 26.7%"]
 
 
-def test_no_pair_is_said_in_words() -> None:
-    assert "Nothing to draw." in draw_bars(path_chart(lengths((), (), 0)))
-
-
-def test_pairs_without_any_path_are_one_bar() -> None:
-    assert [text for text, _ in bars(path_chart(lengths((), (), 4)))] == [
-        "none, layer 0 alone: 100.0%",
-        "none, all layers: 100.0%",
-    ]
-
-
 def test_coefficients_stand_side_by_side() -> None:
     shown = bars(
         coefficient_chart(ClusteringCoefficients(0.2, 0.4, 3, True), ClusteringCoefficients(0.1, 0.3, 3, True))
