@@ -61,12 +61,18 @@ class UpdateBase:
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table of the snapshot. Those that several steps need are kept; large ones are mapped from a file."""
         if name not in self._tables:
-            file = self.snapshot.manifest.files.get(f"{name}.parquet")
-            is_large = self.spill is not None and file is not None and file.bytes * _COMPRESSION > _MAX_BYTES
+            is_large = self._is_large(name)
             if name not in _KEPT and (columns is not None or not is_large):
                 return self.snapshot.table(name, columns).combine_chunks()
             self._tables[name] = self._mapped(name) if is_large else self.snapshot.table(name).combine_chunks()
         return self._tables[name] if columns is None else self._tables[name].select(columns)
+
+    def _is_large(self, name: str) -> bool:
+        """Return whether a table is mapped, because there is a folder for it and it would take much memory."""
+        if self.spill is None:
+            return False
+        file = self.snapshot.manifest.files.get(f"{name}.parquet")
+        return file is not None and file.bytes * _COMPRESSION > _MAX_BYTES
 
     def _mapped(self, name: str) -> pa.Table:
         assert self.spill is not None

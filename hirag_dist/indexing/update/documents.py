@@ -102,10 +102,10 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
     return documents.filter(pa.array(chosen, pa.bool_()))
 
 
-def added_to(
+def kept_beside(
     base: pa.Table, new: pa.Table, taken: Callable[[pa.Table, IntVector], pa.Table] = rows_of_table
 ) -> pa.Table:
-    """Return the documents of a base with new ones, which replace those of the same place.
+    """Return the documents of a base that stay when new ones are added, which replace those of the same place.
 
     Args:
         base, new: DOCUMENTS.
@@ -117,7 +117,7 @@ def added_to(
         own in ids or (uri, record) not in places
         for own, uri, record in zip(*(base[name].to_pylist() for name in ("document_id", "uri", "record")), strict=True)
     ]
-    return pa.concat_tables([taken(base, np.flatnonzero(kept)), new])
+    return taken(base, np.flatnonzero(kept))
 
 
 def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput) -> ChangedDocuments:
