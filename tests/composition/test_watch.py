@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +13,11 @@ from hirag_dist.composition.watch import (
     Watch,
     WatchEvent,
     WatchOptions,
-    debt_tokens,
-    dollars_since,
-    list_files,
 )
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy, InputError
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.service.watch_metrics import WatchMetrics
 from hirag_dist.storage.snapshot.manifest import Manifest
-from hirag_dist.storage.store import Store
 
 DAY = 86_400.0
 
@@ -166,18 +161,6 @@ def test_a_change_that_is_taken_back_is_none() -> None:
     assert len(bench.limits) == 1
 
 
-def test_a_change_during_an_update_is_seen_by_the_next_listing() -> None:
-    bench = Bench(WatchOptions(every_s=0), update_s=30)
-    bench.rounds()
-    bench.files["b"] = (1, "1")
-    bench.watch.listing = lambda: {"a": (1, "1"), "b": (0, "0")}  # half written
-    bench.rounds()
-    bench.watch.listing = lambda: dict(bench.files)
-    bench.rounds()
-    assert len(bench.limits) == 3
-    assert bench.events[-1].n_files == 1
-
-
 def test_failures_are_tried_again_later_and_later() -> None:
     bench = Bench(WatchOptions(poll_s=5, max_backoff_s=40), error=HiragError("the endpoint is down"))
     began = bench.now
@@ -244,29 +227,3 @@ def test_a_spent_budget_waits_for_the_next_day() -> None:
     assert len(bench.limits) == 2
     assert bench.events[-1].kind == "waiting"
     assert "the $2 of today are spent" in bench.events[-1].message
-
-
-def test_the_listing_shows_a_change_of_the_same_size(tmp_path: Path) -> None:
-    file = tmp_path / "a.txt"
-    file.write_text("one")
-    before = list_files([str(tmp_path)])
-    assert before == list_files([str(tmp_path)])
-    file.write_text("two")
-    assert list(before) == list(list_files([str(tmp_path)]))
-    assert before != list_files([str(tmp_path)])
-
-
-def test_dollars_of_a_day_are_those_of_the_records(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    assert dollars_since(store, 0) == 0
-    record = {"state": "done", "started_at": "2026-01-02T10:00:00+00:00", "sent": {"usd": 0.25}}
-    store.write_json("build.json", record | {"id": "2"})
-    store.write_json("builds/1.json", record | {"id": "1", "started_at": "2026-01-01T23:00:00+00:00"})
-    assert dollars_since(store, 1767312000) == 0.25
-    assert dollars_since(store, 0) == 0.5
-
-
-def test_debt_of_an_index_without_notes_is_none() -> None:
-    result = result_of({})
-    result.manifest.notes.clear()
-    assert debt_tokens(result) == 0

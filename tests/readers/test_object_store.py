@@ -58,8 +58,3 @@ def test_what_is_not_there(query: str, name: str) -> None:
         shown(name, query)
     assert f"s3://bucket/{name}" in str(caught.value)
     assert "secret" not in str(caught.value)
-
-
-def test_the_time_of_the_last_change_comes_with_the_listing(query: str) -> None:
-    for name in ("docs", "docs/a.txt", "docs/*.txt"):
-        assert all(int(file.modified) > 10**18 for file in find_inputs([f"s3://key:secret@bucket/{name}?{query}"]))

@@ -27,7 +27,7 @@ from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.ray import RayExecutor, describe_cluster
+from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.ray.quota_actor import DeclaredDead, QuotaActor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Tables
@@ -179,11 +179,6 @@ def test_a_task_that_kills_every_worker_fails_the_stage(plain: RayExecutor, tmp_
     assert places(plain, Store(str(tmp_path)), Report(fatal=str(fatal)), 2)  # they come back
 
 
-def test_a_bug_in_a_stage_is_told_in_a_line(plain: RayExecutor, tmp_path: Path) -> None:
-    with pytest.raises(StageFailed, match=r"a worker failed: ZeroDivisionError: a bug in the test$"):
-        places(plain, Store(str(tmp_path)), Report(broken=True), 3)
-
-
 def test_the_cluster_gives_the_inline_snapshot(
     ray_cluster: Cluster, corpus: Path, expected: str, tmp_path: Path
 ) -> None:
@@ -295,18 +290,6 @@ def test_the_budget_holds_for_all_workers(ray_cluster: Cluster, corpus: Path, tm
         with pytest.raises(BudgetReached, match="--max-tokens 12000"):
             build(config, corpus, tmp_path / "capped", capped)
         assert 0 < chat_calls(thread) - before < before
-
-
-def test_describes_the_cluster(ray_cluster: Cluster) -> None:
-    assert "2 nodes, 2 CPUs, 0 GPUs" in describe_cluster(None)
-
-
-async def test_the_quota_actor_counts_how_many_messages_came() -> None:
-    coordinator = QuotaActor(lambda: QuotaCoordinator({"x": EndpointLimits(None, None, 2)}))
-    await coordinator.acquire("0/a", "x", WorkerReport(), (CALL,))
-    for _ in range(2):
-        await coordinator.acquire("0/a", "x", WorkerReport())
-    assert await coordinator.handled() == (1, 2)
 
 
 async def test_permits_of_a_dead_worker_return() -> None:
