@@ -120,19 +120,6 @@ class TestIndex:
             assert cli.json(*command)["complete"]
 
 
-def test_with_ray_killed_and_started_again(cli: Any, built: Any, corpus: Path, until: Any, tmp_path: Path) -> None:
-    """The default executor: the driver is killed in the middle, the same command gives the inline snapshot."""
-    index = tmp_path / "index"
-    command = ("index", corpus, "-i", index, "-c", built.config, "--workers", "2")
-    process = cli.start(*command)
-    until(lambda: list(index.glob("work/extract/*/tasks/*.json")), "task of extract")
-    process.kill()
-    process.communicate()
-    report = cli.json(*command)
-    assert report["snapshot"] == built.snapshot
-    assert cli.json(*command)["stages_run"] == 0
-
-
 class TestLooking:
     def test_status(self, cli: Any, built: Any, tmp_path: Path) -> None:
         said = cli.json("status", "-i", built.folder)

@@ -77,25 +77,21 @@ def build(
     index: Path,
     make: Callable[[Config, Store], Executor],
     listen: Callable[[object], None] = lambda event: None,
+    base_id: str | None = None,
 ) -> BuildResult:
+    """Build an index of a corpus: from nothing, or as an update of the current snapshot where `base_id` is ""."""
     store = Store(str(index))
     executor = make(config, store)
     try:
         runner = StageRunner(store, executor, (listen,), config.max_reject_ratio)
-        return Build(BuildContext(runner, config, Prompts(), resolve(config))).index([str(corpus)])
+        context = BuildContext(runner, config, Prompts(), resolve(config))
+        return Build(context, base_id=base_id).index([str(corpus)])
     finally:
         executor.close()
 
 
 def inline(config: Config, store: Store) -> Executor:
     return make_executor(config, store, None, None)
-
-
-@pytest.fixture(scope="module")
-def expected(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The snapshot id of an inline build."""
-    made = build(Config.model_validate(SMALL), corpus, tmp_path_factory.mktemp("inline"), inline)
-    return made.manifest.snapshot_id
 
 
 @dataclass(frozen=True)
@@ -179,15 +175,22 @@ def test_a_task_that_kills_every_worker_fails_the_stage(plain: RayExecutor, tmp_
     assert places(plain, Store(str(tmp_path)), Report(fatal=str(fatal)), 2)  # they come back
 
 
-def test_the_cluster_gives_the_inline_snapshot(
-    ray_cluster: Cluster, corpus: Path, expected: str, tmp_path: Path
+def test_the_cluster_gives_the_inline_snapshots_of_a_build_and_an_update(
+    ray_cluster: Cluster, corpus: Path, tmp_path: Path
 ) -> None:
     config = Config.model_validate(SMALL)
-    for workers, in_flight in ((2, 4), (1, 1)):
-        make = partial(over_ray, workers=workers, in_flight=lambda _, n=in_flight: n)
-        made = build(config, corpus, tmp_path / str(workers), make)
-        assert made.manifest.snapshot_id == expected
-        assert build(config, corpus, tmp_path / str(workers), inline).stages_run == 0
+    smaller = tmp_path / "smaller"
+    smaller.mkdir()
+    shutil.copy(corpus / FILES[0], smaller)
+    over = partial(over_ray, workers=2, in_flight=lambda _: 4)
+    found = []
+    for name, make in (("inline", inline), ("ray", over)):
+        first = build(config, smaller, tmp_path / name, make)
+        second = build(config, corpus, tmp_path / name, make, base_id="")
+        assert second.update is not None
+        found.append((first.manifest.snapshot_id, second.manifest.snapshot_id))
+    assert found[0] == found[1]
+    assert build(config, corpus, tmp_path / "ray", inline, base_id="").stages_run == 0
 
 
 @dataclass(frozen=True)
