@@ -58,3 +58,11 @@ def test_what_is_not_there(query: str, name: str) -> None:
         shown(name, query)
     assert f"s3://bucket/{name}" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_an_index_below_its_input_is_left_out(query: str) -> None:
+    store, _ = fs.FileSystem.from_uri(f"s3://key:secret@bucket/?{query}")
+    for name in ("own/a.txt", "own/index/current", "own/index/snapshots/s/manifest.json", "own/index/notes.txt"):
+        with store.open_output_stream(f"bucket/{name}") as stream:
+            stream.write(b"Alice met Bob.")
+    assert shown("own", query) == ["s3://bucket/own/a.txt"]
