@@ -22,8 +22,7 @@ from hirag_dist.composition.build_records import (
 from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.letters import letter_groups
-from hirag_dist.composition.models import BUILD_ROLES
-from hirag_dist.composition.prices import check_prices
+from hirag_dist.composition.models import BUILD_ROLES, check_prices
 from hirag_dist.composition.windows import index_windows, role_windows, with_windows
 from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config
@@ -45,6 +44,7 @@ from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
+from hirag_dist.storage.spill import spill_file
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -257,7 +257,7 @@ def execute_build(
     prompts = load_prompts(config.prompts)
     store.check_writable()
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
-    with BuildLock(store, options.wait_s) as lock:
+    with BuildLock(store, options.wait_s) as lock, spill_file() as spill:
         config = settle_embedder(config, None if options.fresh else recorded_embedder(store))
         _compact_ledger(store, lock)
         probes = UsageMeter()
@@ -293,6 +293,7 @@ def execute_build(
                 force_current=options.force_current,
                 require_complete=options.require_complete,
                 base_id=base_id,
+                spill=spill,
             )
             check(build)
             record = BuildRecord(

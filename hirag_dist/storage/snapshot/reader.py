@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import hashlib
 import logging
 import threading
 from collections.abc import Sequence
+=======
+from collections.abc import Iterator, Sequence
+>>>>>>> main
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -190,14 +194,28 @@ class Snapshot:
             table = self.store.read_table(path, kept)
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
-        for column in new:  # this snapshot is older than the column
-            position = expected.get_field_index(column)
-            empty = pa.array([[]] * table.num_rows, expected.field(column).type)
-            table = table.add_column(position, expected.field(column), empty)
+        return self._current_form(name, table, expected)
+
+    def _current_form(self, name: str, table: pa.Table, expected: pa.Schema) -> pa.Table:
+        """Return a table of the snapshot, or a part of it, with the columns that it is older than."""
+        for column in _ADDED.get(name, ()):
+            if column in expected.names and column not in table.column_names:
+                position = expected.get_field_index(column)
+                empty = pa.array([[]] * table.num_rows, expected.field(column).type)
+                table = table.add_column(position, expected.field(column), empty)
         if not table.schema.equals(expected):
             missing = sorted(set(expected.names) - set(table.schema.names))
             raise SnapshotCorrupt(f"{self.folder}/{name}.parquet lacks {', '.join(missing) or 'the right types'}")
         return table
+
+    def pieces(self, name: str) -> Iterator[pa.Table]:
+        """Yield a table of the snapshot in pieces of some row groups, at least one, one at a time in memory."""
+        yield _SCHEMAS[name].empty_table()
+        try:
+            for piece in self.store.pieces(f"{self.folder}/{name}.parquet"):
+                yield self._current_form(name, piece, _SCHEMAS[name])
+        except StoreError as error:
+            raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
 
     def document_text(self, row: int) -> str:
         """Return the text of one document.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ import pytest
 from hirag_dist.composition.build import make_executor, resolve
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.errors import InputError
 from hirag_dist.execution.runner import StageRunner
+from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.cost_estimate import FIRST_TOKEN_S, S_PER_TOKEN, estimate_build
-from hirag_dist.indexing.pipeline import Build
+from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, estimate_build, expected_mentions
+from hirag_dist.indexing.pipeline import Build, chunked, read_input
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.storage.store import Store
 
@@ -37,22 +38,6 @@ def priced(**more: Any) -> dict[str, Any]:
     return {"endpoints": {"paid": CHAT | more}, "roles": dict.fromkeys(ROLES, "paid")}
 
 
-def test_proposing_meta_types_is_one_call_more() -> None:
-    given, proposed = plan([CORPUS]), plan([CORPUS], meta_types="generate")
-    more = [stage for stage in proposed.stages if stage.stage == "meta types"]
-    assert [stage.calls for stage in more] == [1]
-    assert more[0].input_tokens > 1000
-    assert sum(stage.calls for stage in proposed.stages) == sum(stage.calls for stage in given.stages) + 1
-
-
-def test_claims_are_one_call_a_chunk_more() -> None:
-    given, asked = plan([CORPUS], llm=priced()), plan([CORPUS], llm=priced(), claims=True)
-    (more,) = [stage for stage in asked.stages if stage.stage == "claims"]
-    assert more.calls == asked.chunks
-    assert more.input_tokens > asked.tokens
-    assert sum(stage.calls for stage in asked.stages) == sum(stage.calls for stage in given.stages) + more.calls
-
-
 def test_counts_documents_copies_and_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The same words.")
     (tmp_path / "b.txt").write_text("The same words.")
@@ -61,19 +46,6 @@ def test_counts_documents_copies_and_what_cannot_be_read(tmp_path: Path) -> None
     found = plan([tmp_path])
     assert (found.documents, found.duplicates, found.chunks) == (2, 1, 2)
     assert [Path(name).name for name, _ in found.unreadable] == ["d.pdf"]
-
-
-def test_an_input_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        plan([tmp_path / "nowhere"])
-
-
-def test_chunks_follow_the_configuration() -> None:
-    whole = plan([CORPUS], chunking="none")
-    assert whole.chunks == whole.documents == len(list(CORPUS.iterdir()))
-    small, large = (plan([CORPUS], chunk_tokens=size, chunk_overlap_tokens=0) for size in (200, 1000))
-    assert small.chunks > 3 * large.chunks
-    assert small.tokens == pytest.approx(large.tokens, rel=0.02)
 
 
 def test_calls_cost_and_time_of_a_paid_endpoint() -> None:
@@ -95,10 +67,8 @@ def test_the_cost_at_an_endpoint_without_a_price_is_not_known() -> None:
     assert {stage.stage: stage for stage in found.stages}["embed"].cost_usd == 0
 
 
-def test_passes_multiply() -> None:
-    once = plan([CORPUS], llm=priced())
-    often = plan([CORPUS], llm=priced(), extraction="two_step", gleaning_rounds=1)
-    assert often.stages[0].calls == 4 * once.stages[0].calls
+def test_extraction_by_names_makes_no_call() -> None:
+    assert "extract" not in {stage.stage for stage in plan([CORPUS], extraction={"method": "nlp"}).stages}
 
 
 def test_tokens_a_minute_bound_the_time() -> None:
@@ -119,20 +89,45 @@ def test_entity_resolution_is_counted_where_it_asks() -> None:
     assert packed.output_tokens == alone.output_tokens
 
 
-def test_no_layers_no_summaries() -> None:
-    stages = {stage.stage: stage.calls for stage in plan([CORPUS], max_layers=0).stages}
-    assert stages["summarise"] == 0
-    assert stages["reports"] > 0
+def test_reports_that_are_left_out_and_written_add_up() -> None:
+    """The most prominent reports have the most material: the largest fifth has about a quarter of the tokens."""
+    estimates = [plan([CORPUS], communities={"report_share": share}) for share in (1.0, 0.2, 0.0)]
+    reports = [stage for made in estimates for stage in made.stages if stage.stage == "reports"]
+    whole, top, none = (stage.input_tokens + stage.output_tokens for stage in reports)
+    assert estimates[0].missing_reports == none == 0
+    assert estimates[1].missing_reports == pytest.approx(0.8 * estimates[2].missing_reports, abs=1)
+    assert 0.2 < top / whole < 0.35  # 0.28 on Mix
 
 
-def test_summaries_that_see_less_of_their_members_cost_less() -> None:
-    def asked(**clustering: Any) -> Any:
-        return {stage.stage: stage for stage in plan([CORPUS], clustering=clustering).stages}["summarise"]
+def test_a_name_that_most_documents_have_costs_descriptions(tmp_path: Path) -> None:
+    """A hub: its descriptions come from nearly every chunk, and one call cannot hold them."""
+    others = ("harbour", "ledger", "granary", "foundry", "chapel")
+    for number in range(240):
+        one, other = others[number % 5], others[number // 5 % 5]
+        text = (
+            f"In year {number} Brunswick rebuilt the {one} that had stood behind the old {other} of the northern town "
+            f"since the flood, and {number} masons were paid for it."
+        )
+        (tmp_path / f"{number}.txt").write_text(text)
+    config = Config.model_validate({"execution": {"executor": "inline"}})
+    index = tmp_path / "index"
+    with closing(make_executor(config, Store(str(index)), None, None)) as executor:
+        runner = StageRunner(Store(str(index)), executor, (), config.max_reject_ratio)
+        context = BuildContext(runner, config, Prompts(), resolve(config))
+        extract_base_layer(context, chunked(context, read_input(context, [str(tmp_path / "*.txt")])).chunks)
+    (paid,) = runner.bill.by_stage["describe"].uses.values()
+    (planned,) = [stage for stage in plan([tmp_path / "*.txt"]).stages if stage.stage == "describe"]
+    assert paid.calls / 2 <= planned.calls <= 2 * paid.calls
+    assert paid.input_tokens / 2 <= planned.input_tokens <= 2 * paid.input_tokens
 
-    whole, short = asked(), asked(member_chars=60)
-    assert short.input_tokens < 0.7 * whole.input_tokens
-    assert short.output_tokens == whole.output_tokens
-    assert asked(member_chars=2000) == whole
+
+def test_mentions_of_a_sample_stand_for_all_chunks() -> None:
+    texts = [f"The keeper of {'Alexandria' if n % 2 else 'Rhodes'} saw Cairo." for n in range(40)]
+    exact, scaled = expected_mentions(texts, 40), expected_mentions(texts, 400)
+    assert exact[:3] == (40, 20, 20)
+    assert scaled[:3] == (400, 200, 200)
+    assert all(0 < count < 60 for count in scaled[len(exact) :])
+    assert expected_mentions([], 0) == ()
 
 
 def test_shares_of_several_endpoints_and_their_time() -> None:
@@ -180,15 +175,6 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path, method
         calls, tokens = sum(u.calls for u in uses), sum(u.input_tokens + u.output_tokens for u in uses)
         assert calls / 2 <= sum(each.calls for each in wanted) <= 2 * calls, stage
         assert tokens / 2 <= sum(each.input_tokens + each.output_tokens for each in wanted) <= 2 * tokens, stage
-
-
-def test_a_known_speed_bounds_the_time_of_a_stage() -> None:
-    endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "price": {"input": 0}}}
-    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": {"extract": "local"}}})
-    slow = estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 2.0}).stages[0]
-    assert slow.bound == "speed"
-    assert slow.seconds == slow.output_tokens / 2.0
-    assert estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 1e9}).stages[0].bound == "concurrency"
 
 
 def test_a_small_window_means_more_calls() -> None:
