@@ -158,7 +158,7 @@ def through_stages(
 
 def settings_of(clustering: ClusteringConfig) -> ClusterSettings:
     """Return the settings that a build would use."""
-    return ClusterSettings(clustering.target_size, clustering.max_size, clustering.threshold, 0, clustering.covariance)
+    return ClusterSettings(clustering.target_size, clustering.max_size, clustering.threshold, 0)
 
 
 def scikit_learn(reduced: Any, clustering: ClusteringConfig, kind: str) -> tuple[dict[str, Any], csr_array]:
@@ -255,19 +255,18 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2, help="processes that cells are spread over")
     parser.add_argument("--executor", choices=("inline", "ray"), help="use a build's stages; rows past one shard")
     parser.add_argument("--reduce-dims", type=int, default=ClusteringConfig().reduce_dims)
-    parser.add_argument("--covariance", default=ClusteringConfig().covariance)
     parser.add_argument("--sklearn-rows", type=int, default=5000, help="scikit-learn's mixtures up to so many rows")
     parser.add_argument("--reference-rows", type=int, default=5000, help="the reference's method up to so many rows")
     parser.add_argument("--reference-whole", type=int, default=20_000, help="rows past which only three k are timed")
     parser.add_argument("--layers", type=int, default=0, help="vectors to grow a whole hierarchy from, both stop rules")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", module="sklearn")  # that EM has not converged: the reference does not mind
-    clustering = ClusteringConfig(reduce_dims=options.reduce_dims, covariance=options.covariance)
+    clustering = ClusteringConfig(reduce_dims=options.reduce_dims)
     for dim in options.dims:
         times = []
         for n_rows in options.rows:
             case = {"benchmark": "hierarchy", "vectors": n_rows, "dims": dim, "spread": options.spread}
-            case |= clustering.model_dump(include={"reduce_dims", "covariance"})
+            case |= clustering.model_dump(include={"reduce_dims"})
             with tempfile.TemporaryDirectory() as folder:
                 planted = plant(Path(folder), n_rows, dim, spread=options.spread)
                 truth = members(planted.clusters, planted.rows, n_rows)

@@ -179,18 +179,12 @@ class LlmConfig(ConfigSection):
 
 
 MEMBER_CHARS = 480
-_FULL_DIMS = 64  # a component then has 2,080 covariances
 
 
 class ClusteringConfig(ConfigSection):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
     reduce_dims: int = Field(64, ge=1, description="Dimensions to which vectors are reduced before they are clustered")
-    covariance: Literal["tied", "spherical", "diag", "full"] = Field(
-        "tied",
-        description="Covariance of components; tied: round, with one width for all; full: any ellipsoid, for few "
-        "dimensions",
-    )
     target_size: int = Field(20, ge=2, description="Members that a cluster should have, about")
     max_size: int = Field(
         40, ge=2, description="Maximum members of a cluster, which one prompt shows; a larger cluster is split again"
@@ -399,8 +393,6 @@ class Config(ConfigSection):
     def _consistent(self) -> Config:
         if self.chunk_overlap_tokens >= self.chunk_tokens:
             raise ValueError("Invalid chunk_overlap_tokens: must be below chunk_tokens")
-        if self.clustering.covariance == "full" and self.clustering.reduce_dims > _FULL_DIMS:
-            raise ValueError(f"Invalid clustering.covariance: full needs clustering.reduce_dims up to {_FULL_DIMS}")
         target = self.llm.roles.extract
         extractors = [target] if isinstance(target, str) else [share.endpoint for share in target]
         if self.claims and any(self.llm.endpoints[name].kind == "extractive" for name in extractors):

@@ -192,7 +192,7 @@ def clustering_options(context: BuildContext) -> LayerClusteringOptions:
     """Return the options of clustering layers."""
     config = context.config.clustering
     return LayerClusteringOptions(
-        ClusterSettings(config.target_size, config.max_size, config.threshold, context.config.seed, config.covariance),
+        ClusterSettings(config.target_size, config.max_size, config.threshold, context.config.seed),
         context.models.dim,
         config.reduce_dims,
         config.member_chars,

@@ -78,7 +78,7 @@ def test_a_block_of_a_mixture_keeps_a_card_busy_and_fits_it(n_components: int, r
 def test_what_is_small_never_reaches_the_card() -> None:
     """A card needs longer to launch its kernels than the CPU needs for the mixture of a cell."""
     rows = standardise(blobs(4, 2_000, 3, seed=1)[0])
-    fitted = fitted_mixture(rows, 4, 0, "tied")
+    fitted = fitted_mixture(rows, 4, 0)
 
     def fail(*arguments: Any, **options: Any) -> None:
         raise AssertionError("used the card")

@@ -249,7 +249,6 @@ def test_a_prompts_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
         ({"meta_types": ["a", "a "]}, "every type once"),
         ({"meta_types": "person"}, "Expected a list of types"),
         ({"meta_types": []}, "Expected a list of types"),
-        ({"clustering": {"covariance": "full", "reduce_dims": 65}}, "reduce_dims up to 64"),
         ({"communities": {"resolution": float("inf")}}, "less than or equal to"),
     ],
 )

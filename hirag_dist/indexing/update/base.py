@@ -149,6 +149,7 @@ def open_configured(snapshot: Snapshot, config: Config) -> tuple[UpdateBase | No
 
 
 _FIXED_NOW = {  # keys that former versions recorded → the value that holds without them
+    "clustering.covariance": "tied",
     "clustering.reduction": "pca",
     "homonyms": "merge",
     "resolution.llm_band": "0.2",

@@ -78,8 +78,8 @@ def test_a_row_between_two_blobs_belongs_to_both() -> None:
 
 def test_responsibilities_are_those_of_the_formula_and_sum_to_one() -> None:
     rows = standardise(np.random.default_rng(1).normal(size=(120, 4)).astype(np.float32))
-    settings = ClusterSettings(20, 1000, 0.01, 9, covariance="diag")
-    start = start_of(rows, row_tree(rows).cut(6), "diag")
+    settings = ClusterSettings(20, 1000, 0.01, 9)
+    start = start_of(rows, row_tree(rows).cut(6))
     mixture = fit(lambda mixture: KERNELS.statistics(rows, mixture), start, len(rows))
     expected = np.exp(densities(rows, mixture) - logsumexp(densities(rows, mixture), axis=1, keepdims=True))
     found = soft_clusters(rows, settings, KERNELS)
@@ -159,7 +159,7 @@ def test_many_blocks_of_rows_agree_with_one_formula() -> None:
     """Three blocks of 4,096 rows: the likelihood and the memberships are those computed over all rows at once."""
     rows, labels = blobs(6, 2000, 4, seed=11, spread=1.0)
     scaled = standardise(rows)
-    mixture = fitted_mixture(scaled, 6, 2, "tied")
+    mixture = fitted_mixture(scaled, 6, 2)
     achieved = logsumexp(densities(scaled, mixture), axis=1).sum()
     assert mixture.log_likelihood == pytest.approx(achieved, abs=0.01 * len(rows))
     assert adjusted_rand_score(labels, densities(scaled, mixture).argmax(axis=1)) > 0.7
