@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         SnapshotNotFound,
         StageFailed,
     )
-    from hirag_dist.indexing.cost_estimate import CostEstimate
+    from hirag_dist.indexing.estimate import CostEstimate
     from hirag_dist.indexing.update.estimate import UpdateEstimate
     from hirag_dist.indexing.update.summary import UpdateSummary
     from hirag_dist.types import (
@@ -92,7 +92,7 @@ _MODULES = {
         "SnapshotNotFound",
         "StageFailed",
     ),
-    "hirag_dist.indexing.cost_estimate": ("CostEstimate",),
+    "hirag_dist.indexing.estimate": ("CostEstimate",),
     "hirag_dist.indexing.update.estimate": ("UpdateEstimate",),
     "hirag_dist.indexing.update.summary": ("UpdateSummary",),
     "hirag_dist.types": (

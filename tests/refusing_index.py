@@ -45,7 +45,7 @@ class RefusingIndex:
             {
                 "execution": {"executor": "inline"},
                 "max_reject_ratio": 1,
-                "pack_units": 1,
+                "pack_tokens": 0,
                 "update": {"max_ratio": 1000},
                 **self.keys,
                 "llm": {
@@ -71,6 +71,10 @@ class RefusingIndex:
 
     def build(self, *names: str, **options: Any) -> IndexResult:
         return run_build(self.files(*names), self.uri, self.config, BuildOptions(**options))
+
+    def build_folder(self) -> IndexResult:
+        """Build an index of the folder, whatever it holds."""
+        return run_build([str(self.folder / "corpus")], self.uri, self.config)
 
     def add(self, *names: str) -> IndexResult:
         return run_add(self.files(*names), self.uri, self.config)

@@ -126,14 +126,10 @@ def test_the_pages_have_the_table_of_ranks(page: str) -> None:
             "def run():\n    from hirag_dist import composition",
             "indexing has rank 5, composition has 6",
         ),
-        ("retrieval/engine.py", "import hirag_dist.inspection", "retrieval has rank 5, inspection has 5"),
         ("attic/old.py", "import hirag_dist.core", "no rank for attic"),
         ("indexing/stages/chunk.py", "import ray", "ray belongs in"),
-        ("service/server.py", "def f():\n    import aiohttp.web", "aiohttp belongs in"),
         ("core/graph/csr.py", "from os import path", "core is pure"),
-        ("core/graph/csr.py", "from pyarrow import parquet", "core is pure"),
         ("core/graph/csr.py", "text = open('x').read()", "core is pure"),
-        ("core/graph/csr.py", "import tiktoken", "core takes nothing but"),
     ],
 )
 def test_a_planted_import_is_caught(tmp_path: Path, here: str, code: str, why: str) -> None:
@@ -143,22 +139,3 @@ def test_a_planted_import_is_caught(tmp_path: Path, here: str, code: str, why: s
     (found,) = faults(planted, tmp_path)
     assert found.startswith(f"hirag_dist/{here}:")
     assert why in found
-
-
-@pytest.mark.parametrize(
-    ("here", "code"),
-    [
-        (
-            "core/text/tokens.py",
-            "import lzma, tiktoken, numpy as np\nfrom hirag_dist.types import Chunk\nfrom .text import x",
-        ),
-        ("execution/ray/resident_shards.py", "import ray\nfrom hirag_dist.execution.stage import Services"),
-        ("schemas.py", "from hirag_dist.types import Chunk"),
-        ("cli/main.py", "from hirag_dist import indexing\nfrom hirag_dist._version import __version__"),
-    ],
-)
-def test_imports_that_keep_the_rules_pass(tmp_path: Path, here: str, code: str) -> None:
-    planted = tmp_path / here
-    planted.parent.mkdir(parents=True, exist_ok=True)
-    planted.write_text(code, encoding="utf-8")
-    assert faults(planted, tmp_path) == []

@@ -223,18 +223,13 @@ async def test_questions_that_are_too_long_or_blank(
     "body",
     [
         b"",
-        b"\x00",
         b"{",
-        b"[]",
-        b'"text"',
         b'{"question": "\xff\xfe", "query": {"question": "\xff"}, "model": "hirag"}',
         b'{"question": "\\ud800", "query": {"question": "\\ud800"}}',
         b"[" * 20_000,
         b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
-        b'{"question": ' + b"9" * 5000 + b"}",
-        b"\xef\xbb\xbf{}",
     ],
-    ids=range(11),
+    ids=range(6),
 )
 async def test_malformed_requests(interface: Interface, body: bytes, one: Served, engine: fakes.FakeEngine) -> None:
     reply = await interface.send(one, body)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
@@ -429,8 +428,3 @@ def without_record_numbers(sources: tuple[SourceItem, ...]) -> tuple[SourceItem,
     return tuple(
         replace(source, places=tuple(place for place in source.places if place.kind != "record")) for source in sources
     )
-
-
-def test_hidden_words_are_found_where_they_are() -> None:
-    assert re.search(HIDDEN, corpus(1)[0][0])
-    assert not any(HIDDEN in text for text, _ in public(corpus(1)))

@@ -8,13 +8,13 @@ from typing import Unpack
 
 from hirag_dist.api.build_keywords import BuildKeywords, Inputs, input_names, run_with
 from hirag_dist.api.config import ConfigLike, as_config
+from hirag_dist.composition.build_records import recorded_speeds
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import run_build
 from hirag_dist.composition.models import BUILD_ROLES
-from hirag_dist.composition.speeds import recorded_speeds
 from hirag_dist.composition.windows import ask_windows, index_windows, role_windows
 from hirag_dist.config.model import Config
-from hirag_dist.indexing.cost_estimate import CostEstimate, estimate_build
+from hirag_dist.indexing.estimate import CostEstimate, estimate_build
 from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.prompt_files import load_prompts

@@ -11,8 +11,7 @@ from typing import Any, Self, Unpack
 
 from hirag_dist._loop_thread import LoopThread
 from hirag_dist.api.config import ConfigLike, as_config
-from hirag_dist.composition.models import make_coordinator
-from hirag_dist.composition.prices import check_prices
+from hirag_dist.composition.models import check_prices, make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.windows import with_windows
 from hirag_dist.errors import HiragError

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from hirag_dist.cli._output import emit, err, out, table
-from hirag_dist.cli.plan import stage_row
+from hirag_dist.cli._output import emit, err, out
+from hirag_dist.cli.plan import estimate_table, stage_row
 from hirag_dist.composition.tuning import TuningProposal, TuningSample, plan_tuning, run_tuning, take_sample
 from hirag_dist.composition.tuning_files import check_target, write_files
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.indexing.cost_estimate import StageEstimate
+from hirag_dist.indexing.estimate import StageEstimate
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.llm.usage import dollars, total_cost
 
@@ -71,8 +71,7 @@ def _sampled(sample: TuningSample) -> str:
 
 def _show_plan(sample: TuningSample, stages: tuple[StageEstimate, ...], attempts: int) -> None:
     out.print(_sampled(sample))
-    columns = ["call", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
-    out.print(table("Estimate", columns, [stage_row(stage) for stage in stages], right=(2, 3, 4, 5, 6), spare=(7, 1)))
+    out.print(estimate_table("Estimate", [stage_row(stage) for stage in stages], "call"))
     out.print(f"[dim]A reply that cannot be used is asked for again, at most {attempts:,} times in all.[/dim]")
 
 

@@ -29,7 +29,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import HiragError, SnapshotError
-from hirag_dist.indexing.cost_estimate import stages_of, works_of_build
+from hirag_dist.indexing.estimate import stages_of, works_of_build
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.capabilities import Capabilities
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker

@@ -16,7 +16,7 @@ from hirag_dist.cli._output import emit, err, out, short, table, use_json
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
-from hirag_dist.indexing.cost_estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
+from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, CostEstimate, StageEstimate
 from hirag_dist.indexing.update.estimate import UpdateEstimate
 from hirag_dist.llm.usage import dollars, total_cost
 
@@ -86,20 +86,16 @@ def _show(made: CostEstimate, latency_s: float | None) -> None:
         out.print(_unreadable(name, reason))
     if line := _window_line(made):
         out.print(line)
-    rows = [stage_row(stage) for stage in made.stages]
-    rows.append(total_row("total", made.stages, made.seconds))
-    columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
-    out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
+    rows = [*map(stage_row, made.stages), total_row("total", made.stages, made.seconds)]
+    out.print(estimate_table("Estimate (about a factor of two either way)", rows))
     if made.missing_reports:
         reports = count_noun(made.missing_reports, "report is", "reports are")
         out.print(f"About {reports} left out: about {short(made.missing_report_tokens)} tokens if all are written.")
-    said = (
-        f"{latency_s:g} s"
-        if latency_s is not None
-        else f"{FIRST_TOKEN_S:g} s and 1 s more for {1 / S_PER_TOKEN:g} tokens"
-    )
+    assumed = f"{FIRST_TOKEN_S:g} s and 1 s more for {1 / S_PER_TOKEN:g} tokens"
+    if latency_s is not None:
+        assumed = f"{latency_s:g} s"
     out.print(
-        f"[dim]A call is assumed to take {said}; --latency-s sets it. Replies that an index already holds in its "
+        f"[dim]A call is assumed to take {assumed}; --latency-s sets it. Replies that an index already holds in its "
         "ledger are not known here and cost nothing again.[/dim]"
     )
 
@@ -125,6 +121,7 @@ def _unreadable(name: str, reason: str) -> str:
 
 def _show_update(update: UpdateEstimate, add: bool) -> None:
     rebuild = update.rebuild
+    rows = [total_row("rebuild", rebuild.stages, rebuild.seconds)]
     for name, reason in rebuild.unreadable[:_SHOWN]:
         out.print(_unreadable(name, reason))
     if update.rebuilt_because:
@@ -139,11 +136,10 @@ def _show_update(update: UpdateEstimate, add: bool) -> None:
         return
     elif update.returns_to:
         out.print(f"The documents of INPUT are those of snapshot {update.returns_to} again, which would be current.")
-        rows = [total_row("rebuild", rebuild.stages, rebuild.seconds)]
     else:
-        said = update.documents
+        counts = update.documents
         out.print(
-            f"{said.added:,} added, {said.changed:,} changed, {said.removed:,} removed of "
+            f"{counts.added:,} added, {counts.changed:,} changed, {counts.removed:,} removed of "
             f"{count_noun(rebuild.documents, 'document')}; {count_noun(update.chunks, 'chunk')} to extract, "
             f"{count_noun(update.tokens, 'token')}."
         )
@@ -153,26 +149,22 @@ def _show_update(update: UpdateEstimate, add: bool) -> None:
         out.print(
             f"Bound: {bound}; the extraction of the changed documents is about {update.extraction_tokens:,} tokens."
         )
-        rows = [stage_row(stage) for stage in update.stages]
-        rows.append(total_row("update", update.stages, update.seconds))
-        rows.append(total_row("rebuild", rebuild.stages, rebuild.seconds))
-    columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
-    out.print(table("Estimate (about a factor of two either way)", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
+        rows = [*map(stage_row, update.stages), total_row("update", update.stages, update.seconds), *rows]
+    out.print(estimate_table("Estimate (about a factor of two either way)", rows))
     out.print("[dim]Replies that the ledger of the index holds are not known here and cost nothing again.[/dim]")
+
+
+def estimate_table(title: str, rows: Sequence[tuple[Any, ...]], unit: str = "stage") -> Any:
+    """Return the table of an estimate, of rows by `stage_row` and `total_row`."""
+    columns = [unit, "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
+    return table(title, columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1))
 
 
 def stage_row(stage: StageEstimate) -> tuple[Any, ...]:
     """Return a stage as a row of the table of an estimate."""
-    return (
-        stage.stage,
-        stage.endpoint,
-        stage.calls,
-        stage.input_tokens,
-        stage.output_tokens,
-        dollars(stage.cost_usd),
-        _minutes(stage.seconds) if stage.bound else None,
-        stage.bound or "built in",
-    )
+    counts = (stage.calls, stage.input_tokens, stage.output_tokens)
+    time = _minutes(stage.seconds) if stage.bound else None
+    return (stage.stage, stage.endpoint, *counts, dollars(stage.cost_usd), time, stage.bound or "built in")
 
 
 def total_row(name: str, stages: Sequence[StageEstimate], seconds: float | None) -> tuple[Any, ...]:

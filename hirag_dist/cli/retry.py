@@ -22,15 +22,15 @@ from hirag_dist.cli._options import (
     configuration,
     running,
 )
-from hirag_dist.cli._output import emit, err, out, table, use_json
+from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.cli.plan import stage_row, total_row
+from hirag_dist.cli.plan import estimate_table, stage_row, total_row
 from hirag_dist.composition.drop import LetterSelection, run_drop
 from hirag_dist.composition.indexing import BuildOptions
-from hirag_dist.composition.retry import run_retry
-from hirag_dist.composition.retry_estimate import RetryEstimate, estimate_retry
+from hirag_dist.composition.retry import estimate_retry, run_retry
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
+from hirag_dist.indexing.estimate import RetryEstimate
 from hirag_dist.storage.store import Store
 
 
@@ -103,8 +103,7 @@ def _plan(made: RetryEstimate, json: bool) -> None:
         rows = [stage_row(stage) for stage in made.stages]
         rows.append(total_row("letters", made.stages, None))
         rows.append(total_row("about at most", (*made.stages, *made.later), made.seconds))
-        columns = ["stage", "endpoint", "calls", "in", "out", "cost", "at least", "bound by"]
-        out.print(table("Estimate of the retry", columns, rows, right=(2, 3, 4, 5, 6), spare=(7, 1)))
+        out.print(estimate_table("Estimate of the retry", rows))
         out.print(
             "[dim]About at most: every call of the later stages again, as the last build made them. What new replies "
             "do not reach is found in the ledger and costs nothing again.[/dim]"

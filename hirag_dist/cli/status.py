@@ -22,11 +22,11 @@ from hirag_dist.composition.build_records import (
     dead_letters,
     earlier_builds,
     last_build,
+    measured_speeds,
     published,
 )
 from hirag_dist.composition.letters import letter_groups, letter_places
 from hirag_dist.composition.removal.pending import pending_forget
-from hirag_dist.composition.speeds import measured_speeds
 from hirag_dist.core.prompts.refusal_reasons import beginning, by_reason
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound

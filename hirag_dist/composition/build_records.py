@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 KEPT = 20  # records of earlier builds
 IN_SHORT = ("stage", "unit_id", "reason", "attempts")  # columns of REJECTS
 _WRITE_EVERY_S = 1.0
+_LEAST_TOKENS = 100  # of replies, below which a speed means nothing
 
 
 @dataclass(frozen=True)
@@ -402,3 +403,26 @@ def _archive(store: Store) -> None:
 
 def _id_of(record: Mapping[str, Any]) -> str:
     return str(record.get("id") or record["started_at"].replace(":", "").replace("-", ""))
+
+
+def recorded_speeds(store: Store) -> dict[str, float]:
+    """Return endpoint → tokens a second of its replies, all calls together, in the latest build that asked it."""
+    last = last_build(store)
+    found: dict[str, float] = {}
+    for record in reversed([*([] if last is None else [last]), *earlier_builds(store)]):
+        found |= measured_speeds(record.get("stages", ()))
+    return found
+
+
+def measured_speeds(stages: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Return endpoint → tokens a second in the stages of a build whose replies were all asked for by it."""
+    tokens: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    for stage in stages:
+        for row in stage["usage"]:
+            if stage.get("kept") or row["ledger_hits"] or not row["output_tokens"]:
+                continue
+            name = row["endpoint"]
+            tokens[name] = tokens.get(name, 0) + row["output_tokens"]
+            seconds[name] = seconds.get(name, 0.0) + stage["seconds"]
+    return {name: n / seconds[name] for name, n in tokens.items() if n >= _LEAST_TOKENS and seconds[name]}

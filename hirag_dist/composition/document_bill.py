@@ -122,28 +122,21 @@ def document_bill(snapshot: Snapshot) -> DocumentBill:
         tokens[kind] += share
         usd += (cost - (removed_usd if part == "extraction" else 0.0)) * share / max(here, 1)
     is_known = total_cost(row["cost_usd"] for row in rows) is not None
-    names = [_place(row) for row in documents.to_pylist()]
     shares = [
-        _share(
-            names[at],
-            documents["document_id"][at].as_py(),
+        BillShare(
+            f"{row['uri']}#{row['record']}" if row["record"] else row["uri"],
+            row["document_id"],
             1,
-            [int(tokens[kind][at]) for kind in KINDS],
-            float(usd[at]) if is_known else None,
+            **{kind: int(tokens[kind][at]) for kind in KINDS},
+            usd=float(usd[at]) if is_known else None,
         )
-        for at in range(n_documents)
+        for at, row in enumerate(documents.to_pylist())
     ]
     if removed:
         shares.append(BillShare(REMOVED, "", 0, removed, 0, 0, 0, removed_usd if is_known else None))
     total = sum(n_tokens for n_tokens, _ in totals.values())
     n_calls = sum(row["calls"] for row in rows)
     return DocumentBill(tuple(shares), total, n_calls, total_cost(row["cost_usd"] for row in rows))
-
-
-def _share(name: str, document_id: str, documents: int, tokens: Sequence[int], usd: float | None) -> BillShare:
-    """Return a share with tokens in the order of `KINDS`."""
-    extraction, summaries, reports, embeddings = tokens
-    return BillShare(name, document_id, documents, extraction, summaries, reports, embeddings, usd)
 
 
 def grouped(bill: DocumentBill, groups: Mapping[str, str]) -> tuple[BillShare, ...]:
@@ -157,12 +150,12 @@ def grouped(bill: DocumentBill, groups: Mapping[str, str]) -> tuple[BillShare, .
         name = groups.get(share.document_id, NO_VALUE) if share.document_id else share.name
         found.setdefault(name, []).append(share)
     rows = [
-        _share(
+        BillShare(
             name,
             "",
             sum(share.documents for share in shares),
-            [sum(getattr(share, kind) for share in shares) for kind in KINDS],
-            total_cost(share.usd for share in shares),
+            **{kind: sum(getattr(share, kind) for share in shares) for kind in KINDS},
+            usd=total_cost(share.usd for share in shares),
         )
         for name, shares in found.items()
     ]
@@ -281,10 +274,6 @@ def _part(stage: str, role: str) -> str:
     if stage.startswith(("extract", "claims")):
         return "extraction"
     return "reports" if stage.startswith("reports") else "summaries"
-
-
-def _place(row: Mapping[str, Any]) -> str:
-    return f"{row['uri']}#{row['record']}" if row["record"] else str(row["uri"])
 
 
 def _folder(uri: str, depth: int) -> str:

@@ -22,8 +22,7 @@ from hirag_dist.composition.build_records import (
 from hirag_dist.composition.embedder_choice import settle_embedder
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.letters import letter_groups
-from hirag_dist.composition.models import BUILD_ROLES
-from hirag_dist.composition.prices import check_prices
+from hirag_dist.composition.models import BUILD_ROLES, check_prices
 from hirag_dist.composition.windows import index_windows, role_windows, with_windows
 from hirag_dist.compute.kernels import has_gpu_workers
 from hirag_dist.config.model import Config

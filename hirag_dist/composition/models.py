@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hirag_dist.config.model import Config, EndpointConfig, RoleTarget
 from hirag_dist.core.text.tokens import counter
+from hirag_dist.errors import ConfigError
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import EndpointPool
@@ -45,6 +46,30 @@ def shares(target: RoleTarget) -> list[tuple[str, float]]:
     if isinstance(target, str):
         return [(target, 1.0)]
     return [(share.endpoint, share.weight) for share in target]
+
+
+def check_prices(config: Config, roles: Iterable[str], max_usd: float | None, more: Iterable[RoleTarget] = ()) -> None:
+    """Refuse a limit in dollars where the price of an endpoint is not known: it would limit nothing.
+
+    Args:
+        roles: whose endpoints may be called.
+        max_usd: the limit; None for none.
+        more: endpoints that may be called in other roles.
+
+    Raises:
+        ConfigError: an endpoint has no price.
+    """
+    if max_usd is None:
+        return
+    names = dict.fromkeys(name for role in roles for name in role_endpoints(config, role))
+    names |= dict.fromkeys(name for target in more for name, _ in shares(target))
+    unknown = [name for name in names if config.llm.endpoints[name].prices is None]
+    if not unknown:
+        return
+    raise ConfigError(
+        f"--max-usd needs the prices of: {', '.join(unknown)}. Set llm.endpoints.{unknown[0]}.price.input and .output, "
+        "in US dollars a million tokens (0 for a free model), or limit tokens by --max-tokens"
+    )
 
 
 def lexical_embedding_notice(config: Config) -> str:

@@ -11,8 +11,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from hirag_dist.composition.models import has_structured_output, make_coordinator, make_pool, retry_policy, shares
-from hirag_dist.composition.prices import check_prices
+from hirag_dist.composition.models import (
+    check_prices,
+    has_structured_output,
+    make_coordinator,
+    make_pool,
+    retry_policy,
+    shares,
+)
 from hirag_dist.config.model import ENTITY_TYPES, META_TYPES, Config
 from hirag_dist.core.prompts.reply_parsing import parse_extraction, parse_meta_types
 from hirag_dist.core.prompts.templates import Prompts, extraction_request, meta_types_request
@@ -23,8 +29,7 @@ from hirag_dist.core.text.language_check import language_name
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import InputError
-from hirag_dist.indexing.cost_estimate import StageEstimate, Work, stages_of
-from hirag_dist.indexing.extraction_estimate import MIN_OUT, OUT_PER_TOKEN
+from hirag_dist.indexing.estimate import MIN_OUT, OUT_PER_TOKEN, StageEstimate, Work, stages_of
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS
 from hirag_dist.llm.call import CallContext

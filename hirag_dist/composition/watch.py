@@ -12,8 +12,7 @@ from typing import Literal
 from hirag_dist.composition.build_records import earlier_builds, last_build
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import BuildOptions, run_build
-from hirag_dist.composition.models import BUILD_ROLES
-from hirag_dist.composition.prices import check_prices
+from hirag_dist.composition.models import BUILD_ROLES, check_prices
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy
 from hirag_dist.indexing.update.base import NOTES

@@ -12,6 +12,7 @@ import numpy as np
 
 from hirag_dist.composition.models import (
     CHAT_ROLES,
+    check_prices,
     has_structured_output,
     limited_embedder,
     make_coordinator,
@@ -19,7 +20,6 @@ from hirag_dist.composition.models import (
     retry_policy,
     shares,
 )
-from hirag_dist.composition.prices import check_prices
 from hirag_dist.composition.windows import role_windows
 from hirag_dist.config.model import Config, RoleTarget
 from hirag_dist.core.prompts.reply_parsing import parse_text

@@ -19,7 +19,7 @@ from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, Me
 from hirag_dist.indexing.window_sizes import described_tokens
 
 logger = logging.getLogger(__name__)
-_PROMPT_TOKENS = 6000  # descriptions in one describe call
+DESCRIBE_PROMPT_TOKENS = 6000  # descriptions in one describe call
 
 
 def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
@@ -107,8 +107,8 @@ def _described_at_once(context: BuildContext, prompts: Prompts) -> int:
     """Return the tokens of descriptions that one call makes one of."""
     window = context.models.windows.get("summarise")
     if window is None:
-        return _PROMPT_TOKENS
-    return min(_PROMPT_TOKENS, described_tokens(window, prompts, context.config.tokenizer))
+        return DESCRIBE_PROMPT_TOKENS
+    return min(DESCRIBE_PROMPT_TOKENS, described_tokens(window, prompts, context.config.tokenizer))
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow.compute as pc
 
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
@@ -27,6 +29,45 @@ class ChunkedDocuments:
 
 
 @dataclass(frozen=True)
+class UnreadRecords:
+    """Records of INPUT that are there and could not be read.
+
+    Attributes:
+        records: (URI, record).
+        first_lost: URI of a file or folder → the first record of which, and of all after it, nothing was read.
+    """
+
+    records: frozenset[tuple[str, int]] = frozenset()
+    first_lost: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, units: Iterable[str], files: Container[str], read: Iterable[tuple[str, int]]) -> UnreadRecords:
+        """Return the unread records.
+
+        Args:
+            units: units of the dead letters of reading, as `unit_of` names them.
+            files: names of the files of INPUT.
+            read: (URI, record) of what was read.
+        """
+        lost: set[tuple[str, int]] = set()
+        for unit in units:
+            file, mark, number = unit.rpartition("#")
+            is_numbered = unit not in files and mark and number.isdecimal()
+            lost.add((file, int(number)) if is_numbered else (unit, 0))
+        last: dict[str, int] = {}
+        for uri, record in (*lost, *read):
+            last[uri] = max(last.get(uri, 0), record)
+        return cls(frozenset(lost), {uri: record for uri, record in lost if last[uri] == record})
+
+    def __contains__(self, place: tuple[str, int]) -> bool:
+        """Check for a (URI, record), which may be of a file below a folder that could not be listed."""
+        uri, record = place
+        folders = (uri[:end] for end, char in enumerate(uri) if char == "/")
+        is_lost = uri in self.first_lost and record >= self.first_lost[uri]
+        return place in self.records or is_lost or any(folder in self.first_lost for folder in folders)
+
+
+@dataclass(frozen=True)
 class ReadInput:
     """DOCUMENTS of INPUT, each text once, their PLACES, dead letters of reading, and metadata."""
 
@@ -34,6 +75,7 @@ class ReadInput:
     places: Dataset
     rejects: Dataset
     metadata: DocumentMetadata = NO_METADATA
+    unread: UnreadRecords = UnreadRecords()
 
 
 def read_documents(context: BuildContext, inputs: Sequence[str]) -> ChunkedDocuments:
@@ -86,8 +128,16 @@ def read_input(context: BuildContext, inputs: Sequence[str]) -> ReadInput:
     read = runner.run_tolerant(
         ReadDocuments(read_options(reading, config.metadata)), "documents", sources=datasets.put("sources", sources)
     )
+    unread = UnreadRecords()
     if read.rejects.rows:
-        uris = datasets.read(read.documents, ["uri"])["uri"].to_pylist()
-        check_read(sources, set(uris), datasets.read(read.rejects, ["unit_id", "reason"]), reading.text_field)
+        found = datasets.read(read.documents, ["uri", "record"])
+        uris, records = found["uri"].to_pylist(), found["record"].to_pylist()
+        letters = datasets.read(read.rejects, ["stage", "unit_id", "reason"])
+        letters = letters.filter(pc.equal(letters["stage"], ReadDocuments.name))
+        if letters.num_rows:
+            check_read(sources, set(uris), letters, reading.text_field)
+        units, files = letters["unit_id"].to_pylist(), set(sources["shown"].to_pylist())
+        unread = UnreadRecords.of(units, files, zip(uris, records, strict=True))
     metadata = read_metadata(context, read.metadata)
-    return replace(unique_documents(context, read.documents, read.places), rejects=read.rejects, metadata=metadata)
+    documents = unique_documents(context, read.documents, read.places)
+    return replace(documents, rejects=read.rejects, metadata=metadata, unread=unread)

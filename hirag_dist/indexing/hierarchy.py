@@ -114,7 +114,7 @@ def summary_stage(context: BuildContext, layer: int, meta_types: tuple[str, ...]
         layer=layer,
         structured=context.models.structured["summarise"],
         meta_types=meta_types,
-        packing=PackingOptions(config.clustering.summary_pack_tokens, config.pack_units),
+        packing=PackingOptions(config.pack_tokens),
         same_language=context.same_language,
         prompts=prompts,
         models=context.models.models["summarise"],

@@ -22,10 +22,10 @@ from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.execution.events import Publishing
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base_layer import extract_base_layer
-from hirag_dist.indexing.calls_ahead import announce_calls
 from hirag_dist.indexing.communities import build_communities, report_choice
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunked, read_input, unique_documents
+from hirag_dist.indexing.estimate import announce_calls
 from hirag_dist.indexing.hierarchy import build_hierarchy
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer
@@ -36,7 +36,7 @@ from hirag_dist.indexing.snapshot_contents import combine
 from hirag_dist.indexing.stages.embed import EmbedChunks
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
 from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
-from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, added_to, selected_documents
+from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, kept_beside, selected_documents
 from hirag_dist.indexing.update.former import former_snapshot, returning_summary, same_places, wanted_documents
 from hirag_dist.indexing.update.run import (
     UpdateRequest,
@@ -125,7 +125,7 @@ class Build:
         found = read_input(self.context, inputs)
         base, reason = self._base()
         if base is not None:
-            return self._update(base, UpdateRequest(found))
+            return self._update(base, UpdateRequest(self._with_unread(base, found)))
         if reason:
             logger.warning("the index is built from nothing: %s", reason)
         documents = chunked(self.context, found)
@@ -142,14 +142,11 @@ class Build:
             StageFailed: see `index`.
         """
         base = self._required_base()
-        found, datasets = read_input(self.context, inputs), self.context.datasets
-        before, new = base.table("documents").cast(DOCUMENTS), datasets.read(found.documents)
-        places = added_places(before, base.table(PLACES), new, datasets.read(found.places))
-        whole, put = added_to(before, new), datasets.put
-        documents = unique_documents(self.context, put("all_documents", whole), put("all_places", places))
-        metadata = kept_metadata(self.context, base, whole, found.metadata)
-        letters = self._letters(base, whole, found)
-        return self._update(base, UpdateRequest(replace(documents, rejects=letters, metadata=metadata)))
+        found = read_input(self.context, inputs)
+        before, new = base.table("documents").cast(DOCUMENTS), self.context.datasets.read(found.documents)
+        kept = kept_beside(before, new)
+        letters = self._letters(base, pa.concat_tables([kept, new]), found)
+        return self._update(base, UpdateRequest(replace(self._joined(base, kept, found), rejects=letters)))
 
     def remove(self, selection: DocumentSelection) -> BuildResult:
         """Remove documents from the index.
@@ -223,6 +220,31 @@ class Build:
                 f"built with, or run `hirag-dist index INPUT --index {store.uri}` with all of its documents"
             )
         return base
+
+    def _with_unread(self, base: UpdateBase, found: ReadInput) -> ReadInput:
+        """Return what was read with the base's documents of files that are there and could not be read now."""
+        before = base.table("documents").cast(DOCUMENTS)
+        places = zip(before["uri"].to_pylist(), before["record"].to_pylist(), strict=True)
+        kept = before.filter(pa.array([place in found.unread for place in places], pa.bool_()))
+        if not kept.num_rows:
+            return found
+        logger.warning(
+            "%s could not be read and stays as it was, the first %s: see the dead letters, or `hirag-dist remove` it",
+            count_noun(kept.num_rows, "document"),
+            kept["uri"][0].as_py(),
+        )
+        return self._joined(base, kept, found)
+
+    def _joined(self, base: UpdateBase, kept: pa.Table, found: ReadInput) -> ReadInput:
+        """Return documents of the base together with what was read, and the dead letters of that."""
+        datasets, put = self.context.datasets, self.context.datasets.put
+        new = datasets.read(found.documents)
+        places = added_places(kept, base.table(PLACES), new, datasets.read(found.places))
+        whole = pa.concat_tables([kept, new])
+        documents = unique_documents(self.context, put("all_documents", whole), put("all_places", places))
+        return replace(
+            documents, rejects=found.rejects, metadata=kept_metadata(self.context, base, whole, found.metadata)
+        )
 
     def _kept(self, base: UpdateBase, documents: pa.Table) -> ReadInput:
         """Return documents of the base with their places and metadata, and the base's dead letters of reading."""

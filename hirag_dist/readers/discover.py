@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from urllib.parse import quote, unquote, urlsplit
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from hirag_dist.readers.local_files import (
     is_named,
     local_roots,
     matches_hidden,
+    own_output,
 )
 from hirag_dist.readers.model import SourceFile
 from hirag_dist.readers.open import explain
@@ -36,11 +37,11 @@ def find_inputs(inputs: Sequence[str], *, follow_links: bool = False) -> list[So
     An input is a file, a folder (with all that is below it), a glob, or a URI of either kind that pyarrow.fs
     knows (s3://, gs://, file://). In a glob `*` and `[…]` stay within a name, `**` goes down any number of
     folders, and `?` is one character, but in a URI it begins the query. Folders and globs leave out names
-    that begin with a dot (unless the glob says so), lock files of office programs, sockets and devices. What they find
-    of another type has
-    format `unsupported`, so that `read_source` accounts for it; a file that is named, by itself or by a glob
-    ending in its extension, is read as text where its extension is not known. A file that must not or cannot be
-    read (a link out of INPUT, a ring of links, a name that is not UTF-8) has a `refusal`.
+    that begin with a dot (unless the glob says so), lock files of office programs, sockets and devices, and what this
+    package wrote (`own_output`). What they find of another type has format `unsupported`, so that `read_source`
+    accounts for it; a file that is named, by itself or by a glob ending in its extension, is read as text where its
+    extension is not known. A file that must not or cannot be read (a link out of INPUT, a ring of links, a name that is
+    not UTF-8) has a `refusal`.
 
     Args:
         inputs: paths, globs and URIs; a path that exists is no glob. A path may itself be a link.
@@ -110,10 +111,11 @@ def _find_remote(name: str) -> list[SourceFile]:
     matches = re.compile(glob_to_regex(pattern or "**")).fullmatch
     hidden = matches_hidden(pattern)
     files = []
+    own = _own_paths(each.path[len(path) :].lstrip("/") for each in below if each.type == fs.FileType.File)
     for each in below:
         rest = each.path[len(path) :].lstrip("/")
         visible = hidden or not any(part.startswith(".") for part in rest.split("/"))
-        visible = visible and not rest.rpartition("/")[2].startswith(LOCK_MARK)
+        visible = visible and not rest.rpartition("/")[2].startswith(LOCK_MARK) and own.isdisjoint(_prefixes(rest))
         if each.type == fs.FileType.File and visible and matches(rest):
             uri = f"{root}/{quote(rest)}{mark}{query}"
             files.append(_source(uri, public_uri(uri), each.size, _modified(each), named=is_named(pattern, rest)))
@@ -122,6 +124,31 @@ def _find_remote(name: str) -> list[SourceFile]:
     if not files:
         raise InputError(f"{shown} matches no file: check the pattern; `**` goes down folders")
     return files
+
+
+def _own_paths(files: Iterable[str]) -> set[str]:
+    """Return the paths of a listing that hold output of this package (`own_output`).
+
+    Args:
+        files: paths below INPUT.
+    """
+    held: dict[str, tuple[set[str], set[str]]] = {}  # folder → names of its folders and files
+    for file in files:
+        for path in _prefixes(file):
+            folder, _, name = path.rpartition("/")
+            held.setdefault(folder, (set(), set()))[path == file].add(name)
+    own = ((folder, own_output(*names, is_input=not folder)) for folder, names in held.items())
+    return {f"{folder}/{name}".lstrip("/") for folder, found in own for name in found}
+
+
+def _prefixes(path: str) -> list[str]:
+    """Return a path and the folders above it.
+
+    >>> _prefixes("a/b/c.txt")
+    ['a', 'a/b', 'a/b/c.txt']
+    """
+    parts = path.split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def _modified(info: fs.FileInfo) -> str:

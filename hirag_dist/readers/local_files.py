@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,16 @@ from hirag_dist.readers.uris import FORMATS, is_utf8, split_name
 _MAGIC = re.compile(r"[*?\[]")
 LOCK_MARK = "~$"
 """Beginning of the name of a lock file, which office programs write beside an open document."""
+
+_INDEX_NAMES = frozenset((
+    "current", "snapshots", "reports", "work", "ledger", "build.json", "builds", "forget.json", "drops.json",
+    "snapshot_history.json", "run.lock", "milvus", "cache",
+))  # fmt: skip
+_COPY = "hirag_dist"  # folder beside exported tables that holds the index they are from
+_TABLES = frozenset((
+    "documents.parquet", "text_units.parquet", "entities.parquet", "relationships.parquet", "communities.parquet",
+    "community_reports.parquet", "covariates.parquet",
+))  # fmt: skip
 
 _LEADS_OUT = "a link that leads out of INPUT; name its target as an INPUT, or set reading.follow_links"
 _NOT_UTF8 = "the name of the file is not UTF-8; rename the file"
@@ -112,7 +122,7 @@ def _split_glob(path: str) -> tuple[str, str]:
 
 
 def _walk(folder: str, root: LocalRoot, roots: Sequence[LocalRoot] | None) -> Iterator[_Entry]:
-    """Yield the regular files below a folder, and what of it is refused.
+    """Yield the regular files below a folder, and what of it is refused; nothing that `own_output` names.
 
     A link to a folder that the walk comes to under its own name is left out; a folder that is only linked to is walked
     once.
@@ -123,10 +133,11 @@ def _walk(folder: str, root: LocalRoot, roots: Sequence[LocalRoot] | None) -> It
     visited = {root.path}
     unlisted: list[OSError] = []
     for where, folders, names in os.walk(folder, onerror=unlisted.append, followlinks=True):
+        own = own_output({*folders}, {*names}, is_input=where == folder)
         kept = []
         for name in sorted(folders):
             path = os.path.join(where, name)
-            if name.startswith(".") and not root.hidden:
+            if (name.startswith(".") and not root.hidden) or name in own:
                 continue
             if not os.path.islink(path):
                 kept.append(name)
@@ -142,7 +153,7 @@ def _walk(folder: str, root: LocalRoot, roots: Sequence[LocalRoot] | None) -> It
         folders[:] = kept
         for name in sorted(names):
             path = os.path.join(where, name)
-            if (name.startswith(".") and not root.hidden) or name.startswith(LOCK_MARK):
+            if (name.startswith(".") and not root.hidden) or name.startswith(LOCK_MARK) or name in own:
                 continue
             if os.path.islink(path):
                 yield _Entry(os.path.relpath(path, folder), _link_refusal(path, roots))
@@ -189,6 +200,24 @@ def _file(folder: str, entry: _Entry, *, named: bool) -> SourceFile:
 def _shown(path: str) -> str:
     r"""Return a path with the bytes that are not UTF-8 as escapes, `\xff`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def own_output(folders: Set[str], files: Set[str], *, is_input: bool) -> Set[str]:
+    """Return which names in a folder hold output of this package: an index, or an export with its index.
+
+    An index below its own INPUT would otherwise index itself.
+
+    Args:
+        folders, files: the names that the folder holds.
+        is_input: whether the folder is INPUT itself, which may have documents beside the files of an index.
+    """
+    own: set[str] = set()
+    is_begun = "build.json" in files and ("run.lock" in files or not folders.isdisjoint(("ledger", "work")))
+    if is_begun or ("current" in files and "snapshots" in folders):
+        own |= (folders | files) & _INDEX_NAMES if is_input else folders | files
+    if _COPY in folders and "entities.parquet" in files:
+        own |= {_COPY, *_TABLES}
+    return own
 
 
 def is_named(pattern: str, path: str) -> bool:

@@ -21,6 +21,7 @@ from hirag_dist.readers.uris import public_uri, split_name
 
 Found = Iterator[Document | Unreadable]
 
+_OWN_PAGE = b'<meta name="generator" content="hirag-dist">'  # of `inspect`, `eval` and other reports
 _PDF_MAGIC = b"%PDF-"
 _MAGIC_BYTES = 1024
 
@@ -31,8 +32,8 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
     Nothing is read before the first one is asked for. Memory is bounded by the limits of the options: formats of
     many records are read record by record. What fails is an `Unreadable`, not an exception, and a bad record
     does not lose the others; where the rest of a file is lost (damaged compression, a connection that
-    breaks), the last one says so. A file yields at least one of either. A file that begins as a PDF is read
-    as one, whatever its name.
+    breaks), the last one says so. A file yields at least one of either, but for a page that this package wrote,
+    which is left out. A file that begins as a PDF is read as one, whatever its name.
 
     Args:
         source: from `find_inputs`.
@@ -52,6 +53,8 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
         for found in _bounded(_read(source, maker), options, source.size_bytes):
             yield found
             record = found.record + 1
+    except _OwnPage:
+        return
     except (NotText, FileRefused) as error:
         yield maker.unreadable(record, str(error))
     except Exception as error:  # whatever a reader or its library raises is a fault of this file alone
@@ -59,6 +62,10 @@ def read_source(source: SourceFile, options: ReadOptions) -> Found:
     else:
         if record == 0:
             yield maker.unreadable(0, "the file holds no records")
+
+
+class _OwnPage(Exception):
+    """A page of HTML that this package wrote."""
 
 
 def _bounded(found: Found, options: ReadOptions, stored_bytes: int) -> Found:
@@ -91,6 +98,8 @@ def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
         if source.format == "pdf" and not is_pdf:
             yield maker.unreadable(0, "the file is no PDF" if head else "the file is empty")
             return
+        if source.format == "html" and _OWN_PAGE in head:
+            raise _OwnPage
         form = "pdf" if is_pdf else source.format
         if reason := missing_package(form):
             yield maker.unreadable(0, reason)

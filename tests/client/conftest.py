@@ -78,12 +78,21 @@ class Client:
 Connect = Callable[..., Client]
 
 
-@pytest.fixture(params=["sync", "async"])
-async def connect(request: pytest.FixtureRequest) -> Any:
+@pytest.fixture
+def form() -> str:
+    """The client of a test; those marked `both_clients` run with the synchronous one too, which is made from it."""
+    return "async"
+
+
+both_clients = pytest.mark.parametrize("form", ["sync", "async"])
+
+
+@pytest.fixture
+async def connect(form: str) -> Any:
     made: list[Client] = []
 
     def connect(target: str, **options: Any) -> Client:
-        made.append(Client(request.param, target, **options))
+        made.append(Client(form, target, **options))
         return made[-1]
 
     yield connect

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from hirag_dist import errors
-from hirag_dist.client import AsyncHiragClient, HiragClient
+from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import ConfigError, HiragError, InvalidQuery, NotFound, RateLimited, ServiceError
 from hirag_dist.types import AccessScope, Query
 from hirag_dist.wire import error_status
+from tests.client.conftest import both_clients
 from tests.service import fakes
 
 
@@ -23,6 +24,7 @@ async def client(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> 
     return connect((await start(engine)).address)
 
 
+@both_clients
 async def test_retrieve_returns_what_the_engine_gave(client: Any, engine: fakes.FakeEngine) -> None:
     assert await client.call("retrieve", "Who lit the lamp?") == engine.whole
     vector = np.array([[1.0, 2.0, 3.0, 4.0]], dtype=np.float32)
@@ -44,6 +46,7 @@ async def test_retrieve_returns_what_the_engine_gave(client: Any, engine: fakes.
     assert (short.context, short.sources[0].text) == ("", "")
 
 
+@both_clients
 async def test_streams_and_the_answer(client: Any, engine: fakes.FakeEngine) -> None:
     levels = await client.collect("retrieve_stream", "q")
     assert [level for level, _ in levels] == ["local", "global", "bridge", "sources", "done"]
@@ -55,6 +58,7 @@ async def test_streams_and_the_answer(client: Any, engine: fakes.FakeEngine) -> 
     assert engine.described_with[-2:] == [("", ""), ("draft", "2024")]
 
 
+@both_clients
 async def test_look_ups(client: Any, engine: fakes.FakeEngine) -> None:
     assert await client.call("get_entity", "Wärterin", max_relations=3, labels=("a", "b")) == fakes.ENTITY
     assert await client.call("find_path", "e1", "e2") == fakes.PATH
@@ -80,7 +84,7 @@ async def test_look_ups(client: Any, engine: fakes.FakeEngine) -> None:
         await client.call("get_entity", "y")
 
 
-@pytest.mark.parametrize("kind", [kind for kind, _ in error_status.STATUS], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [InvalidQuery, errors.SnapshotNotFound, errors.ModelUnavailable])
 async def test_what_the_engine_raises_is_raised_here(
     start: fakes.Start, engine: fakes.FakeEngine, connect: Any, kind: type[HiragError]
 ) -> None:
@@ -167,6 +171,7 @@ async def test_another_service_there(connect: Any) -> None:
     await server.stop(0)
 
 
+@both_clients
 async def test_a_deadline(client: Any, engine: fakes.FakeEngine) -> None:
     await client.call("describe")  # connected, so that the deadline is that of the retrieval alone
     engine.gate = asyncio.Event()
@@ -176,6 +181,7 @@ async def test_a_deadline(client: Any, engine: fakes.FakeEngine) -> None:
         await client.collect("retrieve_stream", "q", timeout_s=0.3)
 
 
+@both_clients
 async def test_closing_a_stream_stops_the_work(client: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()
     assert (await client.first("answer_stream", "q")) == engine.whole
@@ -183,6 +189,7 @@ async def test_closing_a_stream_stops_the_work(client: Any, engine: fakes.FakeEn
         await engine.cancelled.wait()
 
 
+@both_clients
 async def test_waiting_until_a_snapshot_is_loaded(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     service = await start(engine, load=False)
     client = connect(service.address)
@@ -244,18 +251,6 @@ async def test_options_that_do_not_fit(connect: Any, tmp_path: Path) -> None:
         connect("127.0.0.1:1", certificate="c.pem")
     with pytest.raises(ConfigError, match="cannot be read"):
         connect("127.0.0.1:1", root_certificates=tmp_path / "missing")
-
-
-async def test_as_context_managers(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    address = (await start(engine)).address
-
-    def ask() -> Any:
-        with HiragClient(address) as client:
-            return client.describe()
-
-    assert await asyncio.to_thread(ask) == engine.info
-    async with AsyncHiragClient(address) as client:
-        assert await client.describe() == engine.info
 
 
 async def test_a_rolling_restart_loses_no_request(start: fakes.Start) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from hirag_dist.client import RequestTooLarge
-from hirag_dist.errors import RateLimited, ServiceError
-from hirag_dist.types import Answer, Query
+from hirag_dist.errors import ServiceError
+from hirag_dist.types import Answer
+from tests.client.conftest import both_clients
 from tests.service import fakes
 
 
@@ -98,6 +99,7 @@ async def cable(start: fakes.Start, engine: fakes.FakeEngine) -> AsyncIterator[C
     await cable.put_away()
 
 
+@both_clients
 async def test_a_connection_lost_in_mid_answer_is_told_and_the_next_call_finds_another(
     cable: Cable, engine: fakes.FakeEngine, connect: Any
 ) -> None:
@@ -208,20 +210,6 @@ async def test_a_request_larger_than_the_service_takes(
     assert not engine.queries
 
 
-async def test_three_retries_and_no_more(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
-    client = connect((await start(engine)).address)
-    engine.error = RateLimited("wait", 0.01)
-    with pytest.raises(RateLimited):
-        await client.call("retrieve", "q")
-    assert len(engine.queries) == 4
-
-
-async def test_labels_reach_the_engine(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
-    client = connect((await start(engine)).address)
-    await client.call("retrieve", Query("q", labels=("lang:de", "public")))
-    assert engine.queries[0].labels == ("lang:de", "public")
-
-
 async def test_a_plain_client_at_a_tls_port_and_an_unknown_authority(
     start: fakes.Start, engine: fakes.FakeEngine, connect: Any, certificates: dict[str, str]
 ) -> None:
@@ -232,6 +220,7 @@ async def test_a_plain_client_at_a_tls_port_and_an_unknown_authority(
         await connect(address, tls=True, retries=False).call("describe")
 
 
+@both_clients
 async def test_a_closed_client_says_so(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     client = connect((await start(engine)).address)
     engine.gate = asyncio.Event()

@@ -70,6 +70,15 @@ def run(store: Store, corpus: str, made: Config, action: Action = "index", force
     return execute_build(made, store, action, arguments, options, lambda build: build.index([corpus]))
 
 
+def test_an_index_below_its_input_does_not_index_itself(corpus: str, dead: dict[str, Any]) -> None:
+    made = config(dead)
+    built = run_build([corpus], f"{corpus}/my-index", made)
+    again = run_build([corpus], f"{corpus}/my-index", made)
+    assert again.up_to_date
+    assert again.manifest.counts["documents"] == built.manifest.counts["documents"] == 1
+    assert not again.dead_letters
+
+
 def test_models_that_cannot_be_asked_are_on_record(store: Store, corpus: str, dead: dict[str, Any]) -> None:
     with pytest.raises(HiragError) as raised:
         run(store, corpus, config(dead, "extract"))

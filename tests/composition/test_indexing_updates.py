@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +16,7 @@ from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import read_import, run_add, run_build, run_import, run_refresh
 from hirag_dist.composition.retry import run_retry
 from hirag_dist.errors import SnapshotError
+from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.inspection.summary import inspect_tables
 from hirag_dist.interop.exporters import graphrag_tables, write_graphml
 from hirag_dist.storage.layout import CURRENT
@@ -23,7 +25,7 @@ from hirag_dist.storage.store import Store
 from tests.refusing_index import TEXTS, RefusingIndex
 
 KEYS = {
-    "clustering": {"target_size": 3, "max_size": 6},
+    "clustering": {"target_size": 3},
     "communities": {"report_min_entities": 1},
     "update": {"max_ratio": 0},
 }
@@ -124,3 +126,47 @@ def test_stand_ins_are_shown_and_exported_as_such(behind: Snapshot) -> None:
     stream = BytesIO()
     write_graphml(tables, stream)
     assert b"Rocket" in stream.getvalue() or b"ROCKET" in stream.getvalue()
+
+
+def uris(index: RefusingIndex) -> list[str]:
+    rows = open_snapshot(index.store).table("documents", ["uri", "record"]).to_pylist()
+    return sorted(unit_of(row["uri"], row["record"]) for row in rows)
+
+
+def write_records(path: Path, *lines: str) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_a_file_that_cannot_be_read_keeps_its_last_version_until_it_is_gone(index: RefusingIndex) -> None:
+    rows = [json.dumps({"text": TEXTS[name]}) for name in ("loom.txt", "bridge.txt", "train.txt")]
+    (engine,) = index.files("engine.txt")
+    folder = Path(engine).parent
+    write_records(folder / "rows.jsonl", *rows)
+    whole = index.build_folder()
+    every = ["engine.txt", "rows.jsonl", "rows.jsonl#1", "rows.jsonl#2"]
+    assert (uris(index), whole.dead_letters) == (every, 0)
+
+    Path(engine).write_bytes(b"\x00\x01\x02\xff" * 50)  # as a copy begins on some file systems
+    write_records(folder / "rows.jsonl", rows[0], rows[1][:20])  # cut off within a record
+    half = index.build_folder()
+    assert (uris(index), half.dead_letters, half.exit_code) == (every, 2, 3)
+    assert index.build_folder().up_to_date
+
+    index.files("engine.txt")
+    write_records(folder / "rows.jsonl", "{", rows[2])  # one bad record, and one that is gone
+    partly = index.build_folder()
+    assert (uris(index), partly.dead_letters) == (["engine.txt", "rows.jsonl", "rows.jsonl#1"], 1)
+
+    (folder / "rows.jsonl").unlink()
+    gone = index.build_folder()
+    assert (uris(index), gone.dead_letters) == (["engine.txt"], 0)
+
+
+def test_a_new_file_that_cannot_be_read_is_a_dead_letter_of_an_index_without_changes(index: RefusingIndex) -> None:
+    (engine,) = index.files("engine.txt")
+    index.build_folder()
+    (Path(engine).parent / "new.txt").write_bytes(b"\x00\x01\x02\xff" * 50)
+    found = index.build_folder()
+    assert (uris(index), found.dead_letters) == (["engine.txt"], 1)
+    assert found.update is not None
+    assert found.update.other_changes == ("dead letters",)

@@ -9,7 +9,7 @@ import pytest
 
 from hirag_dist.api.index import open_index
 from hirag_dist.composition.indexing import BuildOptions, run_build
-from hirag_dist.composition.prices import check_prices
+from hirag_dist.composition.models import check_prices
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from tests.toy_builds import Bench

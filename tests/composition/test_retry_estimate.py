@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.composition.drop import LetterSelection, run_drop
-from hirag_dist.composition.retry_estimate import estimate_retry
+from hirag_dist.composition.retry import estimate_retry
 from hirag_dist.config.model import Config
 from hirag_dist.errors import SnapshotNotFound
 from tests.refusing_index import RefusingIndex

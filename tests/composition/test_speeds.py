@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hirag_dist.composition.speeds import measured_speeds
+from hirag_dist.composition.build_records import measured_speeds
 
 
 def stage(seconds: float, tokens: int, *, kept: bool = False, ledger_hits: int = 0) -> dict[str, Any]:

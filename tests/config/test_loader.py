@@ -56,15 +56,17 @@ def test_off_is_a_word_where_yaml_has_a_truth_value(load: Loader) -> None:
 
 
 def test_later_origins_win(load: Loader) -> None:
-    text = "seed: 1\nchunk_tokens: 300\nclustering: {target_size: 5, max_size: 9}\n"
-    loaded = load(text, {"HIRAG__SEED": "2", "HIRAG__CLUSTERING__TARGET_SIZE": "6"}, seed=3, clustering__max_size=None)
+    text = "seed: 1\nchunk_tokens: 300\nclustering: {target_size: 5, member_chars: 90}\n"
+    loaded = load(
+        text, {"HIRAG__SEED": "2", "HIRAG__CLUSTERING__TARGET_SIZE": "6"}, seed=3, clustering__member_chars=None
+    )
     assert (loaded.config.seed, loaded.config.chunk_tokens) == (3, 300)
-    assert (loaded.config.clustering.target_size, loaded.config.clustering.max_size) == (6, 9)
+    assert (loaded.config.clustering.target_size, loaded.config.clustering.member_chars) == (6, 90)
     assert loaded.origins == {
         "seed": "command line",
         "chunk_tokens": load.path,
         "clustering.target_size": "environment HIRAG__CLUSTERING__TARGET_SIZE",
-        "clustering.max_size": load.path,
+        "clustering.member_chars": load.path,
     }
 
 
@@ -101,10 +103,6 @@ def test_variables_and_their_defaults_are_put_in(load: Loader) -> None:
     assert load(text, {"SEED": "7", "HOME": "h", "NAME": ""}).config.prompts == "h/a-", "set and empty is set"
 
 
-def test_a_variable_is_not_read_as_yaml(load: Loader) -> None:
-    assert load("prompts: ${P}", {"P": "a: [b"}).config.prompts == "a: [b"
-
-
 def test_a_variable_that_is_not_set_is_named(load: Loader) -> None:
     assert load.fault("seed: ${SEED}") == "FILE uses ${SEED}, and SEED is not set in the environment"
 
@@ -126,7 +124,6 @@ def test_a_variable_that_is_not_set_is_named(load: Loader) -> None:
             "llm: {endpoints: {gpt: {price: {imput: 1}, kind: extractive}}}",
             "unknown key llm.endpoints.gpt.price.imput; did you mean input?",
         ),
-        ("llm: {role: {}}", "unknown key llm.role; did you mean roles?"),
         ("vectors: {zzz: 1}", "unknown key vectors.zzz; there are: backend, uri, token"),
     ],
 )
@@ -147,10 +144,6 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
     [
         ("chunk_tokens: 100\nchunk_overlap_tokens: 100", "Invalid chunk_overlap_tokens: must be below chunk_tokens"),
         (
-            "clustering: {target_size: 9, max_size: 8}",
-            "Invalid clustering.max_size: must be at least clustering.target_size",
-        ),
-        (
             "llm: {endpoints: {gpt: {model: x}}}",
             "llm.endpoints.gpt: base_url and model are required for an endpoint of kind openai",
         ),
@@ -164,7 +157,6 @@ def test_all_mistakes_are_said_at_once(load: Loader) -> None:
         ),
         ("[1, 2]", "FILE must hold keys and values, not a list"),
         ("a: b: c", "FILE is not YAML: mapping values are not allowed here in line 1, column 5"),
-        ("\tseed: 1", "FILE is not YAML: "),
         ("seed: &a [*a]", "FILE has an anchor that holds itself"),
         ("retrieval: {mode: best}", "retrieval.mode: Input should be 'hirag'"),
     ],
@@ -185,11 +177,6 @@ def test_a_file_that_is_not_there_or_not_text(tmp_path: Path) -> None:
         load_config(str(tmp_path), {})
 
 
-def test_the_environment_may_not_go_into_a_value() -> None:
-    with pytest.raises(ConfigError, match=r"HIRAG__SEED__X: seed\.x goes into seed, which is a value"):
-        load_config(None, {"HIRAG__SEED": "1", "HIRAG__SEED__X": "1"})
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -197,19 +184,13 @@ def test_the_environment_may_not_go_into_a_value() -> None:
         "llm: {endpoints: {gpt: {api_key: [KEY]}}}",
         "llm: {endpoints: {gpt: {api_key: KEY, rpm: -1}}}",
         "llm: {endpoints: {gpt: {api_key: KEY, modle: x}}}",
-        "llm: {endpoints: {gpt: KEY}}",
         "llm: {endpoints: {gpt: {api_key: KEY",
         "vectors: {token: [KEY]}",
-        "vectors: {token: '${TOKEN}', backend: best}",
         "vectors: {token: '${TOKEN}', uri: ['${TOKEN}']}",
     ],
 )
 def test_secrets_never_show_in_errors(load: Loader, text: str) -> None:
     assert SECRET not in load.fault(text.replace("KEY", SECRET), {"TOKEN": SECRET})
-
-
-def test_secrets_do_not_show_in_the_loaded_configuration(load: Loader) -> None:
-    assert SECRET not in repr(load("vectors:\n  token: ${TOKEN}", {"TOKEN": SECRET}))
 
 
 def test_prompts_of_a_folder_replace_the_built_in_ones(tmp_path: Path) -> None:
@@ -236,36 +217,18 @@ def test_a_prompt_file_that_cannot_be_used_is_said(tmp_path: Path, name: str, da
     assert said in str(caught.value)
 
 
-def test_a_prompts_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="prompts: no folder"):
-        load_prompts(str(tmp_path / "no"))
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"seed": -1}, "greater than or equal to 0"),
         ({"meta_types": [""]}, "none empty"),
-        ({"meta_types": ["a", "a "]}, "every type once"),
         ({"meta_types": "person"}, "Expected a list of types"),
-        ({"meta_types": []}, "Expected a list of types"),
         ({"communities": {"resolution": float("inf")}}, "less than or equal to"),
     ],
 )
 def test_values_that_would_fail_hours_later_are_refused_at_once(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Config.model_validate(given)
-
-
-def test_meta_types_may_be_left_to_a_model() -> None:
-    assert Config.model_validate({"meta_types": "generate"}).meta_types == "generate"
-
-
-@pytest.mark.parametrize("tiers", ["[]", "[llm]"])
-def test_tiers_that_propose_nothing_are_refused(load: Loader, tiers: str) -> None:
-    fault = load.fault(f"resolution: {{enabled: true, tiers: {tiers}}}")
-    assert "tiers: [normalise, alias, llm]" in fault
-    assert load("resolution: {tiers: [vector]}").config.resolution.tiers == ("vector",)
 
 
 def test_credentials_in_urls_are_masked_where_the_configuration_is_shown() -> None:

@@ -46,10 +46,6 @@ def test_these_partitions_never_change() -> None:
     assert partitions_of(pa.array([1, 2, 3]), 100).tolist() == [65, 10, 53]
 
 
-def test_the_mix_is_the_published_one() -> None:
-    assert mixed(0) == 0xE220A8397B1DCDAF
-
-
 def test_nulls_go_together() -> None:
     assert len(set(partitions_of(pa.array([None, "", None]), 1000).tolist())) == 1
     assert len(set(partitions_of(pa.array([None, 0, None], pa.int32()), 1000).tolist())) == 1
@@ -76,9 +72,3 @@ def test_rows_keep_their_order_within_a_partition() -> None:
     for number in range(5):
         rows = ordered.slice(bounds[number], bounds[number + 1] - bounds[number])
         assert rows["n"].to_pylist() == [n for n in range(100) if home[n] == number]
-
-
-def test_no_rows() -> None:
-    ordered, bounds = by_partition(pa.table({"key": pa.array([], pa.string())}), "key", 3)
-    assert ordered.num_rows == 0
-    assert bounds.tolist() == [0, 0, 0, 0]

@@ -81,11 +81,6 @@ def test_keys_of_an_owner_are_distinct(pairs: list[tuple[int, int]]) -> None:
     assert as_sets(found) == [{key for own, key in pairs if own == owner} for owner in range(4)]
 
 
-def test_owners_without_keys_have_empty_sets() -> None:
-    found = distinct_keys(vector([]), vector([]), 3)
-    assert (found.indptr.tolist(), found.keys.tolist()) == ([0, 0, 0, 0], [])
-
-
 def test_copies_of_a_text_are_one_key() -> None:
     ids = [chunk_id("a", 0, 4, "text"), chunk_id("b", 9, 13, "text"), chunk_id("a", 5, 9, "else")]
     lists = pa.chunked_array([pa.array([ids[:2]], pa.list_(pa.string())), pa.array([[], ids], pa.list_(pa.string()))])

@@ -34,14 +34,6 @@ def test_rows_are_those_of_a_stable_sort(before: list[Row], new: list[Row], data
     assert found.table.filter(pa.array(~kept))["items"].to_pylist() == more.sort_by(BY)["items"].to_pylist()
 
 
-def test_long_runs_are_copied_whole() -> None:
-    was = table([(f"{n:04}", 0) for n in range(1000)], "before")
-    found = changed_rows(was, np.array([10, 500]), table([("0300", 1)], "new"), ("key", "at"))
-    assert found.table.num_rows == 999
-    assert found.table["key"].to_pylist() == sorted(found.table["key"].to_pylist())
-    assert found.origin[299:302].tolist() == [300, -1, 301]
-
-
 @pytest.mark.parametrize(("value", "rows"), [(0, (0, 2)), (1, (2, 2)), (2, (2, 5)), (3, (5, 5))])
 def test_rows_of_one_value(value: int, rows: tuple[int, int]) -> None:
     assert rows_between(pa.chunked_array([[0, 0, 2], [2, 2]], pa.int32()), value) == rows

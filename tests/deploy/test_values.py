@@ -14,8 +14,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from hirag_dist.composition.models import BUILD_ROLES
-from hirag_dist.composition.prices import check_prices
+from hirag_dist.composition.models import BUILD_ROLES, check_prices
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from tests.deploy.charts import ROOT, SOURCE, Chart, Values, merged, only

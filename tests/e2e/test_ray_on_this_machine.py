@@ -44,7 +44,7 @@ class Job:
         roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "chat")
         llm = {"endpoints": {"chat": chat, "vectors": vectors}, "roles": roles | {"embed": "vectors"}}
         execution = {"executor": "ray", "workers": 1}
-        config = {"chunk_tokens": 300, "clustering": {"target_size": 6, "max_size": 12}}
+        config = {"chunk_tokens": 300, "clustering": {"target_size": 6}}
         (folder / "hirag.yaml").write_text(yaml.safe_dump(config | {"llm": llm, "execution": execution}))
         self.folder, self._corpus = folder, corpus
         self.environ = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from lxml import html
 
 from hirag_dist.evaluation.page import render_page
 from hirag_dist.html import Bars, Lines, Matrix, Section, Table, Text
+from hirag_dist.readers import ReadOptions, find_inputs, read_source
 from hirag_dist.types.statistics import NOTHING, Interval
 
 NASTY = "</style></title><script>alert(1)</script><img src=x onerror='alert(2)'>\"'&amp;{{css}}\u202e"
@@ -137,3 +139,10 @@ def test_letters_and_bill_are_on_every_page() -> None:
     assert "4 more." in page
     assert "5 dead letters" in page
     assert "complete</span>" in render_page(report(), [])
+
+
+def test_a_report_below_input_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(render_page(report(), []), encoding="utf-8")
+    (tmp_path / "other.html").write_text("<title>T</title><p>A page about hirag-dist.</p>")
+    documents = [list(read_source(source, ReadOptions())) for source in find_inputs([str(tmp_path)])]
+    assert [len(found) for found in documents] == [1, 0]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.config.model import Config
-from hirag_dist.indexing.cost_estimate import read_planned
+from hirag_dist.indexing.estimate import read_planned
 from hirag_dist.indexing.inputs import portable_uri, source_table
 from hirag_dist.readers import find_inputs, office_files
 

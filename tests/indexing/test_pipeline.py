@@ -80,13 +80,13 @@ def test_layers_of_a_chain_of_words(bench: Bench) -> None:
 
 
 def test_summaries_see_the_beginning_of_their_members_descriptions(bench: Bench) -> None:
-    bench.build([LONG], clustering={"member_chars": 20, "target_size": 4, "max_size": 8})
+    bench.build([LONG], clustering={"member_chars": 20, "target_size": 4})
     shown = [line for request in bench.asked("summarise") for line in between(request, "members").split("\n")]
     texts = [line.partition("): ")[2] for line in shown]
     assert texts
     assert max(map(len, texts)) <= 20
     assert any(text.endswith("…") for text in texts)
-    bench.build([LONG], clustering={"target_size": 4, "max_size": 8})
+    bench.build([LONG], clustering={"target_size": 4})
     shown = [line for request in bench.asked("summarise") for line in between(request, "members").split("\n")]
     assert max(len(line.partition("): ")[2]) for line in shown) > 20
 

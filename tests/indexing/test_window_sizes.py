@@ -14,11 +14,9 @@ SIZES = (
     "chunk_tokens",
     "chunk_overlap_tokens",
     "description_tokens",
-    "clustering.max_size",
-    "clustering.summary_pack_tokens",
+    "pack_tokens",
+    "clustering.target_size",
     "communities.report_tokens",
-    "communities.report_pack_tokens",
-    "resolution.pairs_per_call",
 )
 
 
@@ -52,8 +50,8 @@ def test_the_overlap_stays_the_same_part_of_a_chunk() -> None:
 
 
 def test_units_share_no_call_in_a_small_window() -> None:
-    cut = fitted(1024)
-    assert (cut.clustering.summary_pack_tokens, cut.communities.report_pack_tokens) == (0, 0)
+    assert fitted(1024).pack_tokens == 0
+    assert fit_to_windows(Config(), {"summarise": 131_072, "report": 1024}, Prompts()).pack_tokens == 0
 
 
 def test_a_role_without_a_known_window_keeps_its_sizes() -> None:

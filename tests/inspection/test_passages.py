@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from hirag_dist import schemas
-from hirag_dist.inspection.passages import MAX_CHUNKS, choose_passages
+from hirag_dist.inspection.passages import choose_passages
 from tests.inspection.indexes import tiny_index
 
 TEXT = "Ann 🐚 met Ben. Ben left."
@@ -46,14 +46,3 @@ def test_documents_of_most_chunks_come_first_and_the_limit_holds() -> None:
     assert whole.documents["text"] == texts
     assert whole.of_entity == [[1, 0], [1, 2], [2], [2]]
     assert choose_passages(tables, ids, max_bytes=0).of_entity == [[], [], [], []]
-
-
-def test_an_entity_has_few_of_its_chunks() -> None:
-    names = [f"c{i}" for i in range(MAX_CHUNKS + 3)]
-    found = choose_passages(tables_with(["text"] * len(names), {"a": names}), ["0:a"])
-    assert len(found.of_entity[0]) == MAX_CHUNKS
-
-
-def test_an_empty_index_has_no_passages() -> None:
-    tables = {name: getattr(schemas, name.upper()).empty_table() for name in ("entities", "chunks", "documents")}
-    assert choose_passages(tables, []).of_entity == []

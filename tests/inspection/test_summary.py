@@ -10,13 +10,8 @@ import networkx as nx
 import numpy as np
 import pyarrow as pa
 import pytest
-from numpy.typing import NDArray
 
-from hirag_dist.core.graph.bfs import hop_distances
-from hirag_dist.errors import SchemaMismatch
 from hirag_dist.inspection import Inspection, inspect_tables
-from hirag_dist.inspection.summary import added_lines, bill_lines, graph_summaries, layer_summaries
-from hirag_dist.types import CsrGraph, IntVector
 
 Tables = dict[str, pa.Table]
 
@@ -32,13 +27,6 @@ def test_counts_of_the_tiny_index(small: Inspection) -> None:
     expected |= {"relations.extracted": 6, "relations.summary": 2, "communities": 4, "reports": 2, "layers": 2}
     assert {name: small.counts[name] for name in expected} == expected
     assert [(found.type, found.entities) for found in small.entity_types] == [("person", 5), ("concept", 1)]
-
-
-def test_layers_keep_sparsity_and_decision(small: Inspection) -> None:
-    assert [(layer.entities, layer.clusters, layer.sparsity, layer.decision) for layer in small.layers] == [
-        (5, 2, 0.6, "go on"),
-        (1, 0, None, "one entity is left"),
-    ]
 
 
 def test_parallel_and_dangling_relations_do_not_raise_a_degree(small: Inspection) -> None:
@@ -64,28 +52,6 @@ def test_paths_and_coverage_are_of_the_hierarchy(small: Inspection) -> None:
     """All of the tiny index is one chunk, so no pair is looked at; a and b of five have a summary."""
     assert (small.paths.pairs, small.paths.exact, small.paths.mean) == (0, True, None)
     assert [layer.covered for layer in small.layers] == [pytest.approx(2 / 5), None]
-
-
-def test_hops_come_from_the_kernels_that_are_given(generated: Tables) -> None:
-    asked: list[int] = []
-
-    def bfs(graph: CsrGraph, sources: IntVector) -> NDArray[np.int32]:
-        asked.append(graph.n_nodes)
-        return hop_distances(graph, sources)
-
-    found = inspect_tables(generated, {}, bfs)
-    assert set(asked) == {found.base_graph.entities, found.graph.entities}
-    assert found.paths == inspect_tables(generated, {}).paths
-    assert found.paths.pairs == sum(found.paths.hops) + found.paths.unreachable
-    assert found.paths.flat_unreachable >= found.paths.unreachable
-
-
-def test_parts_by_themselves_are_those_of_the_whole(generated: Tables) -> None:
-    found = inspect_tables(generated, {})
-    assert graph_summaries(generated["entities"], generated["relations"]) == (found.base_graph, found.graph)
-    assert layer_summaries(generated) == found.layers
-    assert bill_lines(generated["usage"]) == found.bill
-    assert added_lines("total", found.bill) == found.total
 
 
 def test_levels_and_reports(small: Inspection) -> None:
@@ -122,12 +88,6 @@ def test_an_empty_index(empty: Tables) -> None:
     assert (found.graph.entities, found.graph.components, found.hubs, found.levels, found.bill) == (0, 0, (), (), ())
     assert found.complete is None
     json.dumps(found.to_dict(), allow_nan=False)
-
-
-def test_a_missing_table_is_named(tiny: Tables) -> None:
-    del tiny["layers"]
-    with pytest.raises(SchemaMismatch, match="layers"):
-        inspect_tables(tiny, {})
 
 
 def test_a_generated_index_agrees_with_networkx(generated: Tables) -> None:

@@ -33,11 +33,6 @@ def test_names_by_tier_with_examples_the_cheap_tiers_first(tiny: Tables) -> None
     ]
 
 
-def test_an_index_without_resolution(tiny: Tables) -> None:
-    assert inspect_tables(tiny, {}).resolved == ()
-    assert inspect_tables(tiny | {"aliases": ALIASES.empty_table()}, {}).resolved == ()
-
-
 def test_the_page_shows_them_and_escapes_their_names(tiny: Tables) -> None:
     aliases = pa.Table.from_pylist([alias("<b>x</b>", "alias", 0.9)], ALIASES)
     page = render_page(inspect_tables(tiny | {"aliases": aliases}, {}), graph_view(tiny))

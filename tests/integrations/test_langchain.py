@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import Any
 
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 from pydantic import ValidationError
 
 import hirag_dist as hd
 from hirag_dist.client import AsyncHiragClient, HiragClient
-from hirag_dist.errors import ConfigError, InvalidQuery
+from hirag_dist.errors import ConfigError
 from hirag_dist.integrations.langchain import HiragRetriever
 from tests.service import fakes
 
@@ -124,60 +120,12 @@ async def test_clients_and_tokens(start: fakes.Start, engine: fakes.FakeEngine, 
     await retriever.aclose()
 
 
-def test_several_event_loops_and_threads(address: str) -> None:
-    retriever = HiragRetriever(source=address, k=1)
-    for _ in range(2):
-        assert asyncio.run(retriever.ainvoke("q"))
-    assert [len(found) for found in retriever.batch(["a", "b", "c"])] == [1, 1, 1]
-    chain = retriever | RunnableLambda(lambda found: [one.id for one in found])
-    assert chain.invoke("q") == ["k1"]
-    retriever.close()
-
-
 @pytest.mark.integration
 def test_documents_of_an_open_index(index: hd.Index) -> None:
     found = HiragRetriever(source=index, levels=("local", "sources"), k=2).invoke("Who is Ada Byron?")
     assert [one.metadata["level"] for one in found] == ["local", "local", "sources", "sources"]
     chunk = found[-1]
     assert (chunk.metadata["start"], chunk.metadata["source"].endswith(".md")) == (0, True)
-
-
-@pytest.mark.integration
-def test_the_reach_of_a_caller_goes_to_an_index(index: hd.Index) -> None:
-    queries: list[hd.Query] = []
-
-    class Recorded:
-        def retrieve(self, query: hd.Query, *, timeout_s: float | None) -> hd.Retrieval:
-            queries.append(query)
-            return index.retrieve(query, timeout_s=timeout_s)
-
-        answer = retrieve
-
-    retriever = HiragRetriever(source=Recorded(), reach={"lang:en"})
-    assert retriever.invoke("Who is Ada Byron?")
-    assert retriever.invoke("Who is Ada Byron?", reach=frozenset())
-    assert [query.reach for query in queries] == [{"lang:en"}, frozenset()]
-
-
-@pytest.mark.integration
-def test_callbacks(index: hd.Index) -> None:
-    seen: list[Any] = []
-
-    class Handler(BaseCallbackHandler):
-        def on_retriever_start(self, serialized: Any, query: str, **_: Any) -> None:
-            seen.append(query)
-
-        def on_retriever_end(self, documents: list[Document], **_: Any) -> None:
-            seen.append(len(documents))
-
-        def on_retriever_error(self, error: BaseException, **_: Any) -> None:
-            seen.append(type(error))
-
-    retriever = HiragRetriever(source=index, k=1)
-    retriever.invoke("Who is Ada Byron?", {"callbacks": [Handler()]})
-    with pytest.raises(InvalidQuery):
-        retriever.invoke(" ", {"callbacks": [Handler()]})
-    assert seen == ["Who is Ada Byron?", 1, " ", InvalidQuery]
 
 
 @pytest.mark.parametrize(

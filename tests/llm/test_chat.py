@@ -101,16 +101,6 @@ async def test_built_in_models_leave_nothing_in_the_ledger(ledger: Ledger, tmp_p
     assert (model.n_calls, ledger_size(Store(str(tmp_path))).records) == (2, 0)
 
 
-async def test_without_a_ledger_nothing_is_kept_and_limits_hold() -> None:
-    model = Named("m")
-    answering = pool(None, PricedModel("e", model))
-    assert [await answering.ask(question(), text_of) for _ in range(2)] == ["m"] * 2
-    assert model.n_calls == 2
-    assert [piece async for piece in answering.stream(question())] == ["m", ChatReply("m", "stop", "", 10, 4, 5)]
-    await answering.close()
-    assert model.n_closed == 1, "a model of several roles is closed once"
-
-
 def test_the_ledger_key_depends_on_all_that_decides_the_reply_and_on_nothing_else() -> None:
     chosen = PricedModel("e", Named("m"), settings="t=0")
     first = question()

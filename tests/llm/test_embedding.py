@@ -112,13 +112,6 @@ async def test_texts_are_asked_for_in_batches_and_equal_ones_once(store: Store) 
     assert (await embedder(store, inner).embed([])).shape == (0, 2)
 
 
-async def test_vectors_of_another_model_are_not_taken(store: Store) -> None:
-    await embedder(store, Lengths()).embed(["a"])
-    other = Lengths(name="other")
-    await embedder(store, other).embed(["a"])
-    assert other.calls == [["a"]]
-
-
 async def test_a_request_keeps_to_the_number_of_texts_and_of_tokens(store: Store) -> None:
     inner = Lengths()
     inner.batch_tokens = 10
@@ -242,37 +235,6 @@ async def test_a_request_that_is_refused_for_its_size_is_halved(store: Store) ->
     assert [len(call) for call in inner.calls] == [5, 2, 3, 1, 2]
 
 
-async def test_a_text_that_is_refused_alone_is_named(store: Store) -> None:
-    def refuse(texts: list[str]) -> None:
-        if any(text.startswith("bad") for text in texts):
-            raise RequestRejected("answered 400: no")
-
-    inner = Lengths(refuse)
-    inner.batch_size = 8
-    texts = ["a", "bb", "ccc", "bad\n" + "words " * 100, "dddd"]
-    with pytest.raises(RequestRejected) as caught:
-        await embedder(store, inner).embed(texts)
-    said = str(caught.value)
-    assert "begins 'bad words words" in said
-    assert "answered 400: no; change that text, or set llm.roles.embed" in said
-    assert len(said) < 300
-    assert not caught.value.fatal
-    again = Lengths()
-    await embedder(store, again).embed(["a", "bb", "ccc"])
-    assert again.calls == [], "what was answered before is kept"
-
-
-async def test_where_all_texts_are_refused_few_requests_show_it(store: Store) -> None:
-    def refuse(texts: list[str]) -> None:
-        raise RequestRejected("no")
-
-    inner = Lengths(refuse)
-    inner.batch_size = 128
-    with pytest.raises(RequestRejected, match="begins 'text 2'"):
-        await embedder(store, inner).embed([f"text {number}" for number in range(128)])
-    assert len(inner.calls) == 11
-
-
 async def test_texts_without_a_vector_are_named_and_all_others_have_theirs(store: Store) -> None:
     def refuse(texts: list[str]) -> None:
         if {"b", "eeeee"}.intersection(texts):
@@ -308,19 +270,6 @@ async def test_a_text_of_several_callers_is_on_every_bill_and_sent_once(store: S
     assert sorted(inner.calls) == [["abc", "d"], ["ee"]]
     assert [(use.input_tokens, use.cost_usd) for use in uses] == [(4, 4.0), (5, 5.0)]
     assert sum(use.sent_tokens for use in uses) == 6
-
-
-async def test_who_waits_for_a_call_that_fails_asks_itself(store: Store) -> None:
-    def fail_first(texts: list[str]) -> None:
-        if len(inner.calls) == 1:
-            raise RequestRejected("no")
-
-    inner = Lengths(fail_first)
-    embedding = embedder(None, inner)
-    asking = [embedding.embed(["abc"]) for _ in range(5)]
-    first, *others = await asyncio.gather(*asking, return_exceptions=True)
-    assert isinstance(first, RequestRejected)
-    assert [answer.tolist() for answer in others if not isinstance(answer, BaseException)] == [[[3, 1]]] * 4
 
 
 async def test_equal_questions_do_not_fail_one_after_the_other() -> None:

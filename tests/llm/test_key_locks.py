@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import RequestRejected, StageFailed
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder
@@ -170,16 +169,6 @@ async def test_a_worker_with_an_old_view_looks_again(tmp_path: Path) -> None:
     assert await second.ask(question(6), text_of) == "reply 7"
 
 
-async def test_refused_replies_are_shared_too(workers: Workers) -> None:
-    def refuse(reply: ChatReply) -> str:
-        raise MalformedReply("no")
-
-    outcomes = await asyncio.gather(*(workers.pool(name).ask(question(0), refuse) for name in "01"))
-    assert all(isinstance(outcome, Rejected) and outcome.attempts == 2 for outcome in outcomes)
-    assert len(workers.model.requests) == 2
-    assert len({outcome.reply for outcome in outcomes if isinstance(outcome, Rejected)}) == 1
-
-
 async def test_after_a_failure_the_next_worker_sends_the_request(workers: Workers) -> None:
     workers.model.refuses = 1
     outcomes = await asyncio.gather(*(workers.pool(name).ask(question(0), text_of) for name in "01"))
@@ -216,12 +205,6 @@ async def test_a_caller_that_is_cancelled_leaves_no_lock(workers: Workers) -> No
 async def _hold(locks: KeyLocks) -> None:
     async with locks.hold(["key"]):
         await asyncio.Event().wait()
-
-
-async def test_requests_of_a_moment_share_a_message(workers: Workers) -> None:
-    pool = workers.pool("0")
-    await asyncio.gather(*(pool.ask(question(number), text_of) for number in range(200)))
-    assert len([n_keys for _, n_keys in workers.table.messages if n_keys]) <= 20
 
 
 async def test_a_table_that_is_gone_ends_the_calls(workers: Workers) -> None:

@@ -12,7 +12,6 @@ from hirag_dist.errors import (
     BudgetReached,
     ContextLengthExceeded,
     HiragError,
-    ModelUnavailable,
     RateLimited,
     RequestRejected,
     StoreError,
@@ -79,14 +78,6 @@ async def test_a_reply_is_paid_once_across_runs(store: Store) -> None:
     assert (first, second, len(model.asked)) == ("yes", "yes", 1)
     use = next(iter(meter.uses.values()))
     assert (use.calls, use.ledger_hits, use.input_tokens, use.sent_tokens) == (1, 1, 10, 0)
-
-
-async def test_two_equal_requests_at_once_are_paid_once(store: Store) -> None:
-    model = Model(lambda request, n: reply("yes"))
-    asking = pool(model, store)
-    answers = await asyncio.gather(*(asking.ask(question(), lambda r: r.text) for _ in range(5)))
-    assert answers == ["yes"] * 5
-    assert len(model.asked) == 1
 
 
 async def test_a_refused_reply_is_asked_again_with_the_reason_and_without_the_reply(store: Store) -> None:
@@ -190,25 +181,6 @@ async def test_after_the_last_attempt_the_unit_is_rejected(store: Store) -> None
     assert isinstance(result, Rejected)
     assert (result.reason, result.attempts, result.reply) == ("never right", 2, "bad 2")
     assert "hello" in result.request
-
-
-async def test_an_endpoint_that_comes_back_is_waited_for(store: Store) -> None:
-    def answer(request: ChatRequest, n: int) -> ChatReply:
-        if n == 1:
-            raise RateLimited("slow down", retry_after_s=0.01)
-        return reply("yes")
-
-    model = Model(answer)
-    assert await pool(model, store).ask(question(), lambda r: r.text) == "yes"
-    assert len(model.asked) == 2
-
-
-async def test_an_endpoint_that_stays_away_ends_the_run(store: Store) -> None:
-    def answer(request: ChatRequest, n: int) -> ChatReply:
-        raise ModelUnavailable("gone")
-
-    with pytest.raises(ModelUnavailable, match="gone"):
-        await pool(Model(answer), store).ask(question(), lambda r: r.text)
 
 
 async def test_a_wrong_key_ends_the_run_and_a_wrong_request_only_its_unit(store: Store) -> None:

@@ -105,15 +105,6 @@ async def test_one_accepted_reply_keeps_the_calls_going(ledger: Replies) -> None
     assert model.n_calls == 1 + ATTEMPTS * (UNITS - 1)
 
 
-async def test_a_pack_without_one_readable_part_is_no_usable_reply(ledger: Replies) -> None:
-    model = Model()
-    chat = pool(model, ledger)
-    unreadable: list[MalformedReply] = [MalformedReply("no record in it")] * 2
-    await chat.ask(request(UNITS, "good"), lambda reply: unreadable)
-    await ask_all(chat, ["bad"] * UNITS)
-    assert model.n_calls < UNITS
-
-
 CUT_OFF = "1|Ada|person|She wrote notes.\n2|Lond"
 
 
@@ -180,17 +171,6 @@ async def test_a_retry_asks_units_that_were_not_sent(ledger: Replies) -> None:
     model.complete = _good  # type: ignore[method-assign] - the model has been mended
     chat = pool(model, ledger).with_context(CallContext(is_retry=True))
     assert set(await ask_all(chat, ["bad"] * UNITS)) == {"good"}
-
-
-async def test_units_that_need_a_second_attempt_go_on(ledger: Replies) -> None:
-    class Second(Model):
-        async def complete(self, request: ChatRequest) -> ChatReply:
-            self.n_calls += 1
-            return ChatReply("good" if request.temperature else "bad")
-
-    model = Second()
-    assert set(await ask_all(pool(model, ledger), ["bad"] * UNITS)) == {"good"}
-    assert model.n_calls == 2 * UNITS
 
 
 async def test_without_stored_replies_calls_go_on(ledger: Replies) -> None:

@@ -327,24 +327,6 @@ async def test_a_time_out_may_be_billed_and_counts_as_the_most_that_it_can_cost(
     assert world.asked == ["a"] * 3
 
 
-async def test_a_question_whose_asker_is_gone_is_not_waited_for() -> None:
-    world = World(lambda endpoint, n: asyncio.Event(), RetryPolicy())
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await world.caller(Call(None, world.endpoints, "answer", 1, 1))
-
-
-async def test_calls_that_were_queued_before_an_outage_are_no_further_failures() -> None:
-    """Six calls through one slot meet the outage: three put the endpoint aside, the others say no more."""
-    world = World(lambda endpoint, n: down(endpoint), RetryPolicy(outage_timeout_s=0))
-    world.caller.limiter = RateLimiter(
-        QuotaCoordinator({"a": EndpointLimits(None, None, 1)}, clock=world.clock), clock=world.clock
-    )
-    await asyncio.gather(*(world.call() for _ in range(6)), return_exceptions=True)
-    assert len(world.asked) == 6
-    assert world.caller._breakers["a"].failures == 3
-
-
 async def test_an_outage_is_probed_with_one_token_and_the_call_goes_once_it_is_over() -> None:
     """Three failures open the circuit. The fourth request would be a whole extraction: it waits for a ping."""
     world = World(lambda name, number: ModelUnavailable("503") if number <= 3 else "fine", RetryPolicy())

@@ -55,6 +55,41 @@ def test_an_unsupported_file_is_accounted_for(folder: Path) -> None:
     ]
 
 
+def written(folder: Path, *paths: str) -> None:
+    for path in paths:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text('{"text": "An index."}')
+
+
+INDEX = ("current", "snapshots/s1/manifest.json", "build.json", "builds/1.json", "ledger/a.log", "cache/s1/a.json")
+
+
+@pytest.mark.parametrize("index", [INDEX, ("run.lock", "build.json"), ("build.json", "work/read/1/part.parquet")])
+def test_an_index_below_its_input_is_left_out(folder: Path, index: tuple[str, ...]) -> None:
+    before = names([str(folder)], folder)
+    written(folder / "sub/my-index", *index, "demo.yaml", "index.html")
+    assert names([str(folder)], folder) == before
+    assert names([f"{folder}/**"], folder) == before
+
+
+def test_an_index_that_is_input_is_left_out_without_documents_beside_it(folder: Path) -> None:
+    before = names([str(folder)], folder)
+    written(folder, *INDEX)
+    assert names([str(folder)], folder) == before
+
+
+def test_an_export_with_its_index_is_left_out(folder: Path) -> None:
+    before = names([str(folder)], folder)
+    written(folder, "out/entities.parquet", "out/documents.parquet", "out/hirag_dist/export.json", "out/note.txt")
+    assert {*names([str(folder)], folder)} == {*before, "out/note.txt"}
+
+
+def test_documents_in_folders_named_as_those_of_an_index_are_read(folder: Path) -> None:
+    written(folder, "current/a.json", "snapshots/a.json", "work/build.json", "builds/build.json")
+    added = {"current/a.json", "snapshots/a.json", "work/build.json", "builds/build.json"}
+    assert added <= {*names([str(folder)], folder)}
+
+
 @pytest.mark.parametrize(
     ("glob", "expected"),
     [

@@ -39,10 +39,6 @@ def test_an_unknown_or_a_large_window_cuts_nothing(tokens: int | None) -> None:
     assert window(tokens).cut_parts(limits, QUESTION) == limits
 
 
-def test_a_smaller_context_of_the_caller_stays() -> None:
-    assert window(4096).cut(RetrievalConfig(context_tokens=300), QUESTION).context_tokens == 300
-
-
 def test_parts_of_a_corpus_and_the_replies_about_them_fit() -> None:
     limits = window(1024).cut_parts(RetrievalConfig(), QUESTION)
     request = map_request(QUESTION, " word" * limits.context_tokens, Prompts(), limits.map_reduce.reply_tokens)

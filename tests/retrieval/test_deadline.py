@@ -86,12 +86,3 @@ async def test_cancelled_work_goes_no_further() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert len(seen) < 5
-
-
-def test_the_time_left_is_never_below_nothing() -> None:
-    clock = Clock()
-    deadline = CooperativeDeadline(clock, 3.0)
-    assert deadline.left_s == 3.0
-    clock.now += 5
-    assert deadline.left_s == 0.0
-    assert CooperativeDeadline(clock, None).left_s is None

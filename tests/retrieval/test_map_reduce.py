@@ -20,7 +20,7 @@ from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER
 from hirag_dist.core.retrieval.map_reduce import PartBudget
 from hirag_dist.core.retrieval.record_texts import source_text
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import BudgetReached, InvalidQuery, ModelError, RequestRejected
+from hirag_dist.errors import BudgetReached, InvalidQuery, RequestRejected
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
@@ -162,14 +162,6 @@ async def test_a_reply_that_cannot_be_used_is_asked_for_again() -> None:
     assert found.map_work.input_tokens == 700, "what was refused is paid too"
 
 
-async def test_a_part_without_a_usable_reply_is_counted() -> None:
-    model = Model(lambda topic, _: point(topic, 10) if topic != "mill" else point(topic, 1000))
-    found = await mapped(model)
-    assert found.map_work is not None
-    assert (found.map_work.failed, found.map_work.points) == (1, 5)
-    assert "chunk-mill" not in found.context_refs.values()
-
-
 async def test_no_usable_reply_at_all_is_no_answer() -> None:
     with pytest.raises(RequestRejected, match=r"no usable reply about any part .*6 parts.* no JSON object"):
         await mapped(Model(lambda topic, _: "I think so."))
@@ -284,18 +276,6 @@ async def test_a_question_that_takes_too_many_calls_is_refused_before_the_first(
         await long.engine.material(Query("a?", mode, context_tokens=1000))
 
 
-async def test_a_query_makes_parts_smaller_and_never_larger(snapshot: Snapshot) -> None:
-    bench = Bench(snapshot, RetrievalConfig(context_tokens=300))
-    bench.engine._resources.count_tokens = lambda text: 30 * len(text.split())
-    sizes = []
-    for asked in (None, 200, 100_000):
-        material = await bench.engine.material(Query("a?", "text-map-reduce", context_tokens=asked))
-        assert max(part.tokens for part in material.parts) <= min(asked or 300, 300)
-        sizes.append((len(material.parts), material.context_tokens))
-    assert sizes[0] == sizes[2]
-    assert sizes[1][0] > sizes[0][0]
-
-
 async def test_a_deadline_ends_the_calls(snapshot: Snapshot) -> None:
     bench = Asked(snapshot, helpful("C1"))
     bench.gate = asyncio.Event()
@@ -358,30 +338,6 @@ async def test_calls_are_on_the_bill_the_streamed_one_too() -> None:
     assert sum(use.calls for use in meter.uses.values()) == 7 == stats["calls"]
     assert tokens == answer.input_tokens + answer.output_tokens
     assert usd == pytest.approx((answer.input_tokens + 2 * answer.output_tokens) / 1e6)
-
-
-async def test_a_spending_limit_stops_before_it_is_passed() -> None:
-    async with Simulator(SimulatorOptions(listen="127.0.0.1:0")) as simulator:
-        endpoint = {"base_url": simulator.base_url, "model": "m", "max_concurrent": 1}
-        config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
-        coordinator = make_coordinator(config, max_tokens=2500)
-        pool = make_pool(config, None, RetriedCalls(RateLimiter(coordinator, spending=True), RetryPolicy()))
-        try:
-            with pytest.raises(BudgetReached, match="max-tokens 2500"):
-                await map_parts(material(), pool, Prompts(), COUNT)
-        finally:
-            await pool.close()
-        assert 0 < simulator.endpoint.stats()["total"]["calls"] < 6
-
-
-async def test_an_endpoint_out_of_reach_is_an_error() -> None:
-    endpoint = {"base_url": "http://127.0.0.1:9/v1", "model": "m"}
-    config = Config.model_validate({"llm": {"endpoints": {"e": endpoint}, "roles": {"answer": "e"}}})
-    caller = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy(outage_timeout_s=0.0))
-    pool = make_pool(config, None, caller)
-    with pytest.raises(ModelError):
-        await map_parts(material(), pool, Prompts(), COUNT)
-    await pool.close()
 
 
 # ---- reports that are not there

@@ -60,15 +60,6 @@ async def test_several_calls_at_a_time() -> None:
     assert door.calls == [[0], [1], [2, 3]]
 
 
-async def test_kinds_do_not_mix() -> None:
-    door = Door()
-    joined = MicroBatcher(door.run, 8, kind=lambda number: number % 2)
-    asked = [asyncio.create_task(joined.submit(number)) for number in range(6)]
-    door.open.set()
-    assert await asyncio.gather(*asked) == [0, 2, 4, 6, 8, 10]
-    assert door.calls == [[0], [1, 3, 5], [2, 4]]
-
-
 async def test_a_failure_is_told_to_those_of_its_call_alone() -> None:
     door = Door()
     joined = MicroBatcher(door.run, 8)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 
 import numpy as np
-import pytest
 
 from hirag_dist.errors import ModelUnavailable, RequestRejected
 from hirag_dist.retrieval.question_embedding import QuestionEmbedder
@@ -61,13 +60,6 @@ async def test_a_question_is_embedded_once_however_it_is_spaced() -> None:
     assert (questions.hits, questions.misses) == (3, 2)
 
 
-async def test_capitals_tell_questions_apart() -> None:
-    inner = Lengths()
-    questions = QuestionEmbedder(inner)
-    await questions.embed(["us", "US"])
-    assert inner.asked == [["us"], ["US"]]
-
-
 async def test_questions_that_come_together_share_calls() -> None:
     inner = Lengths()
     inner.open.clear()
@@ -86,22 +78,6 @@ async def test_the_least_asked_is_forgotten() -> None:
     for text in ("a", "bb", "a", "ccc", "a", "bb"):
         await questions.embed([text])
     assert inner.asked == [["a"], ["bb"], ["ccc"], ["bb"]]
-
-
-async def test_what_is_returned_may_be_changed() -> None:
-    questions = QuestionEmbedder(Lengths())
-    (await questions.embed(["abc"]))[:] = 9
-    assert await first(questions, "abc") == 3
-
-
-async def test_a_failure_is_not_remembered() -> None:
-    inner = Lengths()
-    questions = QuestionEmbedder(inner)
-    inner.down = True
-    with pytest.raises(ModelUnavailable):
-        await first(questions, "a")
-    inner.down = False
-    assert await first(questions, "a") == 1
 
 
 async def test_a_text_that_is_refused_fails_alone() -> None:
@@ -129,9 +105,3 @@ async def test_who_gives_up_takes_nobody_along() -> None:
     results = await asyncio.gather(*asked, return_exceptions=True)
     assert [type(each).__name__ for each in results] == ["CancelledError", "float", "float", "CancelledError", "float"]
     assert inner.asked == [["x"], ["xx"], ["xxx", "xxxxx"]]
-
-
-async def test_closing() -> None:
-    inner = Lengths()
-    await QuestionEmbedder(inner).close()
-    assert inner.closed

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
-from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import BY_NAME, BY_VECTOR, Query
 from tests.leaky_builds import HIDDEN, NOBODY, Indexes, corpus
@@ -63,23 +62,6 @@ async def test_how_many_are_named(snapshot: Snapshot, question: str, top_n: int,
     found = await asked(Bench(snapshot), question, top_n=top_n)
     assert ids(found.local) == [*expected]
     assert len(found.local) <= top_n
-
-
-async def test_names_are_looked_up_once(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench, looked_up = Bench(snapshot), []
-    original = MappedIndex.name_phrases
-    monkeypatch.setattr(
-        MappedIndex, "name_phrases", lambda index, question: looked_up.append(question) or original(index, question)
-    )
-    for mode in ("hirag", "flat", "naive"):
-        await asked(bench, "How is D connected to A?", mode)
-    assert len(looked_up) == 2, "naive needs no names"
-
-
-async def test_names_come_with_the_first_level_of_a_stream(snapshot: Snapshot) -> None:
-    query = Query("Who met D?", top_n=8, vector=np.array(AXES["e"], np.float32))
-    stream = Bench(snapshot).engine.retrieve_stream(query)
-    assert [ids(so_far.local)[:2] async for _, so_far in stream] == [["d", "e"]] * 4
 
 
 @pytest.fixture(scope="module")

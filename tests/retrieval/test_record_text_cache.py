@@ -34,12 +34,6 @@ def test_a_stored_text_is_made_by_its_form_and_any_other_is_searched() -> None:
     assert cache.uncached(lambda form: f"form {form}") == ("form 0", 6)
 
 
-def test_a_record_larger_than_all_room_is_given_and_not_kept() -> None:
-    cache = RecordTextCache(len, max_chars=3)
-    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: "too long") == ("too long", 8)
-    assert cache.get("local", 1, lambda *_: (0, 0), lambda form: "other") == ("other", 5)
-
-
 def test_views_share_what_is_stored_and_keep_what_is_rebuilt() -> None:
     stored = RecordTextCache(len)
     one, other = (RecordTextCache(len, stored=stored) for _ in range(2))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.storage.lock_holder import HolderProcess, LockHolder, own_process
+from hirag_dist.storage.lock_holder import HolderProcess, own_process
 
 
 @pytest.fixture
@@ -59,22 +59,3 @@ class TestHasEnded:
             process.kill()
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             assert zombie.has_ended(own_process())
-
-    @pytest.mark.parametrize("pid", [0, -1, 2**40])
-    def test_an_impossible_process_id_decides_nothing(self, pid: int) -> None:
-        own = own_process()
-        assert not replace(own, pid=pid).has_ended(own)
-
-
-class TestLockHolder:
-    def test_it_is_read_as_written(self) -> None:
-        holder = LockHolder(own_process(), "2030-01-01T00:00:00Z", "t", 12.5, 3.5, 7)
-        assert LockHolder.decode(holder.encode()) == holder
-
-    def test_the_lock_of_an_earlier_version_has_no_identity(self) -> None:
-        data = b'{"host": "h", "pid": 1, "since": "s", "token": "t", "beat": 1.0}'
-        assert LockHolder.decode(data) == LockHolder(HolderProcess("h", 1), "s", "t", 1.0, 0.0, 0)
-
-    @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"pid": 1}', b"\xff", b'{"beat": 1' + b"0" * 400 + b"}"])
-    def test_a_damaged_file_has_no_holder(self, data: bytes) -> None:
-        assert LockHolder.decode(data) is None

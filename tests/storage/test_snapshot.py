@@ -1,6 +1,5 @@
 """A snapshot is checked when it is opened, and every fault is said in one line."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -11,12 +10,7 @@ import pytest
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooNew
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
-
-_spec = importlib.util.spec_from_file_location("snapshots", Path(__file__).with_name("snapshots.py"))
-assert _spec is not None
-assert _spec.loader is not None
-snapshots = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(snapshots)
+from tests.storage import snapshots
 
 
 @pytest.fixture
@@ -46,10 +40,6 @@ def test_equal_content_has_an_equal_id_and_is_written_once(store: Store, tmp_pat
     assert again == first
 
 
-def test_other_content_has_another_id(store: Store) -> None:
-    assert snapshots.publish(store).snapshot_id != snapshots.publish(store, snapshots.tiny_tables("!")).snapshot_id
-
-
 def test_usage_does_not_show_in_the_id(store: Store, tmp_path: Path) -> None:
     tables = snapshots.tiny_tables()
     usage = tables["usage"].schema.empty_table().to_pylist()
@@ -60,33 +50,11 @@ def test_usage_does_not_show_in_the_id(store: Store, tmp_path: Path) -> None:
     assert snapshots.publish(store, tables).snapshot_id == snapshots.publish(Store(str(tmp_path / "b"))).snapshot_id
 
 
-def test_what_is_missing_shows_in_the_id(store: Store) -> None:
-    whole = snapshots.publish(store)
-    tables = snapshots.tiny_tables()
-    letter = {"stage": "read", "unit_id": "bad.pdf", "reason": "damaged", "attempts": 1, "request": "", "reply": ""}
-    tables["rejects"] = type(tables["rejects"]).from_pylist([letter], tables["rejects"].schema)
-    short = snapshots.publish(store, tables)
-    assert short.snapshot_id != whole.snapshot_id
-    assert open_snapshot(store).table("rejects").num_rows == 1
-    assert snapshots.publish(store).snapshot_id == whole.snapshot_id
-
-
-def test_nothing_published_is_said(store: Store) -> None:
-    with pytest.raises(SnapshotNotFound, match="hirag-dist index"):
-        open_snapshot(store)
-
-
 def test_a_snapshot_without_its_manifest_was_never_finished(store: Store) -> None:
     manifest = snapshots.publish(store)
     (folder(store, manifest.snapshot_id) / "manifest.json").unlink()
     with pytest.raises(SnapshotNotFound, match="never finished"):
         open_snapshot(store)
-
-
-def test_a_snapshot_that_is_not_there_is_said(store: Store) -> None:
-    snapshots.publish(store)
-    with pytest.raises(SnapshotNotFound, match="0123456789abcdef"):
-        open_snapshot(store, "0123456789abcdef")
 
 
 @pytest.mark.parametrize("name", ["entities.parquet", "graph/indices.npy", "vectors/chunks.npy"])
@@ -134,19 +102,6 @@ def test_a_damaged_manifest_is_said(store: Store, text: str) -> None:
     file.write_text(text)
     with pytest.raises(SnapshotCorrupt, match=r"manifest\.json is damaged"):
         open_snapshot(store)
-
-
-def test_a_snapshot_without_the_owners_ids_still_opens(store: Store) -> None:
-    """As versions before published them; the column is there, and empty."""
-    tables = snapshots.tiny_tables()
-    assert tables["documents"]["source_ids"].to_pylist() == [["carol"]]
-    snapshots.publish(store, tables | {"documents": tables["documents"].drop_columns(["source_ids"])})
-    snapshot = open_snapshot(store, full_check=True)
-    whole = snapshot.table("documents")
-    assert whole.schema == tables["documents"].schema
-    assert whole["source_ids"].to_pylist() == [[]]
-    assert snapshot.table("documents", ["source_ids", "uri"]).to_pylist() == [{"source_ids": [], "uri": "carol.txt"}]
-    assert snapshot.table("documents", ["uri"]).column_names == ["uri"]
 
 
 def test_an_owners_id_shows_in_the_snapshots_id(store: Store) -> None:

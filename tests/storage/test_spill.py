@@ -85,18 +85,6 @@ def test_sorted_rows_stay_where_they_are(tmp_path: Path, n_more: int) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_matrix_in_its_order_is_not_copied(tmp_path: Path) -> None:
-    matrix = np.ones((3, 2), np.float32)
-    assert SpillFile(tmp_path).ordered(matrix, np.arange(3)) is matrix
-
-
-@pytest.mark.parametrize("parts", [[], [SCHEMA.empty_table()]])
-def test_a_table_of_nothing(tmp_path: Path, parts: list[pa.Table]) -> None:
-    for by in (("name",), ()):
-        found = SpillFile(tmp_path).table(parts, SCHEMA, by)
-        assert (found.num_rows, found.schema) == (0, SCHEMA)
-
-
 def test_a_matrix_and_its_rows_in_another_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hirag_dist.storage.spill._BLOCK_BYTES", 3 * 4 * 2)  # two rows
     folder = SpillFile(tmp_path)
@@ -141,12 +129,6 @@ def test_a_full_disk_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
         full.table(tables(40, np.random.default_rng(4)), SCHEMA, ("name",))
     with pytest.raises(StoreError, match=said):
         full.matrix([np.zeros((100_000, 3), np.float32)], 3)
-
-
-def test_no_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(StoreError, match="let TMPDIR name a folder"), spill_file():
-        pass
 
 
 def test_folders_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

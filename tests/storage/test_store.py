@@ -45,14 +45,6 @@ def test_what_was_written_is_read_back(store: Store) -> None:
     assert store.names("nothing") == []
 
 
-def test_all_files_below_a_folder_are_listed(store: Store) -> None:
-    for path in ("b/c/2.txt", "b/1.txt", "a.txt"):
-        store.write_bytes(path, b"x")
-    assert store.walk("") == ["a.txt", "b/1.txt", "b/c/2.txt"]
-    assert store.walk("b") == ["b/1.txt", "b/c/2.txt"]
-    assert store.walk("nothing") == []
-
-
 def test_parquet_paths_that_look_like_partitions_add_no_column(store: Store) -> None:
     store.write_table("work/key=7/t.parquet", TABLE)
     assert store.read_table("work/key=7/t.parquet").column_names == ["a", "b"]
@@ -92,12 +84,6 @@ def test_writing_without_replacing_keeps_what_is_there(store: Store) -> None:
     assert (store.read_bytes("a"), store.read_bytes("b")) == (b"first", b"second")
 
 
-def test_appending_says_where_the_bytes_are(store: Store) -> None:
-    assert store.append("ledger/one.jsonl", b"abc\n") == ("ledger/one.jsonl", 0)
-    assert store.append("ledger/one.jsonl", b"defg\n") == ("ledger/one.jsonl", 4)
-    assert store.read_bytes("ledger/one.jsonl") == b"abc\ndefg\n"
-
-
 def test_appends_of_many_threads_do_not_mix(store: Store) -> None:
     def append(number: int) -> tuple[bytes, str, int]:
         data = f"{number}:{'x' * (number % 50)}\n".encode()
@@ -107,20 +93,6 @@ def test_appends_of_many_threads_do_not_mix(store: Store) -> None:
         placed = list(threads.map(append, range(400)))
     assert all(store.read_range(file, offset, len(data)) == data for data, file, offset in placed)
     assert store.size("ledger/one.jsonl") == sum(len(data) for data, _, _ in placed)
-
-
-def test_deleting_files_folders_and_nothing(store: Store) -> None:
-    store.write_bytes("a/b/c", b"x")
-    store.write_bytes("d", b"x")
-    store.delete("d")
-    store.delete("a")
-    store.delete("never")
-    assert store.names("") == []
-
-
-def test_checking_for_writability_leaves_no_trace(store: Store) -> None:
-    store.check_writable()
-    assert store.names("") == []
 
 
 def test_a_store_travels_to_other_processes(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,16 +178,6 @@ def test_a_folder_that_may_not_be_written_to_is_said_in_plain_words(tmp_path: Pa
     assert ended.stdout.splitlines() == [f"cannot write {folder}/a/b: permission denied"] * 2
 
 
-@pytest.mark.parametrize("uri", ["nonsense://bucket/x", "s3:/"])
-def test_a_uri_of_no_filesystem_is_refused(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    if "://" in uri:
-        with pytest.raises(StoreError, match="cannot open nonsense://bucket/x"):
-            Store(uri)
-    else:
-        assert Store(uri).local == tmp_path / "s3:"
-
-
 def test_messages_hold_no_credentials() -> None:
     store = Store("s3://key:s3cret@bucket/a/index/?endpoint_override=127.0.0.1:1&scheme=http&region=x")
     assert store.uri == "s3://bucket/a/index"
@@ -252,16 +214,6 @@ def test_an_object_store_keeps_the_same_promises() -> None:
         assert "secret" not in str(caught.value)
     finally:
         server.stop()
-
-
-def test_a_listing_has_files_with_their_sizes(store: Store) -> None:
-    assert store.entries("a") == {}
-    store.write_bytes("a/one", b"abc")
-    store.write_bytes("a/folder/two", b"")
-    (Path(store.root) / "a" / ".tmp-three").write_bytes(b"half")
-    found = store.entries("a")
-    assert {name: entry.size for name, entry in found.items()} == {"one": 3}
-    assert found["one"].modified == pytest.approx(os.stat(Path(store.root) / "a" / "one").st_mtime)
 
 
 def test_a_file_that_is_created_piece_by_piece_is_there_whole_or_not_at_all(store: Store) -> None:

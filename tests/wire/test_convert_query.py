@@ -64,25 +64,17 @@ def test_what_is_no_finite_number_does_not_leave_the_client(vector: Any) -> None
         (pb.Query(question=" \n"), "question must not be blank"),
         (pb.Query(question="q", mode=99), "mode must be one of hirag, .*99"),  # type: ignore[arg-type]
         (pb.Query(question="q", top_n=0), "top_n must be between 1"),
-        (pb.Query(question="q", top_m=-1), "top_m must be between 1"),
-        (pb.Query(question="q", top_c=0), "top_c must be between 1"),
-        (pb.Query(question="q", context_tokens=0), "context_tokens must be between 1"),
         (pb.Query(question="q", vector=[1.0, float("nan")]), "vector must hold finite"),
         (pb.Query(question="q", vector=[1.0] * 3), "vector: 3 numbers; this index has 2 dimensions"),
         (pb.Query(question="q", labels=["a"] * 65), "labels must be at most 64, got 65"),
         (pb.Query(question="q", labels=["a" * 1025]), "labels must have at most 1024 characters"),
         (pb.Query(question="q", community_level="9" * 65), "community_level must be leaf"),
         (pb.Query(question="q", filter="a" * 16_385), "filter must have at most 16384 characters, got 16385"),
-        (pb.Query(question="q", as_of="9" * 65), "as_of must be a date"),
     ],
 )
 def test_a_wrong_query_is_refused_by_the_name_of_its_field(message: pb.Query, words: str) -> None:
     with pytest.raises(InvalidQuery, match=f"^{words}"):
         query_from_proto(message, 2)
-
-
-def test_an_absent_mode_is_left_to_the_server() -> None:
-    assert query_from_proto(pb.Query(question="q"), 4).mode is None
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,9 +32,6 @@ from hirag_dist.wire.records import (
     message_fields,
     message_of,
     record_of,
-    scalar_to_proto,
-    values_from_proto,
-    values_to_proto,
 )
 from tests.service import fakes
 
@@ -110,16 +106,6 @@ def test_an_index_description_comes_back_equal() -> None:
     assert convert.info_from_proto(over_the_wire(convert.info_to_proto(info))) == info
 
 
-def test_numbers_of_numpy_in_a_description_become_plain() -> None:
-    info = replace(fakes.INFO, layers=({"layer": np.int32(2), "sparsity": np.float64(0.5)},))
-    assert convert.info_from_proto(convert.info_to_proto(info)).layers == ({"layer": 2, "sparsity": 0.5},)
-
-
-def test_a_description_with_a_list_in_it_is_refused() -> None:
-    with pytest.raises(TypeError, match="list"):
-        convert.info_to_proto(replace(fakes.INFO, layers=({"ids": [1]},)))
-
-
 def test_lone_surrogates_of_a_snapshot_do_not_fail_a_result() -> None:
     broken = replace(fakes.WHOLE, local=(replace(fakes.LIGHTHOUSE, name="half \ud83d"),), context_refs={"E\ud83d": "x"})
     back = convert.retrieval_from_proto(to_proto(broken))
@@ -157,19 +143,3 @@ def test_names_that_a_later_server_may_send_are_kept_readable() -> None:
 )
 def test_a_look_up_comes_back_equal(details: Any, kind: Any) -> None:
     assert record_of(type(details), over_the_wire(message_of(kind, **message_fields(details, kind)))) == details
-
-
-def test_metadata_comes_back_in_the_order_of_names() -> None:
-    metadata = {"tags": ("a", "b"), "pages": 2.5, "draft": False, "source": "wiki", "none": ()}
-    found = values_from_proto(pb.Source(metadata=values_to_proto(metadata)).metadata)
-    assert found == metadata
-    assert list(found) == sorted(metadata)
-
-
-def test_a_value_of_another_type_is_refused() -> None:
-    with pytest.raises(TypeError, match="bytes"):
-        scalar_to_proto(b"x")
-
-
-def test_a_field_type_of_a_later_server_is_kept_readable() -> None:
-    assert record_of(Facet, pb.Facet(name="place", type=9)).type == "type 9"  # type: ignore[arg-type]

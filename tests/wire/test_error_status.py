@@ -37,17 +37,6 @@ def test_no_row_hides_a_later_one() -> None:
         assert not issubclass(second, first), f"{second.__name__} is never reached"
 
 
-def test_a_subclass_that_has_no_row_travels_as_its_parent() -> None:
-    class Odd(ModelUnavailable):
-        pass
-
-    error = Odd("down")
-    assert (
-        type(error_status.error_of(error_status.status_of(error), "down", error_status.trailers_of(error, "r", None)))
-        is ModelUnavailable
-    )
-
-
 def test_a_wrong_field_is_named() -> None:
     found = details(error_status.trailers_of(InvalidQuery("top_n must be at least 1, got 0"), "r1", None))
     bad, info, request = error_details_pb2.BadRequest(), error_details_pb2.ErrorInfo(), error_details_pb2.RequestInfo()

@@ -23,15 +23,11 @@ def test_a_uri_leads_back_to_its_parts(index: str, kind: str, key: str) -> None:
     "uri",
     [
         "",
-        "default",
         "hirag://",
-        "hirag:///documents/d",
         "https://default/documents/d",
         "hirag://default/documents",
-        "hirag://default/documents/a/b",
         "hirag://default/other/a",
         "hirag://default/documents/d?start=x",
-        "hirag://default/documents/d?from=1",
         "hirag://[/documents/d",
     ],
 )

@@ -24,7 +24,15 @@ from hirag_dist.types import FloatMatrix, IntVector
 logger = logging.getLogger(__name__)
 NOTES = "update"  # key of the manifest's notes
 _STATE = (MENTIONS, SUMMARIES, REPORT_INPUTS)
-_NOT_DECISIVE = ("config.max_reject_ratio", "windows.")  # the sizes that follow from windows are in config
+_NOT_DECISIVE = (
+    "config.max_reject_ratio",
+    "config.pack_tokens",  # and the four keys of former versions that it stands for
+    "config.pack_units",
+    "config.clustering.summary_pack_tokens",
+    "config.communities.report_pack_tokens",
+    "config.resolution.pairs_per_call",
+    "windows.",  # the sizes that follow from windows are in config
+)
 _MAX_DIFFERENCES = 5
 _KEPT = ("entities", "relations", "clusters", "layers", "summaries", "report_inputs")
 _VECTOR_ROWS = 65_536  # copied at a time
@@ -153,6 +161,7 @@ _FIXED_NOW = {  # keys that former versions recorded → the value that holds wi
     "clustering.reduction": "pca",
     "homonyms": "merge",
     "resolution.llm_band": "0.2",
+    "resolution.tiers": "normalise, alias, vector, llm",
 }
 _NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"}
 
@@ -175,7 +184,9 @@ def content_config(config: Config) -> dict[str, Any]:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences of two configurations that decide the content of an index (`Build.decisive`)."""
     old, new = _flatten(before), _flatten(now)
-    old = {key: value for key, value in old.items() if _FIXED_NOW.get(key.removeprefix("config.")) != value}
+    sizes = [old.get(f"config.clustering.{name}", "0") for name in ("max_size", "target_size")]
+    fixed = _FIXED_NOW | ({"clustering.max_size": sizes[0]} if int(sizes[0]) == 2 * int(sizes[1]) else {})
+    old = {key: value for key, value in old.items() if fixed.get(key.removeprefix("config.")) != value}
     if not (old.get("kernels") and new.get("kernels")):  # unknown until a worker with a GPU names them
         new["kernels"] = old.get("kernels", "")
     return [

@@ -101,8 +101,8 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
     return documents.filter(pa.array(chosen, pa.bool_()))
 
 
-def added_to(base: pa.Table, new: pa.Table) -> pa.Table:
-    """Return the documents of a base with new ones, which replace those of the same place.
+def kept_beside(base: pa.Table, new: pa.Table) -> pa.Table:
+    """Return the documents of a base that stay when new ones are added, which replace those of the same place.
 
     Args:
         base, new: DOCUMENTS.
@@ -113,7 +113,7 @@ def added_to(base: pa.Table, new: pa.Table) -> pa.Table:
         own in ids or (uri, record) not in places
         for own, uri, record in zip(*(base[name].to_pylist() for name in ("document_id", "uri", "record")), strict=True)
     ]
-    return pa.concat_tables([base.filter(pa.array(kept, pa.bool_())), new])
+    return base.filter(pa.array(kept, pa.bool_()))
 
 
 def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput) -> ChangedDocuments:

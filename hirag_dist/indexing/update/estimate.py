@@ -18,11 +18,13 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import SnapshotError
-from hirag_dist.indexing.cost_estimate import (
+from hirag_dist.indexing.estimate import (
     NO_SPEEDS,
+    REPORT_IN_PER_ENTITY,
     REPORT_PACK_TOKENS,
     REPORTS_PER_CALL,
     SUMMARIES_PER_CALL,
+    SUMMARIES_PER_CLUSTER,
     SUMMARY_PACK_TOKENS,
     TOKENS_PER_ENTITY,
     CostEstimate,
@@ -31,13 +33,12 @@ from hirag_dist.indexing.cost_estimate import (
     StageEstimate,
     Work,
     estimate_planned,
+    member_tokens,
     read_planned,
     stages_of,
     units_per_call,
     works_of_build,
 )
-from hirag_dist.indexing.report_estimate import REPORT_IN_PER_ENTITY
-from hirag_dist.indexing.summary_estimate import SUMMARIES_PER_CLUSTER, member_tokens
 from hirag_dist.indexing.update.base import UpdateBase, open_configured
 from hirag_dist.indexing.update.budget import is_unbounded, least_extraction
 from hirag_dist.indexing.update.documents import DocumentCounts, extraction_tokens
@@ -138,6 +139,8 @@ def estimate_update(
     base, reason = open_configured(snapshot, config)
     if add and base is not None:
         planned = _added_to(base, planned)
+    if base is not None:
+        planned = replace(planned, mentions=_mentions(base, planned.n_chunks))
     rebuild = estimate_planned(planned, config, prompts, latency_s, speeds)
     if base is None:
         return UpdateEstimate(snapshot.manifest.snapshot_id, rebuild=rebuild, rebuilt_because=reason)
@@ -182,6 +185,13 @@ def estimate_update(
         seconds,
         rebuild=rebuild,
     )
+
+
+def _mentions(base: UpdateBase, n_chunks: int) -> tuple[float, ...]:
+    """Return how many chunks mention each entity, as the base counts them, scaled to a number of chunks."""
+    counts = pc.list_value_length(base.table("entities", ["chunk_ids"])["chunk_ids"]).to_numpy()
+    scale = n_chunks / max(base.snapshot.manifest.counts["chunks"], 1)
+    return tuple((counts[counts > 1] * scale).tolist())
 
 
 def _added_to(base: UpdateBase, planned: PlannedInput) -> PlannedInput:
@@ -350,14 +360,14 @@ def _works(
         for work in works:
             yield Work(work.stage, work.target, work.calls, work.input_tokens * scale, work.output_tokens * scale)
     packs = {
-        "summaries": (SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / SUMMARY_PACK_TOKENS),
-        "reports": (REPORTS_PER_CALL, config.communities.report_pack_tokens / REPORT_PACK_TOKENS),
+        "summaries": (SUMMARIES_PER_CALL, config.pack_tokens / SUMMARY_PACK_TOKENS),
+        "reports": (REPORTS_PER_CALL, config.pack_tokens / REPORT_PACK_TOKENS),
     }
     targets = {"summaries": ("summarise", roles.summarise), "reports": ("reports", roles.report)}
     for (name, (usual, room)), reply in zip(packs.items(), base.notes["reply_tokens"], strict=True):
         text, (stage, target) = due[name], targets[name]
         written = min(text.written * float(reply), float(text.tokens))
-        calls = text.written / units_per_call(usual, room, config.pack_units)
+        calls = text.written / units_per_call(usual, room)
         yield Work(stage, target, calls, text.tokens - written, written)
     counts = base.snapshot.manifest.counts
     entities = changed.chunks * counts["entities"] / max(counts["chunks"], 1)

@@ -23,6 +23,7 @@ from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput
 from hirag_dist.indexing.layers import Hierarchy, layer_table
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, UpdateState, VectorRows
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
+from hirag_dist.indexing.stages.read import METADATA, ReadDocuments
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, refused_units, update_base_layer
 from hirag_dist.indexing.update.budget import UpdateBudget, chat_tokens, is_unbounded, least_extraction
@@ -36,6 +37,7 @@ from hirag_dist.indexing.update.summaries import UpdateSettings
 from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.indexing.update.written_bill import EARLIER_BILL, bill_rows
 from hirag_dist.schemas import REJECTS
+from hirag_dist.storage.layout import DROPPED
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
@@ -92,8 +94,23 @@ def other_changes(context: BuildContext, base: UpdateBase, changed: ChangedDocum
         "titles or names": now.equals(before.sort_by("document_id")),
         "places": same_places(context.datasets, changed.documents.places, base),
         "metadata": changed.documents.metadata.equals(base),
+        "dead letters": _read_letters(context, changed) == _base_letters(base),
     }
     return tuple(name for name, equal in same.items() if not equal)
+
+
+def _read_letters(context: BuildContext, changed: ChangedDocuments) -> set[tuple[str, str]]:
+    return _units(context.datasets.read(changed.documents.rejects, ["stage", "unit_id"]))
+
+
+def _base_letters(base: UpdateBase) -> set[tuple[str, str]]:
+    """Return the dead letters of reading in a base, accepted losses too."""
+    tables = [base.table(name).select(["stage", "unit_id"]) for name in ("rejects", DROPPED)]
+    return {unit for table in tables for unit in _units(table) if unit[0] in (ReadDocuments.name, METADATA)}
+
+
+def _units(letters: pa.Table) -> set[tuple[str, str]]:
+    return set(zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True))
 
 
 def update_contents(

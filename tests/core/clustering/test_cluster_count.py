@@ -37,12 +37,6 @@ def test_rows_without_groups_are_divided_by_the_target_size(n_dims: int, n_rows:
         assert chosen(rows, 20) == n_rows / 20
 
 
-def test_rows_on_axes_of_falling_variance_have_no_scale_either() -> None:
-    """Axis j has variance j^−0.75, as vectors of entities do."""
-    rows = np.random.default_rng(0).normal(size=(1000, 64)) * np.arange(1, 65) ** -0.375
-    assert chosen(rows.astype(np.float32), 20) == 50
-
-
 def test_trees_of_several_cells_are_cut_at_one_height() -> None:
     """Each of four cells has rows of all 30 groups: by itself it would be divided into 600 / 4 / 5 clusters."""
     rows = blobs(30, 20, 8, seed=1, spread=0.02)[0]

@@ -27,22 +27,6 @@ def test_ends_where_scikit_learn_does_from_the_same_means(spread: float) -> None
     assert means == pytest.approx(sums.sums / sums.counts[:, None], rel=1e-5)
 
 
-def test_separate_groups_get_a_mean_each() -> None:
-    rows, labels = blobs(30, 20, 6, seed=2)
-    means, sums = fit_means(np, rows, 30, 0)
-    assert sorted(sums.counts.tolist()) == [20] * 30
-    assert [len(set(labels[nearest(np, rows, means) == group])) for group in range(30)] == [1] * 30
-
-
-def test_the_spread_is_that_of_the_distances() -> None:
-    rows, _ = blobs(5, 30, 3, seed=1)
-    means = start_means(rows, 7, seed=0)
-    sums = sums_of(rows, means)
-    apart = rows - sums.means(means)[nearest(np, rows, means)]
-    assert sums.spread == pytest.approx(float((apart.astype(float) ** 2).sum()), rel=1e-4)
-    assert sums.counts.sum() == len(rows)
-
-
 def test_shards_add_up_to_the_whole_and_blocks_change_nothing() -> None:
     rows, _ = blobs(5, 100, 3, seed=1)
     means = start_means(rows, 7, seed=0)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -60,21 +59,6 @@ def test_every_row_is_in_a_cell_and_cells_are_near_the_size_they_should_have() -
     assert (np.lexsort((found.cells, found.rows)) == np.arange(len(found.rows))).all()
 
 
-@pytest.mark.parametrize("factor", [2.0**-10, 2.0**10])  # exact in float32
-def test_cells_are_those_of_rows_of_any_scale(factor: float) -> None:
-    rows, _ = blobs(200, 15, 8, seed=1, spread=0.3)
-
-    def cells_of(rows: Rows) -> tuple[int, int]:
-        sample = rows[sample_numbers(len(rows), sample_size(len(rows), SETTINGS), 0)]
-        cells = fit_cells(KERNELS, each_of(rows), sample, len(rows), SETTINGS)
-        return cells.n_cells, len(assign_cells(KERNELS, rows, cells).rows)
-
-    n_cells, n_entries = cells_of(rows)
-    scaled = cells_of(rows * np.float32(factor))
-    assert scaled[0] == n_cells
-    assert scaled[1] == pytest.approx(n_entries, rel=0.01)
-
-
 def each_of(rows: Rows) -> Callable[[Rows], GroupSums]:
     shards = [rows[first : first + SETTINGS.shard_rows] for first in range(0, len(rows), SETTINGS.shard_rows)]
     return lambda means: total_sums(labelled_sums(shard, KERNELS.nearest(shard, means), len(means)) for shard in shards)
@@ -100,15 +84,6 @@ def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> 
         for (numbers, is_home), tree in zip(cells[::-1], trees[::-1], strict=True)
     ]
     assert same(join_cells(rows, parts[::-1], SETTINGS), soft_clusters(rows, SETTINGS, KERNELS))
-
-
-def test_how_cells_are_spread_changes_nothing() -> None:
-    rows = np.random.default_rng(3).normal(size=(1500, 5)).astype(np.float32)
-
-    def backwards(function: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
-        return [function(part) for part in list(parts)[::-1]][::-1]
-
-    assert same(soft_clusters(rows, SETTINGS, KERNELS, backwards), soft_clusters(rows, SETTINGS, KERNELS))
 
 
 @pytest.mark.parametrize("spread", [0.3, 3.0])
@@ -213,24 +188,3 @@ def test_bad_input_is_cut_all_the_same(rows: NDArray[np.float64]) -> None:
     found = soft_clusters(single, SETTINGS, KERNELS)
     check_promises(found, len(rows), 40, 0.1)
     assert same(found, soft_clusters(single, SETTINGS, KERNELS))
-
-
-def test_a_tree_grows_where_a_child_has_too_many_rows() -> None:
-    """Most rows lie in a lump, which the coarse mixture of all rows gives to a few children."""
-    rng = np.random.default_rng(5)
-    rows = np.concatenate([rng.normal(size=(600, 3)) * 20, rng.normal(size=(2400, 3)) * 0.1]).astype(np.float32)
-    settings = ClusterSettings(10, 20, 0.1, 0, cell_rows=200)
-    cells = fit_cells(KERNELS, each_of(rows), rows, len(rows), settings)
-    assert cells.root is not None
-    assert any(not isinstance(child, int) for child in cells.root.children)
-    leaves: list[int] = []
-    nodes = [cells.root]
-    while nodes:
-        for child in nodes.pop().children:
-            if isinstance(child, int):
-                leaves.append(child)
-            else:
-                nodes.append(child)
-    assert sorted(leaves) == list(range(cells.n_cells))
-    found = assign_cells(KERNELS, rows, cells)
-    assert set(found.rows.tolist()) == set(range(len(rows)))

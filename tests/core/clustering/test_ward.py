@@ -9,7 +9,7 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, standardise
-from hirag_dist.core.clustering.ward import MAX_LEAVES, labels_below, row_tree, start_of, ward_tree
+from hirag_dist.core.clustering.ward import MAX_LEAVES, row_tree, start_of, ward_tree
 from hirag_dist.types import FloatMatrix, IntVector
 from tests.core.planted_rows import blobs
 
@@ -30,12 +30,6 @@ def rows_of(kind: str) -> FloatMatrix:
 @pytest.mark.parametrize("kind", ["normal", "ties", "copies", "two"])
 def test_trees_are_scipys_to_the_last_bit(kind: str) -> None:
     assert np.array_equal(ward_tree(rows_of(kind)), ward(rows_of(kind)))
-
-
-def test_one_row() -> None:
-    tree = ward_tree(np.ones((1, 3), np.float32))
-    assert tree.shape == (0, 4)
-    assert labels_below(tree, 1.0).tolist() == [0]
 
 
 def test_means_weights_and_width_are_those_of_the_merged_groups() -> None:
@@ -67,17 +61,6 @@ def test_more_rows_than_leaves_are_merged_in_two_steps() -> None:
     assert adjusted_rand_score(labels, labels_of(rows, 40)) == 1
     whole = ward_tree(rows)[::-1, 2][:200]
     assert tree.heights[::-1][:200] == pytest.approx(whole, rel=0.05)
-
-
-def test_a_tree_over_means_is_the_one_over_their_rows() -> None:
-    rows = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
-    sizes = np.arange(1, 13)
-    merges = ward_tree(np.repeat(rows, sizes, axis=0))[-11:]
-    assert ward_tree(rows, sizes)[:, 2] == pytest.approx(merges[:, 2])
-
-
-def test_copies_beyond_the_leaves_are_one_cluster() -> None:
-    assert not labels_of(np.ones((MAX_LEAVES + 900, 2), np.float32), 3).any()
 
 
 def test_a_cluster_counts_by_the_share_of_its_rows_at_home() -> None:

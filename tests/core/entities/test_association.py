@@ -39,11 +39,6 @@ def test_every_name_that_has_a_neighbour_is_in_a_pair_and_pairs_are_bounded() ->
     assert pairs == sorted(pairs, key=lambda pair: (-pair.strength, pair.first, pair.second))
 
 
-def test_no_names_give_no_pairs() -> None:
-    assert associations([]) == []
-    assert associations([name("a", (0, 0))]) == []
-
-
 def test_relations_without_a_strength_get_that_of_their_names_in_the_text() -> None:
     text = "Anna met Carl in Vienna. Carl and Anna left. Many years later there was a war. Nobody heard of Olga."
     pairs = [

@@ -67,9 +67,7 @@ def test_there_may_be_none(reply: str) -> None:
         FORMATS["extract-claims"],
         "claim<|>Scrooge<|>Marley<|>debt",
         LINE.replace("Scrooge may owe Marley.", "NONE") + "\n" + DONE,
-        LINE.replace("claim<|>Scrooge", "claim<|>NONE"),
         "entity<|>Scrooge<|>person<|>A miser.<|>a<|>b<|>c<|>d<|>e",
-        '{"claims": [{"subject": "Scrooge"}]}',
     ],
 )
 def test_a_reply_without_a_usable_claim_is_refused(reply: str) -> None:
@@ -93,10 +91,8 @@ def test_a_reply_in_another_language_is_refused() -> None:
     ("written", "kept"),
     [
         ("1843", "1843"),
-        ("1843-12", "1843-12"),
         ("1843-12-24T00:00:00", "1843-12-24T00:00:00"),
         ("last winter", ""),
-        ("24/12/1843", ""),
         ("", ""),
     ],
 )

@@ -74,11 +74,6 @@ def test_equal_names_become_one_entity() -> None:
     assert scrooge["entity_id"] == entity_id(0, name_key("SCROOGE"))
 
 
-def test_an_endpoint_never_described_is_an_entity_of_unknown_type() -> None:
-    marley = by_name(merge_entities(tables(CHUNKS)[0]))["Marley"]
-    assert (marley["type"], marley["described"], marley["description"]) == ("unknown", False, "")
-
-
 def test_relations_have_no_direction_and_add_up() -> None:
     relations = merge_relations(tables(CHUNKS)[1]).to_pylist()
     assert len(relations) == 2
@@ -88,21 +83,9 @@ def test_relations_have_no_direction_and_add_up() -> None:
     assert {home["source_id"], home["target_id"]} == {entity_id(0, "scrooge"), entity_id(0, "london")}
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_order_of_mentions_does_not_matter(seed: int) -> None:
-    mentions, relations = tables(CHUNKS)
-    shuffled, shuffled_relations = tables(CHUNKS, seed=seed)
-    assert merge_entities(shuffled).equals(merge_entities(mentions))
-    assert merge_relations(shuffled_relations).equals(merge_relations(relations))
-
-
 def test_a_relation_of_a_name_with_itself_is_no_relation() -> None:
     extraction = ExtractionReply((), (RelationRecord("Scrooge", "scrooge", "Himself.", 1.0),))
     assert mentions_of(extraction, "c1")[1] == []
-
-
-def test_joined_descriptions_keep_to_their_limit() -> None:
-    assert len(join_descriptions(["word " * 100, "more " * 50], 120)) <= 120
 
 
 Rows = list[dict[str, Any]]
@@ -230,11 +213,6 @@ def _without_keys(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not name.endswith("_key")}
 
 
-def test_no_mentions() -> None:
-    assert merge_entities(MENTIONS.empty_table()).equals(ENTITIES.empty_table())
-    assert merge_relations(RELATION_MENTIONS.empty_table()).equals(RELATIONS.empty_table())
-
-
 class TestBound:
     """Descriptions of one entity or relation, up to so many and so many characters."""
 
@@ -257,12 +235,6 @@ class TestBound:
         mentions, cut = bound_descriptions(in_pieces(rows, MENTIONS), ("name_key",), DescriptionBound(count, chars))
         text = merge_entities(mentions)["description"][0].as_py()
         return text.split("\n"), cut["name_key"].to_pylist()
-
-    def test_within_it_rows_stay_as_they_are(self) -> None:
-        mentions = in_pieces(self.hub(), MENTIONS)
-        same, cut = bound_descriptions(mentions, ("name_key",), DescriptionBound(30, 240))
-        assert same is mentions
-        assert cut.num_rows == 0
 
     def test_the_first_are_kept_by_number_and_by_characters(self) -> None:
         rows = self.hub()

@@ -13,7 +13,6 @@ import pytest
 from hirag_dist.core.entities.merging import inter_layer_relation, join_descriptions
 from hirag_dist.core.entities.summaries import (
     NAMES,
-    SUMMARY_MENTIONS,
     SummarisedCluster,
     _best_summary,
     link_members,
@@ -128,20 +127,11 @@ def cluster(own: str, names: list[str], covers: list[tuple[int, int, float]], me
 
 
 FIRST = cluster("a", ["Light", "Sound"], [(0, 0, 5.0), (1, 1, 3.0)])
-SECOND = cluster("b", ["LIGHT"], [(0, 0, 2.0), (1, 0, 2.0), (2, 0, 2.0)])
 DEAD = SummarisedCluster("c", ("a0", "x"), ("member 0", "member x"), None)
 
 
 def edges(layer: Layer) -> set[tuple[str, str, float]]:
     return {(r["source_id"], r["target_id"], r["weight"]) for r in layer.relations.to_pylist()}
-
-
-def test_equal_names_of_two_clusters_are_one_entity() -> None:
-    layer = next_layer([FIRST, SECOND], 1, 500)
-    names = {row["name"]: row for row in layer.entities.to_pylist()}
-    assert set(names) == {"Light", "Sound"}
-    assert names["Light"]["entity_id"] == entity_id(1, "light")
-    assert names["Light"]["n_mentions"] == 2
 
 
 def test_a_member_left_out_is_attached_to_the_closest_summary() -> None:
@@ -150,34 +140,10 @@ def test_a_member_left_out_is_attached_to_the_closest_summary() -> None:
     assert ("a2", entity_id(1, "light"), 1.0) in edges(layer)
 
 
-def test_every_covered_member_gets_its_relation() -> None:
-    layer = next_layer([SECOND], 1, 500)
-    assert edges(layer) == {(f"b{at}", entity_id(1, "light"), 2.0) for at in range(3)}
-    assert {row["layer"] for row in layer.relations.to_pylist()} == {0}
-
-
-def test_summaries_that_cover_nobody_are_counted() -> None:
-    idle = cluster("c", ["Idle", "Busy"], [(0, 1, 1.0), (1, 1, 1.0), (2, 1, 1.0)])
-    assert next_layer([idle], 1, 500).n_uncovering == 1
-
-
 def test_members_of_a_dead_summary_are_unattached_unless_another_cluster_has_them() -> None:
     layer = next_layer([FIRST, DEAD], 1, 500)
     assert layer.n_unattached == 1  # x; a0 is in the first cluster too
     assert edges(layer) == edges(next_layer([FIRST], 1, 500))
-
-
-def test_no_summary_at_all_gives_an_empty_layer() -> None:
-    layer = next_layer([DEAD], 1, 500)
-    assert layer.entities.equals(ENTITIES.empty_table())
-    assert layer.relations.equals(RELATIONS.empty_table())
-    assert layer.n_unattached == 2
-
-
-def test_the_order_of_clusters_does_not_matter() -> None:
-    one, other = next_layer([FIRST, SECOND], 2, 500), next_layer([SECOND, FIRST], 2, 500)
-    assert one.entities.equals(other.entities)
-    assert one.relations.equals(other.relations)
 
 
 def random_clusters(seed: int, n_clusters: int) -> list[SummarisedCluster]:
@@ -243,29 +209,6 @@ def test_a_name_is_related_to_the_next_layer_below_that_has_it() -> None:
     assert related(names) == {(zero, one, 0), (one, three, 1)}
 
 
-def test_homonyms_kept_apart_are_each_related() -> None:
-    names = named(entity(0, "Mercury", "metal"), entity(0, "Mercury", "planet"), entity(1, "mercury"))
-    assert len(related(names)) == 2
-
-
 def test_one_layer_has_no_equal_names() -> None:
     assert related(named(entity(0, "Light"), entity(0, "Sound"))) == set()
     assert relate_equal_names(NAMES.empty_table()).equals(RELATIONS.empty_table())
-
-
-def test_a_merged_summary_entity_has_the_type_of_its_first_mention() -> None:
-    """Not that of the majority, as in layer 0: first by cluster, then by place in the reply."""
-    rows = [
-        {
-            "cluster_id": cluster,
-            "position": 0,
-            "name_key": "rivers",
-            "name": "Rivers",
-            "type": kind,
-            "description": kind,
-        }
-        for cluster, kind in (("c", "place"), ("a", "concept"), ("b", "place"))
-    ]
-    mentions = pa.Table.from_pylist([row | {"covers": True} for row in rows], SUMMARY_MENTIONS)
-    merged, _ = merge_summary_mentions(mentions, 1, 1000)
-    assert [(row["type"], row["description"]) for row in merged.to_pylist()] == [("concept", "concept place")]

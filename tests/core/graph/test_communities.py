@@ -9,8 +9,8 @@ import pytest
 
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.entities.merging import inter_layer_relation
-from hirag_dist.core.graph.communities import community_table, lineage, membership
-from hirag_dist.core.graph.csr import build_graph, components, subgraph
+from hirag_dist.core.graph.communities import community_table, lineage
+from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.schemas import RELATIONS
@@ -24,52 +24,6 @@ def built(graph: nx.Graph) -> tuple[CsrGraph, pa.ChunkedArray]:
         for a, b, data in graph.edges(data=True)
     ]
     return build_graph(ids, pa.Table.from_pylist(rows, RELATIONS)), ids
-
-
-def pairs(graph: CsrGraph) -> dict[tuple[int, int], float]:
-    heads = np.repeat(np.arange(graph.n_nodes), np.diff(graph.indptr))
-    return {(int(a), int(b)): float(w) for a, b, w in zip(heads, graph.indices, graph.weights, strict=True)}
-
-
-def test_the_graph_holds_each_edge_both_ways() -> None:
-    graph = nx.gnm_random_graph(30, 60, seed=1)
-    expected = dict.fromkeys(graph.edges, 1.0) | {(b, a): 1.0 for a, b in graph.edges}
-    assert pairs(built(graph)[0]) == expected
-
-
-def test_parallel_relations_add_up_and_the_heaviest_is_named() -> None:
-    ids = pa.chunked_array([["a", "b"]])
-    rows = [
-        inter_layer_relation(kind, *ends, 0, "", weight)
-        for kind, ends, weight in (
-            ("extracted", ("a", "b"), 2.0),
-            ("same_name", ("b", "a"), 5.0),
-            ("summary", ("a", "a"), 9.0),
-            ("summary", ("a", "gone"), 9.0),
-        )
-    ]
-    graph = build_graph(ids, pa.Table.from_pylist(rows, RELATIONS))
-    assert pairs(graph) == {(0, 1): 7.0, (1, 0): 7.0}
-    assert graph.relation_rows.tolist() == [1, 1]
-
-
-def test_a_subgraph_keeps_the_edges_among_its_nodes() -> None:
-    whole = nx.gnm_random_graph(40, 100, seed=2)
-    nodes = np.array([0, 3, 5, 8, 13, 21, 34])
-    place = {node: at for at, node in enumerate(nodes.tolist())}
-    expected = {(place[a], place[b]) for a, b in whole.subgraph(nodes.tolist()).edges}
-    assert {(a, b) for a, b in pairs(subgraph(built(whole)[0], nodes)) if a < b} == {
-        (min(pair), max(pair)) for pair in expected
-    }
-
-
-def test_components_are_numbered_by_their_lowest_node() -> None:
-    graph = nx.Graph([(3, 1), (2, 0)])
-    graph.add_node(4)
-    ordered = nx.Graph()
-    ordered.add_nodes_from(range(5))
-    ordered.add_edges_from(graph.edges)
-    assert components(built(ordered)[0]).tolist() == [0, 1, 0, 1, 2]
 
 
 GRAPHS = {
@@ -117,23 +71,6 @@ def test_modularity_is_near_leidenalgs_best(name: str) -> None:
     csr, ids = built(graph)
     ours = oracle.modularity(CpuKernels().leiden(csr, 10**6, 1.0, visiting_keys(ids, 7))[0].tolist(), weights=weights)
     assert ours >= best - 0.002
-
-
-def test_the_same_seed_gives_the_same_communities() -> None:
-    csr, ids = built(GRAPHS["heavy-tailed"])
-    first, second = (CpuKernels().leiden(csr, 50, 1.0, visiting_keys(ids, 11)) for _ in range(2))
-    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-
-
-def test_nodes_without_edges_are_communities_of_one() -> None:
-    graph = nx.Graph([(0, 1)])
-    graph.add_nodes_from(range(4))
-    csr, ids = built(graph)
-    table = community_table(CpuKernels().leiden(csr, 10, 1.0, visiting_keys(ids, 0)), csr, ids)
-    assert sorted(table["n_entities"].to_pylist()) == [1, 1, 2]
-    indptr, members = membership(table, ids)
-    assert indptr[-1] == 4
-    assert sorted(members.tolist()) == [0, 1, 2, 3]
 
 
 def obvious_lineage(old: pa.Table, new: pa.Table) -> dict[str, str]:

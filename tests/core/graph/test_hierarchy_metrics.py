@@ -61,23 +61,10 @@ def test_hops_between_entities_that_share_no_chunk() -> None:
     )
 
 
-def test_without_summaries_both_graphs_are_one() -> None:
-    found = path_lengths(ENTITIES.slice(0, 6), RELATIONS)
-    assert found.flat_hops == found.hops
-    assert (found.flat_unreachable, found.unreachable) == (5, 5)
-    assert found.flat_mean == found.mean == found.mean_of_flat
-
-
 @pytest.mark.parametrize("n_entities", [0, 1])
 def test_no_pair_has_no_mean(n_entities: int) -> None:
     found = path_lengths(ENTITIES.slice(0, n_entities), RELATIONS)
     assert (found.pairs, found.mean, found.flat_mean, found.hops) == (0, None, None, ())
-
-
-def test_nothing_joined_has_no_mean() -> None:
-    found = path_lengths(ENTITIES.slice(0, 6), RELATIONS.slice(0, 0))
-    assert (found.pairs, found.flat_unreachable, found.unreachable) == (11, 11, 11)
-    assert (found.mean, found.flat_mean, found.mean_of_flat) == (None, None, None)
 
 
 def random_case(n_base: int, seed: int) -> tuple[pa.Table, pa.Table, nx.Graph, dict[str, list[str]]]:

@@ -33,24 +33,6 @@ def tables(layers: dict[str, int], summaries: list[str], related: list[str]) -> 
     return entities, pa.table(dict(zip(("source_id", "target_id", "kind"), zip(*pairs, strict=True), strict=True)))
 
 
-def test_a_summary_entity_is_where_most_of_its_members_are() -> None:
-    """x stands over a, b and c; y over d and e, one of them outside; z over x alone, and so where x is."""
-    communities = pa.Table.from_pylist(
-        [community("top", 0, "abcd"), community("low", 1, "ab", "top")], schemas.COMMUNITIES
-    )
-    layers = dict.fromkeys("abcde", 0) | {"x": 1, "y": 1, "z": 2}
-    entities, relations = tables(layers, ["ax", "bx", "cx", "dy", "ey", "xz"], ["ab", "ba", "cd", "de", "aa"])
-    found, ids = with_summaries(communities, entities, relations)
-    rows = {row["level"]: row for row in found.to_pylist()}
-    assert rows[0]["entity_ids"] == list("abcdxz")
-    assert rows[1]["entity_ids"] == list("abxz")
-    assert rows[1]["parent_id"] == rows[0]["community_id"] == content_id("community", "0", *"abcdxz")
-    assert (rows[0]["n_entities"], rows[1]["n_entities"]) == (6, 4)
-    # a–b once though it is stated twice, c–d, and members with their summaries; a–a is no pair
-    assert (rows[0]["n_relations"], rows[1]["n_relations"]) == (6, 4)
-    assert ids == {"top": rows[0]["community_id"], "low": rows[1]["community_id"]}
-
-
 def test_without_layers_above_the_communities_are_as_they_were() -> None:
     own = content_id("community", "0", "a", "b")
     communities = pa.Table.from_pylist([community(own, 0, "ab")], schemas.COMMUNITIES)

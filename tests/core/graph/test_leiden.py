@@ -99,16 +99,6 @@ def test_weights_that_are_not_positive_join_nothing() -> None:
     assert sorted(leiden(lone, np.zeros(2, np.int64), 1.0, order_keys(2, 0)).tolist()) == [0, 1]
 
 
-def test_a_bridge_that_leaves_does_not_keep_its_community_together() -> None:
-    """Two cliques that only a node between them joins are never one community at the end."""
-    graph = nx.disjoint_union(nx.complete_graph(6), nx.complete_graph(6))
-    graph.add_edges_from([(12, 0), (12, 6)])
-    for seed in range(8):
-        labels = leiden(csr(graph), whole(graph), 1.0, order_keys(len(graph), seed))
-        assert len(set(labels[:6].tolist())) == len(set(labels[6:12].tolist())) == 1
-        assert labels[0] != labels[6]
-
-
 SCRIPT = """
 import hashlib
 from tests.core.graph.test_leiden import csr, weighted, whole

@@ -138,28 +138,6 @@ def test_the_work_is_bounded_whatever_the_graph() -> None:
         assert 1 <= n_steps <= 1 / (RESTART * tolerance) / STEP_EDGES + 1
 
 
-def test_steps_come_to_the_same_as_all_at_once() -> None:
-    ways, steps = random_ways(3)
-    nodes, shares = random_start(np.random.default_rng(5), len(steps))
-    wanted = personalised_pagerank(ways, nodes, shares)
-    n_steps = 0
-    in_steps = pagerank_steps(ways, nodes, shares, step_edges=1)
-
-    def counted() -> object:
-        nonlocal n_steps
-        while True:
-            try:
-                next(in_steps)
-            except StopIteration as done:
-                return done.value
-            n_steps += 1
-
-    found = counted()
-    assert n_steps > 10
-    assert isinstance(found, tuple)
-    assert [part.tolist() for part in found] == [part.tolist() for part in wanted]
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_a_callers_walk_is_that_over_what_is_left_to_the_bit(seed: int) -> None:
     whole = labelled_graph(seed)
@@ -185,18 +163,6 @@ def test_a_callers_walk_is_that_over_what_is_left_to_the_bit(seed: int) -> None:
             found = personalised_pagerank(ways, nodes, shares, whole.access(reached), seen, visible=known)
             assert [part.tolist() for part in found] == wanted
     assert visible.degrees.any()
-
-
-def test_many_places_are_reached_though_there_was_room_for_few() -> None:
-    """A chain of entities, each in a chunk of its own, and a star of 5,000 chunks at its end."""
-    n, n_chunks = 10, 5010
-    related = [[other for other in (row - 1, row + 1) if 0 <= other < n] for row in range(n)]
-    mentioned_in = [[row] for row in range(n - 1)] + [list(range(n - 1, n_chunks))]
-    ways = ways_of([0] * n, related, mentioned_in, n_chunks)
-    rows, mass = all_at_once(pagerank_steps(ways, np.array([0]), np.ones(1), tolerance=1e-9))
-    assert rows.tolist() == list(range(n_chunks))
-    assert (np.diff(mass[: n - 1]) < 0).all()
-    assert len(set(mass[n - 1 :].tolist())) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.graph.shortest_path_kernel import chain
 from hirag_dist.core.graph.shortest_paths import PathFinder
-from hirag_dist.core.numba_jit import read_only
 from hirag_dist.types import CsrGraph
 
 Edges = list[tuple[int, int, float]]
@@ -105,23 +103,6 @@ def test_any_small_graph_agrees_with_brute_force(data: st.DataObject) -> None:
             assert finder.path(source, target) == brute_force(n_nodes, edges, source, target)
 
 
-def test_fewest_hops_come_before_weight() -> None:
-    """A weak direct edge 0–3 and a strong detour by 1 and 2."""
-    assert PathFinder(csr(4, [(0, 1, 9), (1, 2, 9), (2, 3, 9), (0, 3, 0.1)])).path(0, 3) == [0, 3]
-
-
-def test_the_smallest_weight_counts_not_the_sum() -> None:
-    """0–1–3 has weights 10 and 1, 0–2–3 has 2 and 2."""
-    assert PathFinder(csr(4, [(0, 1, 10), (1, 3, 1), (0, 2, 2), (2, 3, 2)])).path(0, 3) == [0, 2, 3]
-
-
-def test_equal_paths_go_by_rows_from_the_earlier_key() -> None:
-    """A ladder: from 0 the lowest first step is 1, from 5 it is 3."""
-    finder = PathFinder(csr(6, [(0, 1, 1), (1, 4, 1), (4, 5, 1), (0, 2, 1), (2, 3, 1), (3, 5, 1)]))
-    assert finder.path(0, 5) == [0, 1, 4, 5]
-    assert finder.path(5, 0) == [5, 3, 2, 0]
-
-
 def test_unconnected_isolated_and_equal_ends() -> None:
     finder = PathFinder(csr(5, [(0, 1, 1), (2, 3, 1)]))
     assert finder.path(0, 3) == []
@@ -135,15 +116,3 @@ def test_a_chain_joins_consecutive_keys_in_their_order() -> None:
     assert finder.chain([2, 0, 3, 4]) == [[2, 1, 0], [], [3, 4]]
     assert finder.chain([2]) == []
     assert finder.chain([]) == []
-
-
-def test_mapped_arrays_and_arrays_of_memory_share_their_machine_code() -> None:
-    graph = csr(3, [(0, 1, 1), (1, 2, 1)])
-    mapped = CsrGraph(*(read_only(each) for each in (graph.indptr, graph.indices, graph.weights, graph.relation_rows)))
-    components = np.zeros(3, np.int32)
-    assert PathFinder(mapped, read_only(components)).path(0, 2) == [0, 1, 2]
-    compiled = len(chain.signatures)
-    finder = PathFinder(graph, components)
-    assert finder.path(0, 2) == [0, 1, 2]
-    assert finder.chain([0, 2], components=components) == [[0, 1, 2]]
-    assert len(chain.signatures) == compiled

@@ -12,13 +12,12 @@ import pytest
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.graph.communities import community_table, level_labels
 from hirag_dist.core.graph.csr import by_lowest_node
-from hirag_dist.core.graph.leiden import leiden, visiting_keys
+from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.graph.modularity import modularity
 from hirag_dist.core.graph.warm_start import warm_start
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.types import CsrGraph, WarmStart
 from tests.core.graph.test_leiden import csr
-from tests.core.visiting_orders import order_keys
 
 MAX_SIZE = 12
 GRAPHS = {
@@ -96,26 +95,6 @@ def corner_changed(graph: nx.Graph, random: np.random.Generator) -> nx.Graph:
     return after
 
 
-def without_change(graph: nx.Graph, after: nx.Graph, before: pa.Table) -> set[tuple[int, tuple[str, ...]]]:
-    """The communities that have no node that changed or is gone."""
-    gone = {f"{node:024x}" for node in graph if node not in after}
-    touched = {*changed_ids(graph, after).to_pylist(), *gone}
-    return {row for row in members(before) if touched.isdisjoint(row[1])}
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_change_in_one_corner_leaves_all_other_communities(seed: int) -> None:
-    """Of 40 groups the first three change: new nodes, nodes that are gone, edges that are."""
-    graph = nx.planted_partition_graph(40, 25, 0.4, 0.0004, seed=seed)
-    after = corner_changed(graph, np.random.default_rng(seed))
-    before = table(graph)
-    kept = without_change(graph, after, before)
-    assert len(kept) > 60
-    assert {level for level, _ in kept} == {0, 1}
-    assert kept <= members(updated(graph, after, before))
-    assert kept != members(before)
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_communities_far_from_a_change_are_left_even_where_others_would_be_better(seed: int) -> None:
     """Those before were found with another resolution; no edge leads from the corner to the others."""
@@ -176,37 +155,6 @@ def test_updates_in_a_row_stay_good_connected_and_nested(name: str, seed: int) -
         )
         assert warm > cold * (0.95 if name == "heavy-tailed" else 0.99)  # a random graph has many unequal optima
         graph, communities = after, found
-
-
-def test_a_community_that_loses_its_bridge_is_divided() -> None:
-    graph = nx.disjoint_union(nx.complete_graph(6), nx.complete_graph(6))
-    graph.add_edges_from([(12, node) for node in range(12)])
-    whole = community_table([np.zeros(13, np.int64)], compact(graph), ids(graph))
-    after = graph.copy()
-    after.remove_node(12)
-    assert {len(own) for _, own in members(updated(graph, after, whole))} == {6}
-
-
-def test_a_new_node_joins_its_neighbours_and_an_isolated_one_is_alone() -> None:
-    graph = nx.disjoint_union(nx.complete_graph(6), nx.complete_graph(6))
-    before = table(graph)
-    after = graph.copy()
-    after.add_edges_from([(12, 0), (12, 1)])
-    after.add_node(13)
-    found = updated(graph, after, before)
-    assert sorted(found["n_entities"].to_pylist()) == [1, 6, 7]
-    assert set(before["community_id"].to_pylist()) < set(found["community_id"].to_pylist())
-
-
-def test_given_labels_are_the_start_and_unknown_nodes_start_alone() -> None:
-    """Two of three cliques are given as one community, which no change is near."""
-    graph = nx.disjoint_union_all([nx.complete_graph(5)] * 3)
-    initial = np.array([0] * 10 + [-1] * 5)
-    keys, groups = order_keys(15, 0), np.zeros(15, np.int64)
-    found = leiden(csr(graph), groups, 1.0, keys, initial, np.zeros(15, np.bool_))
-    assert by_lowest_node(found).tolist() == [0] * 10 + [1] * 5
-    found = leiden(csr(graph), groups, 1.0, keys, initial)
-    assert by_lowest_node(found).tolist() == [0] * 5 + [1] * 5 + [2] * 5
 
 
 def test_changed_entities_are_those_named_and_new_ones_or_all() -> None:

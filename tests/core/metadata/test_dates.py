@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from hirag_dist.core.metadata.dates import date_text, microseconds, parse_moment, parse_period
 
-DAY = 86_400_000_000
 DAYS = st.dates(date(1, 1, 2), date(9999, 12, 30))
 MOMENTS = st.builds(datetime.combine, DAYS, st.times(), st.just(UTC))
 
@@ -34,9 +33,7 @@ def test_a_zone_names_the_same_moment(moment: datetime, hours: int) -> None:
     ("text", "first", "last"),
     [
         ("1970", "1970-01-01", "1970-12-31T23:59:59.999999Z"),
-        ("1970-12", "1970-12-01", "1970-12-31T23:59:59.999999Z"),
         ("2024-02", "2024-02-01", "2024-02-29T23:59:59.999999Z"),
-        ("2024-02-29", "2024-02-29", "2024-02-29T23:59:59.999999Z"),
         ("2024-02-29T10:15", "2024-02-29T10:15:00Z", "2024-02-29T10:15:59.999999Z"),
         ("2024-02-29 10:15:07", "2024-02-29T10:15:07Z", "2024-02-29T10:15:07.999999Z"),
         ("2024-02-29T10:15:07.5+01:00", "2024-02-29T09:15:07.500000Z", "2024-02-29T09:15:07.500000Z"),
@@ -52,8 +49,6 @@ def test_a_period_is_as_precise_as_its_text(text: str, first: str, last: str) ->
     ("text", "value"),
     [
         ("D:20240131120000+01'00'", "2024-01-31T11:00:00Z"),
-        ("D:20240131120000Z", "2024-01-31T12:00:00Z"),
-        ("D:2024", "2024-01-01"),
         ("Wed, 31 Jan 2024 12:00:00 -0500", "2024-01-31T17:00:00Z"),
         (" 2024-01-31 ", "2024-01-31"),
     ],
@@ -68,7 +63,3 @@ def test_dates_of_pdfs_and_mails_are_read(text: str, value: str) -> None:
 def test_what_is_no_date_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match="is no date"):
         parse_moment(text)
-
-
-def test_a_day_begins_at_midnight() -> None:
-    assert microseconds(date(1970, 1, 2)) == microseconds(datetime.fromisoformat("1970-01-02")) == DAY

@@ -7,7 +7,6 @@ import re
 import pytest
 
 from hirag_dist.core.prompts.evaluation_requests import (
-    answer_claims_request,
     judge_request,
     listing_request,
     parse_list,
@@ -50,11 +49,6 @@ def test_the_other_order_and_another_replicate_are_other_requests() -> None:
     assert one.messages[0] == other.messages[0]
 
 
-def test_a_judge_is_asked_by_its_own_role() -> None:
-    assert judge_request("Why?", ("a", "b"), ("overall",), PROMPTS, role="judge:big", form=None).role == "judge:big"
-    assert answer_claims_request("Why?", "a", PROMPTS, role="judge:big").role == "judge:big"
-
-
 def listing(count: int = 3, known: tuple[str, ...] = (), replicate: int = 0) -> ChatRequest:
     parts = [("description", "Letters.")]
     return listing_request("personas", parts, count, known, PROMPTS, form="personas", replicate=replicate)
@@ -65,10 +59,6 @@ def test_what_is_known_is_listed_only_where_there_is_something() -> None:
     assert listing(known=("A\nteacher",)).messages[1].content.endswith("<known>\n- A teacher\n</known>")
 
 
-def test_the_count_is_told() -> None:
-    assert "Think of 7 people" in listing(7).messages[0].content
-
-
 def test_a_list_asked_for_again_is_another_request() -> None:
     assert request_hash(listing()) != request_hash(listing(replicate=1))
 
@@ -77,13 +67,9 @@ def test_a_list_asked_for_again_is_another_request() -> None:
     "text",
     [
         '{"questions": ["What changed?", " Who  gains? "]}',
-        '```json\n{"questions": ["What changed?", "Who gains?",]}\n```',
         '["What changed?", "Who gains?"]',
-        '```\n["What changed?", "Who gains?"]\n```',
         '{"Questions": [{"question": "What changed?"}, {"question": "Who gains?"}]}',
         '{"questions": [{"id": "question 1", "question": "What changed?"}, {"Question": "Who gains?", "why": "So."}]}',
-        '{"questions": [{"no": "1", "asks": "What changed?"}, {"asks": "Who gains?", "no": "2"}]}',
-        '{"result": ["What changed?", "Who gains?", "", null]}',
         "1. What changed?\n2) Who gains?",
         "Here they are:\n\n- What changed?\n* Who gains?\n\nI hope this helps.",
         "<think>1. no\n2. no</think>- What changed?\n• Who gains?",
@@ -98,13 +84,9 @@ def test_lists_in_any_form(text: str) -> None:
     [
         (ChatReply('{"questions": ["a"', finish_reason="length"), "cut off"),
         (ChatReply('{"questions": ["a", "b'), "no list of questions"),
-        (ChatReply('{\n"questions": [\n- "a",\n- "b"\n'), "no list of questions"),
-        (ChatReply('["a", "b'), "no list of questions"),
         (ChatReply("What changed? Who gains?"), "no list of questions"),
         (ChatReply('{"one": ["a"], "other": ["b"]}'), "no list of questions"),
-        (ChatReply('{"questions": "What changed?"}'), "no list of questions"),
         (ChatReply('{"questions": []}'), "list of questions is empty"),
-        (ChatReply('{"questions": [1, null, {}]}'), "list of questions is empty"),
     ],
 )
 def test_what_is_no_list_says_why(reply: ChatReply, why: str) -> None:

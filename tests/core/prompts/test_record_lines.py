@@ -70,15 +70,6 @@ def test_marks_between_records_end_them(mark: str) -> None:
     assert [(each.source, each.target) for each in found.relations] == [("A", "B")]
 
 
-def test_units_and_claims_are_split_in_the_same_way() -> None:
-    first, second = split_reply(ChatReply("unit<|>1##entity<|>C##<|>a<|>See ## b.##unit<|>2##entity<|>D<|>a<|>d"), 2)
-    assert isinstance(first, ChatReply)
-    assert isinstance(second, ChatReply)
-    assert first.text == "entity<|>C##<|>a<|>See ## b."
-    claim = "claim<|>C##<|>none<|>use<|>true<|><|><|>C## is ## used.<|>w"
-    assert [each.description for each in parse_claims(ChatReply(f"{claim}##{claim}"))] == ["C## is ## used."]
-
-
 @settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.text(st.sampled_from("a#\n\r |<>entiy"), max_size=30))
 def test_lines_hold_the_whole_text(text: str) -> None:

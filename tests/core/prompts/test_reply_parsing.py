@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -32,7 +31,6 @@ from hirag_dist.core.prompts.reply_parsing import (
 from hirag_dist.core.prompts.schemas import DESCRIPTION_CHARS, MAX_ITEMS
 from hirag_dist.core.prompts.templates import FORMATS, reply_schema
 from hirag_dist.types import ChatReply, ChatRequest
-from tests.shared_data import SHARED_DATA, needs_shared
 
 SCROOGE = EntityRecord("Scrooge", "person", "A miser.")
 BOB = EntityRecord("Bob Cratchit", "person", "His clerk.")
@@ -52,7 +50,6 @@ AS_JSON: dict[str, Any] = {
     ],
 }
 ECHO = "quotes the form back"
-SAMPLES = SHARED_DATA / "malformed_llm_outputs"
 
 
 def extraction(text: str) -> ExtractionReply:
@@ -68,20 +65,14 @@ def names(text: str) -> list[str]:
     [
         PLAIN,
         PLAIN.replace("\n", "\r\n"),
-        PLAIN.replace("\n", "##\n"),
         PLAIN.replace("\n", "##"),
-        PLAIN.replace("\n", "\n\n"),
-        PLAIN.replace("<|COMPLETE|>", ""),
         PLAIN.replace("<|>", " <|> "),
         PLAIN.replace("entity", "ENTITY").replace("relation", "Relationship"),
         PLAIN.replace("entity", "- entity").replace("relation", "* relation"),
-        PLAIN.replace("entity", "**entity**").replace("relation", "**relation**"),
         PLAIN.replace("entity", "• `entity`").replace("relation", "> `relation`"),
         "Here are the records you asked for:\n\n" + PLAIN + "\n\nI hope that this helps!",
-        "```\n" + PLAIN + "\n```",
         "```text\n" + PLAIN + "\n```",
         "<think>entity<|>Marley<|>person<|>Perhaps?</think>\n" + PLAIN,
-        "<Reasoning>entity<|>Marley<|>person<|>Perhaps?</Reasoning>" + PLAIN,
         "The prompt opened the thinking.\nentity<|>Marley<|>person<|>Perhaps?\n</think>\n\n" + PLAIN,
         PLAIN + "\n<think>and then the limit came: entity<|>Marley<|>person<|>A ghost.",
         '("entity"<|>"Scrooge"<|>"person"<|>"A miser.")##\n'
@@ -94,16 +85,11 @@ def names(text: str) -> list[str]:
         "“entity”<|>“Scrooge”<|>PERSON.<|>“A miser.”\nentity<|>Bob  Cratchit,<|>person<|>His clerk.\n"
         "relation<|>Bob Cratchit<|>Scrooge<|>Bob works for Scrooge.<|>8",
         json.dumps(AS_JSON),
-        json.dumps(AS_JSON, indent=2),
         json.dumps(AS_JSON).replace("}]", "},]").replace("]}", "], }"),
-        json.dumps(AS_JSON).replace('"', "“"),
-        json.dumps(AS_JSON).removesuffix("}"),
         "[THINK]{not json}[/THINK]" + PLAIN,
         "<|channel|>analysis<|message|>entity<|>Marley<|>person<|>Perhaps?<|end|>"
         "<|start|>assistant<|channel|>final<|message|>" + PLAIN,
         "Sure!\n```json\n" + json.dumps(AS_JSON, indent=1) + "\n```\nDone.",
-        "```\n" + json.dumps(AS_JSON) + "\n```",
-        "The records: " + json.dumps(AS_JSON) + " — that is all.",
         "<think>{not json}</think>" + json.dumps(AS_JSON),
     ],
 )
@@ -126,13 +112,10 @@ NUMBERED_JSON: dict[str, Any] = {
     "text",
     [
         NUMBERED,
-        NUMBERED.replace("\n", "\r\n"),
         NUMBERED.replace("|", " | ").replace("< | COMPLETE | >", ""),
         "Here they are:\n\n" + NUMBERED + "\nI hope that this helps!",
-        "```\n" + NUMBERED + "\n```",
         "\n".join(f"- {line}" for line in NUMBERED.split("\n")),
         "\n".join(f"| {line.replace('|', ' | ')} |" for line in NUMBERED.split("\n")[:3]),
-        NUMBERED.replace("1|", "**1** | ", 1).replace("2-1", "2–1"),
         NUMBERED.replace("1|S", "entity|1|S").replace("2-1", "relation|2-1"),
         json.dumps(NUMBERED_JSON),
         json.dumps(NUMBERED_JSON | {"entities": AS_JSON["entities"]}),
@@ -141,10 +124,6 @@ NUMBERED_JSON: dict[str, Any] = {
             for pairs in (
                 [["Bob Cratchit", "SCROOGE"]],
                 [[2, 1]],
-                [2, 1],
-                ["2-1"],
-                [["2", "1"]],
-                [[2.0, 1.0]],
                 [[2, 1], [9, 1], [1], "x", None],
             )
         ),
@@ -187,19 +166,12 @@ def test_texts_are_cut_at_the_bounds_of_the_schemas_at_the_end_of_a_sentence() -
     assert re.search(r"\d…\Z", endless.entities[0].description)
 
 
-def test_numbers_in_all_names_are_taken_off_and_in_one_they_are_a_name() -> None:
-    assert [one.name for one in extraction("1|1. Ada|x|a\n2|2) Bob|x|b").entities] == ["Ada", "Bob"]
-    assert [one.name for one in extraction("1|1. FC Union|x|a\n2|Bob|x|b").entities] == ["1. FC Union", "Bob"]
-
-
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
         ("Person", "person"),
         ("person|place", "person"),
-        ("company, place", "place"),
         ("disease", "disease"),
-        ("tv/film", "tv/film"),
     ],
 )
 def test_of_several_types_the_first_that_was_asked_for_is_meant(written: str, meant: str) -> None:
@@ -222,10 +194,6 @@ def test_a_line_with_bars_or_numbers_is_no_record(line: str) -> None:
         extraction(line)
 
 
-def test_records_keep_their_order_and_repetitions() -> None:
-    assert names("entity<|>B<|>x<|>1\nentity<|>A<|>x<|>2\nentity<|>B<|>x<|>3") == ["B", "A", "B"]
-
-
 def test_a_record_without_description_or_strength_is_read() -> None:
     read = extraction("entity<|>Paris<|>location\nrelation<|>Paris<|>France<|>Its capital.")
     assert read.entities == (EntityRecord("Paris", "location", ""),)
@@ -246,16 +214,12 @@ def test_strength_is_kept_between_a_tenth_and_ten(written: str, read: float) -> 
     "line",
     [
         "entity<|><|>person<|>No name.",
-        "entity<|>?!<|>person<|>No letter or digit.",
         f"entity<|>{'a' * 201}<|>person<|>A paragraph.",
         "entity<|>Scrooge",
         "relation<|>Scrooge<|> scrooge <|>Himself.<|>3",
-        "relation<|>Scrooge<|><|>Nobody.<|>3",
-        "entities<|>Scrooge<|>person<|>Another word.",
         "the entity<|>Scrooge<|>person<|>In a sentence.",
         *(line for form in FORMATS.values() for line in form.splitlines() if "<|>" in line),
         '("entity"<|><entity_name><|><entity_type><|><entity_description>)',
-        "('entity'<|>{entity}<|>{kind}<|>A thing.')",
     ],
 )
 def test_a_line_that_is_no_record_is_dropped_and_alone_refused(line: str) -> None:
@@ -280,15 +244,10 @@ def test_code_is_never_taken_for_records(language: str, end: str) -> None:
     ("reply", "reason"),
     [
         (ChatReply(""), "the reply is empty"),
-        (ChatReply(" \n"), "the reply is empty"),
         (ChatReply("<think>Let me see"), "only thinking text"),
-        (ChatReply("<think>Let me see</think>  "), "only thinking text"),
-        (ChatReply("Let me see</think>"), "only thinking text"),
         (ChatReply(PLAIN, finish_reason="length"), "cut off at the token limit"),
         (ChatReply(PLAIN, finish_reason="content_filter"), "content filter"),
         (ChatReply("I'm sorry, but I can't help with that."), "the model refused"),
-        (ChatReply("I cannot do this."), "the model refused"),
-        (ChatReply("As an AI language model, I do not read."), "the model refused"),
         (ChatReply("No.", finish_reason="refusal"), "the model refused"),
         (ChatReply("抱歉，我无法处理这段文字。"), "the model refused"),
         (ChatReply("<|channel|>analysis<|message|>Let me see"), "only thinking text"),
@@ -299,10 +258,7 @@ def test_code_is_never_taken_for_records(language: str, end: str) -> None:
         (ChatReply(json.dumps(reply_schema(ChatRequest("extract", (), "", "extract-graph")))), ECHO),
         (ChatReply("There is nothing here."), "no record in the requested form"),
         (ChatReply('{"entities": [{"name": "Scrooge"'), "no record in the requested form"),
-        (ChatReply('{"entities": [{"title": "Scrooge"}]}'), "no record in the requested form"),
         (ChatReply('{"entities": {"name": "Scrooge"}, "relations": []}'), "no record in the requested form"),
-        (ChatReply('["Scrooge"]'), "no record in the requested form"),
-        (ChatReply("null"), "no record in the requested form"),
     ],
 )
 def test_unusable_replies_are_refused_with_the_reason(reply: ChatReply, reason: str) -> None:
@@ -470,12 +426,9 @@ def test_a_report_is_read_with_its_references_and_a_bounded_rating() -> None:
         ("A fine report.", "not hold one report"),
         ('```json\n{"title": "A", "summary": "B"}\n```\n```json\n{"title": "C", "summary": "D"}\n```', "not hold one"),
         ('{"title": "…", "summary": "…", "rating": 5.0}', ECHO),
-        (json.dumps(reply_schema(ChatRequest("report", (), "", "report"))), ECHO),
-        ('{"title": "T"}', "no summary"),
         ('{"summary": "S", "title": ""}', "no title"),
         (FORMATS["report"], ECHO),
         ("title|A\nsummary|B\ntitle|C\nsummary|D", "not hold one"),
-        ("title|A\nfinding|B|C|E1", "no summary"),
     ],
 )
 def test_a_report_without_its_parts_is_refused(text: str, reason: str) -> None:
@@ -486,56 +439,6 @@ def test_a_report_without_its_parts_is_refused(text: str, reason: str) -> None:
 def test_plain_text_keeps_its_code_and_loses_its_thinking() -> None:
     assert parse_text(ChatReply("<thinking>hm</thinking>Use:\n```python\nx = 1\n```")) == "Use:\n```python\nx = 1\n```"
     assert usable_text(ChatReply("I'm sorry: entity<|>A<|>b<|>c")).startswith("I'm sorry")
-
-
-# What the records of a real small model look like. Placeholder lines, quoted back from the prompt, count as record
-# starts in the recording; one reply (120 starts) holds one pronoun a line in a form of its own.
-ONLY_PLACEHOLDERS = {11, 39, 69, 75, 89, 103, 120}
-OWN_FORM = {82}
-
-
-NOTHING = "no record in the requested form"
-REASONS = {
-    f"the reply holds program code, and {NOTHING}": 41,
-    f"the reply holds {NOTHING}": 7,
-    "the reply quotes the form back instead of filling it in": 8,
-    "the reply ends in a loop that repeats the same words": 1,
-    "the reply repeats one line 127 times": 1,
-}
-
-
-@needs_shared("malformed_llm_outputs")
-def test_recorded_malformed_replies_parse_or_are_refused_and_code_gives_nothing() -> None:
-    rows = [json.loads(line) for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines()]
-    refused = {}
-    for at, row in enumerate(rows):
-        read = outcome(parse_extraction, row["response"])
-        if not isinstance(read, ExtractionReply):
-            refused[at] = str(read).split(":")[0]
-            continue
-        without_code = re.sub(r"```python.*?(```|\Z)", "", row["response"], flags=re.DOTALL)
-        assert read == extraction(without_code)
-        for entity in read.entities:
-            assert not re.search(r"[{}=\\]|<\||_", entity.name), entity
-            assert entity.name in " ".join(without_code.split())
-        if row["n_entity_records"]:
-            assert 0 <= row["n_entity_records"] - len(read.entities) <= 1
-            assert 0 <= row["n_relationship_records"] - len(read.relations) <= 4
-    assert Counter(refused.values()) == REASONS
-    formed = {at for at, row in enumerate(rows) if row["n_entity_records"] + row["n_relationship_records"]}
-    assert refused.keys() & formed == ONLY_PLACEHOLDERS | OWN_FORM
-    # Seven of the 57 without a well-formed start hold tuples in prose or in a plain block, not in code.
-    assert {at for at, row in enumerate(rows) if at not in refused} - formed == {15, 17, 21, 25, 64, 74, 80}
-
-
-@needs_shared("malformed_llm_outputs")
-def test_recorded_replies_are_in_the_language_of_their_chunks() -> None:
-    chunks = [json.loads(line) for line in (SAMPLES / "chunks.jsonl").read_text(encoding="utf-8").splitlines()]
-    texts = {chunk["chunk_id"]: chunk["text"] for chunk in chunks}
-    for line in (SAMPLES / "responses.jsonl").read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        compared = outcome(lambda reply, read=texts[row["chunk_id"]]: parse_extraction(reply, read), row["response"])
-        assert compared == outcome(parse_extraction, row["response"])
 
 
 CHINESE = "entity<|>Scrooge<|>person<|>斯克鲁奇是一个住在伦敦的吝啬鬼，他讨厌圣诞节，也讨厌一切欢乐。\n" * 3
@@ -561,11 +464,8 @@ def test_descriptions_in_another_language_than_the_text_are_refused() -> None:
     [
         ("organization\nlegal principle\ncourt", ("organization", "legal principle", "court")),
         ("1. Organization\n2) Court.\n- **Statute**\n• court", ("organization", "court", "statute")),
-        ("organization, court, statute", ("organization", "court", "statute")),
         ('```json\n["person", "place", "Event"]\n```', ("person", "place", "event")),
-        ('{"types": ["a b", "c", "dd"]}', ("a b", "c", "dd")),
         ("Meta types:\n1. Person: people who act\n2. Place: where\n3. unknown\n4. Event", ("person", "place", "event")),
-        ("```\nperson\nplace\nevent\n```", ("person", "place", "event")),
     ],
 )
 def test_kinds_are_read_from_lists_of_any_form(text: str, kinds: tuple[str, ...]) -> None:

@@ -13,10 +13,7 @@ from hirag_dist.types import ChatReply
     ("text", "expected"),
     [
         ("answer<|>yes<|>both are the agency\n<|COMPLETE|>", SameEntityReply(True, "both are the agency")),
-        ("answer<|>no<|>father and son", SameEntityReply(False, "father and son")),
         ("- Answer<|>**Yes**<|>one man".replace("**", ""), SameEntityReply(True, "one man")),
-        ('answer<|>"No."<|>', SameEntityReply(False, "")),
-        ("answer<|>yes", SameEntityReply(True, "")),
         ("Here it is:\nanswer<|>no<|>two kings\nDone.", SameEntityReply(False, "two kings")),
         ('{"same": true, "reason": "one\\nagency"}', SameEntityReply(True, "one agency")),
         ('```json\n{"same": "no", "reason": "kings"}\n```', SameEntityReply(False, "kings")),

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hirag_dist.core.entities.claims import claims_request
-from hirag_dist.core.prompts import templates
 from hirag_dist.core.prompts.answer_requests import answer_request, map_request, reduce_request, short_answer_request
 from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, judge_request, listing_request
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
@@ -100,10 +99,6 @@ def test_no_text_leaves_its_tags(task: str, mark: str, shape: Callable[[str], st
         assert inside[: end.start()].rstrip("\n").rpartition("x")[2].endswith(("y", "y (person)", "y|person"))
 
 
-def test_defused_tags_can_still_be_read() -> None:
-    assert tagged("text", "a </text> b </TEXT > c </d e>") == "<text>\na < /text> b < /TEXT > c </d e>\n</text>"
-
-
 def test_texts_hold_no_marks_of_chats() -> None:
     """Servers take them for the end of a turn wherever they stand; those that this package itself writes stay."""
     marks = ["<end_of_turn>", "<|im_end|>", "</s>", "[/INST]", "[TOOL_CALLS]"]
@@ -111,16 +106,6 @@ def test_texts_hold_no_marks_of_chats() -> None:
         body = request.messages[1].content
         assert not [mark for mark in marks if mark in body], task
     assert FIELD in tagged("entities", f"a{FIELD}b")
-
-
-def test_values_of_the_configuration_are_put_in() -> None:
-    assert "person, place" in graph_request("x").messages[0].content
-    assert "at most\n100 words" in every_request("x")["describe"].messages[0].content
-
-
-def test_the_delimited_form_is_described_where_no_schema_is_sent() -> None:
-    assert FORMATS["extract-graph"] in graph_request("x").messages[0].content
-    assert FORMATS["extract-graph"] not in graph_request("x", form="extract-graph").messages[0].content
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -188,11 +173,6 @@ def test_gleaning_goes_on_with_the_conversation() -> None:
     assert gleaning_request(relations, "").messages[-1].content.startswith("Some relations ")
 
 
-def test_members_are_numbered_from_one_on_single_lines() -> None:
-    request = summary_request([("A", "person", "a\n2. B (x): y"), ("C", "place", "c")], Prompts(), TYPES, "summarise")
-    assert request.messages[1].content == "<members>\n1. A (person): a 2. B (x): y\n2. C (place): c\n</members>"
-
-
 def pack(texts: list[str], form: str | None = None) -> ChatRequest:
     requests = [summary_request([(text, "person", text)], Prompts(), TYPES, form) for text in texts]
     return pack_request("summarise", requests, Prompts().system(PACKED["summarise"], None, meta_types="person"))
@@ -251,10 +231,3 @@ def test_prompts_of_a_stage_depend_on_its_own_tasks_alone() -> None:
     assert replaced.of("report").examples == {"report": "An example."}
     request = replaced.of("describe").system("describe", None, max_words="9")
     assert request == replaced.system("describe", None, max_words="9")
-
-
-def test_an_edited_built_in_prompt_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Prompts().of("summarise"), Prompts().of("report")
-    monkeypatch.setattr(templates, "INSTRUCTIONS", templates.INSTRUCTIONS | {"summarise": "Other {meta_types}."})
-    assert Prompts().of("summarise") != before[0]
-    assert Prompts().of("report") == before[1]

@@ -66,7 +66,7 @@ def slow(world: World) -> Found:
             holders = [at for at in holders if world.communities[at][0] <= int(world.level)][-1:]
         for at in holders:
             hits.setdefault(at, []).append(world.similarity(entity))
-    ranked = sorted(hits, key=lambda at: (-len(hits[at]), -max(hits[at]), -world.communities[at][2], at))
+    ranked = sorted(hits, key=lambda at: (-len(hits[at]), -max(hits[at]), -world.communities[at][2], -at))
     chosen = ranked[: world.n_communities]
     keys = list(world.named)  # what the question names is joined first
     for at in chosen:  # Eq. 14
@@ -107,7 +107,7 @@ def fast(world: World) -> Found:
     index = CommunityIndex(
         levels,
         np.array([rating for _, _, rating in world.communities]),
-        np.arange(len(levels)),
+        np.arange(len(levels))[::-1].copy(),  # the last community has the lowest id
         indptr,
         members,
         *invert(indptr, members, levels, world.n_entities),

@@ -47,12 +47,6 @@ def test_all_relations_of_the_entities_within_layer_0() -> None:
     assert all_at_once(relations_at(graph(), parallel(), LAYERS, [4])).tolist() == [5]
 
 
-def test_relations_between_the_entities_come_first_then_those_to_what_most_of_them_share() -> None:
-    rows = np.array([0, 1, 2, 3, 4, 5, 8])
-    order = relation_order(rows, ENDS[rows], WEIGHTS[rows], [0, 1, 2])
-    assert rows[order].tolist() == [1, 0, 2, 8, 3, 4, 5], "3 is shared by two of them, and goes before the weight of 4"
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_relation_order_is_that_of_the_slow_version(seed: int) -> None:
     choose = np.random.default_rng(seed)
@@ -73,11 +67,6 @@ def test_relation_order_is_that_of_the_slow_version(seed: int) -> None:
     inside.sort(key=lambda at: (-weights[at], rows[at]))
     outside.sort(key=lambda at: (-links[at], -weights[at], rows[at]))
     assert relation_order(rows, ends, weights, chosen).tolist() == inside + outside[:30]
-
-
-def test_no_entity_has_no_relation() -> None:
-    none = np.zeros(0, np.int64)
-    assert relation_order(none, np.zeros((0, 2), np.int32), np.zeros(0), []).tolist() == []
 
 
 def test_communities_by_hits_then_rating_then_id() -> None:

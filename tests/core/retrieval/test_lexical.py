@@ -18,7 +18,6 @@ from hirag_dist.core.retrieval.lexical import (
     LexicalIndex,
     LexicalIndexBuilder,
     best_chunks,
-    term_key,
     visible_chunks,
 )
 from hirag_dist.core.text.terms import terms
@@ -100,24 +99,6 @@ def test_chunks_are_taken_from_another_index(before: list[str], added: list[str]
     for one, expected in zip(found, index_of(texts), strict=True):
         assert one.dtype == expected.dtype
         assert one.tobytes() == expected.tobytes()
-
-
-def test_postings_of_a_term() -> None:
-    index = index_of(["dog dog cat", "cat", "dog"])
-    at = index.keys.tolist().index(term_key("dog"))
-    first, last = index.indptr[at : at + 2].tolist()
-    assert index.chunks[first:last].tolist() == [0, 2]
-    assert index.counts[first:last].tolist() == [2, 1]
-    assert index.lengths.tolist() == [3, 1, 1]
-    assert index_of(["dog " * 1000]).counts.tolist() == [255]
-
-
-def test_the_order_and_number_of_words_in_a_question_do_not_matter() -> None:
-    index = index_of(["the dog", "a cat and the dog", "cat"])
-    everything = visible_chunks(index, None)
-    found = [best_chunks(index, terms(text), 3, everything) for text in ("the cat dog", "dog the dog cat unknown")]
-    assert found[0][1].tobytes() == found[1][1].tobytes()
-    assert [best_chunks(index, terms(text), 3, everything)[0].tolist() for text in ("", "unknown")] == [[], []]
 
 
 def test_the_most_frequent_words_do_not_count_where_there_is_too_much_to_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,7 @@ import pytest
 
 from hirag_dist.core.retrieval.entity_linking import found_names, longest_phrases, name_keys, sorted_names, words
 from hirag_dist.core.retrieval.named_entities import (
-    CONNECTION_WORDS,
-    MAX_ENDPOINTS,
     MAX_READ,
-    QUESTION_WORDS,
     along_first,
     asks_for_paths,
     named_endpoints,
@@ -36,9 +33,7 @@ def endpoints(
     [
         ("How is Ada Byron connected to Turing?", ["Turing", "Ada Byron", "Ada"], ["Ada Byron 1", "Turing 0"]),
         ("How is Ada connected to the Ada?", ["Ada", "Turing"], []),
-        ("Who was Turing?", ["Ada", "Turing"], []),
         ("What connection joins Ada and Turing?", ["connection", "Turing", "Ada"], ["Ada 2", "Turing 1"]),
-        ("Which music joins Ada to Turing?", ["music", "Turing", "Ada"], ["Ada 2", "Turing 1", "music 0"]),
         ("how do bees make honey?", ["honey", "bees"], ["bees 1", "honey 0"]),
         (
             "What links part 7b to AB-1234 and glue?",
@@ -59,12 +54,6 @@ def test_of_equal_names_the_lowest_layer_then_the_nearest_counts() -> None:
     assert endpoints(question, names, [1, 0, 0, 0, 0], [0.9, 0.2, 0.3, 0.5, 0.5]) == ["Mercury 2", "Venus 3"]
 
 
-def test_the_number_of_endpoints_is_limited() -> None:
-    names = [f"name{at}" for at in range(20)]
-    found = endpoints(" and ".join(names), names)
-    assert found == [f"name{at} {at}" for at in range(MAX_ENDPOINTS)]
-
-
 def test_relations_along_the_paths_come_first_and_the_others_keep_their_order() -> None:
     for seed in range(50):
         rng = np.random.default_rng(seed)
@@ -83,19 +72,12 @@ def test_relations_along_the_paths_come_first_and_the_others_keep_their_order() 
     ("question", "asks"),
     [
         ("What has A to do with B? Are they connected?", True),
-        ("Quel est le lien entre A et B ?", True),
         ("刘备和关羽是什么关系?", True),
         ("Miksi kissa istuu?", True),  # a language without a list
         ("Who wrote it?", False),
-        ("Worin unterscheiden sich A und B?", False),
         ("总结主题。", False),
         ("x " * MAX_READ + "who", True),  # the words after the limit are not read
     ],
 )
 def test_questions_that_ask_for_connections(question: str, asks: bool) -> None:
     assert asks_for_paths(question) is asks
-
-
-def test_listed_phrases_are_cut_as_questions_are() -> None:
-    assert [phrase for phrase in QUESTION_WORDS if " ".join(words(phrase)) != phrase] == []
-    assert CONNECTION_WORDS < QUESTION_WORDS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hirag_dist.core.retrieval.entity_linking import found_names, longest_phrases, name_keys, sorted_names, words
-from hirag_dist.core.retrieval.named_entities import NamedEntity, named_entities, named_first
+from hirag_dist.core.retrieval.named_entities import named_entities, named_first
 
 VOCABULARY = ("ada", "Ada", "b", "B", "theme", "x1", "glue", "of", "東京")
 LISTED = ("theme",)  # the words above that only show the type of a question
@@ -77,19 +77,3 @@ def test_names_in_a_script_without_capitals_are_named_in_their_order() -> None:
     near = dict.fromkeys(range(3), 0.0)
     named = named_entities("東京と京都と奈良", phrases, np.zeros(3, np.int32), near)
     assert [names[row] for row, _ in named_first(named, [], near, 8)[0]] == ["東京", "京都"]
-
-
-@pytest.mark.parametrize("limit", range(1, 25))
-def test_a_quarter_at_most_is_there_by_its_name(limit: int) -> None:
-    named = [NamedEntity(100 + row, False) for row in range(30)]
-    nearest = [(row, 1.0 - row / 100) for row in range(limit)]
-    found, rows = named_first(named, nearest, {one.row: 0.0 for one in named}, limit)
-    assert len(found) == limit
-    assert [row for row, _ in found] == [*range(100, 100 + limit // 4), *range(limit - limit // 4)]
-    assert rows == {row for row, _ in found if row >= 100}
-
-
-def test_nothing_named_and_nothing_near() -> None:
-    assert named_first([], [(1, 0.5)], {}, 20) == ([(1, 0.5)], frozenset())
-    assert named_first([], [], {}, 20) == ([], frozenset())
-    assert named_first([NamedEntity(3, True)], [], {3: 0.1}, 20) == ([(3, 0.1)], frozenset({3}))

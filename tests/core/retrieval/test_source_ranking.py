@@ -11,7 +11,6 @@ from hirag_dist.core.graph.pagerank import RESTART, personalised_pagerank
 from hirag_dist.core.retrieval.source_ranking import (
     NEAREST,
     SHARES,
-    WORDS,
     RelationProvenance,
     SeedSet,
     excess,
@@ -95,14 +94,6 @@ def test_the_few_nearest_count_by_the_square_of_what_they_have_more_than_the_las
     assert ranked(own) == pytest.approx({row: RESTART * value / total for row, value in worth.items()})
 
 
-def test_more_chunks_count_by_their_words() -> None:
-    own = starts()
-    own.of_words([(row % 7, 20.0 - row) for row in range(12)])
-    single = starts()
-    single.of_words([(row % 7, 20.0 - row) for row in range(WORDS)])
-    assert ranked(own) == ranked(single)
-
-
 def test_equal_scores_count_alike_and_ties_go_by_row() -> None:
     assert excess(np.array([0.5, 0.5])).tolist() == [1.0, 1.0]
     assert excess(np.array([-0.5])).tolist() == [1.0]
@@ -112,13 +103,6 @@ def test_equal_scores_count_alike_and_ties_go_by_row() -> None:
     assert list(ranked(own).items()) == [(5, RESTART / 2), (6, RESTART / 2)]
     assert list(ranked(own, 1)) == [5]
     assert ranked(own, 0) == {}
-
-
-def test_groups_share_alike() -> None:
-    nodes, shares = shared([(np.array([1, 2]), np.array([1.0, 3.0])), (np.array([2]), np.array([0.1]))])
-    assert (nodes.tolist(), shares.tolist()) == ([1, 2, 2], pytest.approx([0.125, 0.375, 0.5]))
-    nodes, shares = shared([(np.array([1]), np.zeros(1))])
-    assert (len(nodes), len(shares)) == (0, 0)
 
 
 @pytest.mark.parametrize(("limit", "agreed"), [(10, 0.95), (20, 0.95), (40, 0.97), (100, 0.98)])

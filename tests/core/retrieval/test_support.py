@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.retrieval.support import placed_citations, sentence_spans, statements, supporting_spans
+from hirag_dist.core.retrieval.support import placed_citations, statements, supporting_spans
 from hirag_dist.types import Citation, Place, Retrieval, SourceItem
 
 SOURCE = (
@@ -22,11 +22,9 @@ def supports(answer: str, ref: str = "S1", source: str = SOURCE) -> list[str]:
     ("answer", "beginning"),
     [
         ("Anna Holm was the first keeper, and she lit the lamp in 1921 [S1].", "Dr. Anna Holm"),
-        ("The first keeper of the lighthouse was Dr. Anna Holm. [S1]", "Dr. Anna Holm"),
         ("A boat brought supplies every second Tuesday [S2][S1].", "Supplies came"),
         ("The tower got new paint in 1987 [S1], long after that [S2].", "The tower was repainted"),
         ("An electric lamp replaced the old one after the 1954 storm [S1].", "After the storm"),
-        ("It guards the Bay of Mist [S1].", "The Alpha Lighthouse"),
     ],
 )
 def test_the_sentence_that_states_it_is_found(answer: str, beginning: str) -> None:
@@ -54,15 +52,6 @@ def test_scripts_without_spaces() -> None:
 def test_statements_end_at_the_citation_before() -> None:
     assert list(statements("He left [S1], she stayed [S2].", "S2")) == ["she stayed"]
     assert list(statements("[S1] It rained.", "S1")) == []
-
-
-def test_sentences_keep_abbreviations_and_numbers_whole() -> None:
-    text = "1. Mr. Hope met Dr. J. Smith. He left at 3.5 p.m. sharp! \n\n Then what?"
-    assert [text[start:end] for start, end in sentence_spans(text)] == [
-        "1. Mr. Hope met Dr. J. Smith.",
-        "He left at 3.5 p.m. sharp!",
-        "Then what?",
-    ]
 
 
 def test_citations_of_chunks_get_the_places_of_their_sentences() -> None:

@@ -14,8 +14,6 @@ from hirag_dist.core.retrieval.bridge import nearest_chunks, question_order, que
 from hirag_dist.core.retrieval.named_entities import along_first
 from hirag_dist.core.retrieval.source_ranking import RelationProvenance
 
-ENDS = np.array([[0, 1], [1, 2], [2, 3], [0, 3], [1, 3]])
-
 
 def origins(chunks: list[list[int]]) -> RelationProvenance:
     """Relations with these chunks."""
@@ -31,48 +29,12 @@ def path_order(rows: Any, weights: Any, ends: Any, paths: list[list[int]]) -> li
     return along_first(weight_order(rows, np.zeros(len(rows), np.float32), weights), all_ends, paths)
 
 
-def test_a_relations_nearest_chunk() -> None:
-    vectors, query = np.array([[0.2], [0.9], [-0.5]], np.float32), np.ones(1, np.float32)
-    stated = origins([[0, 1], [], [2], [0], []])
-    assert nearest_chunks(stated, vectors, np.arange(5), query) == pytest.approx([0.9, 0.0, -0.5, 0.2, 0.0])
-    assert nearest_chunks(stated, vectors, np.array([3, 0]), query) == pytest.approx([0.2, 0.9])
-    assert nearest_chunks(stated, vectors, np.zeros(0, np.int64), query).tolist() == []
-
-
 def test_a_chunk_that_may_not_be_seen_says_nothing() -> None:
     vectors, query = np.array([[0.2], [0.9], [-0.5]], np.float32), np.ones(1, np.float32)
     seen = np.array([True, False, False])
     assert nearest_chunks(origins([[0, 1], [1], [2, 0]]), vectors, np.arange(3), query, seen) == pytest.approx(
         [0.2, 0.0, 0.2]
     )
-
-
-def test_a_triple_is_as_near_as_its_nearer_end_and_its_nearest_chunk() -> None:
-    closeness = np.array([0.8, 0.2, 0.4, -0.1], np.float32)
-    scores = question_scores(ENDS, np.arange(4), closeness, np.array([0.0, 0.6, 0.1, 0.2, 1.0], np.float32))
-    assert scores == pytest.approx([0.4, 0.5, 0.25, 0.5, 0.6])
-    scores = question_scores(10 * ENDS, 10 * np.arange(4), closeness, np.array([0.0, 0.6, 0.1, 0.2, 1.0], np.float32))
-    assert scores == pytest.approx([0.4, 0.5, 0.25, 0.5, 0.6])
-
-
-def test_the_nearest_come_first_then_the_heavier_then_by_row() -> None:
-    scores = np.array([0.5, 0.7, 0.5, 0.5, 0.1], np.float32)
-    ordered = question_order(np.array([9, 4, 3, 5, 1]), scores, np.array([1.0, 1.0, 2.0, 1.0, 9.0]))
-    assert [row for row, _ in ordered] == [4, 3, 5, 9, 1]
-    assert dict(ordered) == pytest.approx({9: 0.5, 4: 0.7, 3: 0.5, 5: 0.5, 1: 0.1})
-
-
-def test_plain_order_walks_the_paths_then_goes_by_weight() -> None:
-    """Paths 3 – 2 – 1 and 1 – 0: relation (0, 3) and (1, 3) are on none."""
-    rows, weights = np.arange(10, 15), np.array([9.0, 1.0, 1.0, 2.0, 2.0])
-    ordered = path_order(rows, weights, ENDS, [[3, 2, 1], [], [1, 0]])
-    assert [row for row, _ in ordered] == [12, 11, 10, 13, 14]
-
-
-def test_several_relations_of_one_pair_go_by_weight() -> None:
-    ends = np.array([[1, 0], [0, 1], [1, 2]])
-    ordered = path_order(np.array([5, 6, 7]), np.array([1.0, 3.0, 8.0]), ends, [[0, 1, 2]])
-    assert [row for row, _ in ordered] == [6, 5, 7]
 
 
 def test_no_triples() -> None:

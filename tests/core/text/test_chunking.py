@@ -18,15 +18,6 @@ def cut(text: str, size: int = 50, overlap: int = 10, at_sentences: bool = True)
     return [text[span.start : span.end] for span in chunk_spans(text, O200K, size, overlap, at_sentences)]
 
 
-def test_a_short_text_is_one_chunk_without_the_space_around_it() -> None:
-    assert cut("  Hello world.\n") == ["Hello world."]
-
-
-@pytest.mark.parametrize("text", ["", "   \n\t  "])
-def test_a_text_of_white_space_has_no_chunk(text: str) -> None:
-    assert cut(text) == []
-
-
 def test_chunks_end_and_begin_at_sentences() -> None:
     chunks = cut(PROSE, overlap=15)
     assert len(chunks) > 50
@@ -39,35 +30,11 @@ def test_neighbours_share_about_the_overlap() -> None:
     assert all(0 < n < 100 for n in shared)
 
 
-def test_no_chunk_is_longer_than_the_size() -> None:
-    for span in chunk_spans(PROSE, O200K, 50, 10, at_sentences=True):
-        assert span.n_tokens <= 50
-
-
 def test_sentence_ends_of_chinese_text_are_found() -> None:
     text = "".join(f"第{n}句话说了一些关于主题的事情。" for n in range(60))
     chunks = cut(text, size=60, overlap=0)
     assert all(chunk.endswith("。") for chunk in chunks)
     assert "".join(chunks) == text
-
-
-def test_a_text_without_spaces_is_cut_at_tokens() -> None:
-    text = "".join(random.Random(1).choices("abcdefghij", k=3000))
-    chunks = cut(text, size=40, overlap=0)
-    assert len(chunks) > 10
-    assert "".join(chunks) == text
-
-
-def test_token_windows_are_those_of_the_encoding() -> None:
-    tokens = O200K.encode_ordinary(PROSE)
-    windows = [O200K.decode(tokens[first : first + 100]).strip() for first in range(0, len(tokens), 80)]
-    assert cut(PROSE, size=100, overlap=20, at_sentences=False) == windows
-
-
-def test_a_character_of_several_tokens_is_never_cut() -> None:
-    text = "🧑🏽‍🚀𝄞🜁 " * 40
-    chunks = cut(text, size=16, overlap=3, at_sentences=False)
-    assert all(chunk in text for chunk in chunks)
 
 
 @settings(derandomize=True, deadline=None, max_examples=60)

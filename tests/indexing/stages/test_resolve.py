@@ -96,7 +96,7 @@ async def test_vectors_may_come_in_several_pieces_and_any_order() -> None:
     vectors = vector_table(kept["entity_id"], turned).take([3, 1, 2, 0])
     pieces = pa.concat_tables([vectors.slice(0, 1), vectors.slice(1, 2), vectors.slice(3)])
     assert pieces["vector"].num_chunks == 3
-    stage = ProposePairs(PairRules(("vector",), 0.8, 0.6), 2)
+    stage = ProposePairs(PairRules(0.8, 0.6), 2)
     for given in (vectors, pieces, vectors.sort_by("id")):
         found = (await run(stage, entities=kept, relations=RELATIONS.empty_table(), vectors=given))["pairs"].to_pylist()
         assert [(row["left_id"], row["right_id"]) for row in found] == [

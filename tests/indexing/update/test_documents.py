@@ -8,7 +8,7 @@ import pytest
 
 from hirag_dist.core.text.ids import document_id
 from hirag_dist.errors import InputError
-from hirag_dist.indexing.update.documents import DocumentCounts, DocumentSelection, added_to, selected_documents
+from hirag_dist.indexing.update.documents import DocumentCounts, DocumentSelection, kept_beside, selected_documents
 from hirag_dist.schemas import DOCUMENTS
 
 
@@ -103,18 +103,18 @@ def test_names_of_no_document_are_refused(selection: DocumentSelection, said: st
     ],
 )
 def test_a_new_document_replaces_that_of_its_place(new: Any, wanted: list[str]) -> None:
-    assert texts(added_to(BASE, documents(new))) == wanted
+    assert texts(pa.concat_tables([kept_beside(BASE, documents(new)), documents(new)])) == wanted
 
 
 def test_a_document_that_is_added_again_stays_and_is_there_twice() -> None:
     """`unique_documents` makes them one, with the names of both."""
-    found = added_to(BASE, documents(("two", "s3://b/reports/2020/b.txt", 0, ["new"])))
-    assert texts(found) == ["one", "two", "three", "four", "five", "two"]
+    found = kept_beside(BASE, documents(("two", "s3://b/reports/2020/b.txt", 0, ["new"])))
+    assert texts(found) == ["one", "two", "three", "four", "five"]
 
 
 def test_a_document_that_moved_to_the_place_of_another_replaces_it() -> None:
-    found = added_to(BASE, documents(("two", "s3://b/rows.jsonl", 0, [])))
-    assert texts(found) == ["one", "two", "four", "five", "two"]
+    found = kept_beside(BASE, documents(("two", "s3://b/rows.jsonl", 0, [])))
+    assert texts(found) == ["one", "two", "four", "five"]
 
 
 def test_counts_are_true_where_any_document_changed() -> None:

@@ -162,7 +162,7 @@ def test_nothing_changed_asks_nothing_and_publishes_nothing(living: LivingBench)
     assert len(living.bench.store.names("snapshots")) == 1
 
 
-@pytest.mark.parametrize("keys", [{}, {"resolution": {"enabled": True, "tiers": ["normalise"]}}])
+@pytest.mark.parametrize("keys", [{}, {"resolution": {"enabled": True}}])
 def test_layer_0_equals_a_fresh_builds_whatever_the_history(living: LivingBench, keys: dict[str, Any]) -> None:
     rng = random.Random(7)
     now = corpus(12)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hirag_dist.llm.endpoints import hashing
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 
 TEXTS = [
@@ -37,15 +36,6 @@ async def test_a_text_has_the_same_bits_in_any_company() -> None:
     apart = HashingEmbedder()
     for row, text in zip(together[::-1], many[::-1], strict=True):
         assert (await apart.embed([text]))[0].tobytes() == row.tobytes()
-
-
-def test_forgetting_words_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    texts = [f"word{number} and another{number}" for number in range(200)]
-    expected = HashingEmbedder().embed_now(texts)
-    monkeypatch.setattr(hashing, "_MAX_WORDS", 10)
-    small = HashingEmbedder()
-    for row, text in zip(expected, texts, strict=True):
-        assert small.embed_now([text])[0].tobytes() == row.tobytes()
 
 
 def test_is_pinned() -> None:

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from hirag_dist.llm.endpoints.model_window import ModelWindow, find_model_window
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+from tests.llm.endpoints.loopback import loopback
 
 
 @asynccontextmanager
@@ -23,15 +24,8 @@ async def serving(answers: Mapping[str, Any]) -> AsyncIterator[EndpointSettings]
             web.json_response({"error": {"message": "no"}}, status=404) if found is None else web.json_response(found)
         )
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield EndpointSettings("mine", f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "", "small")
-    finally:
-        await runner.cleanup()
+    async with loopback(answer) as url:
+        yield EndpointSettings("mine", f"{url}/v1", "", "small")
 
 
 def models(*entries: dict[str, Any]) -> dict[str, Any]:

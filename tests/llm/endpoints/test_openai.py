@@ -23,6 +23,7 @@ from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings, retry_after_s
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 from hirag_dist.types import ChatReply, ChatRequest, Message
+from tests.llm.endpoints.loopback import loopback
 
 KEY = "sk-secret-0123456789"
 REQUEST = ChatRequest("extract", (Message("system", "Task: x"), Message("user", "four words are here")), "u1")
@@ -58,16 +59,9 @@ class Stub:
 @asynccontextmanager
 async def serving(script: Script) -> AsyncIterator[Stub]:
     stub = Stub(script)
-    app = web.Application()
-    app.router.add_post("/v1/{path:.*}", stub.answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    try:
+    async with loopback(stub.answer) as url:
+        stub.url = f"{url}/v1"
         yield stub
-    finally:
-        await runner.cleanup()
 
 
 def settings(url: str, **changes: Any) -> EndpointSettings:
@@ -139,12 +133,6 @@ async def test_sends_the_request_in_the_endpoints_words() -> None:
     assert stub.headers[0]["Content-Type"] == "application/json"
 
 
-async def test_temperature_none_is_not_sent_and_an_empty_key_is_allowed() -> None:
-    async with chatting(lambda body: completion(), temperature=None, api_key="") as (chat, stub):
-        await chat.complete(REQUEST)
-    assert "temperature" not in stub.bodies[0]
-
-
 async def test_a_lone_surrogate_is_sent_as_a_question_mark() -> None:
     async with chatting(lambda body: completion(body["messages"][0]["content"])) as (chat, _):
         reply = await chat.complete(ChatRequest("answer", (Message("user", "a\ud800é"),), "u"))
@@ -177,7 +165,6 @@ async def test_counts_where_the_endpoint_does_not() -> None:
     [
         ({"content": None, "message": {"refusal": "I will not"}}, "I will not", "refusal"),
         ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "ab", "stop"),
-        ({"content": None}, "", "stop"),
     ],
 )
 async def test_refusals_parts_and_nothing(response: dict[str, Any], text: str, finish_reason: str) -> None:
@@ -190,21 +177,6 @@ async def test_a_filtered_prompt_is_the_units_fault() -> None:
     async with chatting(lambda body: failure(400, "filtered", code="content_filter")) as (chat, _):
         reply = await chat.complete(REQUEST)
     assert (reply.text, reply.finish_reason) == ("", "content_filter")
-
-
-async def test_keeps_the_rate_limits_of_the_last_answer() -> None:
-    def script(body: dict[str, Any]) -> web.Response:
-        response = completion()
-        response.headers.update({"x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-tokens": "9"})
-        return response
-
-    async with chatting(script) as (chat, _):
-        before = chat.rate_limits
-        await chat.complete(REQUEST)
-        limits = chat.rate_limits
-    assert before is None
-    assert limits is not None
-    assert (limits.requests, limits.tokens, limits.remaining_tokens) == (60.0, None, 9.0)
 
 
 # Structured outputs
@@ -245,12 +217,6 @@ async def test_probes_for_schemas_once(script: Script, supported: bool) -> None:
     assert len(stub.bodies) == 1
 
 
-async def test_a_probe_that_fails_for_another_reason_rises() -> None:
-    async with chatting(lambda body: failure(401)) as (chat, _):
-        with pytest.raises(RequestRejected):
-            await chat.supports_forms()
-
-
 @pytest.mark.parametrize(("structured", "supported"), [("json_schema", True), ("none", False)])
 async def test_what_is_configured_is_not_probed(structured: str, supported: bool) -> None:
     async with chatting(no_forms, structured=structured) as (chat, stub):
@@ -278,17 +244,12 @@ async def streaming(*events: bytes) -> AsyncIterator[OpenAiChat]:
     async def answer(request: web.Request) -> web.StreamResponse:
         return await send_events(request, *events)
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    chat = OpenAiChat(settings(f"http://127.0.0.1:{runner.addresses[0][1]}/v1"), count_words)
-    try:
-        yield chat
-    finally:
-        await chat.close()
-        await runner.cleanup()
+    async with loopback(answer) as url:
+        chat = OpenAiChat(settings(f"{url}/v1"), count_words)
+        try:
+            yield chat
+        finally:
+            await chat.close()
 
 
 def piece(text: str | None, finish_reason: str | None = None) -> bytes:
@@ -324,17 +285,10 @@ async def test_an_error_inside_a_stream(code: str, error: type[HiragError]) -> N
             [text async for text in chat.stream(REQUEST)]
 
 
-async def test_a_stream_may_be_left_early() -> None:
-    async with streaming(piece(LONG), piece("b"), piece(None, "stop"), b"[DONE]") as chat:
-        pieces = chat.stream(REQUEST)
-        assert str(await anext(pieces)).startswith(LONG)
-        await pieces.aclose()  # type: ignore[attr-defined]
-
-
 # Errors
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 500, 502, 503, 504, 529])
+@pytest.mark.parametrize("status", [408, 500, 529])
 async def test_trouble_that_may_pass(status: int) -> None:
     error = await raised(lambda body: failure(status, "busy"))
     assert isinstance(error, ModelUnavailable)
@@ -380,9 +334,7 @@ async def test_no_money_is_no_rate_limit() -> None:
     [
         ({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}, 100.0),
         ({"retry-after": "Wed, 21 Oct 2015 07:00:00 GMT"}, 0.0),
-        ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "soon"}, None),
-        ({"retry-after": "inf"}, None),
         ({"x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "1s"}, None),
         (
             {f"x-ratelimit-{name}": value for name, value in [
@@ -440,8 +392,6 @@ async def test_the_connection_breaks() -> None:
     ("response", "said"),
     [
         (lambda: web.Response(text="<html>hello</html>"), "not JSON"),
-        (lambda: web.json_response([1]), "without a choice"),
-        (lambda: web.json_response({"choices": []}), "without a choice"),
         (lambda: web.json_response({"error": {"message": "upstream", "code": 502}}), "answered 502: upstream"),
         (lambda: web.json_response({"error": "upstream"}), "upstream"),
     ],
@@ -450,12 +400,6 @@ async def test_answers_that_are_none(response: Callable[[], web.Response], said:
     async with chatting(lambda body: response()) as (chat, _):
         with pytest.raises(ModelUnavailable, match=said):
             await chat.complete(REQUEST)
-
-
-async def test_error_pages_are_shown_short() -> None:
-    error = await raised(lambda body: web.Response(status=502, text="<html>\n" + "bad gateway " * 200))
-    assert len(str(error)) < 400
-    assert "\n" not in str(error)
 
 
 @pytest.mark.parametrize("key", [KEY, "abc"])
@@ -538,10 +482,7 @@ def answering(usage: dict[str, Any]) -> Script:
     [
         ({"usage": {"prompt_tokens": 12, "total_tokens": 12}}, 12),
         ({"usage": {"prompt_tokens": 0}}, None),
-        ({"usage": {"prompt_tokens": None}}, None),
-        ({"usage": {}}, None),
         ({"usage": None}, None),
-        ({"usage": "none"}, None),
         ({}, None),
     ],
 )
@@ -552,25 +493,6 @@ async def test_a_request_says_what_the_endpoint_counted(usage: dict[str, Any], u
     assert found.input_tokens == used
     assert found.vectors.shape == (2, 3)
     assert len(stub.bodies) == 1, "a request is one request, whatever it holds"
-
-
-async def test_a_request_says_what_limits_the_headers_name() -> None:
-    def script(body: dict[str, Any]) -> web.Response:
-        reply = vectors(body)
-        reply.headers["x-ratelimit-limit-requests"] = "60"
-        return reply
-
-    async with embedding(script, 3) as (embedder, _):
-        limits = (await embedder.request(["a"])).rate_limits
-        assert limits is not None
-        assert (limits.requests, limits.tokens) == (60.0, None)
-
-
-async def test_only_empty_texts_ask_nobody() -> None:
-    async with embedding(vectors, 3) as (embedder, stub):
-        assert (await embedder.embed(["", " "])).tolist() == [[0.0] * 3] * 2
-        assert (await embedder.embed([])).shape == (0, 3)
-    assert not stub.bodies
 
 
 async def test_another_size_says_what_to_set() -> None:
@@ -584,15 +506,6 @@ async def test_takes_the_size_that_it_finds() -> None:
     async with embedding(vectors, 0) as (embedder, _):
         assert (await embedder.embed(["a", "b"])).shape == (2, 3)
         assert embedder.dim == 3
-
-
-async def test_an_endpoint_without_base64_is_asked_for_floats_from_then_on() -> None:
-    def script(body: dict[str, Any]) -> web.Response:
-        return failure(400, "unknown encoding_format") if "encoding_format" in body else vectors(body)
-
-    async with embedding(script, 3, batch_size=1) as (embedder, stub):
-        await embedder.embed(["a", "b"])
-    assert ["encoding_format" in body for body in stub.bodies] == [True, False, False]
 
 
 async def test_requests_at_once_all_find_out_that_there_is_no_base64() -> None:
@@ -614,11 +527,7 @@ async def test_requests_at_once_all_find_out_that_there_is_no_base64() -> None:
     ("items", "error"),
     [
         ([], ModelUnavailable),
-        ([{"index": 1, "embedding": [1.0]}], ModelUnavailable),
-        (["no object"], ModelUnavailable),
-        ([{"index": None, "embedding": "%%%"}], ModelUnavailable),
         ([{"index": 0, "embedding": "%%%"}], ModelUnavailable),
-        ([{"index": 0, "embedding": {"a": 1}}], ModelUnavailable),
         ([{"index": 0, "embedding": None}], RequestRejected),
         ([{"index": 0, "embedding": "AADAfwAAgD8AAIA/"}], RequestRejected),
     ],
@@ -627,13 +536,6 @@ async def test_vectors_that_are_none(items: list[Any], error: type[HiragError]) 
     async with embedding(lambda body: web.json_response({"data": items}), 3) as (embedder, _):
         with pytest.raises(error):
             await embedder.embed(["a"])
-
-
-async def test_embedding_errors_are_translated_too() -> None:
-    async with embedding(lambda body: failure(429, headers={"Retry-After": "2"}), 3) as (embedder, _):
-        with pytest.raises(RateLimited) as caught:
-            await embedder.embed(["a"])
-    assert caught.value.retry_after_s == 2.0
 
 
 def all_alike(row: list[float]) -> Script:
@@ -661,28 +563,11 @@ async def test_equal_texts_and_later_batches_of_one_text_are_no_reason() -> None
             await embedder.embed([f"{number:03}"])  # texts of one length have one vector here
 
 
-async def test_a_vector_of_zeros_among_others_stays_one() -> None:
-    def script(body: dict[str, Any]) -> web.Response:
-        rows = [[0.0] * 3 if text == "😀" else vector_of(text) for text in body["input"]]
-        return web.json_response({"data": [{"embedding": row} for row in rows]})
-
-    async with embedding(script, 3) as (embedder, _):
-        rows = await embedder.embed(["a", "😀", "bbb"])
-    assert np.linalg.norm(rows, axis=1).round(5).tolist() == [1.0, 0.0, 1.0]
-
-
 @pytest.mark.parametrize("value", [1e30, 1e-30, 1e300])
 async def test_absurd_magnitudes_are_refused(value: float) -> None:
     async with embedding(all_alike([value, 0.0, value]), 3) as (embedder, _):
         with pytest.raises(RequestRejected):
             await embedder.embed(["a"])
-
-
-async def test_a_usage_of_vectors_that_cannot_be_true_is_unknown(caplog: pytest.LogCaptureFixture) -> None:
-    async with embedding(answering({"usage": {"prompt_tokens": -(10**9)}}), 3) as (embedder, _):
-        assert (await embedder.request(["a"])).input_tokens is None
-        assert (await embedder.request(["b"])).input_tokens is None
-    assert [record.message.count("prompt_tokens -1000000000") for record in caplog.records] == [1]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from hirag_dist.llm.endpoints.openai_client import retry_after_s
 from hirag_dist.llm.endpoints.openai_replies import (
-    MissingVector,
     StreamedParts,
     UnusableField,
     parse_completion,
@@ -122,23 +120,14 @@ def test_what_is_kept_is_healed_or_counts_as_absent(record: dict[str, Any]) -> N
     assert 0 <= reply.output_tokens <= MAX_TOKENS
 
 
-def test_a_healed_record_keeps_its_text_and_estimates_its_tokens() -> None:
-    reply = reply_from({"text": f"four{LONE}", "finish_reason": "stop", "model": "m", "usage": [2**64 - 1, 3, -1]}, 400)
-    assert reply == ChatReply("four\ufffd", "stop", "m", input_tokens=100, cached_tokens=0, output_tokens=2)
-
-
 @pytest.mark.parametrize(
     ("usage", "counts", "problem"),
     [
         (None, (None, 0, None), ""),
-        ("none", (None, 0, None), "usage is no object"),
         ([], (None, 0, None), "usage is no object"),
         ({"prompt_tokens": 11, "completion_tokens": 3.0}, (11, 0, 3), ""),
-        ({"prompt_tokens": 0, "completion_tokens": 0}, (None, 0, None), ""),
         ({"prompt_tokens": -30000000, "completion_tokens": 3}, (None, 0, 3), "prompt_tokens -30000000"),
         ({"prompt_tokens": "11", "completion_tokens": 3}, (None, 0, 3), "prompt_tokens 11"),
-        ({"prompt_tokens": True}, (None, 0, None), "prompt_tokens True"),
-        ({"prompt_tokens": float("nan")}, (None, 0, None), "prompt_tokens nan"),
         ({"prompt_tokens": 11, "completion_tokens": {"a": 1}}, (11, 0, None), "completion_tokens dict"),
         (
             {"prompt_tokens": 11, "prompt_tokens_details": {"cached_tokens": 12}},
@@ -152,12 +141,6 @@ def test_a_usage_that_cannot_be_true_is_unknown(usage: object, counts: tuple[Any
     found = parse_usage(usage, 100, 10)
     assert (found.input_tokens, found.cached_tokens, found.output_tokens) == counts
     assert found.problem == problem
-
-
-def test_counts_far_below_the_texts_cannot_be_true() -> None:
-    found = parse_usage({"prompt_tokens": 1, "completion_tokens": 1}, 100_000, 100_000)
-    assert (found.input_tokens, found.output_tokens) == (None, None)
-    assert parse_usage({"prompt_tokens": 20_000, "completion_tokens": 1}, 100_000, 5).output_tokens == 1
 
 
 @pytest.mark.parametrize(
@@ -181,13 +164,7 @@ def test_vectors_go_to_the_texts_that_their_index_names_however_it_is_written(in
     assert parse_vectors({"data": items(*indices)}, 3)[:, 0].tolist() == [1.0, 2.0, 0.0]
 
 
-def test_without_an_index_they_stand_in_order() -> None:
-    assert parse_vectors({"data": items(None, None)}, 2)[:, 0].tolist() == [0.0, 1.0]
-
-
-@pytest.mark.parametrize(
-    "indices", [(0, 0), (1, 2), (-1, 0), (None, 1), ("a", 1), (0.5, 1), (True, False), ("١", 0), (10**400, 0)]
-)
+@pytest.mark.parametrize("indices", [(0, 0), (1, 2), (-1, 0), (None, 1), ("a", 1), (0.5, 1), (10**400, 0)])
 def test_an_index_that_names_no_text_is_refused(indices: tuple[object, ...]) -> None:
     with pytest.raises(UnusableField, match="index"):
         parse_vectors({"data": items(*indices)}, 2)
@@ -203,16 +180,6 @@ def test_numbers_of_a_vector_may_be_strings_and_a_row_may_stand_in_a_list() -> N
 def test_a_vector_that_cannot_be_read_is_refused(embedding: object) -> None:
     with pytest.raises(UnusableField):
         parse_vectors({"data": [{"embedding": embedding}]}, 1)
-
-
-def test_a_null_vector_is_that_of_a_text_that_is_refused() -> None:
-    with pytest.raises(MissingVector):
-        parse_vectors({"data": [{"embedding": [1.0, 2.0]}, {"embedding": None}]}, 2)
-
-
-def test_a_reply_with_escapes_and_pairs_is_read_as_it_is_meant() -> None:
-    data = parse_object(json.dumps({"choices": [{"message": {"content": "😀 é"}}]}))
-    assert parse_completion(data, 0).text == "😀 é"
 
 
 @given(

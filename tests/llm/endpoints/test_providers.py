@@ -19,6 +19,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.errors import HiragError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder
 from hirag_dist.types import ChatReply, ChatRequest, Message
+from tests.llm.endpoints.loopback import loopback
 
 GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "connect-a-provider.md"
 KEY = "key-of-the-test"
@@ -195,15 +196,8 @@ async def serving(answer: Callable[[web.Request, dict[str, Any]], Any]) -> Async
         reply: web.StreamResponse = await answer(request, await request.json())
         return reply
 
-    app = web.Application()
-    app.router.add_post("/{path:.*}", handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        await runner.cleanup()
+    async with loopback(handle) as url:
+        yield url
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.heading.replace(" ", "-"))

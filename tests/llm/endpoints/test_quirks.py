@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from aiohttp import web
 
-from hirag_dist.errors import ContextLengthExceeded, EndpointUnreachable, RequestRejected, TimedOut
+from hirag_dist.errors import EndpointUnreachable, RequestRejected, TimedOut
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PricedEmbedder, TextsRefused
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
@@ -28,6 +28,7 @@ from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
+from tests.llm.endpoints.loopback import loopback
 
 REQUEST = ChatRequest("answer", (Message("user", "Who lit the lamp?"),), "u1")
 FORMED = replace(REQUEST, form="extract-graph")
@@ -44,15 +45,8 @@ async def serving(answer: Answer, **changes: Any) -> AsyncIterator[EndpointSetti
         reply: web.StreamResponse = await answer(request, await request.json())
         return reply
 
-    app = web.Application()
-    app.router.add_post("/v1/{path:.*}", handle)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield EndpointSettings("mine", f"http://127.0.0.1:{runner.addresses[0][1]}/v1", "", "small", **changes)
-    finally:
-        await runner.cleanup()
+    async with loopback(handle) as url:
+        yield EndpointSettings("mine", f"{url}/v1", "", "small", **changes)
 
 
 @asynccontextmanager
@@ -202,14 +196,6 @@ async def test_an_endpoint_that_refuses_streams_is_asked_without(refusal: tuple[
     assert reply.text == TEXT
 
 
-async def test_a_stream_that_is_handed_on_as_json_is_read() -> None:
-    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        return web.Response(body=b"".join([*SAID, event("", "stop"), b"data: [DONE]"]), content_type="application/json")
-
-    async with chatting(answer) as chat:
-        assert (await chat.complete(REQUEST)).text == TEXT
-
-
 async def test_silence_after_tokens_says_what_came_and_is_no_outage() -> None:
     release = asyncio.Event()
     async with chatting(streamed(*SAID, pause=release), silence_timeout_s=0.1) as chat:
@@ -253,23 +239,6 @@ async def test_a_reply_that_the_server_withholds_since_it_is_no_json_is_a_reply(
     assert (reply.text, reply.finish_reason) == ('{"a": ', "stop")
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        [{"error": {"code": 400, "message": "Unknown name \"additionalProperties\" at 'response_schema'"}}],
-        {"error": {"code": 400, "message": "failed to parse grammar"}},
-        {"error": {"message": "the request is not valid"}},
-    ],
-)
-async def test_a_server_without_schemas_is_told_in_words(refusal: object) -> None:
-    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        return web.json_response(refusal, status=400) if "response_format" in body else whole("{}")
-
-    async with chatting(answer) as chat:
-        assert (await chat.complete(FORMED)).text == "{}"
-        assert await chat.supports_forms() is False
-
-
 @pytest.mark.parametrize("message", ["Invalid schema: 'maxLength' is not permitted", "failed to parse grammar"])
 async def test_keywords_that_a_server_refuses_are_left_out(message: str) -> None:
     asked: list[str] = []
@@ -287,17 +256,6 @@ async def test_keywords_that_a_server_refuses_are_left_out(message: str) -> None
         await chat.complete(FORMED)
     assert len(asked) == 3
     assert "json_schema" in asked[2]
-
-
-async def test_a_prompt_larger_than_the_window_is_told_apart() -> None:
-    async def answer(request: web.Request, body: dict[str, Any]) -> web.StreamResponse:
-        detail = {"type": "exceed_context_size_error", "n_prompt_tokens": 5023, "n_ctx": 4096}
-        return refused(400, "the request exceeds the available context size", **detail)
-
-    async with chatting(answer) as chat:
-        with pytest.raises(ContextLengthExceeded) as caught:
-            await chat.complete(REQUEST)
-    assert (caught.value.window_tokens, caught.value.prompt_tokens) == (4096, 5023)
 
 
 # Refusals of one text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +86,6 @@ async def test_what_is_missing_goes_to_the_fallback_and_is_counted_apart(tmp_pat
     assert len(fallback.requests) == 2
 
 
-async def test_a_failing_fallback_is_not_counted(tmp_path: Path) -> None:
-    def script(request: ChatRequest) -> str:
-        raise RequestRejected("no")
-
-    model = RecordedModel(write(tmp_path / "r.jsonl", own("a")), ScriptedModel(script))
-    with pytest.raises(RequestRejected):
-        await model.complete(asking())
-    assert model.counts == {"recorded": 0, "fallback": 0}
-
-
 NANO = [
     {"key": "k", "model": "gpt", "kind": "extract", "chunk_id": "c1", "round": 0, "response": "first"},
     {"key": "k", "model": "gpt", "kind": "extract_glean", "chunk_id": "c1", "round": 1, "response": "more"},
@@ -119,15 +108,6 @@ async def test_nano_graphrag_folder(tmp_path: Path) -> None:
     cleaned = asking("Bob left.")  # as reading gives it: no byte order mark, one kind of line end
     assert (await model.complete(gleaning_request(cleaned, ""))).text == "gleaned"
     assert model.passed_over == 3
-
-
-async def test_a_single_file_finds_its_chunks_beside_it_but_no_other_replies(tmp_path: Path) -> None:
-    write(tmp_path / "chunks.jsonl", *CHUNKS)
-    write(tmp_path / "other.jsonl", own("not asked for"))
-    model = RecordedModel(write(tmp_path / "llm_responses.jsonl", *NANO))
-    assert (await model.complete(asking())).text == "first"
-    with pytest.raises(RequestRejected):
-        await model.complete(about("u1"))
 
 
 async def test_the_first_of_several_counts_unless_a_model_is_named(tmp_path: Path) -> None:
@@ -199,17 +179,6 @@ def test_the_name_is_of_the_content(tmp_path: Path) -> None:
     assert RecordedModel(str(tmp_path / "a.jsonl"), ScriptedModel(lambda r: "")).name == f"{one.name}+scripted"
 
 
-async def test_pickles(tmp_path: Path) -> None:
-    model = pickle.loads(pickle.dumps(RecordedModel(write(tmp_path / "r.jsonl", own("a")))))
-    assert (await model.complete(about("u1"))).text == "a"
-
-
-def test_a_request_is_known_by_all_that_is_asked() -> None:
-    plain = asking()
-    assert request_hash(plain) == request_hash(asking())
-    assert len({request_hash(each) for each in (plain, asking(form="extract-graph"), asking("x"))}) == 3
-
-
 async def test_an_endpoint_takes_the_replies_of_its_model(tmp_path: Path) -> None:
     path = write(tmp_path / "r.jsonl", own("first", model="other"), own("second", model="mine"))
     for model, reply in ((None, "first"), ("mine", "second")):
@@ -217,10 +186,3 @@ async def test_an_endpoint_takes_the_replies_of_its_model(tmp_path: Path) -> Non
         overrides = {"llm.endpoints.recording": endpoint, "llm.roles.extract": "recording"}
         found = make_chat_model("recording", load_config(None, {}, overrides).config)
         assert (await found.complete(about("u1"))).text == reply
-
-
-def test_what_is_left_out_of_triples_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    passage = {"passage_id": "p", "title": "T", "text": TEXT}
-    triples = {"passage_id": "p", "entities": ["Alice"], "triples": [["Alice", "met", "Bob"], ["Alice", "met"]]}
-    RecordedModel(write(tmp_path / "r.jsonl", passage, triples))
-    assert "1 triples are not three strings" in caplog.text

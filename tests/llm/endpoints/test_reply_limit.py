@@ -17,11 +17,6 @@ def test_without_a_known_window_the_request_decides() -> None:
     assert (limit.of(PROMPT, 5000), limit.of(PROMPT, None)) == (5000, None)
 
 
-def test_a_large_window_changes_nothing() -> None:
-    limit = ReplyLimit(131_072, words)
-    assert (limit.of(PROMPT, 5000), limit.of(PROMPT, None)) == (5000, None)
-
-
 def test_prompt_and_reply_fit_a_small_window() -> None:
     limit = ReplyLimit(1024, words)
     room = limit.of(PROMPT, 5000)

@@ -30,10 +30,6 @@ def test_a_known_rate_is_kept_and_used(rpm: float | None, tpm: float | None, tok
     assert 598 <= len(times) <= 611  # a second's worth is there at once
 
 
-def test_of_two_limits_the_tighter_holds() -> None:
-    assert len(begins(EndpointLimits(600, 6000, 8), 100, until=60.0)) <= 62
-
-
 def test_an_allowance_that_was_not_used_is_kept_for_a_while_and_no_longer() -> None:
     allowance = EndpointLimits(600, None, 8, burst_s=10)
     begins(allowance, 1, until=5.0)
@@ -43,11 +39,6 @@ def test_an_allowance_that_was_not_used_is_kept_for_a_while_and_no_longer() -> N
         allowance.take(1000.0, 1, 1)
     assert after_a_pause == [pytest.approx(100)]
     assert allowance.wait_s(1000.0) == pytest.approx(0.1)
-
-
-def test_a_run_does_not_begin_with_more_than_a_second_s_worth() -> None:
-    allowance = EndpointLimits(600, None, 8, burst_s=60)
-    assert allowance.room(7.0)[0] == pytest.approx(10)
 
 
 def test_tokens_that_were_not_used_come_back() -> None:
@@ -134,13 +125,6 @@ def test_too_many_at_a_time_means_fewer_and_then_one_more_at_a_time() -> None:
     assert allowance.wait_s(30.0) == 0.0  # nothing has to pause
 
 
-def test_a_window_that_is_not_used_does_not_grow() -> None:
-    allowance = EndpointLimits(None, None, None)
-    for n in range(100):
-        allowance.answered(n * 0.1, 1, 10, 0.1, 2)
-    assert allowance.window == 8
-
-
 def test_a_known_concurrency_is_never_passed() -> None:
     allowance = EndpointLimits(None, None, 12)
     for n in range(1000):
@@ -221,40 +205,6 @@ def test_a_storm_of_refusals_does_not_slow_calls_down_for_long() -> None:
     assert after > 0.2 * before
 
 
-def test_few_calls_are_not_slowed_down_for_long_by_a_storm_of_refusals() -> None:
-    """A service embeds a question a second, those that wait in one call; after the storm nothing is refused."""
-    allowance = EndpointLimits(None, None, 16)
-    waiting: list[float] = []
-    waited_s: dict[float, float] = {}  # by the time of the question
-    free_at, attempts = 0.0, 0
-    for step in range(60_000):
-        now = step * 0.01
-        if step % 100 == 0:
-            waiting.append(now)
-        tokens = 25 * len(waiting)
-        if waiting and now >= free_at and allowance.wait_s(now) == 0.0:
-            allowance.take(now, 1, tokens)
-            attempts += 1
-            if 60.0 <= now < 240.0 and attempts % 4 == 0:
-                allowance.limited(now, None, "", 1)
-                continue
-            waited_s |= {asked: now - asked for asked in waiting}
-            waiting.clear()
-            free_at = now + 0.1
-            allowance.answered(free_at, 1, tokens, 0.1, 1)
-    assert max(waited_s[at] for at in waited_s if at < 60) < 1
-    assert max(waited_s[at] for at in waited_s if at >= 360) < 1
-    assert len(waited_s) + len(waiting) == 600
-
-
-def test_what_headers_name_can_rise_again_up_to_what_is_configured() -> None:
-    allowance = EndpointLimits(600, None, 8)
-    allowance.on_rate_limits(0.0, 60, None)
-    assert allowance.limits()[0] == 1.0
-    allowance.on_rate_limits(1.0, 10_000, None)
-    assert allowance.limits()[0] == 10.0
-
-
 def test_a_configured_rate_that_is_refused_again_and_again_is_not_believed() -> None:
     allowance = EndpointLimits(6000, None, 50)
     now = 0.0
@@ -279,10 +229,6 @@ def test_a_limit_with_which_no_build_would_end_is_not_believed(named: tuple[floa
     assert limits.wait_s(1.0) == 0.0
     believable = {kind: value for kind, value in zip(("requests", "tokens"), named, strict=True) if value and value > 0}
     assert limits.disbelieved == believable
-
-
-def test_a_configured_limit_may_be_as_low_as_its_owner_likes() -> None:
-    assert EndpointLimits(0.5, 60.0, 8).limits() == (0.5 / 60, 1.0)
 
 
 def test_a_rate_that_rises_shortens_the_wait_for_what_was_taken_before() -> None:

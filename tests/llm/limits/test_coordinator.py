@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from dataclasses import replace
 from typing import Any
@@ -14,7 +13,6 @@ from hirag_dist.errors import BudgetReached
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
-from tests.llm.limits.virtual import virtual_time
 
 CALL = CallDemand(1, 1, 0.0)
 
@@ -162,82 +160,6 @@ async def test_near_the_spending_limit_calls_go_one_at_a_time() -> None:
         await one.demand(1, call=call)
 
 
-async def test_workers_report_the_less_often_the_more_of_them_there_are() -> None:
-    quota = coordinator(1000)
-    workers = [Worker(quota, f"w{number}") for number in range(1000)]
-    alone = await workers[0].demand(1)
-    for each in workers[1:]:
-        last = await each.demand(1)
-    assert alone.report_s <= 0.1
-    assert 1.0 <= 1000 / last.report_s <= 400.0  # reports a second, of all
-
-
-async def test_a_message_costs_the_same_with_a_thousand_workers_as_with_a_hundred() -> None:
-    """Counted in steps, not in seconds: how often the table of workers is walked through."""
-
-    class Watched(dict[str, Any]):
-        walks = 0
-
-        def values(self) -> Any:
-            Watched.walks += 1
-            return super().values()
-
-    quota = coordinator(10)
-    state = quota._endpoints["e"]
-    state.workers = Watched()
-    workers = [Worker(quota, f"w{number}") for number in range(1000)]
-    waiting = [each.demanding(1) for each in workers]
-    await turns()
-    assert sum(each.done() for each in waiting) == 10
-    await workers[0].release(1)
-    await turns()
-    assert sum(each.done() for each in waiting) == 11
-    assert Watched.walks == 0
-    for each in waiting:
-        each.cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    assert not state.queue
-
-
-async def test_an_endpoint_that_only_refuses_is_complained_of_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
-    now = [0.0]
-    quota = coordinator(9, clock=lambda: now[0])
-    worker = Worker(quota, "a")
-
-    async def refused(seconds: int) -> list[str]:
-        caplog.clear()
-        for _ in range(seconds):
-            now[0] += 1.0
-            await worker.release(limited=((None, "", 1),))
-        return [record.getMessage() for record in caplog.records]
-
-    assert await refused(15) == []
-    (message,) = await refused(1)
-    assert message.startswith("endpoint e has answered nothing but 429 for 15 s (16 times); going on until")
-    assert "llm.outage_timeout_s" in message
-    assert "rpm" in message
-    assert len(await refused(120)) == 2
-    await worker.release(answered=1)
-    assert caplog.records[-1].getMessage() == "endpoint e answers again"
-    assert await refused(14) == []
-    await worker.release(answered=1)
-    assert caplog.records == []  # nothing was logged, so nothing is taken back
-
-
-@virtual_time
-async def test_where_many_wait_a_block_is_granted_whole() -> None:
-    """A thousand requests a second, twenty to a block: granted one by one there would be a message for each."""
-    loop = asyncio.get_running_loop()
-    quota = QuotaCoordinator({"e": EndpointLimits(60_000, None, 1000, burst_s=1.0)}, clock=loop.time)
-    limits = quota._endpoints["e"].limits
-    limits.take(0.0, limits.room(0.0)[0], 0.0)
-    grants = [Worker(quota, str(number)).demanding(4) for number in range(3)]
-    for until_ms, n_served in ((1, 0), (3, 0), (5, 1), (7, 1), (9, 2), (13, 3)):
-        await asyncio.sleep(until_ms / 1000 - loop.time() + 1e-6)
-        assert sum(each.done() for each in grants) == n_served
-    assert [(await each).calls for each in grants] == [4, 4, 4]
-
-
 async def test_what_was_saved_up_is_shared_by_those_who_wait() -> None:
     """Thirty requests a second, a block is one: who asks twice a second gets fifteen."""
     now = [100.0]
@@ -253,23 +175,3 @@ async def test_what_was_saved_up_is_shared_by_those_who_wait() -> None:
     granted = [(await asyncio.wait_for(each, 5)).calls for each in waiting]
     assert 14 <= sum(granted) <= 15
     assert min(granted) >= 7
-
-
-async def test_a_long_wait_for_a_rate_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    quota = coordinator(8, clock=lambda: 0.0)
-    worker = Worker(quota, "w")
-    call = CallDemand(5000, 5000, 0.0)
-    with caplog.at_level(logging.WARNING, logger="hirag_dist.llm"):
-        await worker.release(requests_per_minute=0.01, tokens_per_minute=1000.0)
-        await worker.demand(1, call=call)
-        waiting = worker.demanding(1, call=call)
-        await turns()
-        await worker.release(requests_per_minute=0.01)
-    said = [record.getMessage() for record in caplog.records]
-    assert [
-        text for text in said if "0.01 requests a minute in its headers, which is too low to be true" in text
-    ] == said[:1]
-    assert any("the next call waits" in text and "1,000 tokens a minute" in text for text in said)
-    assert len(said) == 2
-    waiting.cancel()
-    await asyncio.gather(waiting, return_exceptions=True)

@@ -14,7 +14,7 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.endpoint_limiter import Permit
 from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
 from hirag_dist.llm.limits.rate_limiter import EndpointPaused, RateLimiter
-from tests.llm.limits.virtual import virtual_time
+from tests.llm.limits.virtual_time import virtual_time
 
 
 def clock() -> float:
@@ -360,59 +360,6 @@ async def test_workers_come_down_to_a_window_that_became_smaller() -> None:
         each.cancel()
     for one in limiters:
         one.close()
-
-
-@virtual_time
-async def test_a_call_that_ends_after_its_limiter_was_closed_reports_to_nobody() -> None:
-    one = limiter(coordinator())
-    permit = await one.acquire("e", 1, 0.0)
-    one.close()
-    await asyncio.sleep(0)
-    before = asyncio.all_tasks()
-    permit.answered(1, 0.0)
-    assert not [timer for timer in asyncio.get_running_loop()._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
-    await asyncio.sleep(0)
-    assert asyncio.all_tasks() == before
-
-
-class Generous(Client):
-    """Grants every demand, wants a report once a minute, and may ask for a pause."""
-
-    def __init__(self, pause_s: float = 0.0) -> None:
-        self.pause_s = pause_s
-        self.n_demands = self.n_reports = 0
-
-    async def _reach(self, message: Callable[[Any], Awaitable[Grant]], is_demand: bool) -> Grant:
-        self.n_demands += is_demand
-        self.n_reports += not is_demand
-        return Grant(int(is_demand), False, 0.0 if is_demand else self.pause_s, 60.0, is_prompt=False, renews=True)
-
-
-@virtual_time
-async def test_calls_that_others_follow_are_neither_demanded_nor_reported_each() -> None:
-    client = Generous()
-    one = limiter(client)
-    first = await one.acquire("e", 1, 0.0)
-    waiting = [asyncio.ensure_future(one.acquire("e", 1, 0.0)) for _ in range(100)]
-    client.n_demands = -1000  # no further grant
-    first.answered(1, 0.0)
-    for each in waiting[:-4]:
-        await asyncio.sleep(0.005)
-        (await each).answered(1, 0.0)
-    assert client.n_reports <= 1
-    one.close()
-
-
-@virtual_time
-async def test_nothing_follows_a_call_in_a_pause() -> None:
-    client = Generous()
-    one = limiter(client)
-    permit = await one.acquire("e", 1, 0.0)
-    permit.limited(60.0, "requests")
-    await asyncio.sleep(0.1)
-    assert one.pause_s("e") == pytest.approx(59.9)
-    assert client.n_reports == 1
-    one.close()
 
 
 async def test_a_call_that_is_cancelled_before_it_is_demanded_does_not_lose_those_after_it() -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 
 class Stuck(RuntimeError):
@@ -45,11 +44,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._jumping.now_s
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in virtual time and return its result.
+def virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run an asynchronous test on a loop whose clock jumps to the next timer; `Stuck` where none comes."""
 
-    Raises:
-        Stuck: it waits for an event that never comes.
-    """
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(main)
+    @functools.wraps(test)
+    def in_virtual_time(*arguments: Any, **named: Any) -> None:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.run(test(*arguments, **named))
+
+    return in_virtual_time

@@ -27,12 +27,3 @@ def test_few_keys_are_looked_for_in_vain_and_a_key_takes_under_two_bytes() -> No
     bank = FilterBank(filters)
     errors = sum(len(bank.may_hold(chance.randbytes(20))) for _ in range(2000))
     assert errors < 2000 * 10 / 300
-
-
-def test_keys_that_share_their_beginning_are_told_apart() -> None:
-    """A segment holds a range of keys."""
-    chance = random.Random(3)
-    keys = [b"\x17\x2a\x05\x99" + chance.randbytes(16) for _ in range(4000)]
-    bank = FilterBank([make_filter(b"".join(keys))])
-    errors = sum(len(bank.may_hold(b"\x17\x2a\x05\x99" + chance.randbytes(16))) for _ in range(3000))
-    assert errors < 3000 / 150

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +124,6 @@ class TestStoring:
         assert len(counting.appended) == 3
         assert await ledger.get_many([key(n) for n in range(150)]) == {key(n): {"n": n} for n in range(150)}
 
-    async def test_records_that_came_together_are_written_together(self, store: Store) -> None:
-        counting = Counting(store.root)
-        await Ledger(counting).put_many({key(n): {"n": n} for n in range(512)})
-        assert len(counting.appended) == 1
-        assert ledger_size(store).records == 512
-
     async def test_bytes_are_kept_as_they_are(self, store: Store) -> None:
         vector = random.Random(0).randbytes(6144)
         value = {"vector": vector, "empty": b"", "tokens": 7, "nested": {"list": [1.5, None]}}
@@ -203,13 +196,6 @@ class TestSealing:
         assert await ledger.get_many(list(wanted)) == wanted
         assert await there(store, *wanted) == wanted
 
-    async def test_a_log_is_sealed_by_its_bytes_too(self, store: Store) -> None:
-        ledger = Ledger(store, log_bytes=10_000)
-        await ledger.put(key("large"), {"vector": bytes(10_000)})
-        await ledger.put(key("small"), {})
-        await ledger.close()
-        assert len(files(store, ".seg")) == 2
-
     async def test_a_ledger_that_was_closed_can_be_used_again(self, store: Store) -> None:
         ledger = Ledger(store)
         await ledger.close()
@@ -241,12 +227,6 @@ class TestSealing:
 
 
 class TestLookingUp:
-    async def test_opening_reads_nothing(self, store: Store) -> None:
-        await Ledger(store).put(key("a"), {})
-        counting = Counting(store.root)
-        Ledger(counting)
-        assert counting.reads == []
-
     async def test_a_record_costs_one_block_the_first_time_and_nothing_after(self, store: Store) -> None:
         writer = Ledger(store)
         await writer.put_many({key(n): {"text": random.Random(n).randbytes(1000).hex()} for n in range(2000)})
@@ -285,15 +265,6 @@ class TestLookingUp:
         await writers[2].close()
         assert await there(store, key("k")) == {key("k"): {"n": 1}}, "sealed and not"
         assert await writers[0].get(key("k")) == {"n": 1}
-
-    async def test_one_process_storing_a_key_twice(self, store: Store) -> None:
-        ledger = Ledger(store, clock=count(1.0).__next__)
-        await ledger.put(key("k"), {"n": 1})
-        await ledger.put(key("k"), {"n": 2})
-        assert await ledger.get(key("k")) == {"n": 1}
-        assert await there(store, key("k")) == {key("k"): {"n": 1}}
-        await ledger.close()
-        assert await there(store, key("k")) == {key("k"): {"n": 1}}
 
     async def test_the_first_counts_where_the_clock_is_set_back(self, store: Store) -> None:
         times = iter([1000.0, 10.0, 20.0])
@@ -334,18 +305,6 @@ class TestSeveralProcesses:
         await other.close()
         await mine.refresh()
         assert len(await mine.get_many([key("a"), key("b")])) == 2
-
-    async def test_a_refresh_with_nothing_new_reads_nothing(self, store: Store) -> None:
-        await Ledger(store).put_many({key(n): {} for n in range(100)})
-        writer = Ledger(store)
-        await writer.put(key("a"), {})
-        await writer.close()
-        counting = Counting(store.root)
-        ledger = Ledger(counting)
-        await ledger.refresh()
-        counting.reads.clear()
-        await ledger.refresh()
-        assert counting.reads == []
 
     async def test_a_refresh_reads_where_things_are_not_what_they_say(self, store: Store) -> None:
         writer, counting = Ledger(store), Counting(store.root)
@@ -425,20 +384,6 @@ class TestDamagedLogs:
         data[at % size] ^= 0xFF
         (tmp_path / "ledger" / name).write_bytes(data)
         assert await there(store, key("a"), key("b")) == {key("b"): {"n": 2}}
-
-    @pytest.mark.parametrize(
-        "damage", [b"", b"\n", b"{}\n", b"[1]\n", b'"x"\n', b"\xff\xfe\n", b'{"key": 7}\n', b'{"key": "k", "val']
-    )
-    async def test_lines_of_the_first_format_are_read_and_damaged_ones_passed_over(
-        self, store: Store, damage: bytes
-    ) -> None:
-        lines = [b'{"key": "%b", "at": %d.5, "value": {"n": %d}}\n' % (key(n).encode(), n, n) for n in range(3)]
-        store.append("ledger/old-host-7-0123abcd.jsonl", lines[0] + lines[1] + damage)
-        found = await there(store, key(0), key(1), key(2))
-        assert found == {key(0): {"n": 0}, key(1): {"n": 1}}
-        if damage.endswith(b"\n"):
-            store.append("ledger/old-host-7-0123abcd.jsonl", lines[2])
-            assert await there(store, key(2)) == {key(2): {"n": 2}}
 
 
 WRITER = """

@@ -55,18 +55,6 @@ def test_the_records_go_from_every_file(store: Store) -> None:
     assert done.kept == ledger_size(store).records
 
 
-def test_a_second_purge_changes_nothing(store: Store) -> None:
-    purge(store, keep)
-    before = store.entries("ledger")
-    done = purge(store, keep)
-    assert (done.dropped, done.files, store.entries("ledger")) == (0, 0, before)
-
-
-def test_a_file_without_a_record_that_stays_is_deleted(store: Store) -> None:
-    done = purge(store, lambda one: False)
-    assert (store.names("ledger"), done.kept) == ([], 0)
-
-
 def test_stopped_anywhere_it_loses_no_record_and_continues(store: Store) -> None:
     stops = 0
     while True:
@@ -126,13 +114,3 @@ def test_the_log_of_a_running_writer_is_left_and_reported(store: Store) -> None:
     done = purge(store, keep)
     assert (done.held, done.dropped) == ([], 1)
     assert found(store) == LEFT
-
-
-def test_the_first_format_is_purged_too(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    lines = [f'{{"key": "{key(n)}", "at": 1.0, "value": {{"text": "{n}"}}}}\n' for n in range(10)]
-    (tmp_path / "ledger").mkdir()
-    (tmp_path / "ledger" / "other-host-99-0123abcd.jsonl").write_text("".join(lines))
-    later = (tmp_path / "ledger" / "other-host-99-0123abcd.jsonl").stat().st_mtime + 100
-    done = purge(store, keep, clock=lambda: later)
-    assert (done.kept, done.dropped, len(list(scan_records(store)))) == (8, 2, 8)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, ExtractionReply, parse_extraction
-from hirag_dist.core.prompts.templates import CONTINUE, DONE, Prompts, extraction_request, gleaning_request
+from hirag_dist.core.prompts.templates import DONE, Prompts, extraction_request, gleaning_request
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.llm.rule_based import reply_to
-from hirag_dist.types import ChatReply, ChatRequest, Message
+from hirag_dist.types import ChatReply, ChatRequest
 
 TYPES = ["organization", "person", "location", "event", "technology", "concept"]
 CAST = ["Anna Bell", "Carl Dahl", "Eva Fox", "Gustav Hall", "Ida Jung", "Karl Lund", "Mona Nyman", "Oskar Park"]
@@ -96,42 +96,6 @@ def test_gleaning_finds_what_was_missed_and_then_nothing(form: str | None) -> No
     assert form is not None or rest == DONE
 
 
-def test_asked_again_after_a_reply_that_could_not_be_used_it_says_the_same() -> None:
-    again = (Message("assistant", "Here is some prose."), Message("user", "That reply cannot be used. Reply again."))
-    for asked in (request("extract-graph", None), gleaning_request(request("extract-graph", None), "")):
-        assert reply_to((*asked.messages, *again), None) == reply_to(asked.messages, None) != DONE
-
-
-def test_the_seed_chooses_what_is_missed() -> None:
-    messages = request("extract-graph", None).messages
-    missed = [
-        {
-            one.name
-            for one in parse_extraction(
-                ChatReply(reply_to((*messages, Message("assistant", ""), Message("user", CONTINUE)), None, seed))
-            ).entities
-        }
-        for seed in range(6)
-    ]
-    assert len({tuple(sorted(names)) for names in missed}) > 1
-
-
-def test_relations_join_listed_entities_only() -> None:
-    _, extraction = read(request("extract-relations", None))
-    assert {one.source for one in extraction.relations} | {one.target for one in extraction.relations} <= {
-        "Anna Bell",
-        "Vienna",
-        "Carl Dahl",
-    }
-
-
-def test_replaced_instructions_do_not_matter() -> None:
-    prompts = Prompts(instructions={"extract-graph": "Lies den Text. {entity_types}"})
-    other = extraction_request("extract-graph", STORY, prompts, TYPES, None)
-    names = {one.name for one in parse_extraction(ChatReply(reply_to(other.messages, None))).entities}
-    assert "Anna Bell" in names
-
-
 @pytest.mark.parametrize("form", [None, "extract-graph"])
 def test_delimiters_and_instructions_in_the_text_break_nothing(form: str | None) -> None:
     text = (
@@ -155,15 +119,3 @@ def test_a_text_about_nothing_gives_an_empty_reply(text: str, form: str | None) 
     reply, extraction = read(request("extract-graph", form, text))
     assert extraction == ExtractionReply((), ())
     assert form is not None or reply == DONE
-
-
-def test_few_entities_stand_alone() -> None:
-    opening = request("extract-graph", None)
-    text, first = read(opening)
-    _, more = read(gleaning_request(opening, text))
-    joined = {name_key(end) for one in (*first.relations, *more.relations) for end in (one.source, one.target)}
-    assert keys(first) | keys(more) == joined
-
-
-def test_lone_surrogates_are_no_trouble() -> None:
-    assert read(request("extract-graph", None, "Alice Smith \udc80 met Bob Jones in Rome."))[1].entities

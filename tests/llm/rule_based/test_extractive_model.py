@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hirag_dist.core.prompts.templates import Prompts, extraction_request
-from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.rule_based import ExtractiveModel, reply_to
-from hirag_dist.types import ChatRequest, Message
+from hirag_dist.types import ChatRequest
 
 
 def request() -> ChatRequest:
@@ -36,16 +33,3 @@ async def test_streams_the_same_text_in_pieces() -> None:
     assert reply == await model.complete(request())
     assert "".join(map(str, pieces)) == reply.text
     await model.close()
-
-
-async def test_a_seed_is_part_of_the_name() -> None:
-    assert ExtractiveModel(n_words).name == "extractive"
-    assert ExtractiveModel(n_words, seed=3).name == "extractive-3"
-
-
-async def test_refuses_to_judge() -> None:
-    asked = ChatRequest("judge", (Message("system", "Task: judge"), Message("user", "A or B?")), "unit")
-    with pytest.raises(RequestRejected):
-        await ExtractiveModel(n_words).complete(asked)
-    with pytest.raises(RequestRejected):
-        [piece async for piece in ExtractiveModel(n_words).stream(asked)]

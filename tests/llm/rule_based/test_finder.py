@@ -46,16 +46,6 @@ def test_names_of_writing_without_capitals(text: str, names: set[str]) -> None:
     assert names <= find(text).keys()
 
 
-def test_names_of_japanese_and_of_latin_words_in_korean() -> None:
-    assert "徳川家康" in find("徳川家康は江戸幕府を開いた。江戸幕府は江戸に置かれた。徳川家康は勝った。")
-    text = "삼성전자는 Samsung Galaxy를 만들었다. 삼성전자는 서울에 있다. 애플은 삼성전자의 경쟁자이다."
-    assert {"삼성전자", "Samsung Galaxy"} <= find(text).keys()
-
-
-def test_a_text_without_letters_holds_no_name() -> None:
-    assert find_entities([]) == find_entities(["1234 5678"]) == find_entities(["…"]) == []
-
-
 def test_full_names_take_the_places_of_short_ones() -> None:
     found = find(
         "Old Marley was dead. Scrooge knew it. Ebenezer Scrooge signed the register, and Mr. Scrooge was the sole "
@@ -67,22 +57,14 @@ def test_full_names_take_the_places_of_short_ones() -> None:
     assert found["London"].type == "location"
 
 
-def test_a_surname_of_two_people_stays_as_it_is() -> None:
-    found = find("Anna Bell met Carl Bell in Rome. Later Bell was seen with Bell in Paris.")
-    assert {"Anna Bell", "Carl Bell", "Bell"} <= set(found)
-
-
 @pytest.mark.parametrize(
     ("text", "name", "kind"),
     [
         ("He studied at the University of Bonn for years.", "University of Bonn", "organization"),
-        ("They sailed down the Potomac River in June.", "Potomac River", "location"),
         ("He fell in the Battle of the Somme that day.", "Battle of the Somme", "event"),
         ("The prize went to J. Lee Thompson that year.", "J. Lee Thompson", "person"),
         ("It was written by Ludwig van Beethoven alone.", "Ludwig van Beethoven", "person"),
-        ("He won the Giro d'Italia twice.", "Giro d'Italia", "event"),
         ("The shop was bought by Acme Motors Inc last week.", "Acme Motors Inc", "organization"),
-        ("She taught at King's College for years.", "King's College", "organization"),
         ("Роман написал Лев Толстой в деревне.", "Лев Толстой", "person"),
     ],
 )
@@ -98,11 +80,6 @@ def test_terms_come_in_the_singular_and_in_small_letters() -> None:
     assert len(found["honey bee"].places) == 3
     assert len(found["queen cell"].places) == 3
     assert not any(name.endswith(("bees", "cells")) for name in found)
-
-
-def test_common_words_make_a_term_together_where_they_recur() -> None:
-    found = find("The interest rate rose. An interest rate of two per cent is low. Interest rates fell last year.")
-    assert list(found) == ["interest rate"]
 
 
 def test_junk_is_kept_out() -> None:
@@ -124,11 +101,6 @@ def test_chinese_names_come_first() -> None:
     ranked = list(find(text).values())
     assert [one.name for one in ranked[:2]] == ["孙悟空", "玉帝"]
     assert ranked[0].type == "person"
-
-
-def test_japanese_runs_of_kanji_and_katakana() -> None:
-    found = find("東京タワーは東京にある。東京の人はコーヒーが好きで、コーヒーをよく飲む。")
-    assert {"東京", "コーヒー"} <= set(found)
 
 
 def test_types_are_read_from_the_prompt() -> None:
@@ -157,14 +129,3 @@ def test_descriptions_are_sentences_that_hold_the_name() -> None:
     assert reply.relations
     assert all(relation.source in names and relation.target in names for relation in reply.relations)
     assert all(1 <= relation.strength <= 10 for relation in reply.relations)
-
-
-def test_the_number_of_names_is_bounded_by_the_text() -> None:
-    text = "\n\n".join(f"Mister Number{number} met Lady Letter{number}." for number in range(400))
-    assert len(find_entities(split_sentences(text))) > 100
-    assert len(extract_records(text, ENTITY_TYPES).entities) == 60
-
-
-def test_nothing_found_is_an_empty_reply() -> None:
-    reply = extract_records("", ENTITY_TYPES)
-    assert reply.entities == reply.relations == ()

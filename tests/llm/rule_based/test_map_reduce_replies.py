@@ -29,12 +29,6 @@ def test_points_are_sentences_with_the_record_they_are_from() -> None:
     assert (found.uncited, found.dropped) == (0, 0)
 
 
-def test_less_of_the_question_is_less_help() -> None:
-    whole, half = mapped("Who is the clerk of Scrooge?"), mapped("Where did the clerk Scrooge study medicine?")
-    assert max(point.helpfulness for point in whole.points) == 100
-    assert all(point.helpfulness < 100 for point in half.points)
-
-
 def test_a_part_that_holds_nothing_of_the_question_has_no_points() -> None:
     assert mapped("Which volcano erupted in Iceland?").points == ()
     assert mapped("???").points == ()
@@ -53,7 +47,3 @@ def test_the_answer_is_the_best_points_and_says_nothing_twice() -> None:
     ]
     best, other = "Jacob Marley was the partner of Scrooge. [C1][C2]", "Bob Cratchit is the clerk of Scrooge. [C2]"
     assert reduced(points) == f"{best} {other}"
-
-
-def test_without_points_the_answer_is_not_known() -> None:
-    assert reduced([]) == "I do not know."

@@ -48,11 +48,6 @@ def test_what_the_context_does_not_hold_is_not_known() -> None:
     assert is_refusal(reply("Who founded the gallery?", ""))
 
 
-def test_an_answer_has_no_reference_and_no_sentence_around_it() -> None:
-    answer = reply("Who finished the mural of Ethel Hay?")
-    assert answer == "Mary Grieve"
-
-
 def test_points_of_a_map_reduce_are_read_too() -> None:
     context = (
         "- (helpfulness 80) Mary Grieve finished the mural in Perth. [S1]\n"
@@ -60,10 +55,3 @@ def test_points_of_a_map_reduce_are_read_too() -> None:
     )
     assert reply("Who finished the mural?", context) == "Mary Grieve"
     assert reply("In what year was it?", "- (helpfulness 80) It was in 1873. [S1]") == "1873"
-
-
-def test_scripts_without_spaces() -> None:
-    context = (
-        "[S1] 西游记\n孙悟空大闹天宫。孙悟空拜菩提祖师为师。玉皇大帝请来如来佛祖。孙悟空说道。如来佛祖压住孙悟空。"
-    )
-    assert reply("谁压住孙悟空？", context)

@@ -17,11 +17,6 @@ HIVE = [
     ("worker", "concept", "The worker feeds the brood of the honey bee colony."),
     ("drone", "concept", "A drone leaves the honey bee colony to mate."),
 ]
-TOWNS = [
-    ("Camden Town", "location", "Camden Town is a district of London (in the north)."),
-    ("Cornhill", "location", "Cornhill is a street in London: a steep one."),
-    ("Mansion House", "location", "The Mansion House stands in London."),
-]
 MUSIC = [
     ("Cat Stevens", "person", "Cat Stevens recorded the studio album in one week."),
     ("Island Records", "organization", "Island Records released the studio album."),
@@ -51,11 +46,6 @@ def test_both_forms_say_the_same() -> None:
     assert summary_of(HIVE + MUSIC, None) == summary_of(HIVE + MUSIC, "summarise")
 
 
-def test_places_of_a_town() -> None:
-    (entity,) = summary_of(TOWNS, None).entities
-    assert (entity.name, entity.type) == ("London places", "location")
-
-
 def test_two_themes_become_two_entities_that_cover_all() -> None:
     summary = summary_of(HIVE + MUSIC, None)
     assert len(summary.entities) == 2
@@ -72,16 +62,6 @@ def test_members_that_share_nothing_still_get_a_name(members: list[tuple[str, st
     assert "cluster" not in summary.entities[0].name.lower()
 
 
-def test_chinese_members_get_a_chinese_name() -> None:
-    members = [
-        ("花果山", "location", "花果山是孙悟空的家乡"),
-        ("金箍棒", "concept", "金箍棒是孙悟空的兵器"),
-        ("筋斗云", "concept", "筋斗云是孙悟空的法术"),
-    ]
-    (entity,) = summary_of(members, None).entities
-    assert "孙悟空" in entity.name
-
-
 def test_describe_keeps_the_distinct_sentences_within_the_limit() -> None:
     texts = [
         "Scrooge is a miser who lives in London.",
@@ -94,8 +74,3 @@ def test_describe_keeps_the_distinct_sentences_within_the_limit() -> None:
     assert text.count("miser") == 1
     assert "Bob Cratchit" in text
     assert len(text.split()) <= 20
-
-
-def test_describe_cuts_a_single_long_text() -> None:
-    request = describe_request("Scrooge", "person", ["word " * 300], Prompts(), 30)
-    assert len(reply_to(request.messages, None).split()) <= 30

@@ -14,12 +14,3 @@ def test_long_strings_that_recur_are_terms() -> None:
     assert {"กรุงเทพมหานคร", "แม่น้ำเจ้าพระยา", "ประเทศไทย"} <= found.keys()
     lines = split_sentences(THAI)
     assert all(name in lines[sentence] for name, one in found.items() for sentence, _ in one.places)
-
-
-def test_a_part_of_a_longer_term_is_left_out() -> None:
-    names = [one.name for one in find_clusters(split_sentences(THAI))]
-    assert not any(one != other and one in other for one in names for other in names)
-
-
-def test_nothing_recurs_in_nothing() -> None:
-    assert find_clusters([]) == find_clusters(["abc abc"]) == []

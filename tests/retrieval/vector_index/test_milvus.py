@@ -24,7 +24,7 @@ from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
-from hirag_dist.retrieval.vector_index.milvus.collection import Field, aliases, drop, key_of, list_keys, resolved
+from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, list_keys, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
 from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -107,15 +107,6 @@ def test_a_half_filled_collection_is_made_again(snapshot: Snapshot) -> None:
     held.close()
 
 
-def test_a_collection_that_is_whole_is_kept(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "hirag_dist.retrieval.vector_index.milvus")
-    nearest(snapshot)
-    nearest(snapshot)
-    assert [record.message for record in caplog.records] == [
-        f"filling Milvus collection {name_of(snapshot)} with 87 vectors"
-    ]
-
-
 @pytest.fixture
 def owner(snapshot: Snapshot) -> Iterator[subprocess.Popen[str]]:
     """Another process that holds the Lite file."""
@@ -156,12 +147,6 @@ def test_a_server_that_is_not_there(snapshot: Snapshot) -> None:
         assert "secret" not in str(raised.value)
     with pytest.raises(ConfigError, match=r"vectors\.uri"):
         make_vector_index(Config.model_validate({"vectors": {"backend": "milvus"}}), snapshot)
-
-
-def test_lite_has_no_index_of_that_name(snapshot: Snapshot) -> None:
-    with pytest.raises(ConfigError, match="Milvus Lite does not have it"):
-        open_milvus_lite(snapshot, VectorsConfig(index="diskann"))
-    assert not (snapshot.store.local or Path()).joinpath("milvus").exists()
 
 
 def test_an_index_that_is_there_is_kept(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
@@ -389,21 +374,6 @@ def test_a_fill_shows_that_it_lives_while_milvus_flushes(snapshot: Snapshot, kee
     assert len(set(filled.client.beats)) >= 3
     only_collection(filled.client, snapshot)
     assert not [thread for thread in threading.enumerate() if thread.name == "milvus-beat"]
-
-
-def test_other_fields_are_another_collection() -> None:
-    """A service of another version must not drop what this one is searching."""
-    own = [Field("layer", "INT32")]
-    others = ([Field("layer", "INT64")], [*own, Field("kind", "INT32")], [Field("layer", "INT32", {"max_length": 8})])
-    assert len({key_of(own), key_of(own, "other numbers"), *map(key_of, others)}) == 5
-    assert collection_name("s") == f"hirag_s_{key_of(own)}"
-
-
-def test_lite_clears_away_a_fill_that_was_killed(snapshot: Snapshot) -> None:
-    held = client(snapshot)
-    held.create_collection(f"{name_of(snapshot)}_rows_killed", dimension=8)
-    open_milvus_lite(snapshot, VectorsConfig()).close()
-    assert only_collection(held, snapshot) != f"{name_of(snapshot)}_rows_killed"
 
 
 def test_a_claim_that_nobody_may_make(snapshot: Snapshot) -> None:

@@ -179,19 +179,6 @@ def test_too_large_a_change_is_a_collection_of_its_own(place: Place, vectors: Ve
     old.close()
 
 
-def test_another_index_is_built_in_a_new_collection(place: Place, vectors: Vectors) -> None:
-    base = place.publish(vectors)
-    place.open(base).close()
-    update = place.publish(updated(vectors), base)
-    uri = place.open.keywords["config"].uri  # type: ignore[attr-defined]
-    config = VectorsConfig(index="hnsw", uri=uri)
-    index = open_milvus(update, config) if uri else open_milvus_lite(update, config)
-    assert index.index == "hnsw"
-    assert place.collection(update) != place.collection(base)
-    assert_exact(index, update)
-    index.close()
-
-
 def test_rows_of_others_that_fill_the_hits_are_searched_past(place: Place, vectors: Vectors) -> None:
     """Thirty versions of five entities, all of them nearer to the question than what the last one has."""
     chain = [place.publish(vectors)]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 
@@ -15,7 +13,6 @@ from hirag_dist.core.retrieval.bridge import nearest_chunks
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.access.label_files import Mentions
 from hirag_dist.storage.snapshot.reader import Snapshot
 from tests.labelled_builds import build
 from tests.leaky_builds import HIDDEN as WORD
@@ -50,19 +47,6 @@ def chunks_of(whole: MappedIndex, relation: int) -> list[int]:
     bounds = whole.provenance.relation_indptr
     chunks: list[int] = whole.provenance.relation_chunks[bounds[relation] : bounds[relation + 1]].tolist()
     return chunks
-
-
-def test_a_view_of_an_index_without_labels_has_the_compiled_types_of_one_with_labels(
-    tmp_path: Path, seen: FilteredIndex
-) -> None:
-    plain = Bench(tmp_path).build(["sun moon", "sea water"])
-    controlled = AccessControlledIndex(MappedIndex.open(plain), plain)
-    assert controlled.any_view() is None
-    view = controlled.any_view(always=True)
-    assert view is not None
-    assert numba.typeof(view.access) == numba.typeof(seen.access)
-    assert numba.typeof(view.chunk_access) == numba.typeof(seen.chunk_access)
-    assert view.visible_documents().all()
 
 
 def test_chunks_that_relations_are_ranked_by(snapshot: Snapshot, whole: MappedIndex, seen: FilteredIndex) -> None:
@@ -125,17 +109,6 @@ def test_texts_of_entities(snapshot: Snapshot, whole: MappedIndex, seen: Filtere
         assert (item == other) == (states[row] != PARTIAL)
         assert (item.entity_id, item.layer) == (other.entity_id, other.layer)
     assert seen.entities([(row, None) for row in rows_seen]) == told, "the same when they are asked for again"
-
-
-def test_a_hub_is_told_from_its_first_mentions(seen: FilteredIndex) -> None:
-    sets = np.zeros(2600, np.int32)
-    sets[:50] = 1
-    numbers = np.zeros(2600, np.bool_)
-    texts = seen._relations  # not read here
-    hub = Mentions(np.array([3, 8], np.int32), np.array([0, 1100, 2600]), sets, sets, numbers, texts)
-    owners, places = hub.visible(np.array([3, 8]), np.array([True, False]))
-    assert places.tolist() == [*range(50, 1050), *range(1100, 2100)]
-    assert owners.tolist() == [0] * 1000 + [1] * 1000
 
 
 def test_records_that_are_told_anew(whole: MappedIndex, seen: FilteredIndex) -> None:

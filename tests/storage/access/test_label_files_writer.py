@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -86,30 +85,6 @@ def test_what_stands_behind_entities_relations_and_communities(snapshot: Snapsho
         assert found == (sets.union(*({of_chunk[chunk] for chunk in edge["chunk_ids"]} for edge in among)), False)
 
 
-def test_mentions_lie_in_the_order_of_their_rows(snapshot: Snapshot) -> None:
-    files = snapshot.serving
-    entity_ids = [row["entity_id"] for row in rows(snapshot, "entities")]
-    found = []
-    texts = files.texts("entity_mentions.arrow")
-    indptr = files.array("mentioned_indptr").tolist()
-    for place, row in enumerate(files.array("mentioned_rows").tolist()):
-        found += [
-            (entity_ids[row], texts.value("chunk_id", at), texts.value("description", at))
-            for at in range(indptr[place], indptr[place + 1])
-        ]
-    wanted = [(row["entity_id"], row["chunk_id"], row["description"]) for row in rows(snapshot, "entity_mentions")]
-    assert found == wanted
-    assert found
-    assert files.array("statement_strengths").tolist() == [row["strength"] for row in rows(snapshot, "statements")]
-
-
-def test_what_comes_from_no_known_document_is_in_nobodys_reach(tmp_path: Path) -> None:
-    snapshot = without_sources(build(Bench(tmp_path), documents(2), lambda request: None))
-    unknown = len(label_sets(snapshot.serving))
-    for row, (sets, _) in zip(rows(snapshot, "entities"), patterns(snapshot, "entity"), strict=True):
-        assert (unknown in sets) == (row["layer"] > 0)
-
-
 def content(snapshot: Snapshot) -> dict[str, pa.Table]:
     names = (*CONTENT_TABLES, *LABEL_TABLES, "usage", "rejects")
     return {name: snapshot.table(name).cast(getattr(schemas, name.upper())) for name in names}
@@ -175,16 +150,6 @@ def test_what_was_made_from_something_that_is_gone_is_in_nobodys_reach(
     found = dict(zip(entities["entity_id"].to_pylist(), patterns(changed, "entity"), strict=True))
     assert all(unknown in found[own][0] for own in affected)
     assert sum(unknown in sets for sets, _ in found.values()) < len(found) / 2
-
-
-def without_sources(snapshot: Snapshot) -> Snapshot:
-    """The same index as an older version published it: without the sources of summaries, and without serving files."""
-    files: dict[str, Any] = {
-        name: entry
-        for name, entry in snapshot.manifest.files.items()
-        if ("/" not in name and name != "summary_sources.parquet") or name.startswith(("graph/", "vectors/"))
-    }
-    return Snapshot(snapshot.store, snapshot.manifest.model_copy(update={"files": files}))
 
 
 def test_an_index_without_labels_has_no_files_but_the_one_that_says_so(tmp_path: Path) -> None:

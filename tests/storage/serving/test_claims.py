@@ -10,12 +10,12 @@ import pytest
 
 from hirag_dist import schemas
 from hirag_dist.core.entities.claim_text import claim_text
-from hirag_dist.indexing.publish import ARRAYS, republish
+from hirag_dist.indexing.publish import ARRAYS
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex, FilteredIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.layout import CONTENT_TABLES, LABEL_TABLES, PART_ARRAYS
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from hirag_dist.storage.snapshot.writer import make_current, write_snapshot
+from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
 from tests.labelled_builds import build
 from tests.storage import snapshots
@@ -73,13 +73,6 @@ def test_claims_are_content_and_their_absence_changes_nothing(store: Store, snap
     assert MappedIndex.open(plain).claims_about([0, 1], 100) == ()
     other = snapshots.publish(store, snapshots.tiny_tables() | {"claims": table(claim("c1", "e2", "e1", "k1"))})
     assert other.snapshot_id not in (without.snapshot_id, snapshot.manifest.snapshot_id)
-
-
-def test_claims_stay_when_losses_are_accepted(store: Store, snapshot: Snapshot) -> None:
-    make_current(store, snapshot.manifest.snapshot_id)
-    again = republish(store, snapshot.manifest.snapshot_id, {})
-    assert again.snapshot_id == snapshot.manifest.snapshot_id
-    assert again.counts["claims"] == 4
 
 
 def test_a_caller_is_told_the_claims_of_chunks_in_reach(tmp_path: Path) -> None:

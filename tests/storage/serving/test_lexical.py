@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.retrieval.lexical import LexicalIndexBuilder
-from hirag_dist.storage.serving.base_values import LEXICAL_ARRAYS, BaseValues
+from hirag_dist.storage.serving.base_values import BaseValues
 from hirag_dist.storage.serving.lexical import map_lexical, write_lexical
 from hirag_dist.storage.serving.mmap_files import ServingFiles
 
@@ -34,18 +34,3 @@ def test_the_index_is_mapped_as_it_was_built(tmp_path: Path) -> None:
     for array, expected in zip(mapped, builder.built(len(TEXTS)), strict=True):
         assert array.dtype == expected.dtype
         assert array.tolist() == expected.tolist()
-
-
-def test_files_of_the_same_chunks_are_copied(tmp_path: Path) -> None:
-    asked: list[tuple[str, Sequence[str]]] = []
-
-    def copied(name: str, parts: Sequence[str]) -> bool:
-        asked.append((name, parts))
-        return True
-
-    write_lexical(batches, lambda name, array: None, copied, NO_BASE)
-    assert asked == [(f"{name}.npy", ("chunks",)) for name in LEXICAL_ARRAYS]
-
-
-def test_an_older_snapshot_has_none(tmp_path: Path) -> None:
-    assert map_lexical(ServingFiles(tmp_path)) is None

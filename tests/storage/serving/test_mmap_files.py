@@ -9,11 +9,7 @@ import numpy as np
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead, as_bytes, map_array
-from hirag_dist.storage.snapshot.reader import open_snapshot
-from hirag_dist.storage.store import Store
-from tests.storage import snapshots
 
 _LAST_STRIDE = 64 << 10  # pages about the last access, which the system may map or not
 
@@ -46,24 +42,6 @@ def test_pages_of_a_large_file_are_mapped_and_those_of_a_small_one_wait(tmp_path
     joined()
     assert resident(tmp_path / "large.npy") >= sizes["large"] - _LAST_STRIDE
     assert resident(tmp_path / "small.npy") < sizes["small"] // 2
-
-
-def test_stopped_it_goes_no_further(tmp_path: Path) -> None:
-    np.save(tmp_path / "large.npy", np.zeros(70 << 20, np.uint8))
-    mapped = as_bytes(map_array(tmp_path / "large.npy"))
-    many = [mapped[:0]] * 200_000  # to be at when it is stopped
-    reading = ReadAhead([*many, mapped])
-    reading.stop()
-    joined()
-    assert resident(tmp_path / "large.npy") < 35 << 20
-
-
-def test_all_that_a_question_may_touch_is_among_the_pages(store: Store) -> None:
-    index = MappedIndex.open(open_snapshot(store, snapshots.publish(store).snapshot_id))
-    sizes = sorted(len(part) for part in index.pages())
-    assert index.vectors.nbytes in sizes
-    assert index.graph.indices.nbytes in sizes
-    assert sum(b"Scrooge" in part.tobytes() for part in index.pages()) >= 1
 
 
 def test_a_damaged_array_is_said(tmp_path: Path) -> None:

@@ -68,28 +68,12 @@ def test_a_quotation_has_a_box_for_each_line(tmp_path: Path) -> None:
     ]
 
 
-def test_stretches_without_places(tmp_path: Path) -> None:
-    places = mapped(tmp_path, URIS, PLACES)
-    assert places.between(0, "a.pdf", 10, 11, "x") == ()
-    assert places.between(1, "b.txt", 0, 9, "words") == ()
-    assert places.between(-1, "", 0, 9, "words") == ()
-    assert places.between(2, "c.html", 0, 5, "words") == ()
-    (quoted,) = places.quoted(1, "b.txt", 0, 5, "words")
-    assert (quoted.start, quoted.end, quoted.kind, quoted.link) == (0, 5, "", "b.txt#:~:text=words")
-
-
 def test_links_begin_with_the_address_of_the_files(tmp_path: Path) -> None:
     places = mapped(tmp_path, {"d1": "a b.pdf", "d2": "s3://bucket/b.txt", "d3": "c.html"}, PLACES)
     places.source_url = "https://example.org/files/"
     assert places.between(0, "a b.pdf", 0, 9, "words")[0].link == "https://example.org/files/a%20b.pdf#page=1"
     assert places.quoted(1, "s3://bucket/b.txt", 0, 5, "words")[0].link == "s3://bucket/b.txt#:~:text=words"
     assert places.quoted(2, "c.html", 6, 9, "it")[0].link == "https://example.org/files/c.html#install:~:text=it"
-
-
-def test_a_snapshot_without_places_gets_no_files(tmp_path: Path) -> None:
-    places = mapped(tmp_path, URIS, [])
-    assert list(tmp_path.iterdir()) == []
-    assert places.between(0, "a.pdf", 0, 9, "words") == ()
 
 
 def test_records_of_files_come_from_the_documents(tmp_path: Path) -> None:

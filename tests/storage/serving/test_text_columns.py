@@ -34,11 +34,7 @@ def written(folder: Path, sizes: list[int]) -> tuple[TextColumns, list[str], lis
     "sizes",
     [
         [],
-        [0],
-        [1],
         [3, 0, 4],
-        [BATCH_ROWS],
-        [BATCH_ROWS + 1],
         [BATCH_ROWS - 1, 2, BATCH_ROWS, 5],
         [3 * BATCH_ROWS + 7],
     ],
@@ -51,14 +47,6 @@ def test_every_value_is_read_by_its_row(tmp_path: Path, sizes: list[int]) -> Non
     rows = random.Random(1).sample(range(len(own)), min(len(own), 50))
     assert columns.values("text", rows) == [texts[row] for row in rows]
     assert [columns.value("own", row) for row in rows] == [own[row] for row in rows]
-
-
-def test_batches_are_even_so_that_a_row_says_where_it_is(tmp_path: Path) -> None:
-    written(tmp_path, [5, BATCH_ROWS, 2 * BATCH_ROWS])
-    with pa.memory_map(str(tmp_path / "texts.arrow")) as file:
-        reader = pa.ipc.open_file(file)
-        sizes = [reader.get_batch(at).num_rows for at in range(reader.num_record_batches)]
-    assert sizes == [BATCH_ROWS, BATCH_ROWS, BATCH_ROWS, 5]
 
 
 def test_a_value_that_is_no_text_does_not_stop_a_question(tmp_path: Path) -> None:

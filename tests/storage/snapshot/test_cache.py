@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -68,14 +67,6 @@ ALL_FILES = [*FILES, *(f"{name}.npy" for name in LEXICAL_ARRAYS)]
 NAMES = ["Scrooge", "Marley", "London", "London people"]
 
 
-def test_serving_files_are_published_and_listed_but_change_no_id(store: Store) -> None:
-    manifest = snapshots.publish(store)
-    assert {f"{SERVING}/{name}" for name in FILES} <= set(manifest.files)
-    assert not any(name.startswith(SERVING) for name in manifest.content)
-    assert names(open_snapshot(store, full_check=True)) == NAMES
-    assert not (Path(store.root) / "cache").exists()
-
-
 def test_a_local_snapshot_without_them_gets_them_beside_it_once(older: Store) -> None:
     made = Path(older.root) / "cache" / open_snapshot(older).manifest.snapshot_id / SERVING
     assert names(open_snapshot(older)) == NAMES
@@ -84,14 +75,6 @@ def test_a_local_snapshot_without_them_gets_them_beside_it_once(older: Store) ->
     assert names(open_snapshot(older)) == NAMES
     assert made.stat().st_ino == first
     assert [path.name for path in made.parent.iterdir()] == [SERVING]
-
-
-def test_derived_files_that_somebody_removed_are_made_again(older: Store) -> None:
-    assert names(open_snapshot(older)) == NAMES
-    (made,) = (Path(older.root) / "cache").glob(f"*/{SERVING}")
-    (made / "entity_chunks.npy").unlink()
-    assert names(open_snapshot(older)) == NAMES
-    assert sorted(path.name for path in made.iterdir()) == sorted(ALL_FILES)
 
 
 def test_derived_files_are_those_that_are_published(store: Store) -> None:
@@ -196,15 +179,6 @@ def test_a_lock_that_was_swept_is_taken_again(older: Store, monkeypatch: pytest.
     assert locked[1] == lock.stat().st_ino
 
 
-def test_a_cache_that_cannot_be_kept_is_said(older: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "utime", full)
-    with pytest.raises(StoreError, match=r"No space left on device; set service\.cache_dir"):
-        names(open_snapshot(older))
-
-
 def test_files_of_an_object_store_are_copied_once_and_mapped(remote: Store, tmp_path: Path) -> None:
     snapshot = open_snapshot(remote).cached_in(str(tmp_path / "cache"))
     assert names(snapshot) == NAMES
@@ -235,25 +209,6 @@ def test_a_file_altered_on_the_object_store_is_not_taken(remote: Store, tmp_path
     assert not list(tmp_path.glob(f"*/*/{SERVING}/*entities.arrow*"))
 
 
-def test_serving_files_are_derived_for_an_object_store_too(remote: Store, tmp_path: Path) -> None:
-    snapshot = open_snapshot(remote)
-    listed = {name: entry for name, entry in snapshot.manifest.files.items() if not name.startswith(SERVING)}
-    manifest = snapshot.manifest.model_copy(update={"files": listed})
-    assert names(Snapshot(remote, manifest, str(tmp_path))) == NAMES
-
-
-def test_what_nobody_opened_for_long_leaves_the_cache(older: Store) -> None:
-    cache = Path(older.root) / "cache"
-    for at in range(5):
-        (cache / f"old{at}" / SERVING).mkdir(parents=True)
-        hours = 3600 * (at + 2)
-        os.utime(cache / f"old{at}", (time.time() - hours, time.time() - hours))
-    (cache / "lately").mkdir()
-    assert names(open_snapshot(older)) == NAMES
-    left = {path.name for path in cache.iterdir() if path.is_dir()}
-    assert left == {open_snapshot(older).manifest.snapshot_id, "lately", "old0"}
-
-
 def _held(cache: Path) -> int:
     return sum(path.stat().st_size for path in cache.rglob("*") if path.is_file())
 
@@ -272,18 +227,6 @@ def test_a_cache_without_room_is_not_overfilled(remote: Store, tmp_path: Path) -
         assert _held(cache) <= limit
 
 
-def test_what_is_derived_counts_too(older: Store, tmp_path: Path) -> None:
-    snapshot = open_snapshot(older)
-    cache = tmp_path / "cache"
-    assert names(snapshot.cached_in(str(cache))) == NAMES
-    enough = _held(cache)
-    shutil.rmtree(cache)
-    with pytest.raises((SnapshotCorrupt, StoreError), match=r"service\.cache_bytes"):
-        names(snapshot.cached_in(str(cache), enough - 1))
-    assert _half_made(cache) == []
-    assert names(snapshot.cached_in(str(cache), enough)) == NAMES
-
-
 def _cached_before(folder: Path, name: str, minutes: int) -> None:
     (folder / name).mkdir()
     (folder / name / "vectors.npy").write_bytes(b"0" * 1000)
@@ -300,22 +243,5 @@ def test_older_snapshots_make_room_and_the_one_in_use_does_not(remote: Store, tm
     for minutes, name in ((1, "in-use"), (2, "older"), (3, "oldest")):
         _cached_before(own.parent, name, minutes)
     assert names(snapshot.cached_in(str(cache), enough + 1500)) == NAMES
-    left = sorted(path.name for path in own.parent.iterdir() if path.is_dir())
-    assert left == sorted([own.name, "in-use"])
-
-
-def test_one_that_was_refused_goes_before_the_one_in_use(remote: Store, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    snapshot = open_snapshot(remote)
-    assert names(snapshot.cached_in(str(cache))) == NAMES
-    (own,) = cache.glob(f"*/{snapshot.manifest.snapshot_id}")
-    enough = _held(cache)
-    shutil.rmtree(own)
-    _cached_before(own.parent, "in-use", 60)
-    with pytest.raises((SnapshotCorrupt, StoreError), match=r"service\.cache_bytes"):
-        names(snapshot.cached_in(str(cache), enough))  # some of its files fit in addition to the other, not all
-    assert any(own.iterdir())
-    own.rename(own.with_name("refused"))
-    assert names(snapshot.cached_in(str(cache), enough + 1000)) == NAMES
     left = sorted(path.name for path in own.parent.iterdir() if path.is_dir())
     assert left == sorted([own.name, "in-use"])

@@ -39,13 +39,6 @@ def test_the_counts_of_every_document(snapshot: Snapshot) -> None:
     assert [each.n_entities for each in found] == [3, 3, 0, 2]
 
 
-def test_documents_by_path(snapshot: Snapshot) -> None:
-    assert [each.uri for each in list_documents(snapshot, ("1*", "3.txt"))] == ["1.txt", "3.txt"]
-    assert list_documents(snapshot, ("4*",)) == []
-    (one,) = list_documents(snapshot, ("1.txt",))
-    assert one in list_documents(snapshot)
-
-
 def test_the_content_of_a_document_by_id_and_by_path(snapshot: Snapshot) -> None:
     content = document_content(snapshot, "3.txt")
     assert document_content(snapshot, content.document.document_id) == content

@@ -27,13 +27,6 @@ def manifest(store: Store, snapshot_id: str) -> Path:
     return Path(store.root) / "snapshots" / snapshot_id / "manifest.json"
 
 
-def test_the_current_one_if_it_is_whole(store: Store) -> None:
-    ids = three(store)
-    opened = open_current(store)
-    assert (opened.manifest.snapshot_id, opened.fallback) == (ids[2], "")
-    assert open_current(store, ids[0]).manifest.snapshot_id == ids[0]
-
-
 def test_the_one_that_was_current_last(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     ids = three(store)
     manifest(store, ids[2]).write_bytes(b"")

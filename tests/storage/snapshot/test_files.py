@@ -158,12 +158,3 @@ def test_a_table_has_the_same_bytes_however_it_lies_in_memory(tmp_path: Path) ->
     assert pq.read_table(tmp_path / "pieces").equals(whole)
     write_parquet(whole.slice(0, 0), str(tmp_path / "none"))
     assert pq.read_table(tmp_path / "none").equals(whole.schema.empty_table())
-
-
-def test_documents_are_in_small_row_groups(tmp_path: Path) -> None:
-    texts = pa.table({"document_id": [str(at) for at in range(64)], "text": [f"{at:09}" * 10_000 for at in range(64)]})
-    for size, groups in ((1 << 20, 6), (64 << 20, 1), (1 << 10, 64)):
-        write_parquet(texts, str(tmp_path / "documents"), size)
-        file = pq.ParquetFile(tmp_path / "documents")
-        assert groups <= file.num_row_groups <= 2 * groups
-        assert file.read().equals(texts)

@@ -98,14 +98,6 @@ def test_one_that_was_made_current_by_hand_stays(store: Store, ids: list[str]) -
     assert going(store) == [ids[0], *ids[2:4]], "and the one before it has not been away for a day"
 
 
-def test_an_index_without_a_list_goes_by_when_the_current_one_went_live(store: Store, ids: list[str]) -> None:
-    for own_id in ids:
-        os.utime(Path(store.root) / snapshot_path(own_id) / MANIFEST, (BEGIN, BEGIN))
-    store.delete(HISTORY)
-    assert going(store, today=4.9) == []
-    assert sorted(going(store, today=5.0)) == sorted(ids[:4])
-
-
 def test_where_none_is_served_nothing_goes(store: Store, ids: list[str]) -> None:
     store.write_bytes(CURRENT, b"another")
     with pytest.raises(SnapshotNotFound, match="none is removed"):

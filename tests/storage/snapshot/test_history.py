@@ -48,15 +48,6 @@ def test_what_somebody_wrote_by_hand_counts(store: Store) -> None:
     assert ends(store, "a", "b", "c") == [400.0, 300.0, None]
 
 
-def test_what_was_never_noted_ended_before_the_list_begins_and_not_before_it_was_published(store: Store) -> None:
-    for own_id, at in (("old", 50.0), ("late", 700.0)):
-        path = f"{snapshot_path(own_id)}/{MANIFEST}"
-        store.write_bytes(path, b"{}")
-        os.utime(Path(store.root) / path, (at, at))
-    live(store, "a", 100.0)
-    assert ends(store, "old", "late") == [100.0, 700.0]
-
-
 def test_who_is_forgotten_shortens_no_other_ones_life(store: Store) -> None:
     for at, own_id in enumerate("abcd"):
         live(store, own_id, 100.0 * at)
@@ -96,34 +87,6 @@ def test_going_back_by_hand_is_seen_and_going_forward_by_a_command_is_not(store:
     make_current(store, "b")  # forward again
     make_current(store, "a")  # a build of what there was before: not by hand
     assert rolled_back_to(store, "b") is None
-
-
-def test_a_current_that_names_nothing_to_go_back_to(store: Store) -> None:
-    published(store, "a", "b", "never current")
-    make_current(store, "gone")
-    make_current(store, "b")
-    for written in ("gone", "never current", ""):
-        store.write_bytes(CURRENT, written.encode())
-        record_current(store)
-        assert rolled_back_to(store, "b") is None
-    store.delete(CURRENT)
-    assert rolled_back_to(store, "b") is None
-
-
-def test_a_list_from_before_this_was_noted(store: Store) -> None:
-    published(store, "a", "b")
-    store.write_json(HISTORY, {"history": [["a", 1.0], ["b", 2.0]]})
-    store.write_bytes(CURRENT, b"a")
-    assert rolled_back_to(store, "b") is None
-
-
-def test_the_history_of_an_earlier_version_is_read(store: Store) -> None:
-    live(store, "a", 100.0)
-    store.delete(HISTORY)
-    store.write_json("lives.json", {"lives": [["b", 50.0], ["a", 100.0]], "made_current": "a"})
-    assert record_current(store) == [("b", 50.0), ("a", 100.0)]
-    live(store, "c", 200.0)
-    assert store.read_json(HISTORY)["history"] == [["b", 50.0], ["a", 100.0], ["c", 200.0]]
 
 
 def test_a_snapshot_that_is_current_again_is_so_since_then(store: Store) -> None:

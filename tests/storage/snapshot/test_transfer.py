@@ -17,11 +17,7 @@ from hirag_dist.storage.store import Store
     [
         ("abc", "../../escaped"),
         ("abc", "/escaped"),
-        ("abc", "a/../../escaped"),
-        ("abc", ""),
         ("..", "escaped"),
-        ("../..", "escaped"),
-        ("", "escaped"),
     ],
 )
 def test_a_name_that_leads_out_of_the_snapshot_is_refused(tmp_path: Path, snapshot_id: str, name: str) -> None:

@@ -61,23 +61,11 @@ def test_copies_of_one_vector_are_cut_into_parts(monkeypatch: pytest.MonkeyPatch
     assert (lefts < rights).all()
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 3])
-def test_few_rows(n: int) -> None:
-    lefts, rights, cosines = near_pairs(unit(np.ones((n, 4), np.float32)), np.arange(n), 0.5, 5)
-    assert len(lefts) == len(rights) == len(cosines) == n * (n - 1) // 2
-
-
 def test_rows_of_zeros_are_nobodys_neighbours() -> None:
     vectors = np.zeros((4, 3), np.float32)
     vectors[1, 0] = vectors[3, 0] = 1
     lefts, rights, _ = near_pairs(vectors, np.arange(len(vectors)), -1.0, 3)
     assert list(zip(lefts.tolist(), rights.tolist(), strict=True)) == [(1, 3)]
-
-
-def test_only_the_rows_asked_for_are_compared() -> None:
-    vectors = unit(np.ones((6, 4), np.float32))
-    lefts, rights, _ = near_pairs(vectors, np.array([1, 4, 5]), 0.5, 5)
-    assert list(zip(lefts.tolist(), rights.tolist(), strict=True)) == [(1, 4), (1, 5), (4, 5)]
 
 
 @pytest.mark.parametrize("n_copies", [40, 3000])
@@ -87,11 +75,3 @@ def test_of_equally_near_rows_the_first_count(n_copies: int) -> None:
     lefts, rights, _ = near_pairs(vectors, np.arange(n_copies), 0.9, 2)
     # Each row names the first two others, so only those of the first three are named by each other.
     assert list(zip(lefts.tolist(), rights.tolist(), strict=True)) == [(0, 1), (0, 2), (1, 2)]
-
-
-def test_of_equally_near_pivots_the_first_take_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "EXACT_ROWS", 20)
-    monkeypatch.setattr(neighbours, "_PARTITION_ROWS", 4)
-    lefts, rights, _ = near_pairs(unit(np.ones((60, 4), np.float32)), np.arange(60), 0.9, 1)
-    # All pivots are copies, so both homes of every row are the first two pivots' and are cut alike, at 20 and 40.
-    assert list(zip(lefts.tolist(), rights.tolist(), strict=True)) == [(0, 1), (20, 21), (40, 41)]

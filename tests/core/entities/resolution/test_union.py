@@ -65,7 +65,3 @@ def test_kinds_are_not_joined_by_a_chain_but_by_a_pair() -> None:
     chain = [pair(view, "The Sun", "Sun"), pair(view, "Sun", "the sun", score=0.8)]
     assert len(resolved(view, chain)) == 1
     assert len(resolved(view, [*chain, pair(view, "The Sun", "the sun", score=0.7)])) == 2
-
-
-def test_no_pairs_no_aliases() -> None:
-    assert group_pairs(view_of({}), [], {}) == []
