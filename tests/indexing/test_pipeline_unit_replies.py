@@ -86,9 +86,3 @@ def test_a_build_that_packs_otherwise_pays_nothing(bench: Bench) -> None:
         if name == "same":
             assert found == use
     assert n_paid > 20
-
-
-def test_units_that_were_asked_alone_are_found_when_they_are_packed(bench: Bench) -> None:
-    snapshot, use, _ = bench.build("alone", pack_tokens=0)
-    again, found, n_sent = bench.build("packed", ledger_of="alone")
-    assert (again, found, n_sent) == (snapshot, use, 0)

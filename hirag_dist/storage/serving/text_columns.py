@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.numba_jit import compiled
@@ -40,6 +41,7 @@ class TextColumns:
             batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
         except (OSError, pa.ArrowException) as error:
             raise SnapshotCorrupt(f"{path} is damaged: {error}; remove it or serve another snapshot") from error
+        self._batches = batches
         self.n_rows = sum(batch.num_rows for batch in batches)
         self._columns: dict[str, list[tuple[memoryview, memoryview]]] = {
             name: [_buffers(batch.column(at)) for batch in batches] for at, name in enumerate(reader.schema.names)
@@ -99,6 +101,12 @@ class TextColumns:
             count = min(left, BATCH_ROWS)
             left -= count
             yield np.asarray(offsets[: count + 1]).astype(np.int64, copy=False), np.frombuffer(data, np.uint8)
+
+    def holding(self, name: str, text: str) -> IntVector:
+        """Return the rows whose value has a text in it, in whatever case. All values are read."""
+        flags = [pc.match_substring(batch.column(name), text, ignore_case=True) for batch in self._batches]
+        found = [np.asarray(part.to_numpy(zero_copy_only=False), np.bool_) for part in flags]
+        return np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *found]))
 
     def equal_to(self, name: str, value: str) -> NDArray[np.bool_]:
         """Return, for each row, whether its value is the given one."""
