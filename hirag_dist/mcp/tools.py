@@ -235,6 +235,7 @@ class _Calls:
             triples=found.relations,
             communities=found.communities,
             sources=found.sources,
+            note=found.note,
         )
         return _fitted(
             result,
@@ -371,7 +372,7 @@ def _tools(calls: _Calls) -> list[Tool]:
             "",
             local=found.entities,
             triples=found.triples,
-            note="" if path.connected else "Nothing that you may see connects the two entities.",
+            note=found.note if path.connected else f"Nothing that you may see connects the two. {found.note}".strip(),
         )
         return _fitted(result, context_tokens, caller.index, PathReply, connected=path.connected)
 
