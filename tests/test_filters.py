@@ -186,24 +186,6 @@ async def test_a_date_leaves_out_later_documents(made: Indexes) -> None:
     assert not (await engine.retrieve(Query("wordaa", as_of="2023"))).context_refs
 
 
-@pytest.mark.integration  # it starts no process, but builds indexes and asks many questions
-async def test_summaries_and_reports_need_their_sources_or_the_share_that_is_configured(made: Indexes) -> None:
-    snapshot = made.snapshot()
-    strict = engine_of(snapshot)
-    loose = strict.with_settings(strict._config.model_copy(update={"filter_share": 0.3}))
-    asked = Query("those like wordaa", top_n=1000, top_c=100, filter="number < 15")
-    few, many = await strict.retrieve(asked), await loose.retrieve(asked)
-    every = await strict.retrieve(replace(asked, filter=""))
-
-    def counts(found: Retrieval) -> tuple[int, int]:
-        return sum(item.layer > 0 for item in found.local), len(found.communities)
-
-    assert counts(few) < counts(many) <= counts(every)
-    assert {item.entity_id for item in few.local if not item.layer} == {
-        item.entity_id for item in many.local if not item.layer
-    }
-
-
 async def test_states_of_all_rows_are_those_of_a_slow_count(made: Indexes) -> None:
     """Entities by their mentions, summaries by everything below the clusters that the model was shown."""
     snapshot = made.snapshot()
@@ -229,7 +211,7 @@ async def test_states_of_all_rows_are_those_of_a_slow_count(made: Indexes) -> No
     for _ in range(6):
         wanted = set(choose.sample(range(30), choose.choice([3, 15, 27])))
         text = f"number in ({', '.join(map(str, wanted))})"
-        view = await engine._resources.view_of(Query("q", filter=text), 1.0)
+        view = await engine._resources.view_of(Query("q", filter=text))
         assert view is not None
         assert view.access is not None
         states = view.access.entity_states.tolist()
@@ -260,11 +242,10 @@ async def test_look_ups_take_filters(made: Indexes) -> None:
 async def test_views_are_shared_by_equal_filters(made: Indexes) -> None:
     engine = made()
     one, same, other = [
-        await engine._resources.view_of(Query("q", filter=text), share)
-        for text, share in (("number<9", 1.0), ("number  <  9.0", 1.0), ("number<9", 0.5))
+        await engine._resources.view_of(Query("q", filter=text)) for text in ("number<9", "number  <  9.0", "number<8")
     ]
     assert one is same
     assert one is not other
-    everything = await engine._resources.view_of(Query("q", filter="number >= 0"), 1.0)
+    everything = await engine._resources.view_of(Query("q", filter="number >= 0"))
     assert everything is engine._resources.index
     assert METADATA["fields"].keys() == {facet.name for facet in engine.info.facets}

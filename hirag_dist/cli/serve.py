@@ -86,7 +86,7 @@ def serve(
 
     def announce(address: str, url: str | None = None) -> None:
         late.cancel()
-        _announce(address, url, page=service.http_page, api=service.http_api)
+        _announce(address, url, page=service.http_page)
 
     try:
         if not serving.serve(loaded, index or "", announce, verify=verify):
@@ -95,11 +95,11 @@ def serve(
         late.cancel()
 
 
-def _announce(address: str, url: str | None = None, *, page: bool = True, api: bool = True) -> None:
+def _announce(address: str, url: str | None = None, *, page: bool = True) -> None:
     err.print(f'Serving on {address}. Ask it: hirag-dist query --server {address} "…". Ctrl-C stops it.')
     if url is not None and page:
         err.print(f"Browser page: {url}")
-    if url is not None and api:
+    if url is not None:
         err.print(f"OpenAI-compatible API: {url}v1. Description of all HTTP APIs: {url}openapi.json")
 
 

@@ -119,7 +119,6 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
         tls_client_ca=service.tls_client_ca,
         callers_file=service.callers_file,
         anonymous_labels=None if labels == "all" else frozenset(labels),
-        anonymous_indexes=None if service.anonymous_indexes == "all" else tuple(service.anonymous_indexes),
         metrics_listen=service.metrics_listen,
         access_log=service.access_log,
         log_questions=service.log_questions,
@@ -149,9 +148,7 @@ def page_options(
         listen=listen or service.http,
         names=service.http_names,
         page=service.http_page,
-        inspection=service.http_inspection or "",
         uploads=uploads,
-        api=service.http_api,
         origins=service.http_origins,
         # more than the service accepts, so that it is the service that refuses and counts a request
         max_api_requests=service.max_concurrent_requests * n_processes + _SPARE_REQUESTS,

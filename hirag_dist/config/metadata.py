@@ -29,11 +29,6 @@ class MetadataFieldConfig(ConfigSection):
         description="Regular expression that is searched in the path of a file, where no key has a value; its first "
         "group is the value",
     )
-    folder: int | None = Field(
-        None,
-        ge=1,
-        description="Number of the folder of that path whose name is the value, from 1, where nothing else gives one",
-    )
 
     @field_validator("path")
     @classmethod

@@ -207,9 +207,6 @@ class ResolutionConfig(ConfigSection):
     """Names of one entity of layer 0, joined by rules where they are certain, and by the summarise model in doubt."""
 
     enabled: bool = Field(False, description="Join the names of one entity before clustering")
-    threshold: float = Field(
-        0.8, ge=-1, le=1, description="Minimum cosine of vectors at which names of the same words are joined"
-    )
 
 
 class CommunitiesConfig(ConfigSection):
@@ -224,10 +221,7 @@ class CommunitiesConfig(ConfigSection):
         ge=0,
         le=1,
         description="Share of the communities whose reports a build writes, the most prominent first; `refresh "
-        "--reports` writes the others. Communities below report_min_entities always have a report",
-    )
-    report_min_entities: int = Field(
-        4, ge=1, description="Minimum entities of a community whose report a model writes; others list their members"
+        "--reports` writes the others. A community of fewer than four entities always has a report",
     )
     report_tokens: int = Field(4000, ge=200, description="Maximum tokens of the material in the prompt of a report")
 
@@ -247,11 +241,6 @@ class UpdateConfig(ConfigSection):
         le=1,
         description="Share of the material of a summary or report that may change before it is written again; 0: none",
     )
-    purge_replaced: bool = Field(
-        False,
-        description="Treat the former text of a changed document as removed: texts that derive from it are written "
-        "again at once, or replaced by a stand-in",
-    )
 
 
 class VectorsConfig(ConfigSection):
@@ -264,22 +253,11 @@ class VectorsConfig(ConfigSection):
     )
     uri: Url | None = Field(None, description="Address of a Milvus server")
     token: SecretStr | None = Field(None, description="Token of the Milvus server, such as user:password")
-    index: Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "scann", "diskann"] = Field(
-        "auto",
-        description="Index of Milvus; auto: flat for few rows, else hnsw. Only a server has scann and diskann",
-    )
-    search_breadth: int | None = Field(
-        None,
-        ge=1,
-        description="Breadth of a search: ef of hnsw, nprobe of ivf and scann. A larger one finds more and takes "
-        "longer; null: by the number of rows",
-    )
     tenant_prefix: str | None = Field(
         None,
         min_length=1,
         description="Prefix of labels that name the tenant of a document, such as tenant:, by which Milvus partitions",
     )
-    timeout_s: float = Field(10.0, gt=0, description="Maximum seconds of a search at Milvus, retries included")
 
     @property
     def chosen(self) -> Literal["milvus-lite", "milvus", "memory"]:

@@ -24,15 +24,9 @@ class ReadingConfig(ConfigSection):
     follow_links: bool = Field(
         False, description="Follow links that lead out of the folders of INPUT; false: such a link is a dead letter"
     )
-    max_document_bytes: int = Field(
-        1 << 25, ge=1, description="Maximum bytes of the text of a document, and of a record of JSON Lines or CSV"
-    )
     max_file_bytes: int = Field(1 << 28, ge=1, description="Maximum bytes of a file that is read as a whole")
     memory_bytes: int = Field(
         1 << 30,
         ge=1 << 20,
         description="Maximum bytes of memory for reading a PDF, office file, book, mail or row group (Linux)",
-    )
-    cpu_s: int = Field(
-        300, ge=1, description="Maximum processor seconds for reading a PDF, office file, book, mail or row group"
     )

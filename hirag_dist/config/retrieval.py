@@ -17,7 +17,6 @@ class MapReduceConfig(ConfigSection):
         ge=1,
         description="Maximum calls about parts of the corpus for one question; one that needs more is refused",
     )
-    reply_tokens: int = Field(1000, ge=50, description="Maximum tokens of the reply about one part")
 
 
 class RetrievalConfig(ConfigSection):
@@ -35,9 +34,6 @@ class RetrievalConfig(ConfigSection):
     top_m: int = Field(10, ge=1, le=100, description="Maximum key entities of a community (Eq. 14)")
     top_c: int = Field(10, ge=1, le=100, description="Maximum communities (Eq. 13)")
     top_sources: int = Field(10, ge=0, le=100, description="Maximum chunks returned as sources")
-    rerank_candidates: int = Field(
-        50, ge=1, le=1000, description="Maximum chunks whose relevance the endpoint of llm.roles.rerank judges"
-    )
     community_level: Annotated[str, BeforeValidator(str)] = Field(
         "leaf",
         pattern=r"^(leaf|all|\d+)$",
@@ -45,13 +41,6 @@ class RetrievalConfig(ConfigSection):
         "that level, 0 the coarsest",
     )
     context_tokens: int = Field(8000, ge=200, description="Maximum tokens of the context that the model reads")
-    filter_share: float = Field(
-        1.0,
-        gt=0,
-        le=1,
-        description="Share of the sources of a summary or report that must pass the filter of a question for it to be "
-        "used; 1: all of them",
-    )
     source_url: str | None = Field(
         None,
         pattern=r"^https?://\S+$",

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from hirag_dist.config.base import ConfigSection, Url
-from hirag_dist.config.index_names import is_index_pattern
 
 
 def _labels(given: Any) -> Any:
@@ -21,14 +20,6 @@ def _labels(given: Any) -> Any:
 def _word(given: Any) -> Any:
     """Return the word off, which YAML reads as false without quotes."""
     return "off" if given is False else given
-
-
-def _indexes(given: Any) -> Any:
-    if given == "all":
-        return given
-    if not isinstance(given, list | tuple) or not all(isinstance(one, str) and is_index_pattern(one) for one in given):
-        raise ValueError("Expected a list of names or patterns of indexes, such as [public, team-*], or the word all")
-    return tuple(given)
 
 
 class CatalogueIndexConfig(ConfigSection):
@@ -80,9 +71,6 @@ class ServiceConfig(ConfigSection):
     default_index: str | None = Field(
         None, description="Index of requests that name none; null: the caller's only index, if the caller has just one"
     )
-    anonymous_indexes: Annotated[tuple[str, ...] | Literal["all"], BeforeValidator(_indexes)] = Field(
-        "all", description="Names or patterns of the indexes that callers may ask if there is no callers_file"
-    )
     max_open_indexes: int = Field(
         200, ge=1, description="Maximum open indexes of a process; the least recently used one is closed for another"
     )
@@ -119,18 +107,12 @@ class ServiceConfig(ConfigSection):
     http: str | None = Field(
         None, description="HOST:PORT of the HTTP server with the browser page and the APIs; null: no HTTP server"
     )
-    http_page: bool = Field(True, description="Serve the browser page at that address")
-    http_inspection: Url | None = Field(
-        None,
-        description="Address at which the file of `inspect --html` is published, to which the browser page links; "
-        "{index} in it stands for the name of the index",
-    )
+    http_page: bool = Field(True, description="Serve the browser page at that address, beside the APIs")
     http_uploads: str | None = Field(
         None,
         description="Local folder for documents that are uploaded on the browser page; null: no uploads. Callers need "
         "uploads: true in the callers_file, or, without one, a connection from this machine",
     )
-    http_api: bool = Field(True, description="Serve the RPCs as JSON and the OpenAI-compatible API at that address")
     http_origins: tuple[str, ...] = Field(
         (),
         description="Origins whose web pages may call the APIs, such as https://chat.example.com; *: any origin, which "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from hirag_dist.config.model import Config
-from hirag_dist.core.reports.choice import ReportChoice
+from hirag_dist.core.reports.choice import MIN_ENTITIES, ReportChoice
 from hirag_dist.core.reports.selection import ReportOutlines, outlined_rows
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
@@ -120,7 +120,7 @@ def _report(context: BuildContext, hierarchy: Hierarchy, communities: Dataset, n
 
 def report_choice(config: Config) -> ReportChoice:
     """Return the rule that chooses the reports that are written with an index."""
-    return ReportChoice(config.communities.report_share, config.communities.report_min_entities)
+    return ReportChoice(config.communities.report_share)
 
 
 def _chosen(context: BuildContext, outline: OutlineReports.Outputs) -> OutlineReports.Outputs:
@@ -209,7 +209,7 @@ def write_reports(
     write = WriteReports(
         structured=context.models.structured["report"],
         max_tokens=config.report_tokens,
-        min_entities=config.report_min_entities,
+        min_entities=MIN_ENTITIES,
         tokenizer=context.config.tokenizer,
         packing=PackingOptions(context.config.pack_tokens),
         same_language=context.same_language,

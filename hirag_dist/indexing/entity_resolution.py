@@ -43,7 +43,8 @@ class RenamedGraph:
     rejects: Dataset
 
 
-_ASKED_BAND = 0.2  # cosine below the threshold from which a pair of names is asked about
+_MERGED_FROM = 0.8  # cosine of vectors at which names of the same words are joined
+_ASKED_FROM = 0.6  # cosine of vectors at which a pair of names is asked about
 
 
 def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -> tuple[Dataset, Dataset]:
@@ -53,8 +54,8 @@ def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMention
         layer: merged by name.
         mentions: its mentions.
     """
-    config, runner, models = context.config.resolution, context.runner, context.models
-    rules = PairRules(config.threshold, config.threshold - _ASKED_BAND)
+    runner, models = context.runner, context.models
+    rules = PairRules(_MERGED_FROM, _ASKED_FROM)
     proposed = runner.run(
         ProposePairs(rules, models.dim),
         "propose pairs",

@@ -37,7 +37,7 @@ _NO_METADATA = MetadataConfig()
 def read_options(reading: ReadingConfig, metadata: MetadataConfig = _NO_METADATA) -> ReadOptions:
     """Return the reading options of a configuration."""
     sources = tuple(
-        FieldSource(field, each.keys or (name,), each.path or "", each.folder or 0, each.separator)
+        FieldSource(field, each.keys or (name,), each.path or "", each.separator)
         for field, (name, each) in zip(declared_fields(metadata), metadata.fields.items(), strict=True)
     )
     return ReadOptions(**reading.model_dump(exclude={"follow_links"}), metadata=sources)

@@ -83,7 +83,7 @@ class DocumentBuilder:
             return self.unreadable(record, "the text is empty")
         limit = self.options.max_document_bytes
         if len(text) > limit or (len(text) > limit // 4 and len(text.encode()) > limit):
-            reason = f"the text is longer than {limit} bytes: split it, or raise reading.max_document_bytes"
+            reason = f"the text is longer than {limit} bytes: split it"
             return self.unreadable(record, reason)
         if labels is UNSAID and self.options.label_field is not None:
             return self.unreadable(record, missing_labels(self.options.label_field))

@@ -233,9 +233,7 @@ def _batches(readline: Callable[[int], AnyStr], max_line: int) -> Iterator[list[
         if len(line) > max_line:
             if batch:
                 yield batch
-            raise InputTooLarge(
-                f"a line is longer than {max_line} bytes: split it, or raise reading.max_document_bytes"
-            )
+            raise InputTooLarge(f"a line is longer than {max_line} bytes: split it")
         batch.append(line)
         size += len(line)
         if size >= _BATCH_SIZE:

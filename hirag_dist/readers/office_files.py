@@ -135,10 +135,9 @@ def _ask(form: str, data: bytes, options: ReadOptions) -> dict[str, Any] | str:
         return reply
     reasons = {
         "missing": missing_package(form) or f"the file needs a package that is not installed: {INSTALL}",
-        "text": f"the text is longer than {options.max_document_bytes} bytes: split the file, or raise "
-        "reading.max_document_bytes",
+        "text": f"the text is longer than {options.max_document_bytes} bytes: split the file",
         "memory": f"the file takes more than {options.memory_bytes} bytes of memory: split it, or raise "
         "reading.memory_bytes",
-        "cpu": f"the file takes more than {options.cpu_s} s to read: split it, or raise reading.cpu_s",
+        "cpu": f"the file takes more than {options.cpu_s} s to read: split it",
     }
     return reasons.get(reply["error"], "the file is damaged or truncated")

@@ -134,9 +134,7 @@ def _checked(reply: dict[str, Any], options: ReadOptions) -> dict[str, Any]:
             "groups, or raise reading.memory_bytes"
         )
     if reply.get("error") == "cpu":
-        raise InputTooLarge(
-            f"a row group takes more than {options.cpu_s} s to read: write smaller ones, or raise reading.cpu_s"
-        )
+        raise InputTooLarge(f"a row group takes more than {options.cpu_s} s to read: write smaller ones")
     if "error" in reply:
         raise FileRefused("the file is damaged: Arrow crashes when it reads it")
     if "refused" in reply:

@@ -102,11 +102,10 @@ def _reason(error: str, options: ReadOptions) -> str:
         "damaged": "the PDF is damaged or truncated",
         "encrypted": "the PDF is encrypted; remove its password first",
         "pages": f"the PDF has more than {options.max_pages} pages: split it",
-        "text": f"the text is longer than {options.max_document_bytes} bytes: split the PDF, or raise "
-        "reading.max_document_bytes",
+        "text": f"the text is longer than {options.max_document_bytes} bytes: split the PDF",
         "memory": f"the PDF takes more than {options.memory_bytes} bytes of memory: split it, or raise "
         "reading.memory_bytes",
-        "cpu": f"the PDF takes more than {options.cpu_s} s to read: split it, or raise reading.cpu_s",
+        "cpu": f"the PDF takes more than {options.cpu_s} s to read: split it",
     }
     return reasons.get(error, "the PDF is damaged: PDFium crashes when it reads it")
 

@@ -13,6 +13,7 @@ from hirag_dist.core.windows import ANSWER, FRAME, prompt_room, reply_tokens, us
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.types import ChatRequest
 
+PART_REPLY_TOKENS = 1000  # maximum of the reply about a part of a map-reduce
 _MIN_CONTEXT = 100  # tokens; in less no passage says anything
 _SCHEMA_TOKENS = 250  # of the form of a map reply, where the model is told it in words
 _ANSWERS: Sequence[Callable[[str, str, Prompts], ChatRequest]] = (answer_request, short_answer_request, reduce_request)
@@ -49,21 +50,23 @@ class AnswerWindow:
             return limits
         return self._cut(limits, self._prompt_size(question), reply_tokens(self.tokens, ANSWER))
 
+    @property
+    def part_reply_tokens(self) -> int:
+        """Maximum tokens of the reply about a part of a map-reduce."""
+        return PART_REPLY_TOKENS if self.tokens is None else min(PART_REPLY_TOKENS, reply_tokens(self.tokens, ANSWER))
+
     def cut_parts(self, limits: RetrievalConfig, question: str) -> RetrievalConfig:
-        """Return the limits with parts of a map-reduce, and replies about them, that the model has room for.
+        """Return the limits with parts of a map-reduce that the model has room for, together with a reply about each.
 
         Raises:
             InvalidQuery: the question leaves no room for a context.
         """
         if self.tokens is None:
             return limits
-        reply = min(limits.map_reduce.reply_tokens, reply_tokens(self.tokens, ANSWER))
+        reply = self.part_reply_tokens
         prompt = self._size(map_request(question, "", self.prompts, reply))
         schema = min(_SCHEMA_TOKENS, usable_tokens(self.tokens) // 8)
-        cut = self._cut(self.cut(limits, question), prompt + schema, reply)
-        return cut.model_copy(
-            update={"map_reduce": limits.map_reduce.model_copy(update={"reply_tokens": reply})},
-        )
+        return self._cut(self.cut(limits, question), prompt + schema, reply)
 
     def _cut(self, limits: RetrievalConfig, prompt: int, reply: int) -> RetrievalConfig:
         assert self.tokens is not None

@@ -117,7 +117,7 @@ class QueryEngine:
             InvalidQuery: the index has no such field, or the filter is no expression.
         """
         parsed = self._resources.filter_of(expression, as_of)
-        view = self._resources.views.view_for(reach, (), parsed, self._config.filter_share)
+        view = self._resources.views.view_for(reach, (), parsed)
         if view is None:
             return empty_index_info(self.info)
         return view.info(self.info) if isinstance(view, FilteredIndex) else self.info
@@ -217,10 +217,12 @@ class QueryEngine:
         resources = self._resources
         limits = limits.model_copy(update={"context_tokens": part_tokens})
         limits = resources.answer_window.cut_parts(limits, query.question)
+        reply_tokens = resources.answer_window.part_reply_tokens
         view = await self._view(query)
         if view is None:
             return nothing(query.question, query.mode, resources.index.snapshot_id, limits)
-        return await asyncio.to_thread(gather, view, query.question, query.mode, limits, resources.count_tokens)
+        count = resources.count_tokens
+        return await asyncio.to_thread(gather, view, query.question, query.mode, limits, reply_tokens, count)
 
     async def answer(self, query: Query, *, deadline_s: float | None = None) -> Answer:
         """Return the answer with its citations."""
@@ -335,7 +337,7 @@ class QueryEngine:
 
     async def _view(self, scope: Query | AccessScope) -> MappedIndex | None:
         """Return the index as a request may read it and asks to, None where no document is visible."""
-        return await self._resources.view_of(scope, self._config.filter_share)
+        return await self._resources.view_of(scope)
 
     def _deadline(self, deadline_s: float | None) -> CooperativeDeadline:
         return CooperativeDeadline(self._resources.clock, deadline_s)

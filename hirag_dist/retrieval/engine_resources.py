@@ -139,14 +139,14 @@ class EngineResources:
                 raise InvalidQuery(f"as_of: {error}") from None
         return terms[0] if len(terms) == 1 else And(tuple(terms))
 
-    async def view_of(self, scope: Query | AccessScope, filter_share: float) -> MappedIndex | None:
+    async def view_of(self, scope: Query | AccessScope) -> MappedIndex | None:
         """Return the index as a request may read it and asks to, None where no document is visible.
 
         Raises:
             InvalidQuery: the filter is no expression over the fields of the index.
         """
         expression = self.filter_of(scope.filter, scope.as_of)
-        make = partial(self.views.view_for, scope.reach, scope.labels, expression, filter_share)
+        make = partial(self.views.view_for, scope.reach, scope.labels, expression)
         if expression is None or self.views.is_cached(scope.reach, scope.labels, expression):
             return make()
         return await asyncio.to_thread(make)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hirag_dist.config.retrieval import MapReduceConfig, RetrievalConfig
+from hirag_dist.config.retrieval import RetrievalConfig
 from hirag_dist.core.prompts.answer_requests import map_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.levels import RankedCommunity
@@ -46,6 +46,7 @@ class MapReduceInput:
         parts: the texts of the calls.
         items: reference in the parts → item.
         context_tokens: of the final answer's context.
+        reply_tokens: maximum of the reply about a part.
         gathered_ms: time that reading and cutting took.
         unreported: as of `MapWork`.
     """
@@ -56,7 +57,7 @@ class MapReduceInput:
     parts: tuple[CorpusPart, ...]
     items: Mapping[str, _Item]
     context_tokens: int
-    limits: MapReduceConfig
+    reply_tokens: int
     gathered_ms: float
     unreported: int = 0
 
@@ -75,11 +76,16 @@ class MapReduceInput:
 
 def nothing(question: str, mode: str, snapshot_id: str, limits: RetrievalConfig) -> MapReduceInput:
     """Return the input for a caller to whom no document is visible."""
-    return MapReduceInput(question, mode, snapshot_id, (), {}, limits.context_tokens, limits.map_reduce, 0.0)
+    return MapReduceInput(question, mode, snapshot_id, (), {}, limits.context_tokens, 0, 0.0)
 
 
 def gather(
-    index: MappedIndex, question: str, mode: str, limits: RetrievalConfig, count_tokens: Callable[[str], int]
+    index: MappedIndex,
+    question: str,
+    mode: str,
+    limits: RetrievalConfig,
+    reply_tokens: int,
+    count_tokens: Callable[[str], int],
 ) -> MapReduceInput:
     """Read the input of a question: items shuffled by a fixed seed, cut into parts of `context_tokens`.
 
@@ -88,6 +94,7 @@ def gather(
     Args:
         index: as the caller may see it.
         mode: graphrag-global, over the reports of `community_level`; text-map-reduce, over all chunks.
+        reply_tokens: maximum of the reply about a part.
 
     Raises:
         InvalidQuery: it takes more calls than the limit.
@@ -114,7 +121,7 @@ def gather(
         )
     took_ms = (time.perf_counter() - started) * 1e3
     asked = question, mode, index.snapshot_id
-    return MapReduceInput(*asked, parts, items, limits.context_tokens, limits.map_reduce, took_ms, unreported)
+    return MapReduceInput(*asked, parts, items, limits.context_tokens, reply_tokens, took_ms, unreported)
 
 
 def _rows(index: MappedIndex, mode: str, limits: RetrievalConfig) -> tuple[IntVector, int]:
@@ -161,7 +168,7 @@ async def map_parts(
             return parse_points(reply, part.refs)
 
         async with slots:
-            request = map_request(material.question, part.context, prompts, material.limits.reply_tokens)
+            request = map_request(material.question, part.context, prompts, material.reply_tokens)
             return await pool.ask(request, accept)
 
     try:

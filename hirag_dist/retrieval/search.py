@@ -33,6 +33,8 @@ NO_DIRECTION = "the question holds nothing that the embedder knows (its vector i
 
 RankSources = Callable[[MappedIndex, Question, Found, int], Awaitable[Scored]]
 
+_RERANKED = 50  # chunks whose relevance a reranker judges
+
 
 async def retrieve_levels(
     resources: EngineResources,
@@ -176,7 +178,7 @@ def n_sources(question: Question) -> int:
 def n_candidates(question: Question, reranker: Reranker | None) -> int:
     """Return the number of chunks to rank."""
     wanted = n_sources(question)
-    return wanted if reranker is None else max(wanted, question.limits.rerank_candidates)
+    return wanted if reranker is None else max(wanted, _RERANKED)
 
 
 async def _walked_sources(view: MappedIndex, question: Question, found: Found, limit: int) -> Scored:

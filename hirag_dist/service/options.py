@@ -48,8 +48,6 @@ class ServerOptions:
         callers_grace_s: seconds for which the callers stay valid when that file is missing, unreadable or empty; then
             every caller is refused.
         anonymous_labels: labels of callers if there is no callers file; None for all.
-        anonymous_indexes: patterns of the indexes of a catalogue that callers may ask if there is no callers file; None
-            for all.
         poll_s: seconds between two checks of these files.
         metrics_listen: HOST:PORT of Prometheus metrics, which whoever reaches it can read; None for none.
         access_log: format of the access log, one line per request.
@@ -86,7 +84,6 @@ class ServerOptions:
     callers_file: str | None = None
     callers_grace_s: float = 60.0
     anonymous_labels: frozenset[str] | None = frozenset()
-    anonymous_indexes: tuple[str, ...] | None = None
     poll_s: float = 2.0
     metrics_listen: str | None = None
     access_log: Literal["text", "json", "off"] = "text"

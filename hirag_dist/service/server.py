@@ -75,10 +75,7 @@ class QueryServer:
             path = options.callers_file
             lapse = Lapse(NoCallers, Callers(), options.callers_grace_s, "every caller is refused")
             self._callers = ReloadingValue([path], lambda: read_callers(path), lapse=lapse)
-        anonymous = Caller(
-            reach=options.anonymous_labels,
-            indexes=options.anonymous_indexes,
-        )
+        anonymous = Caller(reach=options.anonymous_labels)
         self._authenticator = Authenticator(self._callers, anonymous, certificates=options.tls_client_ca is not None)
         self._shedder = LoadShedder(
             max_retrievals=options.max_concurrent_retrievals,

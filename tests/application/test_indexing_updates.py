@@ -25,7 +25,6 @@ from tests.refusing_index import TEXTS, RefusingIndex
 
 KEYS = {
     "clustering": {"target_size": 3},
-    "communities": {"report_min_entities": 1},
     "update": {"max_ratio": 0},
 }
 

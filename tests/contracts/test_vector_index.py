@@ -67,17 +67,13 @@ def make_snapshot(folder: Path, salt: str = "", n_rows: int = len(LAYERS)) -> Sn
     return open_snapshot(store, manifest.snapshot_id)
 
 
-INDEXES = ("flat", "hnsw", "ivf_flat", "ivf_sq8")
+INDEXES = ("flat", "hnsw")
 
 
 def _milvus(index: str, uri: str | None = None) -> Opener:
-    """Opens with so wide a search that nothing is missed."""
-    config = VectorsConfig.model_validate({"uri": uri, "index": index, "search_breadth": 500})
-    return (
-        (lambda snapshot: open_milvus_lite(snapshot, config))
-        if uri is None
-        else (lambda snapshot: open_milvus(snapshot, config))
-    )
+    config, flat_rows = VectorsConfig(uri=uri), {"flat": 1000, "hnsw": 0}[index]
+    opened = open_milvus_lite if uri is None else open_milvus
+    return lambda snapshot: opened(snapshot, config, flat_rows)
 
 
 @pytest.fixture(
@@ -86,7 +82,7 @@ def _milvus(index: str, uri: str | None = None) -> Opener:
         "memory",
         *(f"milvus-lite {index}" for index in INDEXES),
         pytest.param("milvus flat", marks=[pytest.mark.integration, pytest.mark.smoke]),
-        *(pytest.param(f"milvus {index}", marks=pytest.mark.integration) for index in (*INDEXES[1:], "scann")),
+        pytest.param("milvus hnsw", marks=pytest.mark.integration),
     ],
 )
 def opener(request: pytest.FixtureRequest) -> Opener:

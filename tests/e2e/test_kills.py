@@ -95,7 +95,7 @@ def test_what_a_corpus_grows_by_is_all_that_is_read_by_models(
     thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0"))
     with thread as url:
         config = yaml.safe_load(built.config.read_text("utf-8")) | {"llm": paid(url), "max_layers": 0}
-        config["communities"] = {"report_min_entities": 1000}  # no reports: the chat calls are extraction's
+        config["communities"] = {"report_share": 0}  # no reports: the chat calls are extraction's
         job = {"inputs": [str(folder)], "config": config, "index": tmp_path / "index"}
         forked.build(**job)
         before = chat_calls(thread)

@@ -15,7 +15,7 @@ from tests.toy_builds import between
 
 PEOPLE = ("Ada Lovelace", "Alan Turing", "Grace Hopper", "Mary Somerville", "John Herschel", "Emmy Noether")
 PLACES = ("London", "Cambridge", "Göttingen", "Princeton")
-LAYER_0: dict[str, Any] = {"max_layers": 0, "communities": {"report_min_entities": 99}}  # nothing else is asked
+LAYER_0: dict[str, Any] = {"max_layers": 0, "communities": {"report_share": 0}}  # nothing else is asked
 BY = {method: LAYER_0 | {"extraction": {"method": method}} for method in ("llm", "nlp")}
 TABLES = ("chunks", "mentions", "relation_mentions", "extraction_costs", "entities", "relations")
 

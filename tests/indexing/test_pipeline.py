@@ -198,7 +198,7 @@ def test_a_share_of_fewer_than_three_units_fails_no_stage(bench: Bench, n_refuse
         lambda request: "" if between(request, "text") in texts[:n_refused] else None,
         max_reject_ratio=0.2,
         max_layers=0,
-        communities={"report_min_entities": 1000},
+        communities={"report_share": 0},
     )
     assert bench.result.rejects == n_refused
     assert not snapshot.manifest.complete

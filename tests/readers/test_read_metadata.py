@@ -22,7 +22,7 @@ OPTIONS = ReadOptions(
             MetadataField("published", "date"), ("published", "meta.date", "article:published_time", "CreationDate")
         ),
         FieldSource(MetadataField("tags", "string", list=True), ("tags", "keywords"), separator=","),
-        FieldSource(MetadataField("folder", "string"), (), folder=1),
+        FieldSource(MetadataField("folder", "string"), (), path="^([^/]+)/"),
     )
 )
 

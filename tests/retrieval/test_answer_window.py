@@ -41,9 +41,10 @@ def test_an_unknown_or_a_large_window_cuts_nothing(tokens: int | None) -> None:
 
 def test_parts_of_a_corpus_and_the_replies_about_them_fit() -> None:
     limits = window(1024).cut_parts(RetrievalConfig(), QUESTION)
-    request = map_request(QUESTION, " word" * limits.context_tokens, Prompts(), limits.map_reduce.reply_tokens)
+    reply = window(1024).part_reply_tokens
+    request = map_request(QUESTION, " word" * limits.context_tokens, Prompts(), reply)
     prompt = sum(COUNT(message.content) for message in request.messages)
-    assert prompt + limits.map_reduce.reply_tokens <= usable_tokens(1024)
+    assert prompt + reply <= usable_tokens(1024)
 
 
 def test_a_question_without_room_for_a_context_is_refused_by_its_size() -> None:

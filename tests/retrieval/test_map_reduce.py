@@ -44,7 +44,7 @@ COUNT = counter("o200k_base")
 TOPICS = ("lighthouse", "harbour", "orchard", "quarry", "mill", "ferry")
 
 
-def material(question: str = "Who owns the harbour?", repeats: int = 1, **limits: int) -> MapReduceInput:
+def material(question: str = "Who owns the harbour?", repeats: int = 1) -> MapReduceInput:
     """Six passages, each a part of its own; one speaks of the harbour. All are there as often as `repeats` says."""
     items, cut = {}, PartBudget("## Sources", 200, COUNT)
     for number, topic in enumerate(list(TOPICS) * repeats, 1):
@@ -54,7 +54,7 @@ def material(question: str = "Who owns the harbour?", repeats: int = 1, **limits
         cut.add(f"S{number}", record, COUNT(record))
     parts = cut.finish()
     assert len(parts) == len(TOPICS) * repeats
-    return MapReduceInput(question, "text-map-reduce", "snap", parts, items, 2000, MapReduceConfig(**limits), 1.0)
+    return MapReduceInput(question, "text-map-reduce", "snap", parts, items, 2000, 1000, 1.0)
 
 
 class Model:

@@ -36,14 +36,12 @@ class FieldSource:
         keys: names of the field in records, front matter, and properties of HTML and PDF, in any case; the first one
             with a value. `a.b` names a field of an object.
         path: regular expression, searched in the path; its first group, or the whole match, is the value.
-        folder: number of the folder of the path that is the value, from 1; 0 for none.
         separator: between the values of a list in one text; "" for none.
     """
 
     field: MetadataField
     keys: tuple[str, ...]
     path: str = ""
-    folder: int = 0
     separator: str = ""
 
 
@@ -193,12 +191,8 @@ def _bool(given: object) -> bool:
 
 
 def _of_path(source: FieldSource, path: str) -> str | None:
-    if source.path:
-        found = re.search(source.path, path)
-        if found is not None:
-            return found[1] if found.re.groups else found[0]
-    folders = path.split("/")[:-1]
-    return folders[source.folder - 1] if 0 < source.folder <= len(folders) else None
+    found = re.search(source.path, path) if source.path else None
+    return None if found is None else found[1] if found.re.groups else found[0]
 
 
 def _is_given(value: object) -> bool:

@@ -2,7 +2,7 @@
 
 A label pattern stands for many rows; a filter may distinguish every document, so the state of each row is computed from
 its chunks. An extracted entity is visible if one of its mentions is. What is known as a whole only (summary entities,
-reports, entities of imported graphs) is visible if a share of its sources is.
+reports, entities of imported graphs) is visible if all of its sources are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from hirag_dist.core.numba_jit import compiled, compiled_apart
 
 WHOLE, DIVISIBLE, DERIVED = 0, 1, 2
 """Provenance of a row: known as a whole; by mention; none of its own, as of relations to summaries."""
-_ROUNDING = 1e-9
 
 
 class Provenance(NamedTuple):
@@ -81,14 +80,12 @@ def row_states(
     labels: LabelStates,
     visible: NDArray[np.bool_],
     matching: NDArray[np.bool_],
-    share: float,
 ) -> Any:
     """Return `RowStates`.
 
     Args:
         visible: (n_chunks,) chunks that pass the filter and that the caller may see.
         matching: (n_chunks,) chunks that pass the filter.
-        share: of the sources of a row that is known as a whole, from which on it is visible.
     """
     n_entities = len(provenance.entity_indptr) - 1
     passing, total = np.zeros(n_entities, np.float64), np.zeros(n_entities, np.float64)
@@ -97,7 +94,7 @@ def row_states(
     entities = np.zeros(n_entities, np.uint8)
     indptr, chunks, kinds = provenance.entity_indptr, provenance.entity_chunks, provenance.entity_provenance
     # Float64 holds the counts of any layer: a summary counts the mentions behind all its members.
-    _count(indptr, chunks, kinds, by_label, visible, matching, share, first, entities, passing, total)
+    _count(indptr, chunks, kinds, by_label, visible, matching, first, entities, passing, total)
     partial = entities == PARTIAL
     entities[partial] = by_label[partial]  # parts of entities have vectors by label, not by filter
     indptr, members = provenance.summary_indptr, provenance.summary_members
@@ -106,14 +103,14 @@ def row_states(
             member = members[at]
             passing[row] += passing[member] if member >= 0 else 0.0
             total[row] += total[member] if member >= 0 else 1.0
-        if _is_enough(passing[row], total[row], share):
+        if _are_all(passing[row], total[row]):
             entities[row] = by_label[row]
     n_relations = len(provenance.relation_indptr) - 1
     by_label = _label_states(labels.relation_patterns, labels.relation_states, n_relations)
     relations = np.zeros(n_relations, np.uint8)
     indptr, chunks, kinds = provenance.relation_indptr, provenance.relation_chunks, provenance.relation_provenance
     none = np.zeros(0, np.float64)
-    _count(indptr, chunks, kinds, by_label, visible, matching, share, n_relations, relations, none, none)
+    _count(indptr, chunks, kinds, by_label, visible, matching, n_relations, relations, none, none)
     indptr, members = provenance.community_indptr, provenance.community_members
     communities = np.zeros(len(indptr) - 1, np.bool_)
     for row in range(len(communities)):
@@ -121,7 +118,7 @@ def row_states(
         for at in range(indptr[row], indptr[row + 1]):
             own_passing += passing[members[at]]
             own_total += total[members[at]]
-        communities[row] = _is_enough(own_passing, own_total, share)
+        communities[row] = _are_all(own_passing, own_total)
     return RowStates(entities, partial, relations, communities)
 
 
@@ -133,7 +130,6 @@ def _count(
     by_label: NDArray[np.uint8],
     visible: NDArray[np.bool_],
     matching: NDArray[np.bool_],
-    share: float,
     n_rows: int,
     states: NDArray[np.uint8],
     passing: NDArray[np.float64],
@@ -164,7 +160,7 @@ def _count(
             states[row] = by_label[row]
         elif kinds[row] == DIVISIBLE and n_visible:
             states[row] = PARTIAL
-        elif by_label[row] == VISIBLE and _is_enough(n_matching, end - begin, share):
+        elif by_label[row] == VISIBLE and _are_all(n_matching, end - begin):
             states[row] = VISIBLE
 
 
@@ -177,5 +173,5 @@ def _label_states(patterns: NDArray[np.int32], states: NDArray[np.uint8], n_rows
 
 
 @compiled
-def _is_enough(passing: float, total: float, share: float) -> Any:
-    return passing > 0 and passing >= share * total * (1.0 - _ROUNDING)
+def _are_all(passing: float, total: float) -> Any:
+    return passing > 0 and passing >= total

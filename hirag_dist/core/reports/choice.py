@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+MIN_ENTITIES = 4  # of a community whose report a model writes
+
 
 @dataclass(frozen=True, slots=True)
 class ReportChoice:
@@ -21,7 +23,7 @@ class ReportChoice:
     """
 
     share: float = 1.0
-    min_entities: int = 1
+    min_entities: int = MIN_ENTITIES
 
     def chosen(self, outlines: pa.Table) -> NDArray[np.bool_]:
         """Choose the reports that are written: (n_communities,) bool, in the order of the rows.

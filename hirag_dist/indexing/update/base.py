@@ -210,8 +210,10 @@ def open_configured(snapshot: Snapshot, config: Config) -> tuple[UpdateBase | No
 _FIXED_NOW = {  # keys that former versions recorded → the value that holds without them
     "clustering.covariance": "tied",
     "clustering.reduction": "pca",
+    "communities.report_min_entities": "4",
     "homonyms": "merge",
     "resolution.llm_band": "0.2",
+    "resolution.threshold": "0.8",
     "resolution.tiers": "normalise, alias, vector, llm",
 }
 _NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"}

@@ -79,8 +79,7 @@ def former_snapshot(
 ) -> UpdateBase | None:
     """Return the nearest snapshot that the base was made from which has the wanted documents; None without one.
 
-    A snapshot with dead letters does not count, nor one with more debt than the base, nor, with
-    `update.purge_replaced`, one with texts that derive from a former text of a document.
+    A snapshot with dead letters does not count, nor one with more debt than the base.
 
     Args:
         opened: returns a snapshot as the base of an update, None where it cannot be one.
@@ -93,7 +92,6 @@ def former_snapshot(
             return None
         notes = manifest.notes[NOTES]
         is_usable = manifest.complete and debt_tokens(notes) <= limit
-        is_usable &= not (config.update.purge_replaced and notes.get("replaced"))
         if is_usable and manifest.counts["documents"] == wanted.count:
             found = opened(manifest.snapshot_id)
             if found is not None and wanted.same(found):

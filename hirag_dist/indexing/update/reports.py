@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
+from hirag_dist.core.reports.choice import MIN_ENTITIES
 from hirag_dist.core.reports.selection import ReportOutlines
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.communities import ReportTexts, report_choice, write_reports
@@ -165,7 +166,7 @@ def _find_due(
     known = np.flatnonzero(at >= 0)
     share, since = np.ones(n_rows, np.float32), np.full(n_rows, settings.number, np.int64)
     urgent, unwritten = np.zeros(n_rows, bool), np.ones(n_rows, bool)
-    is_small = pc.less(rows["n_entities"], context.config.communities.report_min_entities).to_numpy()
+    is_small = pc.less(rows["n_entities"], MIN_ENTITIES).to_numpy()
     if len(known):
         before = at[known]
         share[known] = changed_share(material.written.take(before), material.inputs.take(known))

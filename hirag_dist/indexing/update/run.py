@@ -133,9 +133,7 @@ def update_contents(
     one_thread()  # the bits of products must not depend on whether a task ran here before
     notes = base.notes
     replaced = _replaced_texts(base, changed)
-    settings = replace(
-        _settings(context, base, changed, replaced), all_reports=request.all_reports, is_refresh=request.refresh
-    )
+    settings = replace(_settings(context, base, changed), all_reports=request.all_reports, is_refresh=request.refresh)
     budget = _budget(context, base, changed, request)
     layer = update_base_layer(context, base, changed)
     hierarchy = update_hierarchy(context, base, layer, tuple(notes["meta_types"]), budget, settings)
@@ -239,13 +237,9 @@ def fresh_update_state(
     return UpdateState(mentions.entities, mentions.relations, mentions.costs, summaries, reports, notes)
 
 
-def _settings(
-    context: BuildContext, base: UpdateBase, changed: ChangedDocuments, replaced: Mapping[str, list[int]]
-) -> UpdateSettings:
+def _settings(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> UpdateSettings:
     config = context.config.update
     removed = set(changed.removed_keys.tolist())
-    if config.purge_replaced:
-        removed.update(key for keys in replaced.values() for key in keys)
     labels = context.datasets.read(changed.documents.documents, ["labels"])["labels"]
     labelled = bool(pc.sum(pc.list_value_length(labels)).as_py())
     summary, report = base.notes["reply_tokens"]

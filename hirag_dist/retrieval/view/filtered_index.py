@@ -44,7 +44,7 @@ _MAX_VIEWS = 64  # cached
 _MIN_VIEWS = 4  # by filters, however large the index
 _MAX_FILTERED_BYTES = 256 << 20  # of cached views by filters
 _MIN_ROWS_APART = 100_000  # of entities and relations, from which on a view by a filter is made in a thread
-_ViewKey = tuple[MappedIndex, Expression, float]
+_ViewKey = tuple[MappedIndex, Expression]
 
 
 class FilteredIndex(MappedIndex):
@@ -196,7 +196,6 @@ class AccessControlledIndex:
         reach: Collection[str] | None,
         required: Collection[str] = (),
         expression: Expression | None = None,
-        share: float = 1.0,
     ) -> MappedIndex | None:
         """Return the index as a caller sees it, None where no document is visible.
 
@@ -207,13 +206,12 @@ class AccessControlledIndex:
             reach: the labels that the caller holds; None: all.
             required: labels that every document searched must carry.
             expression: that every document searched must meet; of an index with metadata.
-            share: of the sources of a summary or report that must meet it.
         """
         view = self._labelled_view(reach, required)
         if view is None or expression is None:
             return view
         assert self._filters is not None  # the expression was checked against its fields
-        return self._filters.view(view, expression, share)
+        return self._filters.view(view, expression)
 
     def is_cached(self, reach: Collection[str] | None, required: Collection[str], expression: Expression) -> bool:
         """Return whether the view of an expression needs no computation over all rows."""
@@ -275,19 +273,18 @@ class FilteredViews:
         self._views: OrderedDict[_ViewKey, MappedIndex | None] = OrderedDict()
         self._lock = threading.Lock()
 
-    def view(self, view: MappedIndex, expression: Expression, share: float) -> MappedIndex | None:
+    def view(self, view: MappedIndex, expression: Expression) -> MappedIndex | None:
         """Return the part of a view that meets an expression, None where no document does.
 
         Args:
             view: the unfiltered index, or what a caller with labels sees of it.
-            share: of the sources of a summary or report that must meet it.
         """
-        key = view, expression, share
+        key = view, expression
         with self._lock:
             if key in self._views:
                 self._views.move_to_end(key)
                 return self._views[key]
-        made = self._make(view, matching_documents(expression, self._columns), share)
+        made = self._make(view, matching_documents(expression, self._columns))
         with self._lock:
             self._views[key] = made
             while len(self._views) > self._max_views:
@@ -298,19 +295,17 @@ class FilteredViews:
         """Return whether a view of an expression is there, or takes no time."""
         small = len(self._index.ends) + len(self._index.layers) < _MIN_ROWS_APART
         with self._lock:
-            return small or any(key[:2] == (view, expression) for key in self._views)
+            return small or (view, expression) in self._views
 
     def any_view(self) -> FilteredIndex:
         """Return an example of a view."""
         documents = np.zeros(self._index.files.documents.n_rows, np.bool_)
-        return FilteredIndex(self._index, self._rows.visibility(documents, None, 1.0))
+        return FilteredIndex(self._index, self._rows.visibility(documents, None))
 
-    def _make(self, view: MappedIndex, documents: Flags, share: float) -> MappedIndex | None:
+    def _make(self, view: MappedIndex, documents: Flags) -> MappedIndex | None:
         if documents.all():
             return view
-        visibility = self._rows.visibility(
-            documents, view.visibility if isinstance(view, FilteredIndex) else None, share
-        )
+        visibility = self._rows.visibility(documents, view.visibility if isinstance(view, FilteredIndex) else None)
         return FilteredIndex(self._index, visibility) if visibility.chunks.any() else None
 
 

@@ -180,18 +180,17 @@ class FilteredRows:
         self.view_bytes = 6 * n_entities + n_relations + 4 * n_chunks + 9 * len(index.communities.levels) + 1
         self.view_bytes += edges.degrees.nbytes + edges.bits.nbytes
 
-    def visibility(self, documents: Flags, by_labels: Visibility | None, share: float) -> Visibility:
+    def visibility(self, documents: Flags, by_labels: Visibility | None) -> Visibility:
         """Return the visibility of rows that come from some documents.
 
         Args:
             documents: (n_documents,) those that are searched.
             by_labels: what the caller may see; None: everything.
-            share: of the sources of what is known as a whole only, from which on it is visible.
         """
         matching = np.append(documents, False)[self._chunk_documents]
         visible = matching if by_labels is None else matching & by_labels.chunks
         labels = self._label_states(by_labels)
-        states = row_states(self._provenance, labels, visible, matching, share)
+        states = row_states(self._provenance, labels, visible, matching)
         n_sets = 0 if by_labels is None else len(by_labels.access.sets)
         by_chunk = np.append(visible, False)
         access = read_only_filter(

@@ -86,7 +86,7 @@ class PageApp:
         options: limits.
         guard: checks every request first.
         clients: of the service.
-        api: has the routes of the APIs, if they are served too.
+        api: has the routes of the APIs.
         uploads: has the routes of uploads, if they are on.
     """
 
@@ -95,7 +95,7 @@ class PageApp:
         options: PageOptions,
         guard: RequestChecks,
         clients: ClientPool[AsyncHiragClient],
-        api: HttpApi | None = None,
+        api: HttpApi,
         uploads: UploadRoutes | None = None,
     ) -> None:
         self._options = options
@@ -110,9 +110,8 @@ class PageApp:
         """Return the application."""
         app = web.Application(middlewares=[self._checked, _errors], client_max_size=self._options.max_body_bytes)
         app.on_response_prepare.append(self._guard.sign)
-        if self._api is not None:
-            app.on_response_prepare.append(self._api.sign)
-            self._api.add_to(app.router)
+        app.on_response_prepare.append(self._api.sign)
+        self._api.add_to(app.router)
         if self._options.page:
             app.router.add_get("/", self._file)
             app.router.add_get("/static/{name}", self._file)
@@ -125,7 +124,7 @@ class PageApp:
     @web.middleware
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Check a request as one of the APIs, or as one of the page."""
-        if self._api is not None and self._api.serves(request.path):
+        if self._api.serves(request.path):
             return await self._api.reply(request, handler)
         return await self._guard.check(request, handler)
 
@@ -140,7 +139,7 @@ class PageApp:
         with self._admitted(), self._clients.lease() as client:
             call = self._call(request, self._options.timeout_s, wanted.index)
             info = await client.describe(**call)
-        body = info_body(info, self._options.inspection, uploads=self._uploads is not None)
+        body = info_body(info, uploads=self._uploads is not None)
         return web.Response(body=body, content_type="application/json", headers=_ids(call))
 
     async def _ask(self, request: web.Request) -> web.StreamResponse:

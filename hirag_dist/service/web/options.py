@@ -29,9 +29,7 @@ class PageOptions:
             otherwise be asked with the page's own certificate.
         max_connection_idle_s: seconds without a request after which a connection is closed.
         page: whether the page is served.
-        inspection: address of the inspection page, to which the page links; "{index}" in it is the name of the index.
         uploads: folder, limits and access of uploads; None for no upload.
-        api: whether the RPCs are served as JSON, and the OpenAI-compatible API.
         origins: origins whose pages may call the APIs, such as https://chat.example.com; "*" is any, and needs callers.
         max_body_bytes: of a request of the page.
         max_api_body_bytes: of a request to the APIs.
@@ -60,9 +58,7 @@ class PageOptions:
     callers: bool = False
     max_connection_idle_s: float = 75.0
     page: bool = True
-    inspection: str = ""
     uploads: UploadOptions | None = None
-    api: bool = True
     origins: tuple[str, ...] = ()
     max_body_bytes: int = 64 * 1024
     max_api_body_bytes: int = 1024 * 1024
@@ -87,8 +83,6 @@ class PageOptions:
                 "the service asks its clients for a certificate (tls_client_ca), and the page is one of them: give "
                 "http_client_cert and http_client_key"
             )
-        if not self.page and not self.api:
-            raise ConfigError("service.http has nothing to serve: http_page and http_api are both off")
         if "*" in self.origins and not self.callers:
             raise ConfigError(
                 "http_origins: * lets every web page ask where no token is needed; name the origins, or give a "

@@ -68,10 +68,8 @@ class Page:
         self._guard.names |= {host.lower()}
         files = [options.tls_cert, options.tls_key, options.tls_client_ca, options.client_cert, options.client_key]
         self._certificates = ReloadingValue([path for path in files if path], self._connect, self._put)
-        api = None
-        if options.api:
-            checks = AccessChecks(self._guard.serves, options.origins, callers=options.callers)
-            api = HttpApi(ApiRequests(options, self._gateways), checks)
+        checks = AccessChecks(self._guard.serves, options.origins, callers=options.callers)
+        api = HttpApi(ApiRequests(options, self._gateways), checks)
         uploads = self._uploads
         if uploads is not None:
             await uploads.__aenter__()

@@ -93,7 +93,7 @@ def test_a_kept_value_is_kept_again(kind: FieldType, several: bool, given: Any) 
 
 def test_values_come_from_records_first_then_from_the_path() -> None:
     sources = [
-        FieldSource(MetadataField("team", "string"), ("team", "meta.Team"), folder=2),
+        FieldSource(MetadataField("team", "string"), ("team", "meta.Team"), path="^[^/]+/([^/]+)/"),
         FieldSource(MetadataField("year", "number"), ("year",), path=r"(\d{4})-"),
         FieldSource(MetadataField("kind", "string"), ("kind",), path=r"\.\w+$"),
         FieldSource(MetadataField("pages", "number"), ("pages",)),

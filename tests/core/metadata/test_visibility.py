@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from hirag_dist.core.access.labels import HIDDEN, PARTIAL, VISIBLE
 from hirag_dist.core.metadata.visibility import (
@@ -34,14 +33,12 @@ PROVENANCE = Provenance(
 NONE = LabelStates(np.zeros(0, INTS), np.zeros(0, BYTES), np.zeros(0, INTS), np.zeros(0, BYTES))
 
 
-def states(
-    chunks: list[int], share: float = 1.0, labels: LabelStates = NONE, seen: list[int] | None = None
-) -> RowStates:
+def states(chunks: list[int], labels: LabelStates = NONE, seen: list[int] | None = None) -> RowStates:
     matching = np.isin(np.arange(3), chunks)
     visible = matching if seen is None else matching & np.isin(np.arange(3), seen)
     # As the index has them, so that the function is compiled once.
     mapped = Provenance(*map(read_only, PROVENANCE)), LabelStates(*map(read_only, labels))
-    found: RowStates = row_states(*mapped, visible, matching, share)
+    found: RowStates = row_states(*mapped, visible, matching)
     return found
 
 
@@ -61,17 +58,8 @@ def test_a_mention_is_enough_for_an_entity_and_not_for_what_is_known_as_a_whole(
     assert found.communities.tolist() == [False, False]
 
 
-@pytest.mark.parametrize(
-    ("share", "summary", "whole"), [(0.6, VISIBLE, HIDDEN), (0.7, HIDDEN, HIDDEN), (0.5, VISIBLE, VISIBLE)]
-)
-def test_a_share_of_the_sources_may_be_enough(share: float, summary: int, whole: int) -> None:
-    found = states([1], share)
-    assert (found.entities[3], found.entities[2], found.relations[1]) == (summary, whole, whole)
-    assert found.communities.tolist() == [bool(summary), bool(whole)]
-
-
 def test_nothing_passes() -> None:
-    found = states([], 0.001)
+    found = states([])
     assert not found.entities.any()
     assert found.relations.tolist() == [HIDDEN, HIDDEN, VISIBLE, HIDDEN]
     assert not found.communities.any()
@@ -85,7 +73,7 @@ def test_labels_hide_what_passes() -> None:
         np.array([0, 1, 2, 2], INTS),
         np.array([PARTIAL, HIDDEN, VISIBLE], BYTES),
     )
-    found = states([0, 1, 2], 0.5, labels, seen=[0, 2])
+    found = states([0, 1, 2], labels, seen=[0, 2])
     assert found.entities.tolist() == [PARTIAL, HIDDEN, HIDDEN, HIDDEN, HIDDEN]
     assert found.partial_entities.tolist() == [True, False, False, False, False]
     assert found.relations.tolist() == [PARTIAL, HIDDEN, VISIBLE, VISIBLE]

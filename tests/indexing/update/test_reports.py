@@ -14,7 +14,7 @@ __all__ = ["living"]
 
 
 def communities(share: float) -> dict[str, Any]:
-    return {"communities": {"report_min_entities": 2, "max_size": 12, "report_share": share}}
+    return {"communities": {"max_size": 12, "report_share": share}}
 
 
 def n_missing(snapshot: Snapshot) -> int:

@@ -338,13 +338,6 @@ def test_a_former_text_goes_with_its_document(living: LivingBench) -> None:
     assert not after.manifest.notes["update"]["replaced"]
 
 
-def test_purged_replacements_leave_nothing(living: LivingBench) -> None:
-    now = corpus(12) | {"secret.txt": f"zebra {text('sun', 5)} zebra {text('sea', 6)}"}
-    living.index(now)
-    keys: dict[str, Any] = {"update": {"max_ratio": 0, "purge_replaced": True}}
-    assert "zebra" not in texts_of(living.index(now | {"secret.txt": text("sun", 5)}, **keys))
-
-
 @pytest.mark.parametrize(
     ("work", "error", "said"),
     [

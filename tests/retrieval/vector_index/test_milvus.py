@@ -26,7 +26,7 @@ from hirag_dist.retrieval.vector_index.factory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
 from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, list_keys, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
-from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
+from hirag_dist.retrieval.vector_index.milvus.index_params import SERVER_FLAT_ROWS, choose_index
 from hirag_dist.storage.snapshot.reader import Snapshot
 
 ROOT = Path(__file__).parents[3]
@@ -140,27 +140,20 @@ def test_one_process_owns_the_file(snapshot: Snapshot, owner: subprocess.Popen[s
 
 def test_a_server_that_is_not_there(snapshot: Snapshot) -> None:
     with pytest.raises(BackendUnavailable, match=r"no Milvus answers at http://127\.0\.0\.1:9"):
-        open_milvus(snapshot, VectorsConfig(uri="http://127.0.0.1:9", timeout_s=1))
+        open_milvus(snapshot, VectorsConfig(uri="http://127.0.0.1:9"), timeout_s=1)
     for uri in ("http://ada:secret@127.0.0.1:9", "http://ada:secret@127.0.0.1:port", "ada:secret@127.0.0.1:9"):
         with pytest.raises(BackendUnavailable, match=r"no Milvus answers at (http://)?127\.0\.0\.1") as raised:
-            open_milvus(snapshot, VectorsConfig(uri=uri, timeout_s=1))
+            open_milvus(snapshot, VectorsConfig(uri=uri), timeout_s=1)
         assert "secret" not in str(raised.value)
     with pytest.raises(ConfigError, match=r"vectors\.uri"):
         make_vector_index(Config.model_validate({"vectors": {"backend": "milvus"}}), snapshot)
 
 
-def test_an_index_that_is_there_is_kept(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
-    open_milvus_lite(snapshot, VectorsConfig(index="hnsw")).close()
-    opened = open_milvus_lite(snapshot, VectorsConfig(index="flat"))
+def test_an_index_that_is_there_is_kept(snapshot: Snapshot) -> None:
+    open_milvus_lite(snapshot, VectorsConfig(), flat_rows=0).close()
+    opened = open_milvus_lite(snapshot, VectorsConfig())
     assert opened.index == "hnsw"
     opened.close()
-    held = client(snapshot)
-    name = resolved(held, name_of(snapshot))
-    held.close()
-    assert caplog.messages == [
-        f"Milvus collection {name} has index hnsw, and vectors.index is flat: drop the collection to have "
-        "it built again"
-    ]
 
 
 def test_the_old_snapshots_searches_go_on_when_its_successor_closes(snapshot: Snapshot, tmp_path: Path) -> None:
@@ -186,7 +179,7 @@ async def test_searches_that_come_together_find_what_each_finds_alone(snapshot: 
 
 
 async def test_a_collection_that_is_gone(snapshot: Snapshot) -> None:
-    index = open_milvus_lite(snapshot, VectorsConfig(timeout_s=2))
+    index = open_milvus_lite(snapshot, VectorsConfig(), timeout_s=2)
     held = client(snapshot)
     drop(held, resolved(held, name_of(snapshot)))
     with pytest.raises(BackendUnavailable, match="Milvus Lite does not search"):
@@ -232,8 +225,8 @@ async def test_a_lost_connection_is_said_and_made_again(snapshot: Snapshot, tmp_
     assert uri
     wire = Wire(int(uri.rpartition(":")[2]))
     await wire.mend()
-    config = VectorsConfig(uri=f"http://127.0.0.1:{wire.port}", timeout_s=1.0)
-    index = await asyncio.to_thread(open_milvus, snapshot, config)
+    config = VectorsConfig(uri=f"http://127.0.0.1:{wire.port}")
+    index = await asyncio.to_thread(open_milvus, snapshot, config, timeout_s=1.0)
     before = await index.search(snapshot.entity_vectors[7], 5)
     await wire.cut()
     with pytest.raises(BackendUnavailable, match=rf"Milvus at http://127\.0\.0\.1:{wire.port} does not search"):
@@ -271,7 +264,7 @@ class Clock:
 
 def filling(snapshot: Snapshot, clock: Clock) -> CollectionFill:
     """As at a server, where others may be filling too; Lite keeps the same rules of names and aliases."""
-    choice = choose_index("auto", len(snapshot.entity_vectors), lite=False)
+    choice = choose_index(len(snapshot.entity_vectors), SERVER_FLAT_ROWS)
     return CollectionFill(client(snapshot), snapshot, choice, lite=False, now=clock.now, pause=clock.pause)
 
 

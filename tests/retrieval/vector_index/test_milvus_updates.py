@@ -28,7 +28,7 @@ from hirag_dist.retrieval.vector_index.milvus import (
 )
 from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, list_keys, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill
-from hirag_dist.retrieval.vector_index.milvus.index_params import choose_index
+from hirag_dist.retrieval.vector_index.milvus.index_params import LITE_FLAT_ROWS, choose_index
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -65,7 +65,7 @@ def name_of(snapshot: Snapshot) -> str:
 @pytest.fixture(params=["milvus-lite", pytest.param("milvus", marks=pytest.mark.integration)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     store = Store(str(tmp_path))
-    config = VectorsConfig.model_validate({"search_breadth": 500})
+    config = VectorsConfig()
     if request.param == "milvus-lite":
         (tmp_path / "milvus").mkdir()
         client = MilvusClient(str(tmp_path / "milvus" / "milvus.db"))
@@ -254,7 +254,7 @@ def test_rows_of_a_killed_attempt_are_deleted_with_its_snapshot(tmp_path: Path, 
     base = place.publish(vectors)
     index = place.open(base)
     update = place.publish(updated(vectors), base)
-    choice = choose_index("auto", 74, lite=True)
+    choice = choose_index(74, LITE_FLAT_ROWS)
     with pytest.raises(Killed):
         CollectionFill(MortalClient(client, 2.5), update, choice, lite=True).ensure()  # after the insert
     assert len(list_keys(client, place.collection(base))) == 75 + 6
@@ -331,13 +331,13 @@ def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Ve
     def pause(duration: float) -> None:
         seconds[0] += duration
 
-    kills = 0
+    kills, flat_rows = 0, {"flat": 1000, "hnsw": 0}
     while True:
         changed = updated(vectors) | {"e97": unit(4000 + kills)}
         update = place.publish(changed, base)
 
         def fill(own: Any, snapshot: Snapshot = update) -> Any:
-            choice = choose_index(kind, len(snapshot.entity_vectors), lite=False)
+            choice = choose_index(len(snapshot.entity_vectors), flat_rows[kind])
             return CollectionFill(own, snapshot, choice, lite=False, now=lambda: seconds[0], pause=pause).ensure()
 
         try:
@@ -418,7 +418,7 @@ def test_numbers_of_labels_that_shift_leave_rows_as_they_are(
 ) -> None:
     """A new label set comes first in the order of all, and so do patterns with it."""
     server = request.getfixturevalue("milvus_uri") if uri else None
-    config = VectorsConfig.model_validate({"index": "flat", "uri": server, "tenant_prefix": prefix})
+    config = VectorsConfig(uri=server, tenant_prefix=prefix)
     opened = open_milvus if server else open_milvus_lite
     documents = [(f"{text} {uuid.uuid4().hex}", labels) for text, labels in labelled_documents()]
     bench = Bench(tmp_path)

@@ -13,6 +13,7 @@ from hirag_dist.errors import BackendUnavailable
 from hirag_dist.storage.store import Store
 from hirag_dist.wire.proxies import proxy_options
 
+TIMEOUT_S = 10.0  # of a search, retries included
 INSTALL: Final = "pip install 'hirag-dist[milvus-lite]'"
 _CHANNEL = {  # by default gRPC waits up to two minutes before it reconnects
     "grpc.initial_reconnect_backoff_ms": 100,

@@ -26,7 +26,7 @@ from hirag_dist.retrieval.vector_index.milvus.collection import (
     resolved,
     snapshot_of,
 )
-from hirag_dist.retrieval.vector_index.milvus.connection import connect, open_lite, shown, translated
+from hirag_dist.retrieval.vector_index.milvus.connection import TIMEOUT_S, connect, open_lite, shown, translated
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 
@@ -193,7 +193,7 @@ def server_collections(vectors: VectorsConfig) -> MilvusCollections:
     """
     token = vectors.token.get_secret_value() if vectors.token else ""
     uri = str(vectors.uri)
-    return MilvusCollections(connect(uri, token, vectors.timeout_s), f"Milvus at {shown(uri)}")
+    return MilvusCollections(connect(uri, token, TIMEOUT_S), f"Milvus at {shown(uri)}")
 
 
 def lite_collections(store: Store) -> MilvusCollections | None:

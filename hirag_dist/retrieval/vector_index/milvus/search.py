@@ -17,9 +17,15 @@ from hirag_dist.core.retrieval.vector_scoring import SLACK, nearest
 from hirag_dist.retrieval.micro_batcher import MicroBatcher
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.retrieval.vector_index.milvus.collection import KEY, VECTOR, expression, labelled_rows
-from hirag_dist.retrieval.vector_index.milvus.connection import connect, open_lite, shown, translated
+from hirag_dist.retrieval.vector_index.milvus.connection import TIMEOUT_S, connect, open_lite, shown, translated
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill, FilledCollection
-from hirag_dist.retrieval.vector_index.milvus.index_params import IndexChoice, choose_index, search_params
+from hirag_dist.retrieval.vector_index.milvus.index_params import (
+    LITE_FLAT_ROWS,
+    SERVER_FLAT_ROWS,
+    IndexChoice,
+    choose_index,
+    search_params,
+)
 from hirag_dist.retrieval.vector_index.milvus.labels import WHOLE_ROWS, LabelledRows, RowFilter
 from hirag_dist.retrieval.vector_index.milvus.row_keys import KeyedRows
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -77,6 +83,7 @@ class MilvusVectors:
         lite: bool,
         labelled: LabelledRows | None = None,
         max_exact_rows: int = _MAX_EXACT_ROWS,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Take over a client.
 
@@ -89,6 +96,7 @@ class MilvusVectors:
             lite: whether the client is of a Lite file.
             labelled: where documents carry labels.
             max_exact_rows: visible under a filter by metadata, up to which the snapshot's own vectors are scanned.
+            timeout_s: maximum seconds of a search, retries included.
 
         Raises:
             MilvusException, grpc.RpcError: Milvus does not describe its index.
@@ -107,11 +115,9 @@ class MilvusVectors:
         layers = snapshot.serving.array("entity_layers")
         self._ends = np.cumsum(np.bincount(layers)) if len(layers) else np.zeros(1, np.int64)  # rows up to each layer
         self._lite = lite
-        self._timeout_s = config.timeout_s
-        self._breadth = config.search_breadth
+        self._timeout_s = timeout_s
         built = client.describe_index(self._collection, VECTOR)
         self.index = str(built["index_type"]).lower()
-        self._n_lists = int(built["nlist"]) if "nlist" in built else None
         at_a_time = 1 if lite else _MAX_CONCURRENT  # Lite runs in this process, under the same lock
         self._threads = ThreadPoolExecutor(at_a_time, thread_name_prefix="milvus")
         self._batcher = MicroBatcher(self._search, _MAX_JOINED, at_a_time, lambda search: search.kind)
@@ -131,7 +137,7 @@ class MilvusVectors:
         asked for more than the limit, and those that are not visible are dropped.
 
         Raises:
-            BackendUnavailable: Milvus does not answer within `vectors.timeout_s`; until then lost connections are
+            BackendUnavailable: Milvus does not answer within the time-out; until then lost connections are
                 made again.
         """
         if access is not None and not access.entity_states.any():
@@ -209,7 +215,7 @@ class MilvusVectors:
         n_rows = self._n_stored
         is_wide = self._lite or kind.n_hits > 0  # the search passes rows that are then left out
         admitted = kind.n_admitted / n_rows if is_wide and n_rows else 1.0
-        params = search_params(self.index, self._breadth, limit, n_rows, self._n_lists, admitted)
+        params = search_params(self.index, limit, n_rows, admitted)
         with translated("search", self._where):
             found = self._client.search(
                 self._collection,
@@ -234,44 +240,51 @@ def _checked(rows: IntVector, access: AccessFilter | None) -> IntVector:
     return rows if access is None else rows[visible_rows(access, rows)]
 
 
-def open_milvus_lite(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
+def open_milvus_lite(
+    snapshot: Snapshot, config: VectorsConfig, flat_rows: int = LITE_FLAT_ROWS, timeout_s: float = TIMEOUT_S
+) -> MilvusVectors:
     """Open the Milvus Lite file of a snapshot's index; provide a collection with all its rows.
+
+    Args:
+        flat_rows: maximum rows that are scanned rather than indexed.
+        timeout_s: maximum seconds of a search, retries included.
 
     Raises:
         BackendUnavailable: no Milvus Lite here, the index is not on a local folder, or another process owns it.
-        ConfigError: Milvus Lite does not have the configured index.
     """
-    choice = choose_index(config.index, len(snapshot.entity_vectors), lite=True)
-    return _ready(open_lite(snapshot.store), snapshot, choice, config, lite=True)
+    choice = choose_index(len(snapshot.entity_vectors), flat_rows)
+    return _ready(open_lite(snapshot.store), snapshot, choice, config, lite=True, timeout_s=timeout_s)
 
 
-def open_milvus(snapshot: Snapshot, config: VectorsConfig) -> MilvusVectors:
+def open_milvus(
+    snapshot: Snapshot, config: VectorsConfig, flat_rows: int = SERVER_FLAT_ROWS, timeout_s: float = TIMEOUT_S
+) -> MilvusVectors:
     """Connect to a Milvus server; provide a collection with all rows of the snapshot.
+
+    Args:
+        flat_rows: maximum rows that are scanned rather than indexed.
+        timeout_s: maximum seconds of a search, retries included.
 
     Raises:
         BackendUnavailable: no server answers, it refuses the token, or it cannot hold the collection.
-        ConfigError: the index has no such parameter.
     """
-    choice = choose_index(config.index, len(snapshot.entity_vectors), lite=False)
+    choice = choose_index(len(snapshot.entity_vectors), flat_rows)
     token = config.token.get_secret_value() if config.token else ""
-    return _ready(connect(str(config.uri), token, config.timeout_s), snapshot, choice, config, lite=False)
+    client = connect(str(config.uri), token, timeout_s)
+    return _ready(client, snapshot, choice, config, lite=False, timeout_s=timeout_s)
 
 
-def _ready(client: Any, snapshot: Snapshot, choice: IndexChoice, config: VectorsConfig, *, lite: bool) -> MilvusVectors:
+def _ready(
+    client: Any, snapshot: Snapshot, choice: IndexChoice, config: VectorsConfig, *, lite: bool, timeout_s: float
+) -> MilvusVectors:
     try:
         labelled = labelled_rows(snapshot, config.tenant_prefix)
         filling = CollectionFill(client, snapshot, choice, lite, labelled)
         with translated("hold this snapshot", "Milvus Lite" if lite else f"Milvus at {shown(config.uri)}"):
-            found = filling.ensure()
-            ready = MilvusVectors(client, snapshot, config, found, filling.rows, lite=lite, labelled=labelled)
+            collection = filling.ensure()
+            return MilvusVectors(
+                client, snapshot, config, collection, filling.rows, lite=lite, labelled=labelled, timeout_s=timeout_s
+            )
     except Exception:
         client.close()
         raise
-    if choice.named and ready.index != choice.kind:
-        logger.warning(
-            "Milvus collection %s has index %s, and vectors.index is %s: drop the collection to have it built again",
-            found.name,
-            ready.index,
-            choice.kind,
-        )
-    return ready

@@ -8,7 +8,7 @@ const ADVICE = {
   InvalidQuery: ["The question cannot be asked like this", "Change what the message names, and ask again."],
   IndexNotFound: ["There is no such index", "Choose another one at the top; your token may not know this one."],
   NotFound: ["There is nothing of that name", "Names are those of the index; the message lists the closest. What your token may not see is not found either."],
-  Unsupported: ["This service does not offer it", "It needs the HTTP API of the service (service.http_api), in the same version as the page."],
+  Unsupported: ["This service does not offer it", "It needs the HTTP API of the service, in the same version as the page."],
   Overloaded: ["Too many questions at the moment", "Ask again in a moment; nothing is wrong with your question."],
   QuotaExceeded: ["You have asked as much as your token allows", "Wait, then ask again; or ask the operator for more."],
   RateLimited: ["The language model's endpoint asks for a pause", "What was found is shown. Wait, then ask again, or without an answer."],

@@ -85,7 +85,7 @@ export async function uploadFile(file) {
   return response.json();
 }
 
-/** {info: what the index holds, inspection: the address of its inspection page, or "", uploads: whether they are on}. */
+/** {info: what the index holds, uploads: whether they are on}. */
 export async function describe() {
   const response = await post("/api/describe", scoped().index ? { index: scoped().index } : {});
   if (!response.ok) throw await refusal(response);

@@ -212,7 +212,7 @@ async function look() {
   chip.textContent = token() ? "token set" : "";
   drawIndexes(await indexes());
   try {
-    const { info, inspection, uploads: on } = await describe();
+    const { info, uploads: on } = await describe();
     by("upload-tab").hidden = !on;
     uploads.served = info.snapshot_id;
     const layers = info.layers.length > 1 ? `${info.layers.length} layers` : "one layer";
@@ -220,8 +220,6 @@ async function look() {
     by("index-facts").textContent = `${facts.join(" · ")}${info.complete ? "" : " · incomplete: parts could not be built"}`;
     by("index-facts").title = `Snapshot ${info.snapshot_id}, published ${info.created_at}`;
     if (token()) chip.className = "chip good";
-    explorer.map = inspection ? inspection.replaceAll("{index}", encodeURIComponent(scope.index)) : "";
-    explorer.drawMap();
     drawFilters(info);
     by("trouble").hidden = true;
   } catch (error) {

@@ -218,7 +218,6 @@ export class Explorer {
     this.view.draw(selected);
     if (this.walk.path && !selected) this.lightPath();
     this.drawCard();
-    this.drawMap();
   }
 
   /** Draws the card; the focus stays on a button that is still there, else it goes to the title. */
@@ -229,13 +228,6 @@ export class Explorer {
     if (focused === null) return;
     const same = Array.from(card.querySelectorAll("button")).find((one) => one.textContent === focused);
     (same ?? card.querySelector(".card-title") ?? card).focus({ preventScroll: true });
-  }
-
-  /** The link to the inspection page, at what the card shows; hidden where the service names none. */
-  drawMap() {
-    const shown = this.card?.entity ? `#entity=${this.card.entity.entity_id}` : this.card?.community ? `#community=${this.card.community.community_id}` : "";
-    by("inspection").hidden = !/^https?:/.test(this.map);
-    by("inspection").href = `${this.map}${shown}`;
   }
 
   cardOf() {
