@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import hashlib
 import logging
 import threading
-from collections.abc import Sequence
-=======
 from collections.abc import Iterator, Sequence
->>>>>>> main
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
