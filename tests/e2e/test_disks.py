@@ -82,7 +82,7 @@ def used(folder: Path) -> int:
 def test_a_full_disk_in_every_phase(disk: Disk, tmp_path: Path) -> None:
     update = Update(disk, tmp_path)
     start, places = used(disk.at), set()
-    for percent in (2, 30, 60, 90):
+    for percent in (2, 30, 60, 75, 90):
         disk.resize(start + (update.n_bytes - start) * percent // 100)
         with pytest.raises(StoreError, match="the disk is full") as raised:
             build(update.corpus, update.index)
