@@ -106,3 +106,14 @@ def test_a_chunk_has_the_labels_of_a_document_that_holds_its_text_or_of_all_wher
     labels = dict(zip(places.documents["document_id"].to_pylist(), places.documents["labels"].to_pylist(), strict=True))
     homes = {row["text"]: labels[row["document_id"]] for row in places.chunks.to_pylist()}
     assert homes == {"memo": [], "secret its": ["board"]}
+
+
+def test_lines_that_graphrag_puts_before_chunks_are_no_part_of_the_document() -> None:
+    text = "Note: the tide is high. The tide is low."
+    chunks = [
+        chunk("a", "title: tides.txt.\ncreation_date: 2024-03-06 09:00:00 +0000.\nNote: the tide is high."),
+        chunk("b", "title: tides.txt\nThe tide is low."),
+    ]
+    places, left_out = placed([SourceDocument("d", text)], chunks)
+    assert spans(places) == [(0, 23, "Note: the tide is high."), (24, 40, "The tide is low.")]
+    assert left_out == []
