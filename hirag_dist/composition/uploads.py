@@ -35,7 +35,7 @@ def upload_options(config: Config, index: str) -> UploadOptions | None:
     return UploadOptions(
         folder=service.http_uploads,
         index=index,
-        command=(sys.executable, "-m", "hirag_dist.composition.upload_process"),
+        command=(sys.executable, "-m", "hirag_dist.application.upload_process"),
         payload=base64.b64encode(payload).decode(),
         callers_file=service.callers_file,
         anonymous=None if labels == "all" else frozenset(labels),

@@ -22,7 +22,7 @@ from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.graph.csr import build_graph, by_lowest_node
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import Covariance, CsrGraph, WarmStart
+from hirag_dist.types import CsrGraph, WarmStart
 from tests.core.planted_rows import blobs, densities, fitted_mixture
 from tests.core.visiting_orders import order_keys
 from tests.standin_cupy import standin_gpu
@@ -91,11 +91,6 @@ def test_pca_takes_what_is_not_finite_for_zeros(kernels: Kernels) -> None:
     clean[4] = 0
     vectors[4] = [np.nan, np.inf, -np.inf, np.nan, np.nan, np.nan]
     assert np.array_equal(kernels.pca(vectors, 2, 0), kernels.pca(clean, 2, 0))
-
-
-def test_pca_of_equal_rows_and_of_one(kernels: Kernels) -> None:
-    assert np.abs(kernels.pca(np.ones((9, 4), np.float32), 2, 0)).max() < 1e-3
-    assert kernels.pca(np.ones((1, 4), np.float32), 1, 0).shape == (1, 1)
 
 
 GRAPHS = {
@@ -196,20 +191,9 @@ def test_bfs_counts_the_fewest_hops(kernels: Kernels, name: str) -> None:
         assert row.tolist() == [reached.get(node, -1) for node in range(len(graph))]
 
 
-def test_bfs_of_no_source_is_empty(kernels: Kernels) -> None:
-    assert kernels.bfs(csr(nx.path_graph(3)), np.zeros(0, np.int64)).shape == (0, 3)
-
-
-@pytest.mark.parametrize("source", [-1, 3])
-def test_bfs_refuses_a_source_that_is_no_node(kernels: Kernels, source: int) -> None:
-    with pytest.raises(IndexError, match="from 0 to 2"):
-        kernels.bfs(csr(nx.path_graph(3)), np.array([source]))
-
-
-@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
-def test_a_mixture_is_as_likely_as_the_formula_says(kernels: Kernels, covariance: Covariance) -> None:
+def test_a_mixture_is_as_likely_as_the_formula_says(kernels: Kernels) -> None:
     rows = standardise(blobs(6, 1_500, 5, seed=2)[0])  # more than two blocks
-    start = fitted_mixture(rows[:600], 6, 4, covariance)
+    start = fitted_mixture(rows[:600], 6, 4)
     ours = fit(lambda mixture: kernels.statistics(rows, mixture), start, len(rows))
     from_formula = float(np.logaddexp.reduce(densities(rows, ours), axis=1).sum())
     assert ours.log_likelihood == pytest.approx(from_formula, rel=LIKELIHOOD_TOLERANCE)
@@ -217,10 +201,9 @@ def test_a_mixture_is_as_likely_as_the_formula_says(kernels: Kernels, covariance
     assert ours.log_likelihood == pytest.approx(cpus.log_likelihood, rel=LIKELIHOOD_TOLERANCE)
 
 
-@pytest.mark.parametrize("covariance", ["diag", "spherical", "tied", "full"])
-def test_statistics_and_assignments_of_one_mixture_are_the_cpus(kernels: Kernels, covariance: Covariance) -> None:
+def test_statistics_and_assignments_of_one_mixture_are_the_cpus(kernels: Kernels) -> None:
     rows = standardise(blobs(5, 1_200, 4, seed=9)[0])
-    fitted = fitted_mixture(rows, 5, 0, covariance)
+    fitted = fitted_mixture(rows, 5, 0)
     ours, cpus = (each.statistics(rows, fitted) for each in (kernels, CpuKernels()))
     for name in ("counts", "sums", "squares", "log_likelihood"):
         assert getattr(ours, name) == pytest.approx(getattr(cpus, name), rel=1e-4, abs=0.05)
@@ -250,11 +233,3 @@ def test_the_nearest_mean_of_each_row_is_found(kernels: Kernels) -> None:
     means = np.stack([rows[labels == label].mean(axis=0) for label in range(7)])
     assert kernels.nearest(rows, means).tolist() == labels.tolist()
     assert (kernels.nearest(rows, np.concatenate([means, means])) % 7).tolist() == labels.tolist()
-
-
-def test_means_of_groups_are_the_cpus(kernels: Kernels) -> None:
-    rows, _ = blobs(7, 2_500, 4, seed=6)
-    means, sums = kernels.kmeans(rows, 7, 0)
-    assert sorted(sums.counts.tolist()) == [2_500] * 7
-    assert sums.spread == pytest.approx(CpuKernels().kmeans(rows, 7, 0)[1].spread, rel=1e-3)
-    assert np.bincount(kernels.nearest(rows, means)).tolist() == sums.counts.tolist()
