@@ -45,7 +45,7 @@ class RefusingIndex:
             {
                 "execution": {"executor": "inline"},
                 "max_reject_ratio": 1,
-                "pack_units": 1,
+                "pack_tokens": 0,
                 "update": {"max_ratio": 1000},
                 **self.keys,
                 "llm": {

@@ -69,7 +69,7 @@ def removal_bench(folder: Path) -> Iterator[RemovalBench]:
         config = Config.model_validate(
             {
                 "execution": {"executor": "inline"},
-                "clustering": {"target_size": 4, "max_size": 8},
+                "clustering": {"target_size": 4},
                 "llm": {"endpoints": endpoints, "roles": chat | {"embed": "vectors"}, "attempts": 2},
             }
         )

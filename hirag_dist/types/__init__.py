@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from hirag_dist.types.arrays import (
         AccessFilter,
         Assignment,
-        Covariance,
         CsrGraph,
         FloatMatrix,
         FloatVector,
@@ -86,7 +85,6 @@ __all__ = [
     "ClaimItem",
     "CommunityDetails",
     "CommunityItem",
-    "Covariance",
     "CsrGraph",
     "DocumentPart",
     "EntityDetails",

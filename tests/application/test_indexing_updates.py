@@ -24,7 +24,7 @@ from hirag_dist.storage.store import Store
 from tests.refusing_index import TEXTS, RefusingIndex
 
 KEYS = {
-    "clustering": {"target_size": 3, "max_size": 6},
+    "clustering": {"target_size": 3},
     "communities": {"report_min_entities": 1},
     "update": {"max_ratio": 0},
 }

@@ -32,7 +32,7 @@ def calls(snapshot: Snapshot) -> Counter[str]:
 
 def test_packed_and_unpacked_builds_give_the_same_snapshot(tmp_path: Path) -> None:
     packed = built(tmp_path / "packed")
-    alone = built(tmp_path / "alone", pack_units=1)
+    alone = built(tmp_path / "alone", pack_tokens=0)
     assert packed.manifest.snapshot_id == alone.manifest.snapshot_id
     n_written = sum(row["origin"] == "model" for row in alone.table("reports").to_pylist())
     assert calls(alone)["reports"] == n_written
