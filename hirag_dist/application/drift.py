@@ -67,7 +67,7 @@ class _Shadow:
     @property
     def settings(self) -> ClusterSettings:
         config = self.clustering
-        return ClusterSettings(config.target_size, config.max_size, config.threshold, self.seed, config.covariance)
+        return ClusterSettings(config.target_size, config.max_size, config.threshold, self.seed)
 
 
 def measure_drift(snapshot: Snapshot) -> DriftReport:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from hirag_dist.application.build import BuildOptions
 from hirag_dist.application.forget import GRACE_S, ForgetResult, forget, run_forget
-from hirag_dist.application.indexing import BuildOptions
 from hirag_dist.application.removal.evidence import find_removed
 from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.application.removal.verification import verify_removed
@@ -19,6 +20,7 @@ from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.llm.reply_store import Ledger, scan_records
 from hirag_dist.storage.layout import FORGET, HISTORY
 from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc
 from hirag_dist.storage.snapshot.reader import current_id
 from hirag_dist.storage.store import Store
 from tests.removal_builds import KEPT, REMOVED, RemovalBench, removal_bench
@@ -185,3 +187,37 @@ async def test_a_process_that_writes_replies_keeps_it_pending(index: Index) -> N
     await ledger.close()
     assert (await asyncio.to_thread(run, index)).complete
     assert await asyncio.to_thread(index.verify)
+
+
+SHARED = "Calder Hospital treats all patients under the general terms of Calder County."
+ANSWERS = "Calder Hospital will answer questions by letter within ten working days."
+LETTERS = {
+    "p1.txt": f"Patient Anna Berg was admitted to Calder Hospital on Monday morning. {SHARED}",
+    "p2.txt": f"{SHARED} Doctor Emil Strand signed the discharge papers in Aldney.",
+    "p4.txt": f"{ANSWERS} Peter Lund visited Highmoor twice.",
+    "p5.txt": "Lower Tarn is a village where Olga Reeve runs the bakery with Martin Reeve and sells bread to Highmoor.",
+}
+LETTER = {"p3.txt": f"{SHARED} {ANSWERS} Mrs Ida Quist asked for her records in Whitstone."}
+
+
+def test_sentences_that_remaining_documents_share_are_no_trace_where_they_are_joined(tmp_path: Path) -> None:
+    with removal_bench(tmp_path) as bench:
+        before = bench.build(LETTERS | LETTER).snapshot_id
+        index = Index(bench, bench.document_id("p3.txt"), before)
+        bench.build(LETTERS)
+        assert run(index).complete
+        assert not any(b"Quist" in Path(bench.store.root, path).read_bytes() for path in bench.store.walk(""))
+
+
+def test_a_snapshot_that_a_verification_needs_is_not_pruned(index: Index) -> None:
+    store = index.bench.store
+    store.write_bytes("work/note.txt", b"Doctor Aloysius Pemberley gave Wilhelmina Throckmorton quinine and more.")
+    store.write_bytes("note.txt", b"Doctor Aloysius Pemberley gave Wilhelmina Throckmorton quinine and more.")
+    assert run(index).findings
+    rule = RetentionPolicy(keep=0, older_than_s=0.0)
+    assert index.before in plan_gc(store, rule, time.time()).kept
+    assert run(index).findings  # it is still compared
+    store.delete("note.txt")
+    done = run(index, now=False)
+    assert done.waiting == (index.before,)
+    assert [each.snapshot_id for each in plan_gc(store, rule, time.time()).snapshots] == [index.before]

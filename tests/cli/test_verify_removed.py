@@ -13,7 +13,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.storage.layout import FORGET, HISTORY
 from tests.removal_builds import KEPT, REMOVED, RemovalBench
 
-SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4, "max_size": 8}}
+SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
 
 
 @pytest.fixture(scope="module")

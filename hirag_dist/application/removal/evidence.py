@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.core.text.ids import entity_id, text_key, text_keys
-from hirag_dist.core.text.shingles import Passage, Passages, shingles, words
+from hirag_dist.core.text.shingles import Joints, Passage, Passages, shingles, words
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import CLAIMS, MANIFEST, MENTIONS, RELATION_MENTIONS, snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -26,6 +26,8 @@ _DOCUMENT_COLUMNS = ("document_id", "uri", "record", "title", "source_ids", "lab
 @dataclass(frozen=True, slots=True)
 class RemovedDocuments:
     """Traces of removed documents, with everything that the documents of the current snapshot share with them left out.
+
+    Runs of words that arise where statements of these documents are joined are left out too.
 
     Attributes:
         ids: of the documents.
@@ -214,10 +216,13 @@ def _own(
     if current is not None and current in snapshots:
         served = snapshots[current]
         keys -= _remaining_keys(served, removed)
+        joints = Joints(traces.passages)
         for text in _remaining_texts(served, removed):
             traces.passages.discard_within(text)
             names.discard_within(text)
-        _share_layer_0(traces, names, served, removed)
+            joints.add(text)
+        _share_layer_0(traces, names, joints, served, removed)
+        traces.passages.discard(joints.joined())
     holding = {name for name, snapshot in snapshots.items() if name in traces.snapshots or _has_key(snapshot, keys)}
     rows = [traces.chunks[own] for own in sorted(traces.chunks)]
     return RemovedDocuments(
@@ -275,7 +280,9 @@ def _has_key(snapshot: Snapshot, keys: set[int]) -> bool:
     return bool(np.isin(text_keys(snapshot.table("chunks", ["chunk_id"])["chunk_id"]), sorted(keys)).any())
 
 
-def _share_layer_0(traces: _Traces, names: _OwnNames, served: Snapshot, removed: frozenset[str]) -> None:
+def _share_layer_0(
+    traces: _Traces, names: _OwnNames, joints: Joints, served: Snapshot, removed: frozenset[str]
+) -> None:
     """Leave out what is extracted from remaining documents too: entities, names, words of descriptions, vectors."""
     chunks = served.table("chunks", ["chunk_id", "document_id"])
     remains = pc.invert(pc.is_in(chunks["document_id"], pa.array(sorted(removed), pa.string())))
@@ -288,6 +295,7 @@ def _share_layer_0(traces: _Traces, names: _OwnNames, served: Snapshot, removed:
     traces.values.difference_update(entities["entity_id"].take(rows).to_pylist())
     for name in entities["name"].take(rows).to_pylist():
         names.discard_within(name)
+        joints.add(name)
     if f"{MENTIONS}.parquet" in served.manifest.files:
         mentions = _rows(served, MENTIONS, ["name_key", "chunk_id", "name", "description"], pa.array(sorted(remaining)))
         traces.values.difference_update(entity_id(0, key) for key in mentions["name_key"].unique().to_pylist())
@@ -295,8 +303,10 @@ def _share_layer_0(traces: _Traces, names: _OwnNames, served: Snapshot, removed:
         for text in (*mentions["name"].unique().to_pylist(), *mentions["description"].unique().to_pylist()):
             traces.passages.discard_within(text)
             names.discard_within(text)
+            joints.add(text)
         for text in links["description"].unique().to_pylist():
             traces.passages.discard_within(text)
+            joints.add(text)
     for vectors, kept in (
         (served.entity_vectors, rows),
         (served.chunk_vectors, pc.indices_nonzero(remains).to_pylist()),

@@ -19,7 +19,7 @@ SHARED = "Joseph Jacquard built a loom in Lyon that was driven by punched cards.
 
 @pytest.fixture
 def bench(tmp_path: Path) -> RemovalBench:
-    config = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4, "max_size": 8}}
+    config = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
     return RemovalBench(tmp_path, Config.model_validate(config))
 
 

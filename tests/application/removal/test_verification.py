@@ -18,8 +18,8 @@ import pytest
 from pymilvus import MilvusClient
 
 import hirag_dist
+from hirag_dist.application.build import run_remove
 from hirag_dist.application.forget import run_forget
-from hirag_dist.application.indexing import run_remove
 from hirag_dist.application.removal.evidence import RemovedDocuments, find_removed
 from hirag_dist.application.removal.given import read_given
 from hirag_dist.application.removal.search import Finding
@@ -333,7 +333,7 @@ def test_nothing_derives_from_a_document_that_was_edited_and_then_removed(tmp_pa
     edited = samples[0].name
     settings = {
         "execution": {"executor": "inline"},
-        "clustering": {"target_size": 4, "max_size": 8},
+        "clustering": {"target_size": 4},
         "chunk_tokens": 200,
     }
     bench = RemovalBench(tmp_path, Config.model_validate(settings))

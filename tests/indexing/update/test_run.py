@@ -192,7 +192,7 @@ def test_the_work_folder_does_not_grow_with_the_number_of_updates(living: Living
     assert living.index(texts | {"more.txt": text("sea", 200)}).manifest.complete
 
 
-@pytest.mark.parametrize("keys", [{}, {"resolution": {"enabled": True, "tiers": ["normalise"]}}])
+@pytest.mark.parametrize("keys", [{}, {"resolution": {"enabled": True}}])
 def test_layer_0_equals_a_fresh_builds_whatever_the_history(living: LivingBench, keys: dict[str, Any]) -> None:
     rng = random.Random(7)
     now = corpus(12)
