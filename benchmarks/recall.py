@@ -4,7 +4,7 @@ Prints a JSON line for each set of vectors, index and filter: recall@20 against 
 milliseconds of one search alone and of 16 together.
 
     python benchmarks/recall.py [--rows 10000 100000] [--index DIR --questions FILE] [--vectors memory milvus-lite]
-        [--uri http://127.0.0.1:19530] [--kinds auto flat hnsw] [--breadths 64 512]
+        [--uri http://127.0.0.1:19530]
 
 Without --uri no server is asked; `milvus-server` of the wheel `milvus` 2.3.5 starts one
 (docs/how-to/choose-vector-search.md).
@@ -50,61 +50,55 @@ def main() -> None:
     parser.add_argument("--questions", help="JSONL with `query`, for --index")
     parser.add_argument("--vectors", nargs="+", default=["memory", "milvus-lite"])
     parser.add_argument("--uri", help="of a Milvus server")
-    parser.add_argument("--kinds", nargs="+", default=["auto"], help="of Milvus index")
-    parser.add_argument("--breadths", nargs="+", type=int, default=[0], help="of searches; 0: the default")
     parser.add_argument("--searches", type=int, default=200)
     arguments = parser.parse_args()
     backends = [*arguments.vectors, *(["milvus"] if arguments.uri else [])]
     with tempfile.TemporaryDirectory() as folder:
         for label, snapshot, queries in _sets(arguments, Path(folder)):
             for backend in backends:
-                for kind in arguments.kinds if backend != "memory" else ["exact"]:
-                    own = {"backend": backend, "uri": arguments.uri, "alias": None}
-                    named = {} if backend == "memory" else {"index": kind}
-                    for line in asyncio.run(_measured(snapshot, queries, own | named, arguments.breadths)):
-                        print(json.dumps({"benchmark": "recall", "set": label, "vectors": backend} | line), flush=True)
+                own = {"backend": backend, "uri": arguments.uri}
+                for line in asyncio.run(_measured(snapshot, queries, own)):
+                    print(json.dumps({"benchmark": "recall", "set": label, "vectors": backend} | line), flush=True)
 
 
 async def _measured(
-    snapshot: Snapshot, queries: NDArray[np.float32], vectors: dict[str, object], breadths: list[int]
+    snapshot: Snapshot, queries: NDArray[np.float32], vectors: dict[str, object]
 ) -> list[dict[str, object]]:
-    """Return a line for each breadth and filter; the collection is filled by the first and dropped by the last."""
+    """Return a line for each filter; the collection is filled first and dropped at the end."""
     lines: list[dict[str, object]] = []
-    for number, breadth in enumerate(breadths):
-        config = Config.model_validate({"vectors": vectors | ({"search_breadth": breadth} if breadth else {})})
-        started = time.perf_counter()
-        index = make_vector_index(config, snapshot)
-        opened = time.perf_counter() - started
-        for max_layer in (None, 0):
-            expected = brute_force(snapshot, queries, max_layer)
-            found, alone = [], []
-            for query in queries:
-                before = time.perf_counter()
-                rows, _ = await index.search(query, LIMIT, max_layer)
-                alone.append((time.perf_counter() - before) * 1e3)
-                found.append(rows)
-            hits = sum(len(np.intersect1d(own, true)) for own, true in zip(found, expected, strict=True))
+    config = Config.model_validate({"vectors": vectors})
+    started = time.perf_counter()
+    index = make_vector_index(config, snapshot)
+    opened = time.perf_counter() - started
+    for max_layer in (None, 0):
+        expected = brute_force(snapshot, queries, max_layer)
+        found, alone = [], []
+        for query in queries:
             before = time.perf_counter()
-            for first in range(0, len(queries), TOGETHER):
-                batch = queries[first : first + TOGETHER]
-                await asyncio.gather(*(index.search(query, LIMIT, max_layer) for query in batch))
-            together = (time.perf_counter() - before) * 1e3 / len(queries)
-            lines.append(
-                {
-                    "rows": len(snapshot.entity_vectors),
-                    "index": index.index if isinstance(index, MilvusVectors) else "exact",
-                    "breadth": breadth or "default",
-                    "filter": "" if max_layer is None else f"layer <= {max_layer}",
-                    "recall_at_20": round(hits / sum(map(len, expected)), 4),
-                    "p50_ms": round(float(np.percentile(alone, 50)), 2),
-                    "p99_ms": round(float(np.percentile(alone, 99)), 2),
-                    f"ms_each_of_{TOGETHER}": round(together, 2),
-                    "fill_s" if not number else "open_s": round(opened, 2),
-                }
-            )
-        index.close()
-        if isinstance(index, MilvusVectors) and number == len(breadths) - 1:
-            _drop(snapshot, vectors["uri"] if index.name == "milvus" else None)
+            rows, _ = await index.search(query, LIMIT, max_layer)
+            alone.append((time.perf_counter() - before) * 1e3)
+            found.append(rows)
+        hits = sum(len(np.intersect1d(own, true)) for own, true in zip(found, expected, strict=True))
+        before = time.perf_counter()
+        for first in range(0, len(queries), TOGETHER):
+            batch = queries[first : first + TOGETHER]
+            await asyncio.gather(*(index.search(query, LIMIT, max_layer) for query in batch))
+        together = (time.perf_counter() - before) * 1e3 / len(queries)
+        lines.append(
+            {
+                "rows": len(snapshot.entity_vectors),
+                "index": index.index if isinstance(index, MilvusVectors) else "exact",
+                "filter": "" if max_layer is None else f"layer <= {max_layer}",
+                "recall_at_20": round(hits / sum(map(len, expected)), 4),
+                "p50_ms": round(float(np.percentile(alone, 50)), 2),
+                "p99_ms": round(float(np.percentile(alone, 99)), 2),
+                f"ms_each_of_{TOGETHER}": round(together, 2),
+                "fill_s": round(opened, 2),
+            }
+        )
+    index.close()
+    if isinstance(index, MilvusVectors):
+        _drop(snapshot, vectors["uri"] if index.name == "milvus" else None)
     return lines
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hirag_dist.application.build import BuildOptions, run_add, run_build
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.application.indexing import BuildOptions, run_add, run_build
 from hirag_dist.application.retry import run_retry
 from hirag_dist.composition.build_records import dead_letters, last_build
 from hirag_dist.config.model import Config

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hirag_dist.application.build import run_build
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.application.indexing import run_build
 from hirag_dist.config.model import Config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from hirag_dist.application.build import index_result
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.application.indexing import index_result
 from hirag_dist.errors import StoreError
 from hirag_dist.indexing.pipeline import BuildResult
 from hirag_dist.llm.usage import UsageMeter

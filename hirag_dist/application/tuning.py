@@ -1,4 +1,4 @@
-"""Proposals for a domain from a sample of its documents: entity types, meta types, examples of extraction, language."""
+"""Proposals for a domain from a sample of its documents, and their files: types, examples of extraction, language."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappush, heapreplace
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import yaml
 
 from hirag_dist.composition.models import (
     check_prices,
@@ -26,9 +28,9 @@ from hirag_dist.core.prompts.tuning_requests import entity_types_request, exampl
 from hirag_dist.core.text.chunking import chunk_spans
 from hirag_dist.core.text.ids import content_id
 from hirag_dist.core.text.language_check import language_name
-from hirag_dist.core.text.normalize import one_line, shorten
+from hirag_dist.core.text.normalize import count_noun, one_line, shorten
 from hirag_dist.core.text.tokens import counter, encoding
-from hirag_dist.errors import InputError
+from hirag_dist.errors import ConfigError, InputError, StoreError
 from hirag_dist.indexing.estimate import MIN_OUT, OUT_PER_TOKEN, StageEstimate, Work, stages_of
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS
@@ -288,3 +290,66 @@ async def _example(
     if found is None or not found.entities:
         return ""
     return example_text(text, found, form, relations=_task(config) == "extract-graph")
+
+
+CONFIG = "hirag.yaml"
+PROMPTS = "prompts"
+
+
+def check_target(out: str, *, force: bool) -> None:
+    """Refuse a folder whose files would be overwritten.
+
+    Raises:
+        ConfigError: there are files that may have been edited.
+    """
+    found = [path for path in (Path(out) / CONFIG, Path(out) / PROMPTS) if path.exists()]
+    if found and not force:
+        raise ConfigError(f"{found[0]} exists, and may have been edited; --force overwrites it")
+
+
+def write_files(sample: TuningSample, proposal: TuningProposal, out: str) -> list[Path]:
+    """Write the files of a proposal and return their paths.
+
+    Raises:
+        StoreError: they cannot be written.
+    """
+    folder = Path(out)
+    texts: dict[Path, str] = {}
+    if proposal.examples:
+        texts[folder / PROMPTS / f"{proposal.task}.examples.md"] = "\n\n".join(proposal.examples) + "\n"
+    texts[folder / CONFIG] = configuration_text(sample, proposal, out)
+    try:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"cannot write into {out}: {error.strerror}") from error
+    return list(texts)
+
+
+def configuration_text(sample: TuningSample, proposal: TuningProposal, out: str) -> str:
+    """Return the fragment of hirag.yaml, with comments."""
+    read = f"{count_noun(len(sample.excerpts), 'excerpt')} of {count_noun(sample.documents, 'document')}"
+    by = ", ".join(proposal.models)
+    if proposal.by_llm:
+        made = [f"Proposed by {by} from {read}. Read it, edit it, and copy it into your hirag.yaml."]
+    else:
+        made = [
+            f"Proposed by the BUILT-IN model ({by}) from {read}, not by a language model: it knows",
+            "seven types, which it finds by rules, and gives no examples. Name an endpoint for extract and summarise,",
+            "and run `hirag-dist init --from INPUT` again, for types of your domain.",
+        ]
+    shown = ", ".join(f"{name} {share:.0%}" for name, share in sample.languages)
+    made.append(f"Language of the excerpts, by script and common words: {shown}. Names and descriptions stay in it.")
+    made += [f"No reply could be used for {what} ({why}): this is the default." for what, why in proposal.rejected]
+    parts = ["\n".join(f"# {line}" for line in made), _list("entity_types", proposal.entity_types)]
+    parts.append(_list("meta_types", proposal.meta_types))
+    if proposal.examples:
+        examples = count_noun(len(proposal.examples), "example")
+        prompts = yaml.safe_dump({"prompts": str(Path(out) / PROMPTS)}, allow_unicode=True).strip()
+        parts.append(f"# {proposal.task}.examples.md in this folder has {examples} of your own sentences.\n{prompts}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _list(key: str, values: Sequence[str]) -> str:
+    return yaml.safe_dump({key: list(values)}, allow_unicode=True, sort_keys=False).strip()

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from hirag_dist.application.indexing import BuildOptions, run_add
+from hirag_dist.application.build import BuildOptions, run_add
 from hirag_dist.composition.logs import configure_logging
 from hirag_dist.config.model import Config
 from hirag_dist.errors import HiragError

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 
+from hirag_dist.application.build import BuildOptions, run_build
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.application.indexing import BuildOptions, run_build
 from hirag_dist.composition.build_records import earlier_builds, last_build
 from hirag_dist.composition.models import BUILD_ROLES, check_prices
 from hirag_dist.config.model import Config

@@ -6,8 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from hirag_dist.application.tuning import TuningProposal, TuningSample, plan_tuning, run_tuning, take_sample
-from hirag_dist.application.tuning_files import check_target, write_files
+from hirag_dist.application.tuning import (
+    TuningProposal,
+    TuningSample,
+    check_target,
+    plan_tuning,
+    run_tuning,
+    take_sample,
+    write_files,
+)
 from hirag_dist.cli._output import emit, err, out
 from hirag_dist.cli.plan import estimate_table, stage_row
 from hirag_dist.config.model import Config

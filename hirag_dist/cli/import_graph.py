@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from hirag_dist.application.build import BuildOptions, read_import, run_import
 from hirag_dist.application.exported_index import FOLDER, exported_snapshot, import_snapshot
-from hirag_dist.application.indexing import BuildOptions, read_import, run_import
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     ConfigOption,

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.application.drop import LetterSelection, run_drop
-from hirag_dist.application.indexing import BuildOptions
-from hirag_dist.application.retry import estimate_retry, run_retry
+from hirag_dist.application.build import BuildOptions
+from hirag_dist.application.retry import LetterSelection, estimate_retry, run_drop, run_retry
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     ConfigOption,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.application.letters import letter_groups, letter_places
+from hirag_dist.application.index_result import letter_groups, letter_places
 from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._build import group_line

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hirag_dist.application.drop import DropResult, LetterSelection, drop_letters
+from hirag_dist.application.retry import DropResult, LetterSelection, drop_letters
 from hirag_dist.composition.build_records import IN_SHORT, BuildArguments, BuildRecord, dead_letters, last_build
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hirag_dist.application.build import BuildOptions
 from hirag_dist.application.forget import GRACE_S, ForgetResult, forget, run_forget
-from hirag_dist.application.indexing import BuildOptions
 from hirag_dist.application.removal.evidence import find_removed
 from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.application.removal.verification import verify_removed

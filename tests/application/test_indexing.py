@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.application.build import Action, BuildOptions, execute_build, run_build
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.application.indexing import Action, BuildOptions, execute_build, run_build
 from hirag_dist.application.retry import check_same_configuration
 from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import show

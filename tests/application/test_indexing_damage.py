@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.indexing import run_add
+from hirag_dist.application.build import run_add
 from hirag_dist.errors import SnapshotCorrupt, SnapshotError
 from hirag_dist.execution.stage_results import DONE
 from hirag_dist.storage.snapshot.fallback import open_current

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from hirag_dist.application.build import read_import, run_add, run_build, run_import, run_refresh
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.application.indexing import read_import, run_add, run_build, run_import, run_refresh
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.stages.read import unit_of

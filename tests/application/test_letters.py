@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.letters import letter_places
+from hirag_dist.application.index_result import letter_places
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.events import StageFinished
 from tests.toy_builds import Bench

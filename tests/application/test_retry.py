@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.drop import LetterSelection, run_drop
-from hirag_dist.application.indexing import run_build, run_refresh, run_remove
-from hirag_dist.application.retry import run_retry
+from hirag_dist.application.build import run_build, run_refresh, run_remove
+from hirag_dist.application.retry import LetterSelection, run_drop, run_retry
 from hirag_dist.errors import IndexBusy
 from hirag_dist.execution.events import StageStarted
 from hirag_dist.indexing.update.documents import DocumentSelection

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.drop import LetterSelection, run_drop
-from hirag_dist.application.retry import estimate_retry
+from hirag_dist.application.retry import LetterSelection, estimate_retry, run_drop
 from hirag_dist.config.model import Config
 from tests.refusing_index import RefusingIndex
 

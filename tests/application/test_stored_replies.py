@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.application.indexing import BuildOptions
+from hirag_dist.application.build import BuildOptions
 from hirag_dist.application.stored_replies import (
     entity_vector_keys,
     models_of_last_build,

@@ -9,8 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from hirag_dist.application.tuning import TuningProposal, plan_tuning, run_tuning, take_sample
-from hirag_dist.application.tuning_files import check_target, write_files
+from hirag_dist.application.tuning import (
+    TuningProposal,
+    check_target,
+    plan_tuning,
+    run_tuning,
+    take_sample,
+    write_files,
+)
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BudgetReached, ConfigError

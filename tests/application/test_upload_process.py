@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.application.indexing import run_build
+from hirag_dist.application.build import run_build
 from hirag_dist.application.upload_process import run_task
 from hirag_dist.config.model import Config
 from hirag_dist.errors import IndexBusy

@@ -67,9 +67,6 @@ def make_snapshot(folder: Path, salt: str = "", n_rows: int = len(LAYERS)) -> Sn
     return open_snapshot(store, manifest.snapshot_id)
 
 
-INDEXES = ("flat", "hnsw")
-
-
 def _milvus(index: str, uri: str | None = None) -> Opener:
     config, flat_rows = VectorsConfig(uri=uri), {"flat": 1000, "hnsw": 0}[index]
     opened = open_milvus_lite if uri is None else open_milvus
@@ -80,7 +77,8 @@ def _milvus(index: str, uri: str | None = None) -> Opener:
     scope="module",
     params=[
         "memory",
-        *(f"milvus-lite {index}" for index in INDEXES),
+        "milvus-lite flat",
+        "milvus-lite hnsw",
         pytest.param("milvus flat", marks=[pytest.mark.integration, pytest.mark.smoke]),
         pytest.param("milvus hnsw", marks=pytest.mark.integration),
     ],
@@ -113,8 +111,8 @@ def brute_force(
     return best, [scores[row] for row in best]
 
 
-@pytest.mark.parametrize("max_layer", [None, 0, 1, 2, 9])
-@pytest.mark.parametrize("limit", [1, 5, 13, 87, 500])
+@pytest.mark.parametrize("max_layer", [None, 0, 1, 9])
+@pytest.mark.parametrize("limit", [1, 13, 500])
 async def test_gives_the_rows_and_scores_of_brute_force(
     index: VectorIndex, snapshot: Snapshot, limit: int, max_layer: int | None
 ) -> None:
@@ -128,7 +126,7 @@ async def test_gives_the_rows_and_scores_of_brute_force(
         assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
 
 
-@pytest.mark.parametrize("limit", [1, 4, 8, 11, 12])
+@pytest.mark.parametrize("limit", [4, 12])
 async def test_ties_go_by_row(index: VectorIndex, snapshot: Snapshot, limit: int) -> None:
     equal = [3, 20, 21, 22, 23, 24, 70, 71, 72, 73, 74]
     rows, scores = await index.search(snapshot.entity_vectors[3], limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from hirag_dist.application.indexing import run_build
+from hirag_dist.application.build import run_build
 from hirag_dist.config.loader import load_config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store

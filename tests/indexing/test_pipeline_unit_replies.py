@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.application.indexing import run_build
+from hirag_dist.application.build import run_build
 from hirag_dist.config.loader import load_config
 from hirag_dist.storage.layout import LEDGER
 from hirag_dist.storage.snapshot.reader import open_snapshot

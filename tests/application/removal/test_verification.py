@@ -18,8 +18,8 @@ import pytest
 from pymilvus import MilvusClient
 
 import hirag_dist
+from hirag_dist.application.build import run_remove
 from hirag_dist.application.forget import run_forget
-from hirag_dist.application.indexing import run_remove
 from hirag_dist.application.removal.evidence import RemovedDocuments, find_removed
 from hirag_dist.application.removal.given import read_given
 from hirag_dist.application.removal.search import Finding

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.application.indexing import run_add, run_build
+from hirag_dist.application.build import run_add, run_build
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.indexing.update.documents import DocumentCounts
