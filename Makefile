@@ -20,7 +20,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 14
 
 demo: run-env ## index the sample corpus, serve it, ask two questions: no key, no server, no GPU
-	@$(BIN)/hirag-dist demo
+	@$(BIN)/python -m hirag_dist.demo
 
 test: dev-env ## unit tests and one smoke test of each real part; ARGS="tests/core -x -n 0" runs others
 	@$(PYTEST) -m "smoke or not (integration or deploy or browser or research or image or cluster or slow or gpu)" $(ARGS)

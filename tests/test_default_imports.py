@@ -11,7 +11,7 @@ import pytest
 from hirag_dist.cli._command_line import COMMANDS
 
 TOOLS = ("hirag_dist.testing", "hirag_dist.evaluation", "hirag_dist.inspection", "hirag_dist.html", "jinja2")
-USERS = ("eval", "inspect", "demo", "simulate-llm")  # demo writes the page of inspect
+USERS = ("eval", "inspect", "simulate-llm")
 OTHERS = [module for name, (module, _) in COMMANDS.items() if name not in USERS]
 PROGRAMS = {
     "package": "from hirag_dist import build_index, open_index",

@@ -50,15 +50,15 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     ),
     "config": ("config", "Show or validate the effective configuration, or print its JSON Schema."),
     "doctor": ("doctor", "Check the installation, the configuration and the endpoints it names."),
-    "demo": ("demo", "Index the sample corpus, serve it over gRPC, ask two questions and show the answers."),
 }
 FORMER_COMMANDS = {  # command of an earlier version → what does the same
-    "bill": "status --cost",
-    "docs": "status --documents, status --document ID, or remove ID",
-    "drift": "inspect --drift",
-    "token": "serve token NAME",
-    "tune": "init --from INPUT",
-    "verify-removed": "remove ID --verify",
+    "bill": "hirag-dist status --cost",
+    "demo": "python -m hirag_dist.demo",
+    "docs": "hirag-dist status --documents",
+    "drift": "hirag-dist inspect --drift",
+    "token": "hirag-dist serve token NAME",
+    "tune": "hirag-dist init --from INPUT",
+    "verify-removed": "hirag-dist remove ID --verify",
 }
 
 
@@ -130,7 +130,7 @@ def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
         import_module(f"hirag_dist.cli.{COMMANDS[named][0]}").register(app)
         return
     if named in FORMER_COMMANDS:
-        raise ConfigError(f"`hirag-dist {named}` is now `hirag-dist {FORMER_COMMANDS[named]}`")
+        raise ConfigError(f"`hirag-dist {named}` is now `{FORMER_COMMANDS[named]}`")
     for name, (_, summary) in COMMANDS.items():
         app.command(name, help=summary)(lambda: None)
 

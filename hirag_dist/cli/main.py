@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 INTERRUPTED_CODE = 130
-_BUILDS = ("index", "add", "remove", "refresh", "retry", "import", "demo")
+_BUILDS = ("index", "add", "remove", "refresh", "retry", "import")
 TERMINATED_CODE = 143
 INTERRUPTED_MESSAGE = "interrupted; finished work is kept, run the same command again to continue"
 

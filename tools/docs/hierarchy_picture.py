@@ -1,6 +1,6 @@
 """The picture of the README: the layers of an index as an SVG.
 
-hirag-dist demo --index /tmp/sample
+python -m hirag_dist.demo --index /tmp/sample
 python -m tools.docs.hierarchy_picture /tmp/sample
 """
 

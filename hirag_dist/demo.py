@@ -1,4 +1,4 @@
-"""`hirag-dist demo`: index, service and queries on the sample corpus, without a key, a server or a GPU."""
+"""`python -m hirag_dist.demo`: index, service and queries on the sample corpus, without a key, a server or a GPU."""
 
 from __future__ import annotations
 
@@ -19,21 +19,16 @@ from hirag_dist.api.build import build_index
 from hirag_dist.cli._bill import bill_table
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import configuration
-from hirag_dist.cli._output import COMPILING, out
+from hirag_dist.cli._output import COMPILING, emit_error, out
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli._render import show_answer, show_retrieval
 from hirag_dist.cli.inspect import write_page
 from hirag_dist.client import HiragClient
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import ServiceError
+from hirag_dist.errors import HiragError, ServiceError
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Answer
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(demo)
 
 
 def demo(
@@ -154,3 +149,19 @@ class _Service:
                 self._process.wait(timeout=15)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+
+
+def main() -> None:
+    """Run the demo and exit with its code; SIGTERM ends it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    app.command()(demo)
+    try:
+        app(prog_name="python -m hirag_dist.demo")
+    except HiragError as error:
+        emit_error(str(error))
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -10,12 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from hirag_dist import build_index, load_config, open_index
-from hirag_dist.cli import demo
+from hirag_dist import build_index, demo, load_config, open_index
 from hirag_dist.cli._output import COMPILING
-from hirag_dist.cli.demo import _Service, _write_config
 from hirag_dist.core.prompts.answer_requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.demo import _Service, _write_config
 from hirag_dist.errors import ServiceError
 from hirag_dist.llm.endpoints.recorded import RecordedModel
 
