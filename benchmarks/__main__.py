@@ -20,8 +20,8 @@ SCRIPTS = (
     ("memory", "--chunks", "1000", "10000"),
 )
 NAMES = (
-    *("build", "doors", "gpu", "hierarchy", "layer_stages", "leiden", "llm_pool", "load", "memory", "peers"),
-    *("power_cuts", "query", "recall", "scale", "source_ranking", "update_scale", "updates"),
+    *("build", "doors", "generated", "gpu", "hierarchy", "leiden", "llm_pool", "load", "memory", "peers"),
+    *("power_cuts", "query", "recall", "scale", "update_scale", "updates"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Quality, speed and repeatability of communities of a million nodes, compared with other implementations.
+"""Quality, speed and repeatability of communities of a million nodes.
 
 Makes weighted graphs with planted communities, degrees and community sizes heavy-tailed, and prints JSON lines: what
 this project's Leiden takes flat and hierarchical, and what the stages around it take (graph from tables, the community
@@ -7,10 +7,8 @@ every community is connected; whether labels are equal when done again, in anoth
 `warm` is an update: edges of 0.1 % of the nodes (`changed`) are replaced, and communities are found from those before.
 Of them and of a detection without them on the same graph it prints processor seconds, modularity, and the share of the
 communities before whose members, and whose ids, are found again.
-With --oracles PYTHON, an interpreter that has some of igraph, leidenalg, networkit and graspologic-native, the same
-graph by each of them, with their usual two rounds.
 
-    python benchmarks/leiden.py [--sizes 100000x500000 1000000x5000000] [--oracles PYTHON] [--oracle-s 900]
+    python -m benchmarks leiden [--sizes 100000x500000 1000000x5000000]
 """
 
 from __future__ import annotations
@@ -43,14 +41,11 @@ from hirag_dist.types import CsrGraph
 
 MAX_SIZE = 150
 INSIDE = 0.75  # of the edges
-ORACLES = ("igraph", "networkit", "graspologic", "leidenalg")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=["100000x500000", "1000000x5000000"], help="nodes x edges")
-    parser.add_argument("--oracles", help="a Python that has the other implementations")
-    parser.add_argument("--oracle-s", type=float, default=900.0, help="what each may take")
     parser.add_argument("--measure", help=argparse.SUPPRESS)  # the child's part: a file with a graph
     parser.add_argument("--digest", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -68,21 +63,12 @@ def main() -> None:
             again = child([*here, "--digest"], 1)
             found["equal_in_another_process"] = again["digest"] == found["digest"]
             print(json.dumps({"benchmark": "leiden", "case": f"{size} ours"} | found), flush=True)
-            for name in ORACLES if arguments.oracles else ():
-                script = [arguments.oracles, str(Path(__file__).with_name("leiden_oracles.py")), name, str(graph)]
-                line = {"benchmark": "leiden", "case": f"{size} {name}"} | child(script, 0, arguments.oracle_s)
-                print(json.dumps(line), flush=True)
 
 
-def child(command: Sequence[str], hash_seed: int, timeout_s: float | None = None) -> dict[str, Any]:
-    """Return the JSON that a process prints, or why there is none."""
+def child(command: Sequence[str], hash_seed: int) -> dict[str, Any]:
+    """Return the JSON that a process prints."""
     environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
-    try:
-        done = subprocess.run(
-            command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=timeout_s
-        )
-    except subprocess.TimeoutExpired:
-        return {"not_done": f"more than {timeout_s:g} s"}
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

@@ -41,11 +41,6 @@ def memory_of(pid: int) -> Memory:
     )
 
 
-def open_files(pid: int) -> int:
-    """Return how many file descriptors a process has."""
-    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-
-
 def threads(pid: int) -> int:
     """Return how many threads a process has."""
     return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.jsonl import rows_of
+from benchmarks.settings import rows_of
 
 _WORD = re.compile(r"[A-Za-z]+")
 _VOWELS = "aeiou"

@@ -1,18 +1,17 @@
 """Cost of updates of an index, against `simulate-llm` at zero latency in another process.
 
-    python -m benchmarks.updates --corpus CORPUS.jsonl [--cases steps history] [--documents N] [--copies 1]
-        [--only NAME …] [--set KEY=VALUE …] [--builtin] [--no-drift]
+    python -m benchmarks updates --corpus CORPUS.jsonl [--documents N] [--copies 1] [--only NAME …]
+        [--set KEY=VALUE …] [--builtin] [--no-drift]
 
-CORPUS has a `text` a line. Prints a JSON line for each run, and a table of all on stderr: calls and tokens of chat that
+CORPUS has a `text` a line. Prints a JSON line for each run: calls and tokens of chat that
 the run paid, by stage, their ratio to the extraction of the changed documents, wall and CPU seconds (of this process,
 not of the endpoint), peak memory, summaries and reports kept and written, the debt, and the drift from a shadow
 clustering.
 
-steps: all documents but the last tenth are indexed, and each change is applied to a copy of that index: nothing, one
-document of median length added, 1 % and 10 % added, a sentence of one document replaced, 1 and 10 % of the documents
-removed, the added document removed again, and the debt of the 10 % paid. history: the first half is indexed, and the
-second half is added by single documents; a line for each tenth of them, and one with the sum over that of one build of
-the second half. --copies repeats the corpus under other names (`update_corpora.py`).
+All documents but the last tenth are indexed, and each change is applied to a copy of that index: nothing, one document
+of median length added, 1 % and 10 % added, a sentence of one document replaced, 1 and 10 % of the documents removed,
+the added document removed again, and the debt of the 10 % paid. --copies repeats the corpus under other names
+(`update_corpora.py`).
 """
 
 from __future__ import annotations
@@ -26,16 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.update_corpora import CorpusFolder, of_median_length, read_corpus, with_new_sentence
 from benchmarks.update_steps import EXTRACTION, configured, drift_figures, measured, units
 from hirag_dist.composition.indexing import run_build, run_refresh
 from hirag_dist.config.model import Config
 
 Documents = Mapping[str, str]
-_LINES_OF_HISTORY = 10
 
 
 @dataclass(frozen=True)
@@ -114,12 +109,8 @@ def main() -> None:
         tempfile.TemporaryDirectory(dir=arguments.folder, ignore_cleanup_errors=True) as work,
     ):
         bench = Bench(config, Path(work), arguments.drift, labels)
-        lines = []
-        for case in arguments.cases:
-            for line in _CASES[case](bench, documents, arguments.only):
-                lines.append(line)
-                print(json.dumps(line), flush=True)
-    Console(stderr=True, width=180).print(table(lines))
+        for line in steps(bench, documents, arguments.only):
+            print(json.dumps(line), flush=True)
 
 
 def steps(bench: Bench, documents: Documents, only: Sequence[str] | None) -> Iterator[dict[str, Any]]:
@@ -167,73 +158,6 @@ def changes(base: Documents, held: Documents) -> dict[str, Change]:
     return found
 
 
-def history(bench: Bench, documents: Documents, only: Sequence[str] | None) -> Iterator[dict[str, Any]]:
-    """Yield lines of a history from half of the documents to all of them, and one with the sums."""
-    half = len(documents) // 2
-    first, second = dict(list(documents.items())[:half]), dict(list(documents.items())[half:])
-    fresh = bench.build("half", second)
-    shutil.rmtree(bench.uri("half"))
-    run = bench.build("history", first)
-    yield bench.line("half", "history", None, run["tokens_by_stage"][EXTRACTION], run)
-    sums, now, base_id = dict.fromkeys(("tokens", "calls", "wall_s", "cpu_s"), 0.0), dict(first), run["snapshot"]
-    for number, (name, text) in enumerate(second.items(), 1):
-        now[name] = text
-        run = bench.build("history", now)
-        sums = {key: value + run[key] for key, value in sums.items()}
-        if number % max(len(second) // _LINES_OF_HISTORY, 1) == 0 or number == len(second):
-            extraction = run["tokens_by_stage"].get(EXTRACTION, 0)
-            yield bench.line(f"half + {number}", "history", base_id, extraction, run) | {"cumulated": _rounded(sums)}
-        base_id = run["snapshot"]
-    yield {
-        "benchmark": "updates",
-        **bench.labels,
-        "case": "half to all by single documents",
-        "updates": len(second),
-        "cumulated": _rounded(sums),
-        "build_of_added_half": {key: fresh[key] for key in sums},
-        "ratio_to_build_of_added_half": round(sums["tokens"] / fresh["tokens"], 3),
-    }
-
-
-def table(lines: Sequence[Mapping[str, Any]]) -> Table:
-    """Return the runs side by side; a line with sums shows these."""
-    columns = ("documents", "calls", "tokens", "ratio", "CPU s", "wall s", "MB", "summaries", "reports", "stand-ins")
-    shown = Table("case", box=None, header_style="dim")
-    for column in (*columns, "debt", "compactness", "modularity gap"):
-        shown.add_column(column, justify="right")
-    for line in lines:
-        run = line if "tokens" in line else line["cumulated"]
-        kinds = [line[kind] for kind in ("summaries", "reports") if kind in line]
-        debt = sum(each["tokens"] for each in line["update"]["debt"].values()) if kinds else 0
-        drift = line.get("drift", {})
-        ratios = [value for name, value in drift.items() if name.endswith("compactness ratio")]
-        ratio = line.get("ratio", line.get("ratio_to_build_of_added_half"))
-        shown.add_row(
-            line["case"],
-            str(line.get("documents", "")),
-            f"{run['calls']:,.0f}",
-            f"{run['tokens']:,.0f}",
-            "" if ratio is None else f"{ratio:.2f}",
-            f"{run['cpu_s']:.1f}",
-            f"{run['wall_s']:.1f}",
-            str(line.get("peak_mb", "")),
-            *(f"{each['written']} new, {each['kept']} kept" for each in kinds),
-            *[""] * (2 - len(kinds)),
-            str(sum(each["stand_ins"] for each in kinds)) if kinds else "",
-            f"{debt:,}" if kinds else "",
-            " ".join(f"{value:.3f}" for value in ratios),
-            f"{drift['communities modularity gap']:.4f}" if "communities modularity gap" in drift else "",
-        )
-    return shown
-
-
-def _rounded(sums: Mapping[str, float]) -> dict[str, float]:
-    return {key: round(value, 1) for key, value in sums.items()}
-
-
-_CASES = {"steps": steps, "history": history}
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.updates",
@@ -241,10 +165,9 @@ def _arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--corpus", type=Path, required=True, help="JSON lines with a field `text`")
-    parser.add_argument("--cases", nargs="+", choices=list(_CASES), default=["steps"])
     parser.add_argument("--documents", type=int, help="only the first documents of the corpus")
     parser.add_argument("--copies", type=int, default=1, help="how many times the corpus is taken")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="changes of `steps`, such as +1 or 'a sentence'")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="changes, such as +1 or 'a sentence'")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="keys of the configuration")
     parser.add_argument("--builtin", action="store_true", help="models in this process, whose CPU counts then")
     parser.add_argument("--folder", type=Path, help="where indexes are kept while this runs")

@@ -18,7 +18,6 @@ from hirag_dist.cli.main import exit_at_once
 from hirag_dist.llm.endpoints import minilm
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
-from tests.shared_data import REASON
 
 settings.register_profile("loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loaded machine")  # how long an example takes depends on what else runs
@@ -114,10 +113,3 @@ def milvus_uri(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         except NoServer as error:
             pytest.skip(str(error))
         yield uri
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once how many tests lacked the recorded data."""
-    lacking = [report for report in terminalreporter.stats.get("skipped", []) if REASON in str(report.longrepr)]
-    if lacking:
-        terminalreporter.write_line(f"{len(lacking)} tests skipped: {REASON}")

@@ -31,6 +31,7 @@ from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.spill import spill_file
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
 
@@ -194,7 +195,8 @@ class Bench:
             self.events = []
             runner = StageRunner(store, executor, (self.events.append,), config.max_reject_ratio, fresh, retry)
             context = BuildContext(runner, config, Prompts(), resolved)
-            return work(Build(context, force_current=self.force_current, base_id=self.base_id))
+            with spill_file() as spill:
+                return work(Build(context, force_current=self.force_current, base_id=self.base_id, spill=spill))
         finally:
             executor.close()
 

@@ -20,11 +20,11 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.jsonl import rows_of
 from benchmarks.peers import table
 from benchmarks.peers.corpus import CorpusRefused, take
 from benchmarks.peers.metering import adopt_orphans
 from benchmarks.peers.runner import PEERS, REFERENCE, Settings, measure
+from benchmarks.settings import rows_of
 
 
 def main() -> None:

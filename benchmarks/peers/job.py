@@ -20,16 +20,15 @@ class Job:
 
     Attributes:
         adapter: name of a module of `adapters`.
-        phase: "index", or on an index that is there "query", "add" or "remove".
+        phase: "index", or on an index that is there "query".
         folder: the package's own, where its index is.
-        corpus: path of JSON lines with `doc_id` and `text`: what is indexed, added or removed.
+        corpus: path of JSON lines with `doc_id` and `text`: what is indexed.
         result: path that the worker's figures are written to.
         base_url: of the endpoint, with /v1.
         dim: of the endpoint's vectors.
         questions: part of a query phase → its questions: warm, alone, context, clients.
         clients: how many ask at a time in the part `clients`.
         checkout: of a package that is not installed but lies there, or empty.
-        keep_replies: whether the phase "remove" keeps the stored replies of models about what is removed.
     """
 
     adapter: str
@@ -42,7 +41,6 @@ class Job:
     questions: dict[str, list[str]]
     clients: int = 16
     checkout: str = ""
-    keep_replies: bool = False
 
     def write(self, path: Path) -> None:
         """Write the job for `read`."""
@@ -55,12 +53,8 @@ class Job:
 
     def documents(self) -> list[str]:
         """Return the texts of the corpus."""
-        return list(self.texts_by_id().values())
-
-    def texts_by_id(self) -> dict[str, str]:
-        """Return document id → text of the corpus, in order."""
         with Path(self.corpus).open(encoding="utf-8") as lines:
-            return {row["doc_id"]: row["text"] for row in map(json.loads, lines)}
+            return [row["text"] for row in map(json.loads, lines)]
 
 
 class Adapter(Protocol):
@@ -91,13 +85,3 @@ class Adapter(Protocol):
 
     async def close(self) -> None:
         """Release the resources of `open`."""
-
-
-class UpdatableAdapter(Adapter, Protocol):
-    """A package that can change an index that is there."""
-
-    async def add(self, documents: dict[str, str]) -> None:
-        """Add documents, id → text, to the index that was saved."""
-
-    async def remove(self, documents: dict[str, str]) -> None:
-        """Remove documents, id → text, that `index` or `add` took in, as far as the package can."""

@@ -189,8 +189,6 @@ def _hirag_dist(peer: Peer, job: Job) -> list[str]:
     (store / "hirag.yaml").write_text(hirag_dist_settings(job.base_url, job.dim), encoding="utf-8")
     command = [sys.executable, "-m", "hirag_dist", job.phase, "--index", str(store / "index"), "--json"]
     command += ["--config", str(store / "hirag.yaml"), "--executor", peer.executor]
-    if job.phase == "remove":
-        return [*command, *([] if job.keep_replies else ["--forget", "--now"]), *job.texts_by_id()]
     return [*command, "--text-field", "text", job.corpus]
 
 

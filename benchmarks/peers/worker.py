@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.job import Adapter, Job, UpdatableAdapter
+from benchmarks.peers.job import Adapter, Job
 
 Ask = Callable[[str], Awaitable[str]]
 
@@ -35,15 +35,6 @@ async def _indexed(module: Any, job: Job) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     with _timed(figures, "work"):
         await module.Adapter(job).index(job.documents())
-    return figures
-
-
-async def _changed(module: Any, job: Job) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
-    adapter: UpdatableAdapter = module.Adapter(job)
-    change = adapter.add if job.phase == "add" else adapter.remove
-    with _timed(figures, "work"):
-        await change(job.texts_by_id())
     return figures
 
 
@@ -127,7 +118,7 @@ def _timed(figures: dict[str, Any], name: str) -> Iterator[None]:
     figures[f"{name}_cpu_s"] = round(time.process_time() - cpu, 3)
 
 
-_PHASES = {"index": _indexed, "add": _changed, "remove": _changed, "query": _queried}
+_PHASES = {"index": _indexed, "query": _queried}
 
 
 if __name__ == "__main__":

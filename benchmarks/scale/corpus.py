@@ -47,7 +47,7 @@ def write_corpus(folder: Path, texts: Sequence[Path], tokens: int) -> dict[str, 
 
     Args:
         folder: written to; where `corpus.json` is there, the corpus is made already.
-        texts: files of `package_texts`.
+        texts: files of JSON lines with `title` and `text`; the name of a file is that of a source of documents.
     """
     record = folder / "corpus.json"
     if record.exists():

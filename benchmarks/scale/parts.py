@@ -20,7 +20,6 @@ from benchmarks.generated import questions
 from benchmarks.load import Load
 from benchmarks.scale.corpus import write_corpus
 from benchmarks.scale.measured_build import build
-from benchmarks.scale.package_texts import package_texts
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -37,18 +36,18 @@ class Size:
     """One size of the measurement.
 
     Attributes:
-        folder: of all sizes; texts of packages and the lines of measurements are there.
+        folder: of all sizes, with the lines of measurements.
         tokens: of the corpus, about.
         executor: ray or inline.
         workers: of Ray.
-        texts: a folder of texts that were made before; in `folder` else.
+        texts: a folder of JSON lines with `title` and `text`, a file for each source of the corpus.
     """
 
     folder: Path
     tokens: int
+    texts: Path
     executor: str = "ray"
     workers: int = 2
-    texts: Path | None = None
 
     @property
     def own(self) -> Path:
@@ -75,8 +74,7 @@ class Size:
             file.write(json.dumps({"tokens": self.tokens, **line}) + "\n")
 
     def _corpus(self) -> None:
-        texts = package_texts(self.texts or self.folder / "texts")
-        made = write_corpus(self.own, texts, self.tokens)
+        made = write_corpus(self.own, sorted(self.texts.glob("*.jsonl")), self.tokens)
         self.write({"what": "corpus", "counted": made.pop("tokens"), **made})
 
     def _build(self) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from benchmarks.scale.computed import count, duration, size
 from benchmarks.scale.measurements import MeasuredSize, StageSum, added, exponent, extrapolated
 
 BILLION = 1e9
@@ -17,6 +16,40 @@ RATES = (1e6, 10e6, 100e6)  # tokens a minute
 WORKER_CORES, BUSY = 2, 0.5  # of a machine; share of its time that its CPU may be busy while models are called
 MIN_CPU_S = 1.0  # growth of a stage that took less at the largest size is not shown
 Measured = Mapping[int, MeasuredSize]
+
+
+def count(number: float) -> str:
+    """Return a number with three digits.
+
+    >>> [count(number) for number in (942, 16_349, 1_710_000)]
+    ['942', '16,300', '1.71 M']
+    """
+    if number >= 1e9:
+        return f"{number / 1e9:.3g} G"
+    if number >= 1e6:
+        return f"{number / 1e6:.3g} M"
+    digits = max(0, len(str(int(number))) - 3)
+    return f"{round(number, -digits):,.0f}"
+
+
+def size(number: float, unit: float = 1e9, name: str = "GB") -> str:
+    """Return bytes in a unit, with three digits at most."""
+    return f"{number / unit:.3g} {name}"
+
+
+def duration(seconds: float) -> str:
+    """Return a time.
+
+    >>> [duration(time) for time in (51, 511, 51_100, 511_000)]
+    ['51 s', '8.5 min', '14 h 12 min', '142 h']
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.2g} min"
+    if seconds < 86400:
+        return f"{seconds // 3600:.0f} h {seconds % 3600 / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"
 
 
 @dataclass(frozen=True, slots=True)

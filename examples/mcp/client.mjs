@@ -26,30 +26,30 @@ const call = async (name, options, onprogress) => {
   if (result.isError) console.log(`${name}: error: ${result.content[0].text}`);
   return result.isError ? undefined : result.structuredContent;
 };
-const levels = [];
-const found = await call("search", { question }, ({ message }) => message && levels.push(message));
+const found = await call("search", { question });
 const named = (kind) => found.references.filter((reference) => reference.kind === kind);
 console.log("search:", named("entity").map((entity) => entity.title).join(", "));
-console.log("progress:", levels.join(", "));
 const [first, second] = named("entity");
 const entity = await call("entity", { entity: first.id });
-console.log("entity:", entity.entity.name, "relations:", entity.relation_count);
+console.log("entity:", first.title, "relations:", entity.relation_count);
 if (second) {
   const path = await call("path_between", { source: first.title, target: second.title });
-  console.log("path:", path.path.entities.join(" - "));
+  console.log("path:", path.references.filter(({ kind }) => kind === "entity").map(({ title }) => title).join(" - "));
 }
 const [community] = named("community");
 if (community) {
   const report = await call("report", { community_id: community.id });
-  console.log("report:", report.title);
+  console.log("report:", report.references[0].title);
 }
 const source = await client.readResource({ uri: named("chunk")[0].uri });
-console.log("document:", source.contents[0].text.slice(0, 60));
-const answer = await call("answer", { question });
-console.log("answer:", answer.answer);
+const inMarks = (text) => text.split("\n").slice(2, -1).join("\n"); // after the line that says that it is data
+console.log("document:", inMarks(source.contents[0].text).slice(0, 60));
+const steps = [];
+const answer = await call("answer", { question }, ({ message }) => message && steps.push(message));
+console.log("answer:", inMarks(answer.answer));
+console.log("progress:", steps[0]);
 console.log("counts:", JSON.stringify((await call("describe_index", {})).counts));
 await call("entity", { entity: "no such entity" });
-const { resources } = await client.listResources();
 const { resourceTemplates } = await client.listResourceTemplates();
-console.log("resources:", resources[0].uri, "templates:", resourceTemplates.length);
+console.log("templates:", resourceTemplates.length);
 await client.close();

@@ -39,6 +39,7 @@ from hirag_dist.readers.office_files import INSTALL as INSTALL_DOCUMENTS
 from hirag_dist.readers.office_files import PACKAGES as OFFICE_FORMATS
 from hirag_dist.readers.office_files import missing_package
 from hirag_dist.retrieval.vector_index.milvus.connection import INSTALL
+from hirag_dist.storage.serving.mapped_files import map_files
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, Message
@@ -116,7 +117,7 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
         findings.append(_check("catalogue", lambda: _catalogue(config)))
     findings.append(_disk(index or tempfile.gettempdir()))
     if index is not None:
-        findings.append(_check(f"index {index}", lambda: _writable(index)))
+        findings.append(_check(f"index {index}", lambda: _index(index)))
     return findings
 
 
@@ -350,9 +351,18 @@ def _disk(folder: str) -> DoctorFinding:
     return DoctorFinding("disk", "ok", f"{free:,.0f} GB free at {folder}")
 
 
-def _writable(index: str) -> str:
+def _index(index: str) -> str:
+    """Check that an index can be written to, and every byte of its current snapshot.
+
+    Raises:
+        HiragError: it cannot be written to, or a file of the snapshot is damaged.
+    """
     store = Store(index)
     if not store.exists(""):
         return "does not exist yet; `hirag-dist index` creates it"
     store.check_writable()
-    return "can be written to"
+    if current_id(store) is None:
+        return "can be written to; nothing is published"
+    snapshot = open_snapshot(store, full_check=True)
+    map_files(snapshot, "")
+    return f"can be written to; every file of snapshot {snapshot.manifest.snapshot_id} is whole"

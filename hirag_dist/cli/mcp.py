@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,8 +32,7 @@ from hirag_dist.errors import ConfigError
 
 if TYPE_CHECKING:
     from hirag_dist.mcp.backend import Backend
-    from hirag_dist.mcp.options import HttpOptions
-    from hirag_dist.mcp.server import ServerSettings
+    from hirag_dist.mcp.run import HttpOptions
 
 _OPEN_S = 5.0  # for an index to open before clients are served; an error in this time ends the command
 TOKEN = "HIRAG_TOKEN"  # environment variable with the token of a server over stdio
@@ -46,7 +46,9 @@ _HttpOption = Annotated[
 ]
 _HttpNameOption = Annotated[
     list[str] | None,
-    typer.Option("--http-name", metavar="NAME", help="Host name by which clients reach --http (repeatable)."),
+    typer.Option(
+        "--http-name", metavar="NAME", help="Host name, or HOST:PORT, by which clients reach --http (repeatable)."
+    ),
 ]
 _TlsCertOption = Annotated[str | None, typer.Option(metavar="PEM", help="Certificate chain of --http.")]
 _TlsKeyOption = Annotated[str | None, typer.Option(metavar="PEM", help="Key of --tls-cert.")]
@@ -106,8 +108,8 @@ def mcp(
             "--token-file and --cert cannot go with --http: every caller would have the same rights; each sends its "
             "own token in the header Authorization, which goes to the service"
         )
-    from hirag_dist.mcp.options import HttpOptions
-    from hirag_dist.mcp.server import ServerSettings
+    from hirag_dist.mcp.run import HttpOptions, serve_http, serve_stdio
+    from hirag_dist.mcp.tools import ServerSettings, make_server
 
     options = (
         None if http is None else HttpOptions(http, tuple(http_names or ()), tls_cert, tls_key, server is not None)
@@ -125,7 +127,14 @@ def mcp(
                 limits = {"snapshot": snapshot, "max_usd": max_usd, "max_tokens": max_tokens}
                 backend = await _index(str(index), loaded, limits, reach)
             stack.push_async_callback(backend.close)
-            await _serve(backend, serving, options)
+            made = make_server(backend, serving)
+            if options is None:
+                await serve_stdio(made)
+            else:
+                await serve_http(made, options, lambda url: err.print(f"MCP at {url}", markup=False, soft_wrap=True))
+        if options is None:
+            sys.stdout.flush()
+            os._exit(0)  # a thread may still wait for a line of stdin, and nothing can interrupt it
 
     asyncio.run(run())
 
@@ -170,17 +179,6 @@ async def _index(uri: str, config: Any, limits: dict[str, Any], reach: frozenset
     if opening.done():
         opening.result()
     return IndexBackend(opening, reach)
-
-
-async def _serve(backend: Backend, settings: ServerSettings, options: HttpOptions | None) -> None:
-    from hirag_dist.mcp.run import serve_http, serve_stdio
-    from hirag_dist.mcp.server import make_server
-
-    made = make_server(backend, settings)
-    if options is None:
-        await serve_stdio(made)
-    else:
-        await serve_http(made, options, lambda url: err.print(f"MCP at {url}", markup=False, soft_wrap=True))
 
 
 def _refuse(given: dict[str, Any], other: str = "--index", why: str = "they are for a connection") -> None:

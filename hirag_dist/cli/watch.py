@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -28,9 +27,9 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, err, out, short, use_json
 from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.indexing import BuildOptions
-from hirag_dist.composition.watch import WatchEvent, WatchOptions, debt_tokens, make_watch
+from hirag_dist.composition.watch import WatchEvent, debt_tokens, make_watch
 from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.errors import ConfigError
 from hirag_dist.llm.usage import dollars
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.watch_metrics import WatchMetrics
@@ -53,12 +52,10 @@ def watch(
     label_field: LabelFieldOption = None,
     id_field: IdFieldOption = None,
     every: Annotated[
-        str, typer.Option(metavar="DURATION", help="Update at most this long after the first change: 30s, 10m, 1h.")
+        str, typer.Option(metavar="DURATION", help="Time between two listings of INPUT: 30s, 10m, 1h.")
     ] = "60s",
-    batch_files: Annotated[
-        int | None, typer.Option("--batch-files", min=1, help="Update as soon as this many files have changed.")
-    ] = None,
-    poll: Annotated[str, typer.Option(metavar="DURATION", help="List INPUT this often.")] = "5s",
+    batch_files: Annotated[int | None, typer.Option("--batch-files", hidden=True)] = None,
+    poll: Annotated[str | None, typer.Option("--poll", hidden=True)] = None,
     max_usd: Annotated[
         float | None, typer.Option(min=0, help="Dollars a day (UTC); when they are spent, changes wait for the next.")
     ] = None,
@@ -71,20 +68,22 @@ def watch(
 
     Each update is `hirag-dist index INPUT`: documents that are gone from INPUT are removed from the index. The first
     round compares all of INPUT with the index, so the command can be stopped or killed at any moment and started again.
+    A later change is applied by the round after the one that finds it, as files may still be copied.
     A round that fails (an endpoint or a folder out of reach) is tried again later. Ctrl-C and SIGTERM end the command;
     an interrupted update is continued by the next start. With --json each round is one JSON object on a line.
     """
     use_json(json)
+    if batch_files is not None or poll is not None:
+        raise ConfigError("--batch-files and --poll are gone: --every is the time between two listings")
     fields = reading(text_field, title_field, label_field, id_field)
     loaded = configuration(config, settings, running(executor, workers) | fields).config
-    options = WatchOptions(seconds(every, "--every"), batch_files, seconds(poll, "--poll"), max_usd_per_day=max_usd)
-    counted = WatchMetrics()
-    followed = make_watch(inputs, index, loaded, options, BuildOptions(), emit_event if json else show_event, counted)
+    every_s, counted = seconds(every, "--every"), WatchMetrics()
+    followed = make_watch(inputs, index, loaded, max_usd, emit_event if json else show_event, counted)
     served = nullcontext() if metrics is None else serve_metrics(metrics, counted.registry, lambda: True)
     with _ended_by_signals(), served as address:
         if address is not None:
             err.print(f"Metrics: http://{address}/metrics")
-        followed.run(time.sleep)
+        followed.run(every_s)
 
 
 @contextmanager

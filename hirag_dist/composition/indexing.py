@@ -44,6 +44,7 @@ from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
+from hirag_dist.storage.spill import spill_file
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -256,7 +257,7 @@ def execute_build(
     prompts = load_prompts(config.prompts)
     store.check_writable()
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
-    with BuildLock(store, options.wait_s) as lock:
+    with BuildLock(store, options.wait_s) as lock, spill_file() as spill:
         config = settle_embedder(config, None if options.fresh else recorded_embedder(store))
         _compact_ledger(store, lock)
         probes = UsageMeter()
@@ -292,6 +293,7 @@ def execute_build(
                 force_current=options.force_current,
                 require_complete=options.require_complete,
                 base_id=base_id,
+                spill=spill,
             )
             check(build)
             record = BuildRecord(

@@ -1,8 +1,7 @@
-"""An input that is followed: changes of its files are gathered and applied as updates of the index."""
+"""An input that is followed: a loop over `index`, which compares the files of the input with those it has applied."""
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,34 +24,15 @@ Listing = Mapping[str, tuple[int, str]]  # URI → size and time of the last cha
 
 
 @dataclass(frozen=True)
-class WatchOptions:
-    """When changes are applied.
-
-    Attributes:
-        every_s: at most so long after the first change.
-        batch: or as soon as so many files have changed; None for no limit.
-        poll_s: between two listings.
-        max_backoff_s: between two attempts after failures of updates; after those of listings, `every_s`.
-        max_usd_per_day: spending limit of a day, UTC; changes wait for the next day. None for none.
-    """
-
-    every_s: float = 60.0
-    batch: int | None = None
-    poll_s: float = 5.0
-    max_backoff_s: float = 600.0
-    max_usd_per_day: float | None = None
-
-
-@dataclass(frozen=True)
 class WatchEvent:
-    """Outcome of a round of the watch.
+    """Outcome of a round that did something; a failure that repeats itself is one event.
 
     Attributes:
         kind: updated; unchanged: the files changed, but no document; waiting: the budget of the day is spent, or
             another build holds the index; failed: it is tried again.
         message: for people, empty after an update.
-        n_files: that were pending.
-        age_s: of the oldest change that was pending.
+        n_files: files that have changed since the last update.
+        age_s: seconds since the first of these changes was found.
         result: of the update.
     """
 
@@ -69,133 +49,101 @@ class Watch:
 
     Attributes:
         listing: returns the files of the input.
-        update: makes the index equal to the input, spending at most so many dollars; None: no limit.
-        spent: returns the dollars that builds of the index spent in the day that begins at a time.
+        update: makes the index equal to the input, spending at most this many dollars; None: no limit.
+        spent: returns the dollars that builds of the index have spent since a time.
+        max_usd_per_day: spending limit of a day, UTC; changes wait for the next day. None for no limit.
         clock: seconds since the epoch, for the day of the budget.
-        monotonic: seconds that no change of the system's clock reaches, for all durations.
+        monotonic: seconds that no change of the system's clock reaches, for ages.
     """
 
     listing: Callable[[], Listing]
     update: Callable[[float | None], IndexResult]
-    options: WatchOptions
     notify: Callable[[WatchEvent], None]
     metrics: WatchMetrics
     spent: Callable[[float], float] = lambda since: 0.0
+    max_usd_per_day: float | None = None
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
     _applied: Listing | None = None
-    _pending: dict[str, float] = field(default_factory=dict)  # URI → when its change was found
-    _failures: int = 0
-    _not_before: float = -math.inf
-    _spent_day: float | None = None  # the day whose budget is spent
+    _changes: dict[str, float] = field(default_factory=dict)  # URI → when its change was found
+    _message: str = ""  # of the last failure
+    _spent_day: float | None = None
 
     def __post_init__(self) -> None:
-        self.metrics.follow(self.oldest_change_s, lambda: len(self._pending))
+        self.metrics.follow(self.oldest_change_s, lambda: len(self._changes))
 
     def oldest_change_s(self) -> float:
         """Return the age of the oldest change that no snapshot has; 0 if there is none."""
-        return max(self.monotonic() - min(self._pending.values()), 0.0) if self._pending else 0.0
+        return max(self.monotonic() - min(self._changes.values()), 0.0) if self._changes else 0.0
 
-    def run(self, sleep: Callable[[float], object]) -> None:
-        """Follow the input until `sleep` raises."""
+    def run(self, every_s: float, sleep: Callable[[float], object] = time.sleep) -> None:
+        """Look at the input again and again until `sleep` raises."""
         while True:
-            sleep(self.round())
+            self.round()
+            sleep(every_s)
 
-    def round(self) -> float:
-        """List the input, apply its changes if that is due, and return the seconds until the next round.
+    def round(self) -> None:
+        """List the input, and update the index if it differed in the round before: files may still be copied.
 
         Raises:
             ConfigError: the configuration is wrong, which no later attempt would change.
         """
-        now = self.monotonic()
-        if now < self._not_before:
-            return min(self._not_before - now, self.options.poll_s)
-        if self._spent_day == _day_of(self.clock()):
-            return self.options.poll_s
-        self._spent_day = None
         try:
-            found = self.listing()
-        except HiragError as error:  # soon tried again: a first file may appear in an empty folder at any time
-            self._back_off(str(error), max(self.options.every_s, self.options.poll_s))
-            return self.options.poll_s
-        try:
-            self._gather(found, now)
-            if self._is_due(now):
-                self._apply(found)
-            self._failures = 0
+            files, now, before = self.listing(), self.monotonic(), self._applied or {}
+            changed = {uri for uri in {*before, *files} if before.get(uri) != files.get(uri)}
+            self._changes = {uri: self._changes.get(uri, now) for uri in changed}
+            if self._applied is None or any(found < now for found in self._changes.values()):
+                self._apply(files)
+            self._message = ""
         except ConfigError:
             raise
-        except BudgetReached as error:
-            self._wait_for_tomorrow(str(error))
-        except IndexBusy as error:
-            self._not_before = now + self.options.poll_s
+        except (BudgetReached, IndexBusy) as error:
             self._report("waiting", str(error))
         except HiragError as error:
-            self._back_off(str(error), self.options.max_backoff_s)
-        return self.options.poll_s
+            self.metrics.count_failure()
+            self._report("failed", f"{error}; it is tried again")
 
-    def _gather(self, found: Listing, now: float) -> None:
-        """Note which files differ from those that the index has."""
-        before = self._applied or {}
-        changed = {uri for uri in {*before, *found} if before.get(uri) != found.get(uri)}
-        self._pending = {uri: self._pending.get(uri, now) for uri in sorted(changed)}
-
-    def _is_due(self, now: float) -> bool:
-        if self._applied is None:  # what the index has is not known yet
-            return True
-        if not self._pending:
-            return False
-        full = self.options.batch is not None and len(self._pending) >= self.options.batch
-        return full or now - min(self._pending.values()) >= self.options.every_s
-
-    def _apply(self, found: Listing) -> None:
-        left = None
-        if self.options.max_usd_per_day is not None:
-            left = self.options.max_usd_per_day - self.spent(_day_of(self.clock()))
-            if left <= 0:
-                raise BudgetReached(f"the ${self.options.max_usd_per_day:g} of today are spent")
-        result = self.update(left)
-        n_files, age_s = len(self._pending), self.oldest_change_s()
-        self._applied, self._pending = found, {}
+    def _apply(self, files: Listing) -> None:
+        day, left = self.clock() // _DAY_S * _DAY_S, self.max_usd_per_day
+        until = datetime.fromtimestamp(day + _DAY_S, UTC).isoformat(timespec="minutes")
+        if left is not None:
+            left -= self.spent(day)
+            if left <= 0 or day == self._spent_day:
+                raise BudgetReached(f"the ${self.max_usd_per_day:g} of today are spent; changes wait until {until}")
+        try:
+            result = self.update(left)
+        except BudgetReached as error:
+            self._spent_day = day  # what is left of the budget is too little for the next call
+            raise BudgetReached(f"{error}; changes wait until {until}") from error
+        n_files, age_s = len(self._changes), self.oldest_change_s()
+        self._applied, self._changes = files, {}
         self.metrics.show_snapshot(result.manifest.counts["documents"], debt_tokens(result))
-        kind: Literal["updated", "unchanged"] = "unchanged" if result.up_to_date else "updated"
-        if kind == "updated":
+        if not result.up_to_date:
             self.metrics.count_update()
-        self.notify(WatchEvent(kind, "", n_files, age_s, result))
-
-    def _wait_for_tomorrow(self, message: str) -> None:
-        self._spent_day = _day_of(self.clock())
-        until = datetime.fromtimestamp(self._spent_day + _DAY_S, UTC).isoformat(timespec="minutes")
-        self._report("waiting", f"{message}; changes wait until {until}")
-
-    def _back_off(self, message: str, max_s: float) -> None:
-        self.metrics.count_failure()
-        self._failures += 1
-        wait_s = min(self.options.poll_s * 2**self._failures, max_s)
-        self._not_before = self.monotonic() + wait_s
-        self._report("failed", f"{message}; the next attempt is in {wait_s:.0f} s")
+        self.notify(WatchEvent("unchanged" if result.up_to_date else "updated", "", n_files, age_s, result))
 
     def _report(self, kind: Literal["waiting", "failed"], message: str) -> None:
-        self.notify(WatchEvent(kind, message, len(self._pending), self.oldest_change_s()))
+        if message != self._message:
+            self.notify(WatchEvent(kind, message, len(self._changes), self.oldest_change_s()))
+        self._message = message
 
 
 def make_watch(
     inputs: Sequence[str],
     index_uri: str,
     config: Config,
-    options: WatchOptions,
-    build: BuildOptions,
+    max_usd_per_day: float | None,
     notify: Callable[[WatchEvent], None],
     metrics: WatchMetrics,
 ) -> Watch:
     """Return a watch of files, folders, globs or object-store URIs that updates an index.
 
     Args:
-        build: options of each update.
+        max_usd_per_day: see `Watch`.
         notify: called after each round that did something.
     """
-    check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd_per_day)
-    store = Store(index_uri)
+    check_prices(config, (*BUILD_ROLES, "embed"), max_usd_per_day)
+    store, build = Store(index_uri), BuildOptions()
 
     def update(max_usd: float | None) -> IndexResult:
         return run_build(inputs, index_uri, config, replace(build, max_usd=max_usd))
@@ -203,7 +151,7 @@ def make_watch(
     def listing() -> Listing:
         return list_files(inputs, follow_links=config.reading.follow_links)
 
-    return Watch(listing, update, options, notify, metrics, lambda since: dollars_since(store, since))
+    return Watch(listing, update, notify, metrics, lambda since: dollars_since(store, since), max_usd_per_day)
 
 
 def list_files(inputs: Sequence[str], *, follow_links: bool = False) -> Listing:
@@ -230,8 +178,3 @@ def debt_tokens(result: IndexResult) -> int:
     """Return the estimated tokens of the texts of a snapshot that updates have put off."""
     debt = (result.manifest.notes.get(NOTES) or {}).get("debt", {})
     return sum(int(part["tokens"]) for part in debt.values())
-
-
-def _day_of(now: float) -> float:
-    """Return when the day of a time began, UTC."""
-    return now - now % _DAY_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +28,23 @@ class ChangedRows:
     origin: IntVector
 
 
-def changed_rows(before: pa.Table, gone: IntVector, new: pa.Table, by: Sequence[str]) -> ChangedRows:
+def rows_of_table(table: pa.Table, rows: IntVector) -> pa.Table:
+    """Return rows of a table as a table in memory, each column one array; long runs of rows are copied at once."""
+    starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
+    if len(starts) * _MIN_RUN_ROWS > len(rows):
+        return table.take(pa.array(rows)).combine_chunks()
+    lengths = np.diff(np.append(starts, len(rows)))
+    pairs = zip(rows[starts].tolist(), lengths.tolist(), strict=True)
+    return pa.concat_tables([table.schema.empty_table(), *(table.slice(*pair) for pair in pairs)]).combine_chunks()
+
+
+def changed_rows(
+    before: pa.Table,
+    gone: IntVector,
+    new: pa.Table,
+    by: Sequence[str],
+    taken: Callable[[pa.Table, IntVector], pa.Table] = rows_of_table,
+) -> ChangedRows:
     """Return a sorted table without some of its rows and with new ones, as a stable sort of the rest would give it.
 
     Args:
@@ -36,6 +52,7 @@ def changed_rows(before: pa.Table, gone: IntVector, new: pa.Table, by: Sequence[
         gone: (n_gone,) int64 rows of `before`, ascending and distinct.
         new: in any order, with the same columns.
         by: columns of the key, ascending.
+        taken: returns rows of a table, in memory or mapped from a file.
     """
     new = new.sort_by([(name, "ascending") for name in by])
     places = _places(before.select(by), new.select(by))
@@ -43,7 +60,7 @@ def changed_rows(before: pa.Table, gone: IntVector, new: pa.Table, by: Sequence[
     origin: IntVector = np.insert(kept, places - np.searchsorted(gone, places), -1).astype(np.int64)
     rows = origin.copy()
     rows[origin < 0] = before.num_rows + np.arange(new.num_rows)
-    return ChangedRows(_taken(pa.concat_tables([before, new]), rows), origin)
+    return ChangedRows(taken(pa.concat_tables([before, new]), rows), origin)
 
 
 def rows_with(column: pa.ChunkedArray, values: pa.Array) -> IntVector:
@@ -56,16 +73,6 @@ def rows_between(column: pa.ChunkedArray, value: int) -> tuple[int, int]:
     """Return the first row of a value, and the first row after it, in a sorted column of integers."""
     first, last = np.searchsorted(column.to_numpy(), [value, value + 1])
     return int(first), int(last)
-
-
-def _taken(table: pa.Table, rows: IntVector) -> pa.Table:
-    """Return rows of a table; long runs of rows are copied at once."""
-    starts = np.flatnonzero(np.diff(rows, prepend=-2) != 1)
-    if len(starts) * _MIN_RUN_ROWS > len(rows):
-        return table.take(pa.array(rows)).combine_chunks()
-    lengths = np.diff(np.append(starts, len(rows)))
-    pairs = zip(rows[starts].tolist(), lengths.tolist(), strict=True)
-    return pa.concat_tables([table.schema.empty_table(), *(table.slice(*pair) for pair in pairs)]).combine_chunks()
 
 
 def _places(before: pa.Table, new: pa.Table) -> IntVector:

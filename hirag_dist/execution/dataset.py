@@ -73,15 +73,22 @@ class TableSet:
 
 
 class DatasetStore:
-    """Datasets as tables in memory, and tables as datasets."""
+    """Datasets as tables in memory, and tables as datasets.
+
+    Attributes:
+        folders: Folders of the tables that were put.
+    """
 
     def __init__(self, store: Store) -> None:
+        self.folders: set[str] = set()
         self._store = store
 
     def put(self, name: str, table: pa.Table) -> Dataset:
         """Return a dataset of a table that no stage made; its path hashes its content."""
         digest = table_digest(table)
-        path = f"{work_path(name, digest[:24])}/part-000000.parquet"
+        folder = work_path(name, digest[:24])
+        self.folders.add(folder)
+        path = f"{folder}/part-000000.parquet"
         sha256 = self._whole(path, digest, table.schema)
         if sha256 is None:
             sha256 = self._store.write_table(path, table).sha256

@@ -33,6 +33,7 @@ from hirag_dist.execution.task import Task, TaskResult, scattered
 from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener, Executor
+from hirag_dist.storage.layout import WORK, work_path
 from hirag_dist.storage.store import Store
 from hirag_dist.types import Rejected
 
@@ -118,6 +119,20 @@ class StageRunner:
         if waiting:
             self.store.sync(path for outputs, _ in waiting for path in outputs)
             self.store.sync(marker for _, marker in waiting)
+
+    def remove_unused(self) -> None:
+        """Remove the files of the work folder that this run neither wrote nor read.
+
+        After an update, the next one starts from its snapshot: without this, the folder would grow by every update. A
+        later build from nothing finds the replies of removed stages in the ledger.
+        """
+        used = self._entered | self.datasets.folders
+        for stage in self.store.names(WORK):
+            for key in self.store.names(f"{WORK}/{stage}"):
+                folder = work_path(stage, key)
+                if folder not in used:
+                    with self.fence():
+                        self.store.delete(folder)
 
     def repair(self, error: WorkFileDamaged) -> None:
         """Remove a damaged file of the work folder, and its marker, so that the stages run again make it again.

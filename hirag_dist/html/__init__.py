@@ -2,16 +2,14 @@
 
 from hirag_dist.html.charts import element
 from hirag_dist.html.render import render_template
-from hirag_dist.html.sections import Bars, Cell, Columns, Formatted, Lines, Matrix, Pyramid, Section, Table, Text
+from hirag_dist.html.sections import Bars, Cell, Formatted, Lines, Matrix, Section, Table, Text
 
 __all__ = [
     "Bars",
     "Cell",
-    "Columns",
     "Formatted",
     "Lines",
     "Matrix",
-    "Pyramid",
     "Section",
     "Table",
     "Text",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from markupsafe import Markup
 
 from hirag_dist.core.text.normalize import shorten
-from hirag_dist.html.sections import Bars, Columns, Lines, Pyramid
+from hirag_dist.html.sections import Bars, Lines
 from hirag_dist.types.statistics import Interval
 
 _CHAR = 7.6  # upper estimate of the width of a character
@@ -50,7 +50,7 @@ def draw_bars(bars: Bars) -> Markup:
     high = max(bars.whole if bars.whole is not None and low >= 0 else 0.0, *(value.high for value in known))
     high = high if high > low else low + 1.0
     room = min(_NAME, 14 + _CHAR * max(map(len, labels)))
-    x = _scale(low, high, room + (_VALUE if low < 0 else 8), bars.width - _VALUE)
+    x = _scale(low, high, room + (_VALUE if low < 0 else 8), bars.width - _VALUE, bars.log)
     parts, top = _legend(list(values), bars.width)
     rows, y = [], top
     for label in labels:
@@ -62,8 +62,9 @@ def draw_bars(bars: Bars) -> Markup:
             rows.append(_bar(value, at, f"{label}, {name}" if name else label, y, x, bars.form))
             y += _BAR + _GAP
         y += _BETWEEN - _GAP
-    for tick in _ticks(low, high):
-        text = format(tick, ".0%" if bars.form.endswith("%") else ".3g")
+    decades = [0.0, *(10.0**power for power in range(math.floor(math.log10(max(high, 1))) + 1))]
+    for tick in decades if bars.log else _ticks(low, high):
+        text = format(tick, ".0%") if bars.form.endswith("%") else short_number(tick)
         kind = "rule" if tick else "rule zero"
         parts.append(element("line", class_=kind, x1=x(tick), x2=x(tick), y1=top, y2=y - _BETWEEN + 4))
         parts.append(element("text", text, class_="soft mid", x=x(tick), y=y + 8))
@@ -86,43 +87,6 @@ def _bar(value: Interval, colour: int, name: str, y: float, x: Callable[[float],
     at = min(low, start) - 6 if left else max(high, end) + 6
     parts.append(element("text", shown, class_="soft end" if left else "soft", x=at, y=middle + 4))
     return element("g", element("title", title), *parts)
-
-
-def draw_columns(columns: Columns) -> Markup:
-    """Draw groups of vertical bars; a value stands above its bar where it fits."""
-    largest = max((value for values in columns.series.values() for value in values), default=0.0)
-    if not largest > 0:
-        return _EMPTY
-    parts, top = _legend(list(columns.series), columns.width)
-    top, left, right = top + 14, 46.0 if columns.log else 8.0, columns.width - 8.0
-    bottom = top + 160
-    decades = max(1, math.ceil(math.log10(largest + 1)))
-
-    def height(value: float) -> float:
-        if columns.log:
-            return (bottom - top) * max(math.log10(value), 0.04) / decades if value else 0.0
-        return (bottom - top) * value / largest
-
-    for decade in range(decades + 1 if columns.log else 1):
-        y = bottom - (bottom - top) * decade / decades
-        parts.append(element("line", class_="rule", x1=left, x2=right, y1=y, y2=y))
-        if columns.log:
-            parts.append(element("text", short_number(10**decade), class_="soft end", x=left - 8, y=y + 4))
-    step = (right - left) / len(columns.labels)
-    bar = min(step * 0.84 / len(columns.series), 60.0)
-    for place, label in enumerate(columns.labels):
-        middle = left + (place + 0.5) * step
-        for at, (name, values) in enumerate(columns.series.items()):
-            text, tall = format(values[place], columns.form), height(values[place])
-            x = middle + bar * (at - len(columns.series) / 2)
-            title = f"{columns.titles[place] if columns.titles else label}: {text}{f', {name}' if name else ''}"
-            group = [element("title", title), _rect(at, x, bottom - tall, bar, tall)]
-            if bar >= _CHAR * len(text) and values[place]:
-                group.append(element("text", text, class_="soft mid", x=x + bar / 2, y=bottom - tall - 5))
-            parts.append(element("g", *group))
-        parts.append(element("text", label, class_="soft mid", x=middle, y=bottom + 17))
-    parts.append(element("text", columns.x_label, class_="soft mid", x=(left + right) / 2, y=bottom + 36))
-    return _svg(columns.width, bottom + (42 if columns.x_label else 26), columns.title, parts)
 
 
 def draw_lines(lines: Lines) -> Markup:
@@ -153,26 +117,6 @@ def draw_lines(lines: Lines) -> Markup:
     parts.append(element("text", lines.x_label, class_="soft mid", x=(left + right) / 2, y=bottom + 36))
     parts.append(element("text", lines.y_label, class_="soft", x=4, y=top - 10))
     return _svg(lines.width, bottom + 42, lines.title, parts)
-
-
-def draw_pyramid(pyramid: Pyramid) -> Markup:
-    """Draw the steps, the last on top."""
-    row, gap, full = 44, 5, pyramid.width * 0.48
-    largest = max((size for size, _, _ in pyramid.steps), default=0)
-    if not largest:
-        return _EMPTY
-    parts = []
-    for place, (size, title, subtitle) in reversed(list(enumerate(pyramid.steps))):
-        width = max(full * math.sqrt(size / largest), 6.0)
-        top, text = (len(pyramid.steps) - 1 - place) * (row + gap) + 1, full + 26
-        parts += [
-            element(
-                "rect", class_=f"fill-l{place % 8}", x=8 + (full - width) / 2, y=top, width=width, height=row, rx=6
-            ),
-            element("text", title, class_="strong", x=text, y=top + 19),
-            element("text", subtitle, class_="soft", x=text, y=top + 36),
-        ]
-    return _svg(pyramid.width, len(pyramid.steps) * (row + gap) + 2, pyramid.title, parts)
 
 
 def short_number(number: float) -> str:
@@ -210,8 +154,10 @@ def _legend(names: Sequence[str], width: int) -> tuple[list[Markup], float]:
     return parts, y + 28
 
 
-def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    """Return the linear map of [low, high] to [start, end]."""
+def _scale(low: float, high: float, start: float, end: float, log: bool = False) -> Callable[[float], float]:
+    """Return the map of [low, high] to [start, end], linear or, from 0, by the logarithm of 1 + value."""
+    if log:
+        return lambda value: start + (end - start) * math.log1p(value) / math.log1p(high)
     return lambda value: start + (end - start) * (value - low) / ((high - low) or 1)
 
 

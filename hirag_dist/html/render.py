@@ -12,16 +12,10 @@ from markupsafe import Markup
 
 from hirag_dist.core.text.normalize import count_noun, shorten
 from hirag_dist.html import charts
-from hirag_dist.html.sections import Bars, Cell, Columns, Formatted, Lines, Pyramid, Section, Table
+from hirag_dist.html.sections import Bars, Cell, Formatted, Lines, Section, Table
 from hirag_dist.types.statistics import Interval
 
 _CELL_CHARS = 2000
-_DRAWINGS = {
-    Bars: charts.draw_bars,
-    Columns: charts.draw_columns,
-    Lines: charts.draw_lines,
-    Pyramid: charts.draw_pyramid,
-}
 
 
 def render_template(package: str, name: str, **values: Any) -> str:
@@ -64,8 +58,9 @@ def _source(packages: list[str], name: str) -> str:
 
 def _drawing(section: Section) -> Markup | None:
     """Return the SVG of a chart; None for a section of another kind."""
-    draw: Any = _DRAWINGS.get(type(section))
-    return None if draw is None else draw(section)
+    if isinstance(section, Bars):
+        return charts.draw_bars(section)
+    return charts.draw_lines(section) if isinstance(section, Lines) else None
 
 
 def _text_columns(table: Table) -> set[int]:

@@ -54,6 +54,7 @@ class Bars:
         form: format specification of the values.
         whole: the largest possible value, such as 1 for shares; None takes the largest one present.
         width: of the drawing, in its own units; a narrow card takes a narrow drawing.
+        log: the scale is logarithmic, from 1; values are counts.
     """
 
     title: str
@@ -62,29 +63,7 @@ class Bars:
     form: str = ".1%"
     whole: float | None = 1.0
     width: int = 720
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """Vertical bars over categories, such as a histogram.
-
-    Attributes:
-        labels: of the categories, from left to right.
-        series: name → a value of each category, not negative.
-        form: format specification of the values.
-        log: the scale is logarithmic; values are counts.
-        titles: of the categories where they differ from the labels, for the description of a bar.
-    """
-
-    title: str
-    labels: Sequence[str]
-    series: Mapping[str, Sequence[float]]
-    x_label: str = ""
-    form: str = ",.0f"
     log: bool = False
-    titles: Sequence[str] | None = None
-    note: str = ""
-    width: int = 520
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +108,4 @@ class Matrix:
     middle: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Pyramid:
-    """Centred bars, the first at the bottom; the width of a bar is proportional to the square root of its size.
-
-    Attributes:
-        steps: (size, title, subtitle) of each bar.
-    """
-
-    title: str
-    steps: Sequence[tuple[int, str, str]]
-    note: str = ""
-    width: int = 520
-
-
-Section = Text | Table | Bars | Columns | Lines | Matrix | Pyramid
+Section = Text | Table | Bars | Lines | Matrix

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from hirag_dist import schemas
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import SnapshotError, StageFailed
+from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.execution.events import Publishing
@@ -53,6 +54,7 @@ from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.reader import read_current
 from hirag_dist.storage.snapshot.writer import make_current
+from hirag_dist.storage.spill import SpillFile
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +101,7 @@ class Build:
         force_current: bool = False,
         require_complete: bool = False,
         base_id: str | None = "",
+        spill: SpillFile | None = None,
     ) -> None:
         """Prepare a build.
 
@@ -107,11 +110,13 @@ class Build:
             force_current: make its snapshot current even if `current` was set back from that very snapshot.
             require_complete: publish nothing while there are dead letters.
             base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
+            spill: Folder from which an update maps large tables; None: they are in memory.
         """
         self.context = context
         self._force_current = force_current
         self._require_complete = require_complete
         self._base_id = base_id
+        self._spill = spill
 
     def index(self, inputs: Sequence[str]) -> BuildResult:
         """Read INPUT, build or update every layer, publish the snapshot, and make it current.
@@ -144,7 +149,7 @@ class Build:
         base = self._required_base()
         found = read_input(self.context, inputs)
         before, new = base.table("documents").cast(DOCUMENTS), self.context.datasets.read(found.documents)
-        kept = kept_beside(before, new)
+        kept = kept_beside(before, new, base.rows)
         letters = self._letters(base, pa.concat_tables([kept, new]), found)
         return self._update(base, UpdateRequest(replace(self._joined(base, kept, found), rejects=letters)))
 
@@ -203,7 +208,8 @@ class Build:
         store, decisive = self.context.runner.store, self.decisive()
         if self._base_id is None:
             return None, ""
-        return open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
+        base, reason = open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
+        return (None if base is None else replace(base, spill=self._spill)), reason
 
     def _required_base(self) -> UpdateBase:
         base, reason = self._base()
@@ -285,6 +291,8 @@ class Build:
         context = _resolve_kernels(self.context)
         outcome = update_contents(context, base, changed, request, self.decisive())
         result = self._complete(context, outcome.contents)
+        with suppress(StoreError):  # the update is published; what is left goes with the next one
+            context.runner.remove_unused()
         return replace(result, update=outcome.summary, fallback=base.snapshot.fallback)
 
     def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:

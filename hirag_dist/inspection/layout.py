@@ -1,15 +1,24 @@
-"""Layout of the map: communities as circles within circles, entities as dots in their deepest community."""
+"""Layout of the map: communities as circles within circles, entities as dots in their deepest community.
+
+Nothing is random: the same sizes give the same picture.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hirag_dist.inspection.circle_packing import Points, enclosing_circle, pack_circles, sunflower
 from hirag_dist.types import FloatVector, IntVector
 
+Points = NDArray[np.float64]
+
+_GOLDEN_ANGLE = math.pi * (3.0 - math.sqrt(5.0))
+_DENSITY = 0.62  # share of a disc that dots on a spiral may cover before they touch
+_N_RAYS = 96
 _DOT_GAP = 0.7
 _LEAF_MARGIN = 3.0  # between the outermost dots and the circle around them
 _MARGIN = 6.0  # between circles and the circle around them
@@ -82,9 +91,42 @@ def _fill(
     order = np.argsort(-spaced, kind="stable")
     centres = np.empty((len(sizes), 2))
     centres[order] = pack_circles(spaced[order])
-    x, y, radius = enclosing_circle(centres, spaced)
-    centres -= (x, y)
+    low, high = (centres - spaced[:, None]).min(axis=0), (centres + spaced[:, None]).max(axis=0)
+    centres -= (low + high) / 2
+    radius = float(np.max(np.hypot(centres[:, 0], centres[:, 1]) + spaced))
     circles[inner] = centres[: len(inner)]
     if len(rows):
         dots[rows] = places + centres[-1]
     return radius + _MARGIN
+
+
+def sunflower(radii: FloatVector) -> tuple[Points, float]:
+    """Return places for dots around the origin, the first in the middle, and the radius of the disc they fill.
+
+    Args:
+        radii: (n,) of the dots, gaps included; largest first looks best.
+    """
+    areas = radii**2 / _DENSITY
+    outer = np.cumsum(areas)
+    distance = np.sqrt(outer - areas / 2) if len(radii) > 1 else np.zeros(len(radii))
+    angle = np.arange(len(radii)) * _GOLDEN_ANGLE
+    points = np.column_stack([distance * np.cos(angle), distance * np.sin(angle)])
+    return points, float(np.max(distance + radii, initial=0.0))
+
+
+def pack_circles(radii: FloatVector) -> Points:
+    """Return (n, 2) centres of circles that do not overlap, near the origin; give the largest first.
+
+    Each circle comes from outside along the ray on which it gets nearest to the origin before it touches another.
+    """
+    centres = np.zeros((len(radii), 2))
+    angles = np.arange(_N_RAYS) * math.tau / _N_RAYS
+    rays = np.column_stack([np.cos(angles), np.sin(angles)])
+    for circle in range(1, len(radii)):
+        placed, touching = centres[:circle], radii[:circle] + radii[circle]
+        along = rays @ placed.T
+        under_root = touching**2 - np.sum(placed**2, axis=1) + along**2  # negative where the ray passes by
+        distances = np.where(under_root >= 0, along + np.sqrt(np.maximum(under_root, 0)), 0.0).max(axis=1)
+        nearest = int(np.argmin(distances))
+        centres[circle] = rays[nearest] * distances[nearest]
+    return centres

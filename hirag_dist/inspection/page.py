@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from hirag_dist.core.drift.report import DriftReport, LayerDrift, PartitionDrift, UpdateStaleness
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.html import Bars, Cell, Columns, Formatted, Lines, Pyramid, Section, Table, element, render_template
+from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template
 from hirag_dist.html.charts import short_number
-from hirag_dist.inspection.drift_sections import drift_sections, update_section
 from hirag_dist.inspection.graph_view import GraphView
 from hirag_dist.inspection.measures import ClusteringCoefficients
 from hirag_dist.inspection.model import BillLine, DegreeBin, GraphSummary, Inspection, LayerSummary
@@ -20,6 +20,7 @@ from hirag_dist.llm.usage import dollars
 
 _MAX_TYPES = 12
 _MAX_HOPS = 12  # longer paths share the last column
+_AGREEMENT = ("number", "of shadow", "Jaccard", "ARI")
 _WIDTH = 520  # of a chart in a card
 
 
@@ -45,7 +46,7 @@ def render_page(
         tiles=[*((name, f"{counts.get(name, 0):,}") for name in names), ("cost", dollars(inspection.total.cost_usd))],
         limits=_limits(graph, passages),
         cards=[
-            [_pyramid(inspection.layers), _decisions(inspection.layers)],
+            [_layers(inspection.layers), _decisions(inspection.layers)],
             _sparsity(inspection.layers),
             [_degrees(inspection.graph.degrees)],
             [_shape(inspection.base_graph, inspection.graph)],
@@ -112,19 +113,18 @@ def _limits(graph: GraphView, passages: PageTexts) -> str:
     return f"Shown: {', '.join(parts)}{alone}."
 
 
-def _pyramid(layers: Sequence[LayerSummary]) -> Pyramid:
-    def subtitle(layer: LayerSummary) -> str:
-        sizes = f"median {short_number(layer.median_cluster)} · largest {layer.largest_cluster:,}"
-        return f"{count_noun(layer.clusters, 'cluster')} · {sizes}" if layer.clusters else "not clustered"
-
-    steps = [(layer.entities, f"Layer {layer.layer} · {layer.entities:,}", subtitle(layer)) for layer in layers]
-    return Pyramid("Layers", steps, "Width goes with the square root of the number of entities.", _WIDTH)
+def _layers(layers: Sequence[LayerSummary]) -> Bars:
+    entities = [(f"layer {layer.layer}", float(layer.entities)) for layer in reversed(layers)]
+    return Bars("Layers", {"": entities}, "Entities of each layer.", ",.0f", None, _WIDTH, log=True)
 
 
 def _decisions(layers: Sequence[LayerSummary]) -> Table:
-    rows = [
+    rows: list[list[Cell]] = [
         [
             element("span", element("i", class_=f"swatch fill-l{layer.layer % 8}"), str(layer.layer)),
+            layer.clusters,
+            _formatted(layer.median_cluster if layer.clusters else None, "g"),
+            _formatted(layer.largest_cluster if layer.clusters else None, ",.0f"),
             _formatted(layer.sparsity, ".4f"),
             _formatted(layer.change_rate, ".2%"),
             _formatted(layer.covered, ".1%"),
@@ -132,7 +132,8 @@ def _decisions(layers: Sequence[LayerSummary]) -> Table:
         ]
         for layer in layers
     ]
-    return Table("", ["layer", "CS", "change", "summarised", "decision"], rows)
+    heads = ["layer", "clusters", "median", "largest", "CS", "change", "summarised", "decision"]
+    return Table("", heads, rows)
 
 
 def _sparsity(layers: Sequence[LayerSummary]) -> list[Section]:
@@ -149,16 +150,17 @@ def _sparsity(layers: Sequence[LayerSummary]) -> list[Section]:
     return charts
 
 
-def _degrees(bins: Sequence[DegreeBin]) -> Columns:
-    shown = [bin_ for bin_ in bins if bin_.low > 0]
-    labels = [
-        short_number(bin_.low) if bin_.low == bin_.high else f"{short_number(bin_.low)}–{short_number(bin_.high)}"
-        for bin_ in shown
+def _degrees(bins: Sequence[DegreeBin]) -> Bars:
+    counts = [
+        (
+            str(bin_.low) if bin_.low == bin_.high else f"{short_number(bin_.low)}–{short_number(bin_.high)}",
+            float(bin_.entities),
+        )
+        for bin_ in bins
+        if bin_.low > 0
     ]
-    titles = [f"entities with {label} {'neighbour' if label == '1' else 'neighbours'}" for label in labels]
-    counts = [bin_.entities for bin_ in shown]
-    note = "Both axes are logarithmic."
-    return Columns("Degrees", labels, {"": counts}, "neighbours of an entity", log=True, titles=titles, note=note)
+    note = "Entities by the number of their neighbours. Both scales are logarithmic."
+    return Bars("Degrees", {"": counts}, note, ",.0f", None, _WIDTH, log=True)
 
 
 def _shape(base: GraphSummary, whole: GraphSummary) -> Table:
@@ -199,31 +201,32 @@ def _paths(paths: PathLengthSample) -> list[Section]:
     return [path_chart(paths), Table("", ["", "layer 0", "all layers"], rows, sample, ".2f")]
 
 
-def path_chart(paths: PathLengthSample) -> Columns:
+def path_chart(paths: PathLengthSample) -> Bars:
     """Return the shares of the pairs by hops, in layer 0 and over all layers."""
     longest = max(len(paths.flat_hops), len(paths.hops)) - 1
     last = max(min(longest, _MAX_HOPS), 0)
-    labels = [f"{hops}+" if hops == last < longest else str(hops) for hops in range(1, last + 1)]
-    counts = {"layer 0 alone": paths.flat_hops, "all layers": paths.hops}
-    missing = {"layer 0 alone": paths.flat_unreachable, "all layers": paths.unreachable}
     series = {}
-    for name, hops in counts.items():
+    for name, hops, missing in (
+        ("layer 0 alone", paths.flat_hops, paths.flat_unreachable),
+        ("all layers", paths.hops, paths.unreachable),
+    ):
         padded = [*hops, *[0] * (last + 1 - len(hops))]
-        found = [*padded[1:last], sum(padded[last:])] if last else []
-        if paths.flat_unreachable:
-            found.append(missing[name])
-        series[name] = [count / max(paths.pairs, 1) for count in found]
-    labels += ["none"] if paths.flat_unreachable else []
+        pairs = [(str(n), padded[n]) for n in range(1, last)]
+        pairs += [(f"{last}+" if last < longest else str(last), sum(padded[last:]))] if last else []
+        pairs += [("none", missing)] if paths.flat_unreachable else []
+        series[name] = [(label, count / max(paths.pairs, 1)) for label, count in pairs]
     note = "Hops between entities of layer 0 that share no chunk."
-    return Columns("Path lengths", labels, series, "hops", ".1%", note=note)
+    return Bars("Path lengths", series, note, whole=None, width=_WIDTH)
 
 
-def coefficient_chart(base: ClusteringCoefficients, whole: ClusteringCoefficients) -> Columns:
+def coefficient_chart(base: ClusteringCoefficients, whole: ClusteringCoefficients) -> Bars:
     """Return the clustering coefficients of layer 0 and of all layers side by side, as in the paper's Fig. 5."""
-    graphs = {"layer 0 alone": base, "all layers": whole}
-    series = {name: [found.transitivity, found.average_local] for name, found in graphs.items()}
+    series = {
+        name: [("global (Eq. 18)", found.transitivity), ("mean local", found.average_local)]
+        for name, found in (("layer 0 alone", base), ("all layers", whole))
+    }
     note = "The share of pairs of neighbours that are neighbours of each other."
-    return Columns("Clustering coefficients", ["global (Eq. 18)", "mean local"], series, form=".4f", note=note)
+    return Bars("Clustering coefficients", series, note, ".4f", None, _WIDTH)
 
 
 def _types(inspection: Inspection) -> Bars:
@@ -272,3 +275,67 @@ def _bill(inspection: Inspection) -> Table:
 
 def _formatted(value: float | None, form: str) -> Formatted | None:
     return None if value is None else Formatted(format(value, form))
+
+
+def update_section(state: UpdateStaleness) -> Table:
+    """Return the texts of an index and how many of them are due."""
+    made = f"Update {state.number} since a build from nothing. " if state.number else "Built from nothing. "
+    debt = sum(part.get("units", 0) for part in state.debt.values())
+    tokens = sum(part.get("tokens", 0) for part in state.debt.values())
+    owed = f"Debt: {count_noun(debt, 'text')}, about {tokens:,} tokens. " if debt else "No debt. "
+    rows: list[list[Cell]] = [
+        [
+            kind,
+            texts.units,
+            texts.due,
+            texts.tokens,
+            texts.due_tokens,
+            Formatted(f"{texts.due_share:.1%}"),
+            Formatted(f"{texts.changed_share:.1%}"),
+        ]
+        for kind, texts in (("summaries", state.summaries), ("reports", state.reports))
+    ]
+    heads = ["texts", "number", "due", "tokens", "tokens due", "share due", "material changed"]
+    return Table("Updates", heads, rows, f"{made}{owed}Tokens are counted at four characters each.")
+
+
+def drift_sections(report: DriftReport) -> list[Section]:
+    """Return the tables of a drift report; the gates come first."""
+    gates: list[list[Cell]] = [
+        [
+            gate.name,
+            gate.part,
+            Formatted(gate.value_text),
+            Formatted(gate.limit_text),
+            "holds" if gate.holds else "fails",
+            gate.advice.replace("`", ""),
+        ]
+        for gate in report.gates
+    ]
+    about = f"The index compared with a shadow clustering of the same entities, made with kernels: {report.kernels}."
+    sections: list[Section] = [
+        Table("", ["gate", "of", "value", "limit", "state", "what to do"], gates, " ".join([about, *report.notes]))
+    ]
+    if report.layers:
+        heads = ["layer", *_AGREEMENT, "compactness", "of shadow", "ratio", "orphans", "of 1", "too large"]
+        sections.append(Table("Clusters", heads, [_layer_row(layer) for layer in report.layers]))
+    if report.communities is not None:
+        found = report.communities
+        gap = Formatted(f"{found.modularity_gap:+.2%}")
+        rows: list[list[Cell]] = [
+            ["level 0", *_agreement(found.top), found.modularity, found.shadow_modularity, gap, found.orphans],
+            ["leaves", *_agreement(found.leaves), None, None, None, None],
+        ]
+        heads = ["communities", *_AGREEMENT, "modularity", "of shadow", "gap", "orphans"]
+        sections.append(Table("Communities", heads, rows))
+    return sections
+
+
+def _agreement(groups: PartitionDrift) -> list[Cell]:
+    return [groups.sizes.groups, groups.shadow_sizes.groups, groups.jaccard, groups.ari]
+
+
+def _layer_row(layer: LayerDrift) -> list[Cell]:
+    figures: list[Cell] = [layer.compactness, layer.shadow_compactness, layer.compactness_ratio]
+    sizes = layer.clusters.sizes
+    return [layer.layer, *_agreement(layer.clusters), *figures, layer.orphans, sizes.small, sizes.large]

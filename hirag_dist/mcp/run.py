@@ -4,106 +4,137 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
-import os
+import ipaddress
 import signal
 import socket
-import threading
-from collections.abc import AsyncIterator, Callable, Generator
-from concurrent.futures import CancelledError as FutureCancelled
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
-from mcp.server import Server
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
-from mcp.server.stdio import stdio_server
+from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.mcp.options import PATH, HttpOptions
-from hirag_dist.mcp.server import token_of
+from hirag_dist.mcp.tools import token_of
 
-logger = logging.getLogger(__name__)
-_MAX_LINES = 64  # of stdin that wait
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+PATH = "/mcp"
 _CLOSE_S = 3  # for streams to end, when the server stops
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-async def serve_stdio(server: Server[Any]) -> None:
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """Address, host names and security of the server.
+
+    Attributes:
+        listen: HOST:PORT; port 0 takes a free one. Beyond loopback it needs TLS and a service that identifies callers.
+        names: Further names, HOST or HOST:PORT, by which clients reach it; without a port, that of `listen` and that of
+            https.
+        tls_cert, tls_key: PEM files of its certificate chain and key.
+        identifies: Whether a service decides by each caller's token what the caller may see.
+
+    Raises:
+        ConfigError: the address is malformed, TLS is half configured, or the address is open to the network without
+            TLS, tokens or a name.
+    """
+
+    listen: str
+    names: tuple[str, ...] = ()
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    identifies: bool = False
+
+    def __post_init__(self) -> None:
+        _ = self.port
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError("TLS needs both --tls-cert and --tls-key")
+        if self.is_open and not self.identifies:
+            raise ConfigError(
+                f"--http {self.listen} opens the whole index to the network: use --server with a service that has a "
+                f"callers file, or listen on 127.0.0.1 without --http-name"
+            )
+        if self.is_loopback:
+            return
+        if self.tls_cert is None:
+            raise ConfigError(
+                f"--http {self.listen} would send tokens over the network in the clear: give --tls-cert and --tls-key, "
+                f"or listen on 127.0.0.1 behind a proxy with TLS"
+            )
+        if not self.names:
+            raise ConfigError(f"--http {self.listen} needs --http-name: the host name by which clients reach it")
+
+    @property
+    def host(self) -> str:
+        """Host of the address, without brackets."""
+        return self.listen.rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+    @property
+    def port(self) -> int:
+        """Port of the address."""
+        port = self.listen.rpartition(":")[2]
+        if not self.host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+            raise ConfigError(f"--http must be HOST:PORT, such as 127.0.0.1:8765, got {self.listen!r}")
+        return int(port)
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this machine can reach the address."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def is_open(self) -> bool:
+        """True if other machines reach the server, directly or through a proxy, so that each caller needs a token."""
+        return not self.is_loopback or bool(self.names)
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of its URL."""
+        return "http" if self.tls_cert is None else "https"
+
+    def security(self, port: int) -> TransportSecuritySettings:
+        """Return the values of the headers Host and Origin that are accepted by a server on a port, and no others.
+
+        With them, no other name can lead here (DNS rebinding), and no page of another server on this machine.
+        """
+        served = [(self.scheme, name, port) for name in LOOPBACK]
+        for name in self.names:
+            host, _, named = name.rpartition(":") if name.rpartition(":")[2].isdigit() else (name, "", "")
+            ports = (int(named),) if named else (port, _DEFAULT_PORTS["https"])
+            served += [("https", host, number) for number in ports]
+        hosts = [f"{host}:{number}" for _, host, number in served]
+        hosts += [host for scheme, host, number in served if number == _DEFAULT_PORTS[scheme]]
+        origins = [f"{scheme}://{host}:{number}" for scheme, host, number in served]
+        origins += [f"{scheme}://{host}" for scheme, host, number in served if number == _DEFAULT_PORTS[scheme]]
+        return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)
+
+
+async def serve_stdio(server: MCPServer[Any]) -> None:
     """Serve one client on stdin and stdout until it closes stdin, or SIGINT or SIGTERM arrives.
 
-    The SDK writes messages to a copy of stdout, and directs stdout itself to stderr: a library that prints cannot
-    break the protocol.
+    After a signal a thread may still wait for a line of stdin, which nothing can interrupt: end the process then.
     """
-    stdin: Any = _StdinLines()
-    async with stdio_server(stdin) as (read_stream, write_stream):
-        work = server.run(read_stream, write_stream, server.create_initialization_options())
-        serving = asyncio.create_task(work)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
-                loop.add_signal_handler(number, serving.cancel)
-        with suppress(asyncio.CancelledError):
-            await serving
-        stdin.close()
-
-
-class _StdinLines:
-    """Lines of stdin, read by a daemon thread: a read that blocks delays neither a signal nor the end of the process.
-
-    Meanwhile, stdin itself is the null device.
-    """
-
-    def __init__(self) -> None:
-        self._file = os.dup(0)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.close(null)
-        self._lines: asyncio.Queue[str | None] = asyncio.Queue(_MAX_LINES)
-        self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._read, name="stdin", daemon=True).start()
-
-    def __aiter__(self) -> AsyncIterator[str]:
-        return self
-
-    async def __anext__(self) -> str:
-        line = await self._lines.get()
-        if line is None:
-            raise StopAsyncIteration
-        return line
-
-    def close(self) -> None:
-        """End the iteration."""
-        while not self._lines.empty():
-            self._lines.get_nowait()
-        self._lines.put_nowait(None)
-
-    def _read(self) -> None:
-        with suppress(RuntimeError, FutureCancelled):  # the loop is closed
-            with open(self._file, "rb", closefd=False) as file:
-                for line in file:
-                    self._put(line.decode("utf-8", "replace"))
-            self._put(None)
-
-    def _put(self, line: str | None) -> None:
-        waiting = self._lines.put(line)
-        try:
-            asyncio.run_coroutine_threadsafe(waiting, self._loop).result()
-        except RuntimeError:
-            waiting.close()
-            raise
-
-
-def http_app(server: Server[Any], options: HttpOptions) -> Any:
-    """Return the ASGI application: one path, for clients that the host and origin checks pass."""
-    security = TransportSecuritySettings(
-        enable_dns_rebinding_protection=True, allowed_hosts=options.hosts, allowed_origins=options.origins
-    )
-    app = server.streamable_http_app(streamable_http_path=PATH, transport_security=security)
-    return _CallerMiddleware(app, required=options.is_open)
+    serving = asyncio.create_task(server.run_stdio_async())
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError, RuntimeError, ValueError):  # not the main thread
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    stopping = asyncio.create_task(stopped.wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if serving.done():
+        serving.result()
 
 
 class _CallerMiddleware:
@@ -114,7 +145,7 @@ class _CallerMiddleware:
 
     Args:
         app: ASGI application.
-        required: whether requests without a token are refused here.
+        required: Whether requests without a token are refused here.
     """
 
     def __init__(self, app: Any, *, required: bool) -> None:
@@ -124,7 +155,7 @@ class _CallerMiddleware:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Pass a request on."""
         if scope["type"] == "http":
-            token = token_of(Request(scope))
+            token = token_of(Request(scope).headers)
             if token is None and self._required:
                 refusal = JSONResponse(
                     {"error": "a bearer token is needed: send it in the header Authorization"},
@@ -140,40 +171,41 @@ class _CallerMiddleware:
 
 
 async def serve_http(
-    server: Server[Any], options: HttpOptions, started: Callable[[str], None] = lambda url: None
+    server: MCPServer[Any], options: HttpOptions, started: Callable[[str], None] = lambda url: None
 ) -> None:
     """Serve until SIGINT or SIGTERM.
 
     Args:
-        server: over a backend.
-        options: address and security.
-        started: called with the URL once the server listens.
+        server: Server over a backend.
+        options: Address and security.
+        started: Called with the URL once the server listens.
 
     Raises:
         ConfigError: the address cannot be used, or the certificate cannot be read.
     """
-    config = uvicorn.Config(
-        http_app(server, options),
-        ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=_CLOSE_S,
-    )
-    try:
-        config.load()
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--tls-cert {options.tls_cert} or --tls-key cannot be used: {error}") from error
     try:
         listener = _listener(options)
     except OSError as error:
         raise ConfigError(f"--http {options.listen} cannot be used: {error.strerror}") from error
     with listener:
         port = listener.getsockname()[1]
+        app = server.streamable_http_app(streamable_http_path=PATH, transport_security=options.security(port))
+        config = uvicorn.Config(
+            _CallerMiddleware(app, required=options.is_open),
+            ssl_certfile=options.tls_cert,
+            ssl_keyfile=options.tls_key,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=_CLOSE_S,
+        )
+        try:
+            config.load()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"--tls-cert {options.tls_cert} or --tls-key cannot be used: {error}") from error
         host = f"[{options.host}]" if ":" in options.host else options.host
-        scheme = "http" if options.tls_cert is None else "https"
-        await _HttpServer(config, lambda: started(f"{scheme}://{host}:{port}{PATH}")).serve([listener])
+        started(f"{options.scheme}://{host}:{port}{PATH}")  # the socket listens: connections wait for the server
+        await _HttpServer(config).serve([listener])
 
 
 def _listener(options: HttpOptions) -> socket.socket:
@@ -194,17 +226,7 @@ def _listener(options: HttpOptions) -> socket.socket:
 
 
 class _HttpServer(uvicorn.Server):
-    """uvicorn that reports when it listens, and does not raise a signal again after it has stopped."""
-
-    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._report_start = started
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
-        await super().startup(sockets)
-        if self.started:
-            self._report_start()
+    """uvicorn that does not raise a signal again after it has stopped."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

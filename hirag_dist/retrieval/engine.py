@@ -243,7 +243,7 @@ class QueryEngine:
         """Return an entity with its relations, its place in the hierarchy and its sources.
 
         Args:
-            entity: id or name; of several layers that have the name, the lowest.
+            entity: id or name; of several layers that have the name, the lowest. Words of one name alone are enough.
             max_relations, max_sources: limits, 1 to 1000.
             scope: part of the index that may be read.
             deadline_s: seconds left.
@@ -258,8 +258,8 @@ class QueryEngine:
         view, tables = await self._view(scope), self._resources.lookups
 
         def work() -> EntityDetails:
-            seen, row = find_entity(view, tables, entity)
-            return entity_details(seen, tables, row, max_relations, max_sources)
+            seen, row, note = find_entity(view, tables, entity)
+            return entity_details(seen, tables, row, max_relations, max_sources, note)
 
         return await lookup_in_time(self._deadline(deadline_s).run_in_thread(work))
 

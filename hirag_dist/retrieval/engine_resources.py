@@ -27,7 +27,7 @@ from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.serving.mmap_files import ReadAhead
-from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.storage.snapshot.reader import HashCheck, Snapshot
 from hirag_dist.types import AccessScope, Query
 
 _TEXT_CHARS = 16 << 20  # of stored record texts cached
@@ -99,6 +99,7 @@ class EngineResources:
         self.paths = PathFinder(self.index.graph, self.index.connect())
         self._compile(all_forms=n_engines > 1)
         self._read_ahead = ReadAhead(self.index.pages())
+        self._hash_check = HashCheck(snapshot)
 
     @property
     def question_cache(self) -> tuple[int, int]:
@@ -153,6 +154,7 @@ class EngineResources:
     async def close(self) -> None:
         """Release files and connections."""
         self._read_ahead.stop()
+        self._hash_check.stop()
         self.vectors.close()
         await self.model.close()
         for each in (self.embedder, self.reranker):

@@ -60,6 +60,33 @@ class SpillFile:
         pa.default_memory_pool().release_unused()
         return slices if slices is not None else pa.Table.from_arrays(columns, schema=schema)
 
+    def whole(self, parts: Iterable[pa.Table], schema: pa.Schema) -> pa.Table:
+        """Return tables as one, mapped, in the order of the parts; each column one array, if it is below the limit.
+
+        Args:
+            parts: with this schema; read one at a time.
+
+        Raises:
+            StoreError: as `table`.
+        """
+        with self._errors():
+            spilled = self._spilled(parts, schema)
+        return self.rows(spilled, None)
+
+    def rows(self, table: pa.Table, rows: IntVector | None) -> pa.Table:
+        """Return rows of a table in some order, mapped; each column one array, if it is below the limit.
+
+        Args:
+            rows: (any,) int64; None: all rows in their order.
+
+        Raises:
+            StoreError: as `table`.
+        """
+        with self._errors():
+            columns = [self._column(table.column(at), rows, field) for at, field in enumerate(table.schema)]
+        pa.default_memory_pool().release_unused()
+        return pa.Table.from_arrays(columns, schema=table.schema)
+
     def matrix(self, blocks: Iterable[FloatMatrix], dim: int) -> FloatMatrix:
         """Return matrices stacked into one (n, dim), mapped.
 

@@ -64,6 +64,7 @@ class EntityDetails:
         communities: that hold it, the deepest first; their `hits` and `score` are 0.
         sources: the chunks that mention it, or on a higher layer its members, in the order of the documents.
         relation_count, source_count, member_count: that the caller may see; the tuples may hold fewer.
+        note: Which entity was taken for a name that is only a part of its name; empty otherwise.
     """
 
     entity: EntityItem
@@ -76,6 +77,7 @@ class EntityDetails:
     relation_count: int = 0
     source_count: int = 0
     member_count: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,13 @@ class PathDetails:
         path: without entities where the two are not connected.
         entities: on the path, in its order.
         triples: the relation between each two consecutive entities; their `score` is 0.
+        note: As in `EntityDetails`.
     """
 
     path: PathItem
     entities: tuple[EntityItem, ...] = ()
     triples: tuple[TripleItem, ...] = ()
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)

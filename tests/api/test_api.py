@@ -53,6 +53,16 @@ def test_a_second_build_runs_no_stage(built: tuple[hd.IndexResult, list[object]]
     assert (again.snapshot_id, again.stages_run, again.changed) == (built[0].snapshot_id, 0, False)
 
 
+def test_a_part_of_several_names(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("Ada Byron met Captain Reyes. George Byron met Captain Reyes.", encoding="utf-8")
+    result = hd.build_index(tmp_path / "a.md", tmp_path / "index", config=CONFIG)
+    with hd.open_index(result.index_uri) as index:
+        with pytest.raises(hd.NotFound, match="the closest names: 'Ada Byron', 'George Byron'"):
+            index.get_entity("Byron")
+        with pytest.raises(hd.NotFound, match="a search for it shows"):
+            index.get_entity("yron")
+
+
 def test_a_build_inside_a_running_event_loop(built: tuple[hd.IndexResult, list[object]], corpus: Path) -> None:
     async def both() -> list[str]:
         blocking = hd.build_index(corpus, built[0].index_uri, config=CONFIG)  # as a notebook cell calls it
@@ -164,6 +174,11 @@ def test_look_ups(index: hd.Index) -> None:
     assert document.text.startswith(tuple(text[:20] for text in TEXTS.values()))
     with pytest.raises(hd.NotFound, match="the closest names: 'Captain Reyes'"):
         index.get_entity("captain reyers")
+    part = index.get_entity("REYES")
+    assert part.entity == found.entity
+    assert part.note == "No entity is named 'REYES'; 'Captain Reyes' is the only one whose name has these words."
+    assert found.note == ""
+    assert index.find_path("Reyes", other.name).note == part.note.replace("REYES", "Reyes")
     with pytest.raises(hd.NotFound):
         index.get_entity("Captain Reyes", labels=("none has it",))
     with pytest.raises(hd.InvalidQuery, match="filter: this index has no metadata"):

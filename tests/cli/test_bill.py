@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -27,11 +26,3 @@ def test_the_shares_are_the_same_in_every_form(tmp_path: Path, capsys: pytest.Ca
     capsys.readouterr()
     assert len(rows) == 3
     assert sum(int(row["tokens"]) for row in rows) > 0
-
-
-def test_json_has_the_bill_and_its_shares(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    build(write_corpus(tmp_path / "corpus", 2), tmp_path / "index")
-    capfd.readouterr()
-    assert run(["status", "--cost", "--index", str(tmp_path / "index"), "--json"]) == 0
-    found = json.loads(capfd.readouterr().out.splitlines()[-1])
-    assert found["bill"]["tokens"] == sum(share["tokens"] for share in found["shares"])

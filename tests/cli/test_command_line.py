@@ -62,11 +62,6 @@ def test_the_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f" {name} " in listed for name in _command_line.COMMANDS)
 
 
-def test_a_command_that_does_not_exist(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _command_line.run(["serv"]) == 2
-    assert "No such command 'serv'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("json_", [False, True])
 def test_a_package_that_is_not_installed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], json_: bool

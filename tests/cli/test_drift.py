@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -67,16 +66,3 @@ def test_the_update_and_stale_texts_are_shown(index: str, fresh: Snapshot, capsy
     assert "Update 3 since the index was built from nothing: 2 documents added, 1 removed." in said
     assert "Debt: 2 summaries and 1 report are due, about 6.0k tokens" in said
     assert "stale share" in said
-
-
-def test_json_has_figures_and_gates(index: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["inspect", "--drift", "--index", index, "--json"]) == 0
-    found = json.loads(capfd.readouterr().out)
-    drift = found["drift"]
-    assert drift["holds"] is True
-    assert [layer["clusters"]["jaccard"] for layer in drift["layers"]] == [1.0] * len(drift["layers"])
-
-
-def test_no_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["inspect", "--drift", "--index", str(tmp_path)]) == 1
-    assert "holds no index" in capsys.readouterr().err

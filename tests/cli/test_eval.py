@@ -16,9 +16,7 @@ import numpy as np
 import pytest
 
 from hirag_dist.cli import main
-from hirag_dist.cli._eval_options import EvalOptions, comma_list
 from hirag_dist.config.model import Config
-from hirag_dist.errors import ConfigError
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
@@ -104,23 +102,6 @@ def test_variants_are_compared_side_by_side(hirag: Run, index: Path, questions: 
     assert report["units"] == {"new": 0, "from_before": 4}  # the settings decide, not their name
 
 
-def test_as_many_sources_are_returned_as_count(hirag: Run, index: Path, questions: Path) -> None:
-    arguments = ("eval", "retrieval", "-i", index, "-q", questions, "--modes", "hirag", "--k", "1,4", *MEMORY)
-    _, few = hirag(*arguments, "-o", "few", "--set", "retrieval.top_sources=1")
-    _, many = hirag(*arguments, "-o", "many", "--set", "retrieval.top_sources=10")
-    assert few["results"]["systems"] == many["results"]["systems"]
-    found = few["results"]["systems"]["hirag"]
-    assert found["recall@4"]["value"] > found["recall@1"]["value"]
-
-
-def test_a_changed_file_makes_its_own_units_again(hirag: Run, index: Path, questions: Path) -> None:
-    arguments = ("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", "--modes", "naive", *MEMORY)
-    assert hirag(*arguments)[1]["units"] == {"new": 4, "from_before": 0}
-    write_lines(questions, [QUESTIONS[0] | {"question": "Who designed engines?"}, *QUESTIONS[1:]])
-    assert hirag(*arguments)[1]["units"] == {"new": 1, "from_before": 3}
-    assert hirag(*arguments, "--fresh")[1]["units"] == {"new": 4, "from_before": 0}
-
-
 def test_what_is_wrong_with_questions_is_told(hirag: Run, index: Path, questions: Path) -> None:
     more = ["{broken", {"id": "q9", "question": "No gold?"}, {"id": "q8", "question": "Whose?", "gold": ["nobody's"]}]
     write_lines(questions, [*QUESTIONS, *more])
@@ -135,21 +116,17 @@ def test_what_is_wrong_with_questions_is_told(hirag: Run, index: Path, questions
     ("arguments", "said"),
     [
         (["--modes", "nonsense"], "there is no nonsense"),
-        (["--modes", ""], "there is no mode"),
         (["--k", "0"], "at least 1"),
-        (["--k", "two"], "whole numbers"),
-        (["--variant", "x"], "NAME:KEY=VALUE"),
         (["--variant", "x:top_n=0"], "top_n"),
-        (["--variant", "x:top_k=3"], "unknown key"),
         (["--variant", "x:top_n=3", "--variant", "x:top_n=4"], "given twice"),
-        (["--gold-field", "type"], "none of the gold ids"),
         (["--gold-field", "nope"], "no record"),
-        (["--questions", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--index", "nowhere"], "holds no index"),
         (["--set", "llm.endpoints.builtin-embedder.dim=7"], "embedder"),
     ],
 )
-def test_wrong_orders(hirag: Run, index: Path, questions: Path, arguments: list[str], said: str) -> None:
+def test_wrong_arguments_are_refused_with_a_reason(
+    hirag: Run, index: Path, questions: Path, arguments: list[str], said: str
+) -> None:
     given = {"--index": str(index), "--questions": str(questions), "--out": "out"}
     rest = [text for pair in given.items() if pair[0] not in arguments for text in pair]
     code, answer = hirag("eval", "retrieval", *rest, *MEMORY, *arguments)
@@ -157,56 +134,11 @@ def test_wrong_orders(hirag: Run, index: Path, questions: Path, arguments: list[
     assert said in answer["error"]
 
 
-def test_no_gold_at_all(hirag: Run, index: Path, questions: Path) -> None:
-    write_lines(questions, [{"question": "Who?"}])
-    code, answer = hirag("eval", "retrieval", "-i", index, "-q", questions, "-o", "out", *MEMORY)
-    assert code == 2
-    assert "--gold-field" in answer["error"]
-
-
-def test_an_index_is_no_place_for_it(hirag: Run, index: Path, questions: Path) -> None:
-    code, answer = hirag("eval", "retrieval", "-i", index, "-q", questions, "-o", index, *MEMORY)
-    assert code == 2
-    assert "is an index" in answer["error"]
-
-
-def config_with(folder: Path, url: str, patience_s: float = 60.0) -> Path:
+def config_with(folder: Path, url: str) -> Path:
     far = {"base_url": url, "model": "vectors", "dim": 64, "max_concurrent": 1, "batch_size": 1}
-    llm = {"endpoints": {"far": far}, "roles": {"embed": "far"}, "outage_timeout_s": patience_s}
+    llm = {"endpoints": {"far": far}, "roles": {"embed": "far"}, "outage_timeout_s": 60}
     (folder / "hirag.yaml").write_text(json.dumps({"llm": llm, "vectors": {"backend": "memory"}}))
     return folder / "hirag.yaml"
-
-
-def test_an_endpoint_that_fails_and_is_gone_and_comes_back(hirag: Run, tmp_path: Path, questions: Path) -> None:
-    """Vectors of questions are paid once, whatever happens in between."""
-    options = {"listen": "127.0.0.1:0", "dim": 64}
-    arguments = ("eval", "retrieval", "-i", "index", "-q", questions, "-o", "out", "--modes", "naive,local")
-    with SimulatorThread(SimulatorOptions(**options)) as url:
-        config = config_with(tmp_path, url)
-        assert hirag("index", write_corpus(tmp_path), "--index", "index", *BUILD, "--config", config)[0] == 0
-    assert hirag(*arguments, "--config", config_with(tmp_path, url, patience_s=0.0))[0] == 1
-    flaky = SimulatorThread(SimulatorOptions(**options, fail_rate=1.0, max_faults_per_request=1))
-    with flaky as url:
-        code, report = hirag(*arguments, "--config", config_with(tmp_path, url))
-        assert (code, report["complete"]) == (0, True)
-        n_asked = len(QUESTIONS) + 1  # one call asks an endpoint that was out whether it is back
-        assert flaky.stats()["total"]["faults"] == {"fail": n_asked}
-        assert (report["this_run"]["calls"], report["this_run"]["failed"]) == (n_asked, len(QUESTIONS))
-        assert [row["calls"] for row in report["usage"]] == [n_asked]  # not once a mode
-        assert hirag(*arguments, "--config", config, "--fresh")[0] == 0
-        assert flaky.stats()["total"]["calls"] == n_asked
-
-
-def test_money_runs_out(hirag: Run, tmp_path: Path, questions: Path) -> None:
-    arguments = ("eval", "retrieval", "-i", "index", "-q", questions, "-o", "out", "--modes", "naive")
-    with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64)) as url:
-        config = config_with(tmp_path, url)
-        assert hirag("index", write_corpus(tmp_path), "--index", "index", *BUILD, "--config", config)[0] == 0
-        code, answer = hirag(*arguments, "--config", config, "--max-tokens", 12)
-        assert code == 4
-        assert "max-tokens" in answer["error"]
-        code, report = hirag(*arguments, "--config", config)
-        assert (code, report["complete"]) == (0, True)
 
 
 def start(index: Path, questions: Path, folder: Path, url_config: Path) -> subprocess.Popen[bytes]:
@@ -217,15 +149,12 @@ def start(index: Path, questions: Path, folder: Path, url_config: Path) -> subpr
     )
 
 
-@pytest.mark.parametrize(("with_signal", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 @pytest.mark.integration
 def test_a_run_that_is_ended_on_the_way_goes_on(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     questions: Path,
-    with_signal: signal.Signals,
-    code: int,
 ) -> None:
     """It is ended while the endpoint holds back its replies; what was embedded before is not asked again."""
     corpus, root = write_corpus(tmp_path), os.getcwd()
@@ -240,9 +169,9 @@ def test_a_run_that_is_ended_on_the_way_goes_on(
         process = start(tmp_path / "index", questions, tmp_path, config_with(tmp_path, url))
         while slow.stats()["total"]["calls"] < 2 and process.poll() is None:  # the first is stored by then
             time.sleep(0.05)
-        process.send_signal(with_signal)
+        process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
-        assert process.returncode == code, said.decode()
+        assert process.returncode == 130, said.decode()
     with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", dim=64)) as url:
         monkeypatch.chdir(tmp_path)
         config = config_with(tmp_path, url)
@@ -250,11 +179,3 @@ def test_a_run_that_is_ended_on_the_way_goes_on(
         code, report = run(capfd, monkeypatch, *arguments, "--config", config)
         assert (code, report["complete"]) == (0, True)
         assert report["this_run"]["calls"] < len(QUESTIONS)
-
-
-def test_lists_and_variants() -> None:
-    assert comma_list(" a, b,,a ") == ["a", "b"]
-    (made,) = EvalOptions("out").variants(["x:mode=local"]).values()
-    assert made.mode == "local"
-    with pytest.raises(ConfigError, match="NAME:KEY=VALUE"):
-        EvalOptions("out").variants([":top_n=3"])

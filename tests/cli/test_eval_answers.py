@@ -116,43 +116,6 @@ def test_answers_by_map_reduce(evaluate: Command, index: Path, tmp_path: Path) -
     assert (code, again["units"]["new"]) == (0, 0)
 
 
-def test_other_prompts_ask_anew(evaluate: Command, index: Path, tmp_path: Path) -> None:
-    asked = ("qa", "--index", index, "--questions", "questions.jsonl", "--modes", "naive", *HERE, "--out", "out")
-    evaluate(*asked)
-    (tmp_path / "prompts").mkdir()
-    (tmp_path / "prompts" / "short-answer.md").write_text("Answer in a word.")
-    code, report = evaluate(*asked, "--set", "prompts=prompts")
-    assert code == 0
-    assert report["units"] == {"new": 3, "from_before": 0}
-
-
-def test_a_variant_is_a_system_of_its_own(evaluate: Command, index: Path) -> None:
-    variant = ("--variant", "narrow:top_sources=1")
-    asked = ("qa", "--index", index, "--questions", "questions.jsonl", "--modes", "naive", *HERE, *variant)
-    code, report = evaluate(*asked, "--out", "out")
-    assert code == 0
-    assert list(report["results"]["systems"]) == ["naive", "naive:narrow"]
-    assert [each["second"] for each in report["results"]["differences"]] == ["naive:narrow"]
-
-
-def test_what_a_model_refuses_is_a_dead_letter_and_no_wrong_answer(
-    evaluate: Command, index: Path, tmp_path: Path
-) -> None:
-    said = {"role": "answer", "unit": "another", "round": 0, "reply": "1873"}
-    (tmp_path / "recording.jsonl").write_text(json.dumps(said))
-    (tmp_path / "hirag.yaml").write_text(
-        "llm:\n  endpoints:\n    recording: {kind: recorded, path: recording.jsonl}\n"
-        "  roles: {answer: recording}\nvectors: {backend: memory}\n"
-    )
-    asked = ("qa", "--index", index, "--questions", "questions.jsonl", "--modes", "naive", "--out", "out")
-    code, report = evaluate(*asked)
-    assert code == 3
-    assert report["dead_letters"]["count"] >= 2
-    said = report["results"]["systems"]["naive"]
-    assert (said["scored"], said["missing"]) == (0, 0)
-    assert said["scores"]["hotpotqa"]["exact"]["value"] is None
-
-
 def write_answers(path: Path, *rows: dict[str, Any]) -> Path:
     path.write_text("\n".join(map(json.dumps, rows)))
     return path
@@ -175,24 +138,6 @@ def test_recorded_answers_need_no_index(evaluate: Command, tmp_path: Path) -> No
     assert report["units"] == {"new": 0, "from_before": 0}
 
 
-def test_recorded_answers_that_belong_to_nothing_are_told(evaluate: Command, tmp_path: Path) -> None:
-    answers = write_answers(
-        tmp_path / "answers.jsonl",
-        {"question_id": "q1", "answer": "1873"},
-        {"question_id": "q1", "answer": "1874"},
-        {"question_id": "q99", "answer": "1873"},
-        {"question_id": "q2", "answer": None},
-    )
-    code, report = evaluate("qa", "--questions", "questions.jsonl", "--answers", answers, "--out", "out")
-    assert code == 3
-    reasons = " ".join(letter["reason"] for letter in report["dead_letters"]["shown"])
-    assert report["dead_letters"]["count"] == 3
-    assert "second answer" in reasons
-    assert "'q99'" in reasons
-    assert "no answer" in reasons
-    assert report["results"]["systems"]["recorded"]["scores"]["hotpotqa"]["exact"]["value"] == 0.5, "the first counts"
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -209,27 +154,6 @@ def test_wrong_options(evaluate: Command, tmp_path: Path, options: tuple[str, ..
     code, report = evaluate("qa", "--questions", "questions.jsonl", "--out", "out", *options)
     assert code == 2
     assert said in report["error"]
-
-
-@pytest.mark.parametrize("kind", ["qa", "coverage"])
-@pytest.mark.parametrize(("modes", "said"), [("hirag,magic", "there is no magic"), (",", "there is no mode")])
-def test_unknown_modes(evaluate: Command, index: Path, kind: str, modes: str, said: str) -> None:
-    code, report = evaluate(
-        kind, "--index", index, "--questions", "questions.jsonl", "--modes", modes, *HERE, "--out", "out"
-    )
-    assert code == 2
-    assert said in report["error"]
-
-
-@pytest.mark.parametrize("kind", ["qa", "coverage"])
-def test_questions_that_cannot_be_read_are_told(evaluate: Command, index: Path, tmp_path: Path, kind: str) -> None:
-    (tmp_path / "broken.jsonl").write_text(f'{json.dumps(QUESTIONS[0])}\n{{"id": "q9"}}\n')
-    asked = (kind, "--index", index, "--questions", "broken.jsonl", "--modes", "local", *HERE, "--out", "out")
-    code, report = evaluate(*asked)
-    assert code == 3
-    (letter,) = report["dead_letters"]["shown"]
-    assert (letter["step"], letter["reason"]) == ("questions", "no question; it has: id")
-    assert report["questions"]["questions"] == 1
 
 
 def test_coverage_of_an_index(evaluate: Command, index: Path, tmp_path: Path) -> None:
@@ -257,14 +181,3 @@ def test_coverage_of_an_index(evaluate: Command, index: Path, tmp_path: Path) ->
     code, again = evaluate(*asked, "--out", "out")
     assert again["units"] == {"new": 0, "from_before": 6}
     assert again["results"]["systems"] == report["results"]["systems"]
-
-
-def test_coverage_of_an_index_without_a_record_of_its_build(evaluate: Command, index: Path, tmp_path: Path) -> None:
-    (tmp_path / "moved").mkdir()
-    for name in ("snapshots", "current"):
-        (tmp_path / "moved" / name).symlink_to(index / name)
-    asked = ("coverage", "--index", tmp_path / "moved", "--questions", "questions.jsonl", *HERE, "--out", "out")
-    code, report = evaluate(*asked)
-    assert code == 0
-    assert report["results"]["index"]["build_seconds"] is None
-    assert "No record of the build" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")

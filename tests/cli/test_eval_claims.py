@@ -107,22 +107,6 @@ def test_counts_are_compared_with_a_judge(run: Run, tmp_path: Path) -> None:
     assert {(row["first"], row["second"]) for row in agreed} == {(None, None), ("short", "long")}
 
 
-def test_an_empty_answer_has_no_claims_and_nobody_is_asked(run: Run, model: Endpoint, tmp_path: Path) -> None:
-    jsonl(tmp_path / "a.jsonl", {"query": "Who?", "answer": ""})
-    code, report = run("--answers", "mine=a.jsonl")
-    assert (code, report["results"]["methods"]["mine"]["claims"]["value"], model.asked) == (0, 0.0, [])
-    assert report["results"]["pairs"] == []
-
-
-def test_a_list_that_cannot_be_read_is_a_dead_letter(run: Run, model: Endpoint, tmp_path: Path) -> None:
-    model.script = lambda asked: "No claims here, sorry." if "Bob?" in asked.between("question") else sentences(asked)
-    code, report = run("--answers", answers(tmp_path / "a.jsonl"))
-    assert code == 3
-    assert report["dead_letters"]["count"] == 2
-    assert "no list of claims" in report["dead_letters"]["shown"][0]["reason"]
-    assert report["results"]["methods"]["long"]["answers"] == 2
-
-
 @pytest.mark.parametrize(
     ("rows", "reasons"),
     [
@@ -144,18 +128,3 @@ def test_recorded_claims_that_cannot_be_used_are_told(
     assert code == 3
     assert [letter["reason"] for letter in report["dead_letters"]["shown"]] == reasons
     assert report["results"]["methods"]["m"]["answers"] == 1 + len(rows) - len(reasons)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--set", "llm.roles.judge=builtin", "--answers", "a.jsonl"], "eval claims needs a language model"),
-        (["--claims", "c.jsonl", "--answers", "a.jsonl"], "--answers cannot go with --claims"),
-        ([], "give answers to take apart"),
-    ],
-)
-def test_orders_that_make_no_sense(run: Run, tmp_path: Path, options: list[str], said: str) -> None:
-    answers(tmp_path / "a.jsonl")
-    code, report = run(*options)
-    assert code == 2
-    assert said in report["error"]

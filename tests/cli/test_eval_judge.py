@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +13,6 @@ import pytest
 from tests.scripted_endpoint import Asked, Endpoint, Script, run_command, write_config
 from tests.toy_builds import Bench
 
-ROOT = Path(__file__).parents[2]
 Run = Callable[..., tuple[int, Any]]
 CRITERIA = ("comprehensiveness", "diversity", "empowerment", "directness", "overall")
 QUESTIONS = {f"q{number}": f"What is told of {name}?" for number, name in enumerate(("Ann", "Bob", "Cleo"), start=1)}
@@ -127,38 +122,6 @@ def test_verdicts_that_were_written_can_be_counted_again(run: Run, serve: Any, t
     assert "by_row" not in again
 
 
-def test_several_judges_are_asked_apart(run: Run, serve: Any, tmp_path: Path) -> None:
-    fair, lazy = serve(by_merit), serve(lambda _: reply("1"))
-    config_for(tmp_path, fair=fair, lazy=lazy)
-    file = answers(tmp_path / "a.jsonl", good=(3, 2, 1), bad=(0, 0, 0))
-    code, report = run("--answers", file, "--judge", "fair", "--judge", "lazy", "--criteria", "overall")
-    assert (code, len(fair.asked), len(lazy.asked)) == (0, 6, 6)
-    found = cell(report)
-    apart = found["by_judge"]
-    assert {name: cell["win_rate"]["value"] for name, cell in apart.items()} == {"judge:fair": 1.0, "judge:lazy": 0.5}
-    assert (apart["judge:fair"]["wins"], apart["judge:lazy"]["losses"], apart["judge:lazy"]["p_holm"]) == (6, 3, 1.0)
-    assert found["win_rate"]["value"] == 0.75
-    assert report["results"]["position"]["judge:lazy"]["first_shown"] == 1.0
-    agreed = report["results"]["agreement"]["overall"]
-    assert (agreed["items"], agreed["same"]) == (6, 0.5)
-    # One always says the first method wins, the other does so half of the time.
-    assert agreed["cohen_kappa"] == [{"raters": [0, 1], "kappa": 0.0}]
-    assert {row["role"] for row in report["usage"]} == {"judge:fair", "judge:lazy"}
-
-
-def test_replicates_are_asked_for_although_they_are_equal(run: Run, serve: Any, tmp_path: Path) -> None:
-    said = iter(["1", "2"] * 100)
-    judge = serve(lambda _: reply(next(said), ("overall",)))
-    config_for(tmp_path, big=judge)
-    file = answers(tmp_path / "a.jsonl", a=(1, 1, 1), b=(1, 1, 1))
-    code, report = run("--answers", file, "--replicates", 3, "--criteria", "overall")
-    assert (code, len(judge.asked)) == (0, 3 * 2 * 3)
-    assert report["results"]["verdicts"] == 18
-    assert report["results"]["replicates"]["overall"]["items"] == 6
-    assert run("--answers", file, "--replicates", 3, "--criteria", "overall")[1]["results"] == report["results"]
-    assert len(judge.asked) == 18
-
-
 def test_a_verdict_that_cannot_be_used_is_asked_again_and_then_a_dead_letter(
     run: Run, serve: Any, tmp_path: Path
 ) -> None:
@@ -183,35 +146,6 @@ def test_a_verdict_that_cannot_be_used_is_asked_again_and_then_a_dead_letter(
     healed.set()
     code, report = run("--answers", file)
     assert (code, cell(report)["wins"], report["units"]) == (0, 6, {"new": 2, "from_before": 4})
-
-
-@pytest.mark.parametrize("output", ["json_schema", "delimited"])
-def test_a_schema_is_sent_where_the_endpoint_has_schemas(run: Run, serve: Any, tmp_path: Path, output: str) -> None:
-    judge = serve(by_merit)
-    config = config_for(tmp_path, big=judge)
-    config.write_text(config.read_text().replace("output: delimited", f"output: {output}"))
-    assert run("--answers", answers(tmp_path / "a.jsonl", a=(1,), b=(2,)))[0] == 0
-    for asked in judge.asked:
-        assert asked.body.get("response_format", {}).get("type") == ("json_schema" if output == "json_schema" else None)
-        assert '{"verdicts": [' in asked.system, "in words too"
-
-
-def test_a_baseline_is_compared_with_all_others_alone(run: Run, serve: Any, tmp_path: Path) -> None:
-    judge = serve(by_merit)
-    config_for(tmp_path, big=judge)
-    file = answers(tmp_path / "a.jsonl", a=(1, 1, 1), b=(2, 2, 2), c=(3, 3, 3))
-    code, report = run("--answers", file, "--against", "b")
-    pairs = [(pair["first"], pair["second"]) for pair in report["results"]["pairs"]]
-    assert (code, pairs, len(judge.asked)) == (0, [("a", "b"), ("c", "b")], 12)
-    assert [cell(report, pair=place)["win_rate"]["value"] for place in (0, 1)] == [0.0, 1.0]
-
-
-def test_an_empty_answer_is_shown_as_such(run: Run, serve: Any, tmp_path: Path) -> None:
-    judge = serve(by_merit)
-    config_for(tmp_path, big=judge)
-    (tmp_path / "none.jsonl").write_text(json.dumps({"query_id": "q1", "query": QUESTIONS["q1"], "answer": " "}))
-    assert run("--answers", answers(tmp_path / "a.jsonl", a=(1,)), "--answers", "silent=none.jsonl")[0] == 0
-    assert "(This answer is empty.)" in judge.asked[0].user
 
 
 def test_hostile_names_and_answers_stay_text(run: Run, serve: Any, tmp_path: Path) -> None:
@@ -291,49 +225,3 @@ def test_nothing_to_compare(
     assert code in (1, 2)
     assert said in report["error"]
     assert not judge.asked
-
-
-def test_a_spending_limit_stops_it_and_what_was_judged_is_kept(run: Run, serve: Any, tmp_path: Path) -> None:
-    judge = serve(by_merit)
-    judge.tokens = 1000
-    config_for(tmp_path, big=judge)
-    file = answers(tmp_path / "a.jsonl", good=(3, 2, 1), bad=(1, 1, 1))
-    code, report = run("--answers", file, "--max-tokens", 7_000)  # a call may take 4,096 and its prompt
-    assert code == 4
-    assert "stopped before --max-tokens 7000" in report["error"]
-    done = len(judge.asked)
-    assert 0 < done < 6
-    assert run("--answers", file)[0] == 0
-    assert len(judge.asked) == 6, "nothing was paid twice"
-
-
-@pytest.mark.integration
-def test_a_killed_run_goes_on_where_it_was(run: Run, serve: Any, tmp_path: Path) -> None:
-    let_go, reached = threading.Event(), threading.Event()
-
-    def script(asked: Asked) -> str:
-        if len(judge.asked) > 40 and not let_go.is_set():
-            reached.set()
-            let_go.wait(60)
-        let_go.wait(0.02)  # so that some replies are on disk, which takes 100 ms at most
-        return by_merit(asked)
-
-    judge = serve(script)
-    config = config_for(tmp_path, big=judge)
-    config.write_text(config.read_text().replace("max_concurrent: 4", "max_concurrent: 1"))
-    rows = [
-        {"query": f"What is told of person {number}?", "method": method, "answer": stars}
-        for number in range(25)
-        for method, stars in (("good", "**"), ("bad", "*"))
-    ]
-    file = tmp_path / "a.jsonl"
-    file.write_text("\n".join(map(json.dumps, rows)))
-    command = [sys.executable, "-m", "hirag_dist", "eval", "judge", "--out", "out", "--answers", str(file), "--json"]
-    with subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:
-        assert reached.wait(60)
-        process.send_signal(signal.SIGKILL)
-    let_go.set()
-    asked_before = len(judge.asked)
-    code, report = run("--answers", file)
-    assert (code, cell(report)["wins"]) == (0, 50)
-    assert 10 <= len(judge.asked) - asked_before <= 30, "50 less the 40 that were answered, but for the last few"

@@ -105,39 +105,6 @@ def test_a_question_that_two_users_ask_stands_there_once(run: Run, model: Endpoi
     assert all("What changed?" in asked.between("known") for asked in again), "or it might be named once more"
 
 
-def test_what_lacks_in_the_end_is_counted(run: Run, model: Endpoint) -> None:
-    model.script = lambda asked: (
-        items(asked, ["What changed?"]) if asked.task == "sensemaking-questions" else inventive(asked)
-    )
-    code, report = run("--description", "Letters.")
-    assert code == 0
-    results = report["results"]
-    assert (results["questions"], results["short"]["questions"]) == (1, 11)
-    assert model.count("sensemaking-questions") == 6 * 3, "each list three times"
-
-
-def test_more_than_was_asked_for_is_left_out(run: Run, model: Endpoint) -> None:
-    model.script = lambda asked: items(asked, ["a", "b", "c", "d"]) if asked.task == "personas" else inventive(asked)
-    report = run("--description", "Letters.")[1]
-    assert (report["results"]["questions"], report["results"]["short"]["personas"]) == (12, 0)
-
-
-def test_a_call_that_fails_is_a_dead_letter_and_the_next_run_makes_up_for_it(run: Run, model: Endpoint) -> None:
-    def script(asked: Asked) -> str:
-        if asked.task == "sensemaking-questions" and asked.between("task") == "p1 t2":
-            return "I would rather not."
-        return inventive(asked)
-
-    model.script = script
-    code, report = run("--description", "Letters.")
-    assert (code, report["results"]["questions"], report["results"]["short"]["questions"]) == (3, 10, 2)
-    assert report["dead_letters"]["count"] == 1
-    assert report["dead_letters"]["shown"][0]["id"] == "p1: p1 t2"
-    model.script = inventive
-    code, report = run("--description", "Letters.")
-    assert (code, report["results"]["questions"]) == (0, 12)
-
-
 def test_an_index_describes_itself_by_its_reports(run: Run, model: Endpoint, tmp_path: Path) -> None:
     Bench(tmp_path).build(["alpha beta gamma delta", "epsilon zeta alpha eta"])
     code, report = run("--index", "index", sizes=(1, 1, 1))
@@ -145,12 +112,6 @@ def test_an_index_describes_itself_by_its_reports(run: Run, model: Endpoint, tmp
     told = model.asked[0].between("description")
     assert told.startswith("A collection of 2 documents.")
     assert "- Words: A row of words." in told
-
-
-def test_the_description_may_be_in_a_file(run: Run, model: Endpoint, tmp_path: Path) -> None:
-    (tmp_path / "about.txt").write_text("\ufeffBriefe eines Müllers.\n", encoding="utf-8")
-    assert run("--description", "@about.txt", sizes=(1, 1, 1))[0] == 0
-    assert model.asked[0].between("description") == "Briefe eines Müllers."
 
 
 @pytest.mark.parametrize(

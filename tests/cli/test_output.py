@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 
 from hirag_dist.cli._bill import bill_table
-from hirag_dist.cli._output import short, table
 
 NUMBERS = ("calls", "ledger_hits", "input_tokens", "cached_tokens", "output_tokens", "rejected", "rate_limited")
 
@@ -36,21 +35,6 @@ def test_no_number_of_the_bill_is_folded(width: int) -> None:
     assert all(line.count("1,234,567") >= 3 for line in rows)  # calls, tokens in and out are never left out
     assert lines[-1].endswith("$2,469.00")
     assert ("gpt-4.1-mini" in rows[0]) == (width == 160)
-
-
-def test_columns_are_left_out_in_their_order() -> None:
-    columns, rows = ["a", "b", "c"], [("x" * 10, 1_000_000, 2_000_000)]
-    wide = table("", columns, rows, right=(1, 2), spare=(2, 1), width=40)
-    assert [column.header for column in wide.columns] == columns
-    narrow = table("", columns, rows, right=(1, 2), spare=(2, 1), width=25)
-    assert [column.header for column in narrow.columns] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("value", "said"), [(0.25, "0.25"), (9.0, "9"), (12.3, "12.3"), (456, "456"), (45_600, "45.6k"), (7.8e6, "7.8M")]
-)
-def test_short_numbers(value: float, said: str) -> None:
-    assert short(value) == said
 
 
 NOISE = """

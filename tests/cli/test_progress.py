@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from hirag_dist.cli._progress import LINE_INTERVAL_S, ProgressBars, flight_text, left_text
+from hirag_dist.cli._progress import LINE_INTERVAL_S, ProgressBars, left_text
 from hirag_dist.execution.build_progress import BuildProgress
 from hirag_dist.execution.events import (
     CallsExpected,
@@ -130,14 +130,6 @@ def test_an_interrupted_build_says_what_is_kept() -> None:
     ]
 
 
-def test_an_error_leaves_the_phase_in_which_it_came() -> None:
-    console = Console(width=200, file=io.StringIO())
-    bars = ProgressBars(True, console, Clock())
-    bars(StageStarted("extract", 4, 0, 64))
-    bars.__exit__(ValueError, ValueError("broken"), None)
-    assert text_of(console).splitlines()[-1] == "extract: stopped after 0.0 s"
-
-
 def test_nothing_is_shown_where_it_is_not_wanted() -> None:
     console = Console(width=200, file=io.StringIO())
     with ProgressBars(False, console) as bars:
@@ -146,17 +138,3 @@ def test_nothing_is_shown_where_it_is_not_wanted() -> None:
         bars(CallsProgress("extract", CALLS))
         bars(StageFinished("extract", False, 576, 0, 65.0, meter()))
     assert text_of(console) == ""
-
-
-def test_stages_of_an_evaluation_are_phases_of_their_own() -> None:
-    console = Console(width=200, file=io.StringIO())
-    with ProgressBars(True, console, Clock(), phases=()) as bars:
-        bars(StageStarted("answers", 2, 0, 2))
-        bars(StageStarted("verdicts", 2, 0, 2))
-    assert [line.partition(":")[0] for line in text_of(console).splitlines()] == ["answers"] * 2 + ["verdicts"] * 2
-
-
-def test_a_phase_without_a_call_has_no_line_about_calls() -> None:
-    progress = BuildProgress()
-    progress(StageStarted("documents", 1, 0, 3))
-    assert (flight_text(progress), left_text(progress)) == ("", "")

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from hirag_dist.cli.prune import register
 from hirag_dist.config.model import VectorsConfig
-from hirag_dist.errors import ConfigError, IndexBusy, SnapshotNotFound
+from hirag_dist.errors import IndexBusy, SnapshotNotFound
 from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus, open_milvus_lite
 from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, resolved
 from hirag_dist.storage.layout import HISTORY
@@ -95,20 +95,6 @@ def test_a_server_that_is_away_keeps_everything(store: Store, ids: list[str]) ->
     with pytest.raises(Exception, match=r"no Milvus answers at http://127\.0\.0\.1:9"):
         run(store, "--set", "vectors.uri=http://ada:secret@127.0.0.1:9", "--set", "vectors.timeout_s=1")
     assert open_snapshot(store, ids[0], full_check=True)
-
-
-def test_for_people(store: Store, ids: list[str]) -> None:
-    said = CliRunner().invoke(app, ["--index", store.root]).stdout
-    assert "0 snapshots and 0 collections removed, 0.0 MB; 2 snapshots stay." in said
-    said = CliRunner().invoke(app, ["--index", store.root, "--keep", "0", "--older-than", "1h"]).stdout
-    assert ids[0] in said
-    assert "1 snapshot and 0 collections removed" in said
-
-
-@pytest.mark.parametrize("duration", ["1", "d", "-1d", "1 year", "1e3s", "٣d", ""])
-def test_durations_that_are_none(store: Store, ids: list[str], duration: str) -> None:
-    with pytest.raises(ConfigError, match="--older-than takes a number and a unit"):
-        run(store, "--older-than", duration)
 
 
 def test_a_mistyped_index_is_not_made(tmp_path: Path) -> None:

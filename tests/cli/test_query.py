@@ -75,13 +75,6 @@ def test_an_answer(query: Any, start: Any) -> None:
     assert query("q", "--server", start(fakes.FakeEngine()))[1]["text"] == fakes.ANSWER.text
 
 
-def test_an_answer_that_was_cut_off(query: Any, start: Any) -> None:
-    engine = fakes.FakeEngine()
-    engine.finish_reason = "length"
-    code, said = query("q", "--server", start(engine))
-    assert (code, said["finish_reason"], said["text"]) == (3, "length", fakes.ANSWER.text)
-
-
 def test_a_deadline_that_is_too_short(query: Any, start: Any) -> None:
     engine = fakes.FakeEngine()
 

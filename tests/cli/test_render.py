@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from hirag_dist.cli._render import show_answer, show_retrieval
-from hirag_dist.types import Answer, Citation, CommunityItem, Place, Retrieval, SourceItem
+from hirag_dist.cli._render import show_answer
+from hirag_dist.types import Answer, Citation, Place, SourceItem
 from tests.service import fakes
 
 SENTENCE = "The keeper, who had slept badly for a week, lit the lamp [sic] long before the first of the ships came in."
@@ -31,16 +31,3 @@ def test_piped_answers_have_whole_lines_and_the_cited_sentences(capsys: pytest.C
         f"      {SENTENCE}",
         "  [E1] Lighthouse",
     ]
-
-
-def test_missing_reports_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    bare = CommunityItem("c", 0, "Ada, Engine", "Ada (person): wrote notes", 0.0, 1, 0.5, report_missing=True)
-    found = Retrieval("q", "hirag", "s", communities=(bare,), context_refs={"C1": "c"}, note="a budget is used up")
-    show_retrieval(found)
-    shown = capsys.readouterr().out
-    assert "1 report is not written: main members take the place." in shown
-    assert "no model was called" in shown
-    assert "Note: a budget is used up." in shown
-    show_retrieval(replace(found, context_refs={}))
-    shown = capsys.readouterr().out
-    assert "Nothing was retrieved: a budget is used up." in shown

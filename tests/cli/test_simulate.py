@@ -13,10 +13,6 @@ from typing import Any
 
 import openai
 import pytest
-import typer
-from typer.testing import CliRunner
-
-from hirag_dist.cli.simulate import register
 
 COMMAND = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", "127.0.0.1:0"]
 
@@ -46,14 +42,3 @@ def test_its_options_reach_the_endpoint(tmp_path: Path) -> None:
         stats: dict[str, Any] = json.loads(process.communicate(timeout=120)[0])
     assert (stats["total"]["calls"], stats["total"]["faults"]) == (1, {"fail": 1})
     assert [json.loads(line)["fault"] for line in log.read_text().splitlines()] == ["fail", None]
-
-
-def test_its_help_is_in_groups() -> None:
-    app = typer.Typer()
-    register(app)
-    shown = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, ["--help"]).output
-    places = [shown.find(f"─ {group} ─") for group in ("Options", "Limits", "Latency", "Faults")]
-    assert places == sorted(places)
-    assert -1 not in places
-    for option in ("--storm-rate", "--no-limit-headers", "--no-prompt-cache", "--log"):
-        assert option in shown

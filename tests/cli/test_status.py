@@ -34,15 +34,6 @@ def test_finished_steps_of_a_stage_are_one_line_with_their_sum() -> None:
     assert steps[0]["usage"] == [{"a": 1}], "what is printed elsewhere is left as it was"
 
 
-def test_a_step_that_is_not_done_stands_by_itself() -> None:
-    steps = [stage("merge layer 1: links"), stage("merge layer 1: entities", "stopped")]
-    assert [line["stage"] for line in _steps_as_one(steps)] == ["merge layer 1", "merge layer 1: entities"]
-
-
-def test_stages_of_the_same_name_that_are_no_steps_stay_apart() -> None:
-    assert len(_steps_as_one([stage("meta types"), stage("meta types")])) == 2
-
-
 def test_the_update_that_made_the_current_snapshot_and_its_debt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

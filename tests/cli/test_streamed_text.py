@@ -26,7 +26,3 @@ def test_the_result_does_not_depend_on_the_pieces(size: int) -> None:
     assert printed(pieces, 12) == (
         "Who lit the\nlamp? The\nkeeper did\n[S1].\n\n- 灯台守 is\nhis name\nVerylongwordthatfitsnoline\nat all."
     )
-
-
-def test_elsewhere_the_text_is_left_as_it_is() -> None:
-    assert printed(["A  long ", "line\nand  so on "], None) == "A  long line\nand  so on "

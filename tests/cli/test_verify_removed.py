@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -46,24 +44,12 @@ def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
     assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.\n")
 
 
-def test_one_json_object(bench: RemovalBench, capfd: pytest.CaptureFixture[str]) -> None:
-    code, said = command(bench, capfd, "remove", "--verify", "patient.txt", "--json")
-    report = json.loads(said)
-    assert (code, report["clean"], len(report["documents"]), report["problems"]) == (6, False, 1, [])
-    assert set(report["findings"][0]) == {"place", "what", "count", "examples"}
-
-
 @pytest.mark.parametrize(("arguments", "message"), [((), "name the documents"), (("nothing",), "--input FILE")])
 def test_documents_that_are_not_known_are_a_usage_error(
     bench: RemovalBench, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
 ) -> None:
     assert run(["remove", "--verify", *arguments, "--index", bench.store.root]) == 2
     assert message in capfd.readouterr().err
-
-
-def test_without_an_index(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["remove", "--verify", "x", "--index", str(tmp_path / "none")]) == 1
-    assert "serves no snapshot" in capfd.readouterr().err
 
 
 def test_status_shows_an_unfinished_forgetting_and_prune_continues_it(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from hirag_dist.composition.build_records import (
-    KEPT,
     BuildArguments,
     BuildRecord,
     build_usage,
@@ -24,7 +23,7 @@ from hirag_dist.composition.build_records import (
 )
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, StoreError
-from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished, UsageRecorded
+from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.storage.layout import BUILD, LOCK
 from hirag_dist.storage.lock_holder import own_process
@@ -161,16 +160,6 @@ def test_a_build_that_nobody_holds_any_more_was_killed(store: Store, lock: dict[
     assert seen["state"] == "killed"
 
 
-def test_records_of_earlier_builds_are_kept(store: Store) -> None:
-    assert last_build(store) is None
-    for number in range(KEPT + 3):
-        record(store).close("done", snapshot=str(number))
-    last = last_build(store)
-    assert last is not None
-    assert last["snapshot"] == str(KEPT + 2)
-    assert [one["snapshot"] for one in earlier_builds(store)] == [str(n) for n in range(KEPT + 1, 1, -1)]
-
-
 def test_a_damaged_record_keeps_nobody_from_building(store: Store) -> None:
     store.write_bytes(BUILD, b"{")
     record(store).close("done")
@@ -184,17 +173,6 @@ def test_the_letters_of_an_import_that_failed(store: Store) -> None:
     (letter,) = dead_letters(store, last, {})
     assert (letter["stage"], letter["unit_id"], letter["reason"]) == ("import", "entity X", "it has no name")
     assert letter["dropped"] is None
-
-
-def test_what_is_spent_outside_any_stage_is_on_the_bill(store: Store) -> None:
-    listen = record(store)
-    listen(UsageRecorded("probes", spent(2)))
-    listen(StageFinished("extract", False, 40, 0, 0.1, spent(3), 0, "work/extract/key"))
-    listen.close("done", snapshot="abc")
-    seen = last_build(store)
-    assert seen is not None
-    assert [stage["stage"] for stage in seen["stages"]] == ["extract"]
-    assert [(row["stage"], row["calls"]) for row in build_usage(seen)] == [("probes", 2), ("extract", 3)]
 
 
 class TestNotBegun:
@@ -222,7 +200,3 @@ class TestNotBegun:
         assert seen == before
         assert [letter["unit_id"] for letter in dead_letters(store, seen, {})] == ["entity X"]
         assert (attempt["state"], attempt["action"], attempt["sent"]["calls"]) == ("interrupted", "index", 1)
-
-    def test_it_takes_the_place_of_a_damaged_record(self, store: Store) -> None:
-        store.write_bytes(BUILD, b"{")
-        assert self.note(store)["error"] == "stopped before"

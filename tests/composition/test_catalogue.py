@@ -16,7 +16,7 @@ from hirag_dist.composition import serving
 from hirag_dist.composition.catalogue import CatalogueListing, catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.config.model import Config
 from hirag_dist.config.service import ServiceConfig
-from hirag_dist.errors import ConfigError, StoreError
+from hirag_dist.errors import ConfigError
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.types import Answer, Query
@@ -58,12 +58,6 @@ def test_sub_folders_that_hold_an_index_are_listed(tmp_path: Path) -> None:
     (tmp_path / "unfinished" / "current").write_text("s1")
     shutil.rmtree(tmp_path / "beta-2")
     assert sorted(listing()) == ["acme", "outside", "unfinished"]
-
-
-def test_a_catalogue_that_is_not_there(tmp_path: Path) -> None:
-    listing = CatalogueListing(ServiceConfig.model_validate({"catalogue": str(tmp_path / "absent")}))
-    with pytest.raises(StoreError, match="absent"):
-        listing()
 
 
 @pytest.mark.parametrize(

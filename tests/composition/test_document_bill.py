@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from hirag_dist.composition.document_bill import REMOVED, DocumentBill, document_bill, folders, grouped, metadata_values
@@ -62,11 +60,3 @@ def test_groups_add_up_and_unknown_ones_are_refused(living: LivingBench) -> None
     assert set(folders(first, 1).values()) == {"."}
     with pytest.raises(SnapshotError, match="no metadata field 'team'"):
         metadata_values(first, "team")
-
-
-def test_what_was_paid_before_an_update_of_an_earlier_version_is_not_made_up(living: LivingBench) -> None:
-    first = living.index(corpus(4))
-    note: dict[str, Any] = dict(first.manifest.notes["update"]) | {"number": 2}
-    old = Snapshot(first.store, first.manifest.model_copy(update={"notes": {"update": note}}))
-    with pytest.raises(SnapshotError, match="did not record what was paid"):
-        document_bill(old)

@@ -53,13 +53,6 @@ def test_every_file_of_the_snapshot_is_the_same(tmp_path: Path, snapshot: Snapsh
     assert digests(imported(folder, tmp_path / "copy").root) == digests(store.root), "a second import changes nothing"
 
 
-def test_it_becomes_current_in_an_index_that_has_another(tmp_path: Path, snapshot: Snapshot, folder: Path) -> None:
-    (tmp_path / "other").mkdir()
-    other = Bench(tmp_path / "other")
-    before = other.build(["zeta eta"]).manifest.snapshot_id
-    assert current_id(imported(folder, tmp_path / "other" / "index")) == snapshot.manifest.snapshot_id != before
-
-
 def test_edited_tables_are_not_those_of_the_snapshot(folder: Path, snapshot: Snapshot) -> None:
     table = snapshot.table("entities")
     pq.write_table(table.slice(1), folder / "entities.parquet")
@@ -74,20 +67,6 @@ def test_edited_tables_are_not_those_of_the_snapshot(folder: Path, snapshot: Sna
 def test_a_damaged_note_is_no_export(folder: Path, data: bytes) -> None:
     (folder / FOLDER / "export.json").write_bytes(data)
     assert exported_snapshot(str(folder)) is None
-
-
-def test_a_folder_of_another_tool_is_no_export(tmp_path: Path) -> None:
-    assert exported_snapshot(str(tmp_path)) is None
-    assert exported_snapshot(str(tmp_path / "nowhere")) is None
-
-
-def test_a_file_that_was_altered_is_not_imported(tmp_path: Path, snapshot: Snapshot, folder: Path) -> None:
-    file = folder / FOLDER / "snapshots" / snapshot.manifest.snapshot_id / "reports.parquet"
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(SnapshotCorrupt, match=r"reports.parquet"):
-        exported_snapshot(str(folder))
 
 
 def test_a_file_that_is_altered_during_the_import_leaves_no_snapshot(

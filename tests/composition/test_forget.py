@@ -15,7 +15,7 @@ from hirag_dist.composition.indexing import BuildOptions
 from hirag_dist.composition.removal.evidence import find_removed
 from hirag_dist.composition.removal.pending import pending_forget
 from hirag_dist.composition.removal.verification import verify_removed
-from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
+from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.llm.reply_store import Ledger, scan_records
 from hirag_dist.storage.layout import FORGET, HISTORY
 from hirag_dist.storage.lock import BuildLock
@@ -83,11 +83,6 @@ def test_a_removal_that_made_a_former_snapshot_current_again_is_forgotten_too(tm
         assert run(index).complete
         assert index.verify()
         assert bench.store.names("snapshots") == [first]
-
-
-def test_a_source_id_names_a_document_too(index: Index) -> None:
-    assert run(index, "patient.txt").documents == (index.gone,)
-    assert index.verify()
 
 
 def test_old_snapshots_stay_for_their_grace_period(index: Index) -> None:
@@ -190,10 +185,3 @@ async def test_a_process_that_writes_replies_keeps_it_pending(index: Index) -> N
     await ledger.close()
     assert (await asyncio.to_thread(run, index)).complete
     assert await asyncio.to_thread(index.verify)
-
-
-def test_without_a_snapshot_there_is_nothing_to_forget(tmp_path: Path) -> None:
-    bench = RemovalBench(tmp_path, None)  # type: ignore[arg-type]
-    with pytest.raises(SnapshotNotFound):
-        run_forget(bench.store.uri, bench.config, ["x"])
-    assert not bench.store.exists("")

@@ -129,27 +129,6 @@ def test_only_what_a_build_asks_is_probed(store: Store, corpus: str, dead: dict[
     assert result.manifest.complete
 
 
-def test_a_refused_build_leaves_the_record_of_the_one_before(store: Store, corpus: str, dead: dict[str, Any]) -> None:
-    made = config(dead)
-    run(store, corpus, made)
-    before = last_build(store)
-
-    def refuse(one: object) -> None:
-        raise ConfigError("another configuration")
-
-    with pytest.raises(ConfigError):
-        execute_build(
-            made,
-            store,
-            "retry",
-            BuildArguments.index([corpus], made),
-            BuildOptions(),
-            lambda build: build.index([corpus]),
-            check=refuse,
-        )
-    assert last_build(store) == before
-
-
 def test_tokens_for_each_token_of_the_corpus(store: Store, corpus: str, dead: dict[str, Any]) -> None:
     report = run(store, corpus, config(dead)).to_dict()
     snapshot = open_snapshot(store)

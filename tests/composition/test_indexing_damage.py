@@ -103,15 +103,6 @@ def test_outputs_of_stages(fresh: Index, tmp_path: Path, how: str) -> None:
         assert result.to_dict()["repaired"] == list(result.repaired)
 
 
-def test_a_table_that_no_stage_made(made: Index, tmp_path: Path) -> None:
-    index, expected = copied(made, tmp_path), made.current
-    for file in index.files("*/*/part-*.parquet"):
-        damage(file, "one bit")
-    shutil.rmtree(index.index / "snapshots" / expected)
-    result = build(index.corpus, index.index)
-    assert (result.snapshot_id, result.repaired) == (expected, ())
-
-
 def test_a_file_of_the_only_snapshot(fresh: Index, tmp_path: Path) -> None:
     index, expected = copied(fresh, tmp_path), fresh.current
     folder = index.index / "snapshots" / expected
@@ -156,10 +147,3 @@ def test_a_damaged_pointer(made: Index, tmp_path: Path, content: bytes) -> None:
     result = build(index.corpus, index.index)
     assert (result.snapshot_id, index.current, result.changed) == (expected, expected, True)
     assert (result.update, result.up_to_date, bool(result.fallback)) == (None, True, True)
-
-
-def test_a_damaged_build_record(made: Index, tmp_path: Path) -> None:
-    index = copied(made, tmp_path)
-    for file in (index.index / "build.json", *(index.index / "builds").iterdir()):
-        damage(file, "emptied")
-    assert build(index.corpus, index.index).up_to_date

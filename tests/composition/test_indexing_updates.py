@@ -14,7 +14,6 @@ import pytest
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.composition.index_result import IndexResult
 from hirag_dist.composition.indexing import read_import, run_add, run_build, run_import, run_refresh
-from hirag_dist.composition.retry import run_retry
 from hirag_dist.errors import SnapshotError
 from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.inspection.summary import inspect_tables
@@ -82,11 +81,6 @@ def test_an_imported_graph_is_no_base(imported: tuple[str, IndexResult], index: 
     added = run_add(index.files("bridge.txt"), uri, index.config)
     assert added.update is not None
     assert added.update.base == built.snapshot_id
-
-
-def test_an_import_is_repeated_as_an_import(imported: tuple[str, IndexResult], index: RefusingIndex) -> None:
-    uri, before = imported
-    assert run_retry(uri, index.config).snapshot_id == before.snapshot_id
 
 
 def test_an_update_after_a_rollback_starts_from_what_is_current(index: RefusingIndex) -> None:

@@ -6,25 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.composition.letters import letter_groups, letter_places
+from hirag_dist.composition.letters import letter_places
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.events import StageFinished
 from tests.toy_builds import Bench
-
-USAGE = [
-    {"stage": "extract", "endpoint": "good", "rejected": 1, "failed": 0},
-    {"stage": "extract", "endpoint": "bad", "rejected": 2, "failed": 1},
-    {"stage": "summarise layer 0", "endpoint": "good", "rejected": 1, "failed": 0},
-]
-
-
-def test_a_group_names_its_stages_and_the_endpoint_that_was_refused_most() -> None:
-    cut = "the reply was cut off at the token limit"
-    groups = letter_groups(["summarise.1", "extract", "extract", "read"], [cut, cut, cut, "no such file"], USAGE)
-    first, second = groups
-    assert (first.count, first.stages) == (3, {"summarise.1": 1, "extract": 2})
-    assert "llm.endpoints.bad.max_reply_tokens" in first.remedy
-    assert (second.reason, second.remedy) == ("no such file", "")  # no model was asked
 
 
 def test_places_of_chunks_are_found_in_the_work_folder_of_a_build_that_failed(tmp_path: Path) -> None:

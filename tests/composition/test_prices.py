@@ -31,11 +31,6 @@ def test_it_names_the_endpoint_and_the_ways_out() -> None:
     assert "--max-tokens" in said
 
 
-@pytest.mark.parametrize("price", [{"input": 1}, {"output": 0}])
-def test_a_price_is_enough(price: dict[str, Any]) -> None:
-    check_prices(config({"answer": "big"}, **price), ["answer", "embed"], 0.01)
-
-
 def test_without_a_limit_or_a_call_there_need_be_no_price() -> None:
     made = config({"answer": "big", "extract": "free"})
     check_prices(made, ["answer"], None)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.composition.drop import LetterSelection, run_drop
-from hirag_dist.composition.indexing import BuildOptions, run_add, run_build, run_refresh, run_remove
+from hirag_dist.composition.indexing import run_build, run_refresh, run_remove
 from hirag_dist.composition.retry import run_retry
-from hirag_dist.errors import BudgetReached, IndexBusy
+from hirag_dist.errors import IndexBusy
 from hirag_dist.execution.events import StageStarted
 from hirag_dist.indexing.update.documents import DocumentSelection
-from hirag_dist.storage.layout import DROPS, snapshot_path
+from hirag_dist.storage.layout import snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.built_in_builds import CONFIG, build, write_corpus
 from tests.refusing_index import TEXTS, RefusingIndex
@@ -44,17 +44,6 @@ def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingI
     assert (healed.complete, healed.update.base) == (True, added.update.base)
     assert "BRUNEL" in extracted(open_snapshot(index.store))
     assert index.letters() == []
-    assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
-
-
-def test_letters_of_earlier_builds_are_letters_of_an_update(index: RefusingIndex) -> None:
-    index.refused = "Brunel"
-    index.build("engine.txt", "bridge.txt")
-    assert index.add("loom.txt").dead_letters == 1
-    assert [letter["stage"] for letter in index.letters()] == ["extract"]
-    index.refused = ""
-    assert index.retry().complete
-    assert "BRUNEL" in extracted(open_snapshot(index.store))
     assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
 
 
@@ -125,43 +114,6 @@ def test_a_retry_of_a_removal_repeats_it_on_its_base(index: RefusingIndex) -> No
     assert healed.update.base == removed.update.base
     assert healed.complete
     assert index.names() == set(TEXTS) - {"train.txt"}
-
-
-def test_a_retry_after_one_that_failed_and_a_run_that_changed_nothing(index: RefusingIndex) -> None:
-    """Its units are those of the build that made the snapshot, and get new attempts."""
-    index.refused = "Brunel"
-    first = index.build("engine.txt", "bridge.txt")
-    with pytest.raises(BudgetReached):
-        run_retry(index.uri, index.config, BuildOptions(max_tokens=1))
-    assert index.build("engine.txt", "bridge.txt").snapshot_id == first.snapshot_id
-    assert [letter["stage"] for letter in index.letters()] == ["extract"]
-    index.refused = ""
-    healed = index.retry()
-    assert (healed.complete, healed.update) == (True, None)
-    assert index.letters() == []
-
-
-def test_refused_chunks_of_before_fail_no_update(index: RefusingIndex) -> None:
-    """They were too few for the build that they were in; among those that an update asks they may be most."""
-    index.refused = "Brunel"
-    index.build("engine.txt", "bridge.txt")
-    strict = index.config.model_copy(update={"max_reject_ratio": 0.2})
-    added = run_add(index.files("loom.txt"), index.uri, strict)
-    assert added.dead_letters == 1
-    assert [letter["unit_id"] for letter in index.letters()] == [
-        row["unit_id"] for row in open_snapshot(index.store).table("rejects").to_pylist()
-    ]
-
-
-def test_a_drop_that_was_taken_back_is_asked_again(index: RefusingIndex) -> None:
-    index.refused = "Brunel"
-    index.build("engine.txt", "bridge.txt")
-    run_drop(index.uri, LetterSelection(why="not needed"))
-    index.store.delete(DROPS)
-    index.refused = ""
-    healed = index.retry()
-    assert (healed.complete, healed.dropped) == (True, 0)
-    assert "BRUNEL" in extracted(open_snapshot(index.store))
 
 
 def test_a_base_that_was_pruned_is_replaced_by_the_current_snapshot(index: RefusingIndex) -> None:

@@ -10,7 +10,6 @@ import pytest
 from hirag_dist.composition.drop import LetterSelection, run_drop
 from hirag_dist.composition.retry import estimate_retry
 from hirag_dist.config.model import Config
-from hirag_dist.errors import SnapshotNotFound
 from tests.refusing_index import RefusingIndex
 
 
@@ -54,8 +53,3 @@ def test_prices_and_dropped_letters(index: RefusingIndex) -> None:
     run_drop(index.uri, LetterSelection(why="test"))
     made = estimate_retry(index.uri, index.config)
     assert (dict(made.letters), made.dropped, made.stages, made.later) == ({}, 1, (), ())
-
-
-def test_an_index_without_a_build(tmp_path: Path) -> None:
-    with pytest.raises(SnapshotNotFound, match="no record of a build"):
-        estimate_retry(str(tmp_path / "index"), Config())

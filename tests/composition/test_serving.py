@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 
-from hirag_dist.composition.serving import multi_process_config, process_count, server_options
+from hirag_dist.composition.serving import multi_process_config, server_options
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 
@@ -32,19 +31,6 @@ def test_vectors_of_several_processes(vectors: dict[str, str], backend: str) -> 
 def test_milvus_lite_belongs_to_one_process() -> None:
     with pytest.raises(ConfigError, match=r"set service\.processes to 1, or vectors\.backend"):
         multi_process_config(config(vectors={"backend": "milvus-lite"}))
-
-
-def test_one_process_a_core() -> None:
-    assert process_count(config()) == 1
-    assert process_count(config(service={"processes": 3})) == 3
-    assert process_count(config(service={"processes": 0})) >= 1
-
-
-def test_a_process_knows_how_many_there_are_on_fewer_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3})
-    own = multi_process_config(config(service={"processes": 0}))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2})
-    assert process_count(own) == 4
 
 
 def test_how_many_retrievals_at_a_time_goes_by_what_they_wait_for() -> None:

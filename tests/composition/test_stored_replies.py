@@ -15,7 +15,6 @@ from hirag_dist.composition.stored_replies import (
     replay_keys,
     text_vector_keys,
 )
-from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.reply_store import purge, scan_records
 from tests.removal_builds import KEPT, REMOVED, RemovalBench, removal_bench
@@ -70,10 +69,3 @@ def test_another_configuration_is_refused(bench: RemovalBench) -> None:
     other = bench.config.model_copy(update={"gleaning_rounds": 3})
     with pytest.raises(ConfigError, match="gleaning_rounds"):
         models_of_last_build(other, bench.store)
-
-
-def test_built_in_models_store_nothing(tmp_path: Path) -> None:
-    bench = RemovalBench(tmp_path, Config.model_validate({"execution": {"executor": "inline"}}))
-    bench.build(KEPT)
-    models = models_of_last_build(bench.config, bench.store)
-    assert replay_keys(bench.config, bench.store, models, bench.snapshot().table("chunks")) == set()

@@ -128,15 +128,3 @@ def test_replies_that_cannot_be_used_leave_the_defaults_and_say_so(corpus: Path,
     text = (tmp_path / "tuned" / "hirag.yaml").read_text("utf-8")
     assert "No reply could be used for entity types" in text
     assert "prompts:" not in text
-
-
-def test_the_built_in_model_is_named_as_such(corpus: Path, tmp_path: Path) -> None:
-    sample = take_sample([str(corpus)], Config(), 4, 2)
-    made = run_tuning(sample, Config(), Prompts(), str(tmp_path / "tuned"))
-    assert not made.by_llm
-    assert set(made.entity_types) <= {"concept", "location", "person", "organization", "event", "technology", "product"}
-    assert made.examples == ()
-    write_files(sample, made, str(tmp_path / "tuned"))
-    text = (tmp_path / "tuned" / "hirag.yaml").read_text("utf-8")
-    assert "BUILT-IN model" in text
-    assert "German 33%" in text

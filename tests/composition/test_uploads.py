@@ -17,10 +17,6 @@ def config(**service: Any) -> Config:
     return Config.model_validate({"service": service})
 
 
-def test_off_by_default() -> None:
-    assert upload_options(config(http="127.0.0.1:0"), "index") is None
-
-
 def test_limits_and_labels_are_those_of_the_configuration() -> None:
     made = upload_options(config(**ON, anonymous_labels=["public"]), "index")
     assert made is not None

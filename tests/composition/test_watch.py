@@ -13,7 +13,6 @@ from hirag_dist.composition.watch import (
     Listing,
     Watch,
     WatchEvent,
-    WatchOptions,
     debt_tokens,
     dollars_since,
     list_files,
@@ -36,9 +35,9 @@ def result_of(listing: Listing) -> IndexResult:
 
 @dataclass
 class Bench:
-    """A watch, and everything around it."""
+    """A watch that looks every minute, and everything around it."""
 
-    options: WatchOptions = field(default_factory=WatchOptions)
+    max_usd: float | None = None
     now: float = 10 * DAY
     jump: float = 0.0  # of the system's clock
     files: dict[str, tuple[int, str]] = field(default_factory=lambda: {"a": (1, "1")})
@@ -47,17 +46,16 @@ class Bench:
     limits: list[float | None] = field(default_factory=list)
     events: list[WatchEvent] = field(default_factory=list)
     dollars: float = 0.0
-    update_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.metrics = WatchMetrics()
         self.watch = Watch(
             lambda: dict(self.files),
             self.update,
-            self.options,
             self.events.append,
             self.metrics,
             lambda since: self.dollars,
+            self.max_usd,
             lambda: self.now + self.jump,
             lambda: self.now,
         )
@@ -66,13 +64,13 @@ class Bench:
         self.limits.append(max_usd)
         if self.error is not None:
             raise self.error
-        self.now += self.update_s
         self.indexed = dict(self.files)
         return result_of(self.files)
 
     def rounds(self, n: int = 1) -> None:
         for _ in range(n):
-            self.now += self.watch.round()
+            self.watch.round()
+            self.now += 60
 
     def value(self, name: str) -> Any:
         return self.metrics.registry.get_sample_value(name)
@@ -90,109 +88,56 @@ def test_the_first_round_applies_what_is_there() -> None:
     assert bench.value("hirag_watch_debt_tokens") == 7
 
 
-def test_changes_wait_for_each_other_but_not_longer_than_every() -> None:
-    bench = Bench(WatchOptions(every_s=60, poll_s=5))
+@pytest.mark.parametrize("jump", [0.0, -DAY, 40 * DAY])
+def test_a_change_is_applied_by_the_round_after_it_was_found(jump: float) -> None:
+    bench = Bench()
     bench.rounds()
-    bench.files["b"] = (1, "1")
+    bench.files["b"] = (1, "half")
     bench.rounds()
-    bench.files |= {"a": (2, "2"), "c": (1, "1")}
-    bench.rounds(10)
+    bench.jump = jump
     assert len(bench.limits) == 1
-    assert bench.value("hirag_watch_pending_files") == 3
-    assert bench.value("hirag_watch_oldest_change_seconds") == 55
-    bench.rounds(3)
-    assert len(bench.limits) == 2
+    assert bench.value("hirag_watch_pending_files") == 1
+    assert bench.value("hirag_watch_oldest_change_seconds") == 60
+    bench.files |= {"b": (2, "whole"), "c": (1, "1")}
+    bench.rounds()
     assert bench.indexed == bench.files
-    assert (bench.events[-1].n_files, bench.events[-1].age_s) == (3, 60)
+    assert (bench.events[-1].n_files, bench.events[-1].age_s) == (2, 60)
     assert bench.value("hirag_watch_oldest_change_seconds") == 0
 
 
-@pytest.mark.parametrize("jump", [-DAY, -3600.0, 3600.0, 40 * DAY])
-def test_durations_do_not_follow_the_clock_of_the_system(jump: float) -> None:
-    bench = Bench(WatchOptions(every_s=60, poll_s=5))
-    bench.rounds()
-    bench.files["b"] = (1, "1")
-    bench.rounds(2)
-    bench.jump = jump
-    bench.rounds(9)
-    assert bench.value("hirag_watch_oldest_change_seconds") == 55
-    assert len(bench.limits) == 1
-    bench.rounds(3)
-    assert len(bench.limits) == 2
-    assert bench.events[-1].age_s == 60
-    bench.files["c"] = (1, "1")
-    bench.error = HiragError("out")
-    bench.rounds(13)
-    assert [event.kind for event in bench.events[2:]] == ["failed"]
-    bench.jump, bench.error = 0.0, None
-    bench.rounds(3)  # the next attempt is 10 s after the failure
-    assert bench.indexed == bench.files
-
-
-@pytest.mark.parametrize("jump", [-DAY, -10 * 3600.0])
-def test_the_budget_of_a_day_outlives_a_clock_set_back(jump: float) -> None:
-    bench = Bench(WatchOptions(every_s=5, poll_s=5, max_usd_per_day=2.0), now=10.4 * DAY)
-    bench.dollars = 3.0
-    bench.rounds()
-    bench.jump = jump  # records of the days before and after are still there
-    bench.rounds(100)
-    assert bench.limits == []
-    assert {event.kind for event in bench.events} == {"waiting"}
-    assert len(bench.events) <= 2
-    bench.jump, bench.dollars = DAY, 0.0
-    bench.rounds(2)
-    assert bench.limits == [2.0]
-
-
-def test_a_batch_does_not_wait() -> None:
-    bench = Bench(WatchOptions(every_s=3600, batch=2))
-    bench.rounds()
-    bench.files["b"] = (1, "1")
-    bench.rounds(3)
-    assert len(bench.limits) == 1
-    del bench.files["a"]
-    bench.rounds()
-    assert len(bench.limits) == 2
-    assert bench.indexed == {"b": (1, "1")}
-
-
 def test_a_change_that_is_taken_back_is_none() -> None:
-    bench = Bench(WatchOptions(every_s=60))
+    bench = Bench()
     bench.rounds()
     bench.files["b"] = (1, "1")
     bench.rounds()
     del bench.files["b"]
-    bench.rounds(30)
+    bench.rounds(3)
     assert len(bench.limits) == 1
 
 
 def test_a_change_during_an_update_is_seen_by_the_next_listing() -> None:
-    bench = Bench(WatchOptions(every_s=0), update_s=30)
-    bench.rounds()
-    bench.files["b"] = (1, "1")
-    bench.watch.listing = lambda: {"a": (1, "1"), "b": (0, "0")}  # half written
+    bench = Bench()
+    bench.watch.listing = lambda: {"a": (0, "0")}  # half written
     bench.rounds()
     bench.watch.listing = lambda: dict(bench.files)
-    bench.rounds()
-    assert len(bench.limits) == 3
-    assert bench.events[-1].n_files == 1
+    bench.rounds(2)
+    assert len(bench.limits) == 2
 
 
-def test_failures_are_tried_again_later_and_later() -> None:
-    bench = Bench(WatchOptions(poll_s=5, max_backoff_s=40), error=HiragError("the endpoint is down"))
+def test_failures_are_tried_again_and_said_once() -> None:
+    bench = Bench(error=HiragError("the endpoint is down"))
     began = bench.now
     bench.rounds(20)
-    waits = [event.message.rsplit(" in ", 1)[1] for event in bench.events]
-    assert waits[:4] == ["10 s", "20 s", "40 s", "40 s"]
-    assert bench.value("hirag_watch_failures_total") == len(bench.limits) == len(bench.events)
-    assert bench.value("hirag_watch_oldest_change_seconds") == pytest.approx(bench.now - began)
+    assert [event.message for event in bench.events] == ["the endpoint is down; it is tried again"]
+    assert bench.value("hirag_watch_failures_total") == len(bench.limits) == 20
+    assert bench.value("hirag_watch_oldest_change_seconds") == bench.now - began
     bench.error = None
-    bench.rounds(10)
+    bench.rounds()
     assert bench.indexed == bench.files
     bench.files["b"] = (1, "1")
-    bench.error = HiragError("down again")
-    bench.rounds(20)
-    assert bench.events[-1].message.endswith(("10 s", "20 s", "40 s"))
+    bench.error = HiragError("the endpoint is down")
+    bench.rounds(3)
+    assert [event.kind for event in bench.events] == ["failed", "updated", "failed"]
 
 
 def test_an_input_out_of_reach_is_a_failure_and_not_an_empty_one() -> None:
@@ -207,7 +152,7 @@ def test_an_input_out_of_reach_is_a_failure_and_not_an_empty_one() -> None:
     assert {event.kind for event in bench.events[1:]} == {"failed"}
     assert len(bench.limits) == 1
     bench.watch.listing = lambda: {"a": (1, "1"), "b": (1, "1")}
-    bench.rounds(1 + 60 // 5)  # soon listed again, however long it failed
+    bench.rounds()
     assert bench.value("hirag_watch_pending_files") == 1
 
 
@@ -220,21 +165,21 @@ def test_a_wrong_configuration_is_not_tried_again() -> None:
 def test_another_build_is_waited_for() -> None:
     bench = Bench(error=IndexBusy("held"))
     bench.rounds(3)
-    assert {event.kind for event in bench.events} == {"waiting"}
+    assert [event.kind for event in bench.events] == ["waiting"]
     assert bench.value("hirag_watch_failures_total") == 0
     bench.error = None
-    bench.rounds(2)
+    bench.rounds()
     assert bench.indexed == bench.files
 
 
 def test_a_spent_budget_waits_for_the_next_day() -> None:
-    bench = Bench(WatchOptions(max_usd_per_day=2.0, poll_s=600), dollars=0.5, error=BudgetReached("$1.5 spent"))
+    bench = Bench(2.0, dollars=0.5, error=BudgetReached("$1.5 spent"))
     bench.rounds()
     assert bench.limits == [1.5]
     assert "changes wait until 1970-01-12T00:00" in bench.events[-1].message
-    bench.error, bench.dollars = None, 2.0
+    bench.error = None
     bench.rounds(100)
-    assert bench.limits == [1.5]
+    assert bench.limits == [1.5]  # what is left is too little for a call
     bench.now, bench.dollars = 11 * DAY + 1, 0.0
     bench.rounds()
     assert bench.limits == [1.5, 2.0]
@@ -244,6 +189,15 @@ def test_a_spent_budget_waits_for_the_next_day() -> None:
     assert len(bench.limits) == 2
     assert bench.events[-1].kind == "waiting"
     assert "the $2 of today are spent" in bench.events[-1].message
+
+
+def test_the_budget_of_a_day_outlives_a_clock_set_back() -> None:
+    bench = Bench(2.0, dollars=3.0)
+    bench.rounds()
+    bench.jump = -DAY  # the records of the day after are still there
+    bench.rounds(100)
+    assert bench.limits == []
+    assert [event.kind for event in bench.events] == ["waiting", "waiting"]
 
 
 def test_the_listing_shows_a_change_of_the_same_size(tmp_path: Path) -> None:

@@ -86,23 +86,6 @@ def test_a_build_and_its_answers_fit_the_window(small: Endpoint, corpus: str, tm
     assert not small.refused
 
 
-def test_a_window_that_is_large_enough_changes_nothing(small: Endpoint, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("Ada Lovelace wrote notes on the Analytical Engine of Charles Babbage.")
-    untold = run_build([str(tmp_path / "a.txt")], str(tmp_path / "untold"), config(small))
-    small.window = 131_072
-    told = run_build([str(tmp_path / "a.txt")], str(tmp_path / "told"), config(small))
-    assert told.manifest.snapshot_id == untold.manifest.snapshot_id
-    assert told.manifest.build["config"] == untold.manifest.build["config"]
-    half = len(small.asked) // 2
-    assert [asked.body for asked in small.asked[:half]] == [asked.body for asked in small.asked[half:]]
-
-
-def test_slots_bound_the_concurrency_that_is_not_set(small: Endpoint) -> None:
-    small.window = 4096
-    assert ask_windows(config(small)).llm.endpoints["local"].max_concurrent == small.slots
-    assert ask_windows(config(small, endpoint={"max_concurrent": 7})).llm.endpoints["local"].max_concurrent == 7
-
-
 def test_a_configured_window_is_not_asked_for(small: Endpoint) -> None:
     small.window = 4096
     asked = ask_windows(config(small, endpoint={"context_window": 2048}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -153,22 +152,9 @@ async def test_what_it_says_can_be_parsed(model: ChatModel) -> None:
     assert parse_report(await model.complete(REQUESTS["report"])).findings
 
 
-async def test_answers_many_at_a_time_each_its_own(model: ChatModel) -> None:
-    requests = list(REQUESTS.values()) * 3
-    replies = await asyncio.gather(*(model.complete(request) for request in requests))
-    for request, reply in zip(requests, replies, strict=True):
-        assert reply.text == (await model.complete(request)).text
-
-
 async def test_refuses_what_it_cannot_do(model: ChatModel) -> None:
     request = ChatRequest("judge", (Message("system", "Task: judge"), Message("user", "Which is better?")), "u")
     with pytest.raises(RequestRejected):
         await model.complete(request)
     with pytest.raises(RequestRejected):
         [piece async for piece in model.stream(request)]
-
-
-async def test_closes_twice(model: ChatModel) -> None:
-    await model.complete(REQUESTS["describe"])
-    await model.close()
-    await model.close()

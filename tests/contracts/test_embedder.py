@@ -55,10 +55,6 @@ async def test_agrees_with_the_one_in_process(embedder: Embedder) -> None:
     np.testing.assert_allclose(await embedder.embed(TEXTS), expected, atol=1e-6)
 
 
-async def test_no_texts_no_rows(embedder: Embedder) -> None:
-    assert (await embedder.embed([])).shape == (0, DIM)
-
-
 async def test_embeds_several_lists_at_a_time(embedder: Embedder) -> None:
     lists = [TEXTS[start:] for start in range(len(TEXTS))]
     found = await asyncio.gather(*map(embedder.embed, lists))

@@ -105,10 +105,6 @@ def test_every_task_runs_once_and_leaves_its_output_and_marker(executor: Executo
         assert result.outputs["doubled"][0] == 1
 
 
-def test_no_tasks_no_results(executor: Executor) -> None:
-    assert list(executor.map([])) == []
-
-
 def test_tasks_are_taken_as_there_is_room(executor: Executor, store: Store) -> None:
     taken: list[int] = []
 
@@ -146,12 +142,6 @@ def test_a_failure_rises_as_it_is_after_the_others_in_flight(
     assert set(kept) <= done  # reported results are stored
     assert {0, 1, 2, 3} <= done
     assert len(done) < 199  # and it was the end: a busy machine may hear late of the failure, but not last
-
-
-def test_of_several_failures_one_rises(executor: Executor, store: Store) -> None:
-    tasks = make_tasks(store, 8, *((at, StageFailed(f"task {at}")) for at in range(8)))
-    with pytest.raises(StageFailed, match=r"task [0-3]$"):
-        list(executor.map(tasks))
 
 
 def test_goes_on_after_a_failure(executor: Executor, store: Store) -> None:
@@ -204,11 +194,6 @@ def test_shards_that_do_not_stay_are_loaded_for_each_step(executor: Executor, tm
     assert traces(tmp_path, "load") == 6
 
 
-def test_nothing_to_hold_gives_nothing(executor: Executor) -> None:
-    with executor.hold(load_numbers, []) as held:
-        assert list(held.each(scaled_sum, None)) == []
-
-
 def test_steps_are_not_done_far_ahead_of_who_takes_the_results(executor: Executor, tmp_path: Path) -> None:
     with executor.hold(load_numbers, [(str(tmp_path), number) for number in range(40)]) as held:
         results = held.each(scaled_sum, (str(tmp_path), 1.0))
@@ -224,9 +209,3 @@ def test_a_failed_step_rises_as_it_is_and_the_shards_are_still_held(executor: Ex
             list(held.each(refuse, RateLimited("slowly", retry_after_s=1.5)))
         assert caught.value.retry_after_s == 1.5
         assert len(list(held.each(scaled_sum, (str(tmp_path), 1.0)))) == 8
-
-
-def test_tasks_run_after_a_hold(executor: Executor, store: Store, tmp_path: Path) -> None:
-    with executor.hold(load_numbers, [(str(tmp_path), 0)]) as held:
-        list(held.each(scaled_sum, (str(tmp_path), 1.0)))
-    assert len(list(executor.map(make_tasks(store, 3)))) == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -25,8 +25,6 @@ from hirag_dist.types import AccessFilter
 from tests.labelled_builds import build
 from tests.leaky_builds import script
 from tests.toy_builds import Bench
-
-Opener = Callable[[Snapshot], VectorIndex]
 
 
 def documents() -> list[tuple[str, list[str]]]:
@@ -121,19 +119,6 @@ async def test_finds_what_may_be_seen_and_nothing_else(
         assert scores.tolist() == pytest.approx(similarities, abs=1e-6)
         assert rows.tolist() == expected
         assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
-
-
-async def test_finds_everything_for_who_may_see_everything(index: VectorIndex, snapshot: Snapshot) -> None:
-    vector = snapshot.entity_vectors[5]
-    rows, _ = await index.search(vector, 200)
-    assert sorted(rows.tolist()) == list(range(len(snapshot.entity_vectors))), "each entity once, and no part of one"
-
-
-async def test_finds_nothing_where_nothing_is_in_reach(index: VectorIndex, snapshot: Snapshot) -> None:
-    access = admission_of(snapshot, frozenset())
-    access = access._replace(entity_states=np.zeros_like(access.entity_states))
-    rows, scores = await index.search(snapshot.entity_vectors[5], 20, None, access)
-    assert (rows.tolist(), scores.tolist()) == ([], [])
 
 
 def searched_with(
@@ -236,12 +221,6 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
         assert found.tolist() == expected
     finally:
         index.close()
-
-
-def test_collections_of_other_tenants_are_others(snapshot: Snapshot) -> None:
-    names = {collection_name("1", LabelledRows(snapshot, prefix)) for prefix in (None, "tenant:", "team:")}
-    assert len(names | {collection_name("1")}) == 4
-    assert collection_name("1", LabelledRows(snapshot)) in names
 
 
 def test_a_filter_names_the_tenants_in_reach(snapshot: Snapshot) -> None:

@@ -1,8 +1,4 @@
-"""Choices of switches that are tested.
-
-Each setting by itself; choices of all switches in which every two settings meet; and, for the groups of switches that
-decide the same things, all their combinations.
-"""
+"""Choices of switches that are tested: each setting by itself, and choices in which every two settings meet."""
 
 from __future__ import annotations
 
@@ -11,17 +7,6 @@ from itertools import combinations
 
 from tests.deploy.charts import Values, merged
 from tests.deploy.switches import FORBIDDEN, SWITCHES
-
-GROUPS: dict[str, tuple[str, ...]] = {
-    "who comes in": ("tls", "client ca", "callers", "entry", "page", "network"),
-    "who asks": ("tls", "client ca", "callers", "test", "query", "wait"),
-    "what builds": ("builds", "executor", "gpu", "ray autoscaling", "ray auth", "after"),
-    "what watches": ("builds", "query", "watched from", "scraped", "alerts", "dashboard"),
-    "what is reached": ("builds", "storage", "vectors", "outward", "network"),
-    "how many pods": ("autoscaling", "disruptions", "spread", "cache", "service"),
-    "all of it": ("tls", "client ca", "callers", "executor", "builds", "storage", "scraped"),
-}
-"""Switches that decide the same objects, or each other's: all their combinations are tried."""
 
 Choice = dict[str, str]
 
@@ -64,15 +49,6 @@ def everything() -> Choice:
         "dashboard": "yes",
         "test": "question",
     }
-
-
-def together(group: str) -> list[Choice]:
-    """Return all combinations of a group's settings that may meet; other switches are as they come."""
-    names = GROUPS[group]
-    made: list[Choice] = [{}]
-    for name in names:
-        made = [choice | {name: each} for choice in made for each in SWITCHES[name] if fits(choice, name, each)]
-    return made
 
 
 def pairwise() -> list[Choice]:

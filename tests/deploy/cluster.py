@@ -45,8 +45,6 @@ class Cluster:
         ends_as: how runs end: SUCCEEDED, FAILED, STOPPED.
         stopped: the operator does nothing.
         full: there is no place for a head.
-        queued: RayJobs are Suspended before they begin, as Kueue has it.
-        deletes: the operator deletes a RayJob itself at the end of its TTL (DELETE_RAYJOB_CR_AFTER_JOB_FINISHES).
     """
 
     def __init__(self) -> None:
@@ -60,8 +58,6 @@ class Cluster:
         self.ends_as = "SUCCEEDED"
         self.stopped = False
         self.full = False
-        self.queued = False
-        self.deletes = False
         self.now = 0.0
         self._events: list[tuple[float, Callable[[], object]]] = []
         cluster = self
@@ -150,11 +146,7 @@ class Cluster:
             case "":
                 valid = len(name) <= LONGEST_NAME and _DNS_1035.fullmatch(name) is not None
                 said["jobDeploymentStatus"] = "Initializing" if valid else "ValidationFailed"
-                if valid and self.queued:
-                    said["jobDeploymentStatus"] = "Suspended"
                 said["message"] = "" if valid else "RayJob name should be …"
-            case "Suspended" if not self.queued:
-                said["jobDeploymentStatus"] = "Initializing"
             case "Initializing" if self.full:
                 begun = said.setdefault("startTime", self.now)
                 if self.now > begun + spec.get("preRunningDeadlineSeconds", float("inf")):
@@ -181,10 +173,6 @@ class Cluster:
             case "Retrying":
                 del self.jobs[name]
                 said |= {"jobDeploymentStatus": "", "jobStatus": ""}
-            case "Complete" | "Failed":
-                over = self.now >= said["endTime"] + spec.get("ttlSecondsAfterFinished", 0)
-                if over and self.deletes:
-                    self.delete(name)
 
 
 CUT = b"\n..."

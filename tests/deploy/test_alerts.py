@@ -183,10 +183,3 @@ def test_alerts_of_builds_come_with_what_they_watch(
     assert {rule["alert"] for group in found["groups"] for rule in group["rules"]} == ALARMS.keys() - gone
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(found), encoding="utf-8")
     assert promtool(tmp_path, "check", "rules", "rules.yaml").returncode == 0
-
-
-def test_no_rules_where_there_is_nothing_to_watch(chart: Chart) -> None:
-    for more in ({"monitoring": {"prometheusRule": {"kubeStateMetrics": False}}}, {"build": {"once": False}}):
-        values = merged(ALERTS, {"query": {"enabled": False}, "build": {"schedule": {"enabled": False}}})
-        objects = chart.render(merged(values, more))
-        assert not [each for each in objects if each["kind"] == "PrometheusRule"]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.deploy.charts import Chart, Object, merged, only
+from tests.deploy.charts import Chart, Object, only
 from tests.deploy.promtool import ALERTS, CRON, DAY, IN, SUCCESS, firing, job
 
 
@@ -41,11 +40,6 @@ def test_a_first_pod_that_failed_is_no_failed_build(rules: Object, tmp_path: Pat
     pods = {f'kube_job_status_failed{{{IN},job_name="{NIGHT}",reason=""}}': "1x30"}
     assert told(tmp_path, rules, pods | job(NIGHT), "5m", [])  # the second is running
     assert told(tmp_path, rules, pods | job(NIGHT, complete=True), "5m", [])
-
-
-def test_a_job_that_failed_without_a_failed_pod_is_told(rules: Object, tmp_path: Path) -> None:
-    pods = {f'kube_job_status_failed{{{IN},job_name="{NIGHT}"}}': "0x30"}
-    assert told(tmp_path, rules, pods | job(NIGHT, failed=True), "5m", [NIGHT])
 
 
 def test_a_failed_build_is_told_once(rules: Object, tmp_path: Path) -> None:
@@ -91,28 +85,7 @@ def test_a_build_of_the_release_clears_a_night(rules: Object, once: str, tmp_pat
     assert told(tmp_path, rules, job(NIGHT, 60, failed=True) | done, "5m", [])
 
 
-@pytest.mark.parametrize("end", [{"failed": True}, {"complete": True}])
-def test_a_build_that_ended_is_not_long(rules: Object, tmp_path: Path, end: dict[str, bool]) -> None:
-    assert not firing(tmp_path, rules, job(NIGHT, -9 * DAY, **end), "10m", "HiragBuildLong")
-    assert firing(tmp_path, rules, job(NIGHT, -9 * DAY, **end) | job(NEXT, -2 * DAY), "10m", "HiragBuildLong")
-
-
-def test_a_first_build_that_hangs_is_long(rules: Object, once: str, tmp_path: Path) -> None:
-    assert firing(tmp_path, rules, job(once, -2 * DAY, owner="", cron=""), "10m", "HiragBuildLong")
-
-
 def test_a_schedule_that_never_succeeded_is_overdue(rules: Object, tmp_path: Path) -> None:
     created = f"kube_cronjob_created{{{CRON}}}"
     assert firing(tmp_path, rules, {created: f"{-3 * DAY}x30"}, "10m", "HiragBuildOverdue")
     assert not firing(tmp_path, rules, {created: f"{-DAY}x30"}, "10m", "HiragBuildOverdue")
-
-
-@pytest.mark.parametrize("builds", [{"once": True}, {"once": False}])
-def test_a_release_that_only_builds_has_its_alerts(chart: Chart, tmp_path: Path, builds: dict[str, Any]) -> None:
-    values = merged(ALERTS, {"query": {"enabled": False}, "build": builds})
-    rule = only(chart.render(values), "PrometheusRule")
-    assert rule["metadata"]["labels"]["app.kubernetes.io/component"] == "build"
-    found = rule["spec"]
-    alerts = {each["alert"] for group in found["groups"] for each in group["rules"]}
-    assert alerts == {"HiragBuildFailed", "HiragBuildLong", "HiragBuildOverdue"}
-    assert told(tmp_path, found, job(NIGHT, failed=True), "5m", [NIGHT])

@@ -81,29 +81,11 @@ def test_arguments_pass_no_shell(chart: Chart) -> None:
     assert order["build"][:3] == ["index", *nasty]
 
 
-def test_limits_of_a_build(chart: Chart) -> None:
-    limits = {"build": {"maxUsd": 12.5, "maxTokens": 50_000_000, "incomplete": "accept"}}
-    order = json.loads(only(chart.render(merged(INLINE, limits)), "ConfigMap", "-build")["data"]["order.json"])
-    given = order["build"]
-    assert given[given.index("--max-usd") + 1] == "12.5"
-    assert given[given.index("--max-tokens") + 1] == "50000000"
-    assert order["accepted"] == [3]
-
-
 def test_large_numbers_and_nulls_reach_the_configuration(chart: Chart) -> None:
     endpoint = {"base_url": "https://m/v1", "model": "m", "tpm": 150_000_000, "temperature": None}
     written = config_of(chart.render({"config": {"llm": {"endpoints": {"main": endpoint}}, "seed": 1 << 53}}), "query")
     assert written["llm"]["endpoints"]["main"] == endpoint
     assert written["seed"] == 1 << 53
-
-
-def test_what_runs_once_is_what_the_schedule_runs(chart: Chart) -> None:
-    """A Job makes the RayJob and ends as it does, once and by the schedule: helm, alerts and people ask Jobs."""
-    objects = chart.render(merged(RAY, {"build": {"schedule": {"enabled": True}}}))
-    once, cron = only(objects, "Job")["spec"], only(objects, "CronJob")["spec"]["jobTemplate"]["spec"]
-    once["template"]["spec"]["containers"][0]["command"].append("5")  # to leave a night out is no failure
-    assert once == cron
-    assert only(objects, "RayJob")["metadata"]["name"] == "demo-hirag-dist-run"
 
 
 def test_what_follows_a_build(chart: Chart) -> None:
@@ -177,13 +159,3 @@ def test_a_queue_sees_the_object_that_runs_the_build(chart: Chart) -> None:
     inline = only(chart.render(merged(INLINE, values)), "Job")["metadata"]
     assert inline["labels"].items() >= label.items()
     assert inline["annotations"] == {"a": "b"}
-
-
-def test_the_driver_is_given_time_to_store_replies(chart: Chart) -> None:
-    (_, submitter), (_, head), *_ = pod_templates(only(chart.render(RAY), "RayJob"))
-    (wait,) = (each for each in head["spec"]["containers"][0]["env"] if each["name"] == "RAY_JOB_STOP_WAIT_TIME_S")
-    assert int(wait["value"]) < head["spec"]["terminationGracePeriodSeconds"]
-    assert head["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] == "true"
-    assert submitter["metadata"]["annotations"] == head["metadata"]["annotations"]  # with either the run ends
-    watching = only(chart.render(RAY), "Job")["spec"]["template"]["metadata"]
-    assert watching["annotations"] == head["metadata"]["annotations"]

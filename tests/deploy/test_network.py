@@ -40,14 +40,6 @@ def test_an_object_store_of_ones_own_may_be_reached(chart: Chart, colon: str) ->
     assert ports(only(objects, "NetworkPolicy", "-query"), "egress") == {53, 443, 9000}
 
 
-def test_an_object_store_without_a_port(chart: Chart) -> None:
-    def reached(uri: str) -> set[int | str]:
-        return ports(only(chart.render({"index": {"uri": uri}}), "NetworkPolicy", "-query"), "egress")
-
-    assert reached("s3://bucket/index?endpoint_override=minio.storage&scheme=http") == {53, 443, 80}
-    assert reached("s3://bucket/index?scheme=https&endpoint_override=minio.storage") == {53, 443}
-
-
 def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
     first, second = only(chart.render(RAY), "NetworkPolicy", "-build")["spec"]["ingress"]
     assert [list(peer) for peer in first["from"]] == [["podSelector"]]
@@ -56,24 +48,6 @@ def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
     assert operator["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "kuberay"}}
     assert operator["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}}
     assert only(chart.render(INLINE), "NetworkPolicy", "-build")["spec"]["ingress"] == []
-
-
-def test_the_service_of_a_load_balancer(chart: Chart) -> None:
-    service = {"type": "LoadBalancer", "loadBalancerClass": "example.com/internal", "nodePort": 30051}
-    values = {"query": {"service": service}, "networkPolicy": {"callers": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}}
-    spec = only(chart.render(values), "Service", "-query")["spec"]
-    assert spec["externalTrafficPolicy"] == "Local"  # the addresses of callers, as ipBlock needs them
-    assert spec["loadBalancerClass"] == "example.com/internal"
-    assert spec["ports"][0]["nodePort"] == 30051
-    inside = only(chart.render({"query": {"service": {"trafficDistribution": "PreferSameZone"}}}), "Service", "-query")
-    assert inside["spec"]["trafficDistribution"] == "PreferSameZone"
-    assert "externalTrafficPolicy" not in inside["spec"]
-
-
-def test_an_external_issuer(chart: Chart) -> None:
-    issuer = {"name": "pca", "kind": "AWSPCAClusterIssuer", "group": "awspca.cert-manager.io"}
-    objects = chart.render({"tls": {"certManager": {"enabled": True, "issuer": issuer}}})
-    assert only(objects, "Certificate")["spec"]["issuerRef"] == issuer
 
 
 def test_the_page_is_known_by_the_names_that_lead_to_it(chart: Chart, tmp_path: Path) -> None:
@@ -101,14 +75,6 @@ def test_the_page_is_known_by_the_names_that_lead_to_it(chart: Chart, tmp_path: 
         if rule["from"] == GATEWAYS["networkPolicy"]["gateways"]
     }
     assert set(opened) == {"grpc", "page"}
-
-
-def test_both_families_of_addresses(chart: Chart) -> None:
-    dual = {"query": {"bindAddress": "::", "service": {"ipFamilyPolicy": "PreferDualStack"}}}
-    objects = chart.render(dual)
-    assert config_of(objects, "query")["service"]["listen"] == "[::]:50051"
-    assert config_of(objects, "query")["service"]["metrics_listen"] == "[::]:9464"
-    assert only(objects, "Service", "-query")["spec"]["ipFamilyPolicy"] == "PreferDualStack"
 
 
 def test_what_is_trusted_and_the_way_out_reach_every_pod(chart: Chart) -> None:
@@ -170,12 +136,6 @@ def test_the_test_trusts_what_signed_the_certificate(chart: Chart, values: Value
     app = typer.Typer()
     cli_query.register(app)
     typer.main.get_command(app).make_context("query", arguments[1:])
-
-
-def test_the_authority_of_the_test_may_have_another_key(chart: Chart) -> None:
-    values = merged(CERTIFIED, {"tls": {"existingSecret": "s"}, "test": {"ca": "root.pem"}})
-    (volume,) = (each for each in only(chart.render(values), "Pod")["spec"]["volumes"] if each["name"] == "ca")
-    assert volume["secret"]["items"] == [{"key": "root.pem", "path": "ca.crt"}]
 
 
 def test_a_certificate_for_every_name_that_clients_use(chart: Chart) -> None:

@@ -9,7 +9,6 @@ import yaml
 
 from hirag_dist.composition.serving import server_options
 from hirag_dist.config.loader import load_config
-from hirag_dist.config.service import ServiceConfig
 from tests.deploy.charts import Chart, Values, merged, only, pod_templates
 from tests.deploy.rendered import INLINE, RAY, config_of, pod
 
@@ -20,12 +19,6 @@ from tests.deploy.rendered import INLINE, RAY, config_of, pod
 )
 def test_the_grace_period_covers_the_drain(chart: Chart, service: Values, grace: int) -> None:
     assert pod(chart.render({"config": {"service": service}}))["terminationGracePeriodSeconds"] == grace
-
-
-def test_the_grace_period_covers_the_drain_of_hirag_dist_by_default(chart: Chart) -> None:
-    """Keys that are null in values are the program's own defaults."""
-    found = pod(chart.render({"config": {"service": {"drain_s": None, "drain_delay_s": None}}}))
-    assert found["terminationGracePeriodSeconds"] == ServiceConfig().drain_delay_s + ServiceConfig().drain_s + 15
 
 
 def test_a_roll_takes_no_pod_before_another_answers(chart: Chart) -> None:
@@ -101,33 +94,6 @@ def test_the_limit_of_the_cache_is_a_share_of_any_quantity(chart: Chart, size: s
     assert found["service"]["cache_bytes"] == pytest.approx(0.95 * bytes_, rel=1e-9)
 
 
-def test_further_containers_and_objects(chart: Chart) -> None:
-    image = {"image": "registry.example.com/proxy:1"}
-    pod_of = {"initContainers": [image | {"name": "first"}], "containers": [image | {"name": "proxy"}]}
-    extra = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .Release.Name }}-more"}}
-    objects = chart.render({"query": {"pod": pod_of}, "extraObjects": [extra]})
-    names = {key: [each["name"] for each in pod(objects)[key]] for key in ("initContainers", "containers")}
-    assert names["containers"] == ["query", "proxy"]
-    assert "first" in names["initContainers"]
-    assert only(objects, "ConfigMap", "demo-more")
-
-
-def test_the_placement_of_all_pods_and_of_one(chart: Chart) -> None:
-    everywhere = {"nodeSelector": {"pool": "search"}, "tolerations": [{"key": "a", "operator": "Exists"}]}
-    values = {
-        "placement": everywhere | {"dnsConfig": {"nameservers": ["10.0.0.10"]}},
-        "query": {"pod": {"nodeSelector": {"pool": "query"}}},
-    }
-    for executor in RAY, INLINE:
-        for found in chart.render(merged(executor, values)):
-            for part, template in pod_templates(found):
-                spec, labels = template["spec"], template["metadata"]["labels"]
-                served = labels["app.kubernetes.io/component"] in ("query", "test")
-                assert spec["nodeSelector"]["pool"] == ("query" if served else "search"), part
-                assert spec["tolerations"] == everywhere["tolerations"]
-                assert spec["dnsConfig"] == {"nameservers": ["10.0.0.10"]}
-
-
 def test_every_pod_can_be_placed(chart: Chart) -> None:
     """Every pod can be scheduled on tainted and special nodes."""
     placed = [{"key": "dedicated", "operator": "Exists"}]
@@ -138,36 +104,6 @@ def test_every_pod_can_be_placed(chart: Chart) -> None:
         objects = chart.render(merged(executor, values))
         for part, template in [each for found in objects for each in pod_templates(found)]:
             assert template["spec"].items() >= where.items(), part
-
-
-@pytest.mark.parametrize(
-    ("query", "asked"),
-    [
-        ({}, "11364Mi"),  # the cache, /tmp, the compiled code
-        ({"cache": {"size": "1500M"}}, "2555Mi"),
-        ({"cache": {"storageClass": "fast"}}, "1124Mi"),
-        ({"resources": {"requests": {"ephemeral-storage": "3Gi"}}}, "3Gi"),
-        ({"resources": None}, "11364Mi"),
-    ],
-)
-def test_the_node_is_asked_for_the_disk_of_the_cache(chart: Chart, query: Values, asked: str) -> None:
-    """Else pods are packed onto a node whose disk then fills, and all of them are evicted."""
-    resources = pod(chart.render({"query": query}))["containers"][0]["resources"]
-    assert resources["requests"]["ephemeral-storage"] == asked
-
-
-def test_what_is_promised_is_there(chart: Chart) -> None:
-    """Sizes that are passed to programs are below those of their volumes."""
-    values = {
-        "query": {"cache": {"size": "1.5Ti"}},
-        "build": {"ray": {"cpu": {"sharedMemory": "3G"}}},
-    }
-    objects = chart.render(merged(RAY, values))
-    assert config_of(objects, "query")["service"]["cache_bytes"] == int(1.5 * 2**40 * 0.95)
-    cluster = only(objects, "RayJob")["spec"]["rayClusterSpec"]
-    (cpu,) = cluster["workerGroupSpecs"]
-    assert cpu["rayStartParams"]["object-store-memory"] == str(int(3e9 * 0.9))
-    assert cluster["headGroupSpec"]["rayStartParams"]["object-store-memory"] == str(int(2**30 * 0.9))
 
 
 def test_names_stay_texts(chart: Chart) -> None:

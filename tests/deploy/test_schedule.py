@@ -84,20 +84,6 @@ def test_names_that_are_as_long_as_they_can_be(chart: Chart, cluster: Cluster, a
     assert cluster.jobs.keys() == {job_name, named["metadata"]["name"]}
 
 
-def test_a_rayjob_with_the_name_of_a_job_would_never_run(cluster: Cluster, account: Path) -> None:
-    """Why it is named apart: as KubeRay's submitter counts a Job that has nothing to do with it."""
-    cluster.jobs[NAME] = {}
-    cluster.at(3600, lambda: cluster.delete(NAME))
-    assert pod(cluster, account).code == rayjob.DELETED
-    assert not cluster.runs
-
-
-def test_every_job_has_a_rayjob_of_its_own(cluster: Cluster, account: Path) -> None:
-    for uid in ("a", "b", UID):
-        assert pod(cluster, account, uid=uid).code == 0
-    assert len(set(cluster.runs)) == 3
-
-
 @pytest.mark.parametrize(("ends_as", "code"), [("SUCCEEDED", 0), ("FAILED", 10), ("STOPPED", 10)])
 def test_the_watch_ends_as_the_build_does(cluster: Cluster, account: Path, ends_as: str, code: int) -> None:
     cluster.ends_as = ends_as
@@ -112,13 +98,6 @@ def test_a_failure_that_is_tried_again_is_no_end(cluster: Cluster, account: Path
     cluster.at(100, lambda: setattr(cluster, "ends_as", "SUCCEEDED"))
     assert pod(cluster, account, job).code == 0
     assert len(cluster.runs) == 2
-
-
-def test_a_rayjob_that_is_not_valid_fails(cluster: Cluster, account: Path) -> None:
-    job = JOB | {"metadata": {"name": "1-" + "x" * 60}}
-    end = pod(cluster, account, job)
-    assert end.code == rayjob.FAILED
-    assert "ValidationFailed RayJob name should be" in str(end)
 
 
 def test_a_rayjob_that_no_operator_takes_up_is_deleted(cluster: Cluster, account: Path) -> None:
@@ -140,21 +119,6 @@ def test_a_rayjob_that_does_not_start_in_time_is_a_failed_build(chart: Chart, cl
     assert only(chart.render(SCHEDULE), "RayJob")["spec"]["preRunningDeadlineSeconds"] == 3600
 
 
-def test_a_try_that_begins_late_has_as_long_as_the_first(cluster: Cluster, account: Path) -> None:
-    cluster.full, cluster.ends_as = True, "FAILED"
-    cluster.at(3000, lambda: setattr(cluster, "full", False))
-    cluster.at(3010, lambda: setattr(cluster, "full", True))
-    cluster.at(6000, lambda: (setattr(cluster, "full", False), setattr(cluster, "ends_as", "SUCCEEDED")))
-    assert pod(cluster, account, JOB | {"spec": JOB["spec"] | {"backoffLimit": 1}}).code == 0
-    assert len(cluster.runs) == 2
-
-
-def test_a_rayjob_that_waits_in_a_queue_is_left_there(cluster: Cluster, account: Path) -> None:
-    cluster.queued = True
-    cluster.at(20_000, lambda: setattr(cluster, "queued", False))
-    assert pod(cluster, account).code == 0
-
-
 def test_a_build_that_was_cancelled_does_not_come_back(chart: Chart, cluster: Cluster, account: Path) -> None:
     cluster.run_s = 7200
     cluster.at(1800, lambda: cluster.delete(NAME))
@@ -166,25 +130,6 @@ def test_a_build_that_was_cancelled_does_not_come_back(chart: Chart, cluster: Cl
     (fails, _) = jobs_spec(chart.render(SCHEDULE))["podFailurePolicy"]["rules"]
     assert fails["action"] == "FailJob"
     assert end.code in fails["onExitCodes"]["values"]
-
-
-def test_an_operator_that_deletes_what_ended_leaves_time_to_see_it(
-    chart: Chart, cluster: Cluster, account: Path
-) -> None:
-    cluster.deletes = True
-    job = JOB | {"spec": {"entrypoint": "x", "ttlSecondsAfterFinished": 60}}
-    assert pod(cluster, account, job).code == 0
-    cluster.sleep(120)
-    assert not cluster.rayjobs
-    said = chart.refusal(merged(SCHEDULE, {"build": {"ttlSecondsAfterFinished": 59}}))
-    assert "ttlSecondsAfterFinished': minimum: got 59, want 60" in said
-
-
-def test_what_ended_and_was_deleted_between_two_looks_is_not_done_again(cluster: Cluster, account: Path) -> None:
-    cluster.deletes = True
-    job = JOB | {"spec": {"entrypoint": "x", "ttlSecondsAfterFinished": 0}}
-    assert pod(cluster, account, job).code == rayjob.DELETED
-    assert len(cluster.runs) == 1
 
 
 def test_a_pod_that_comes_second_watches_the_rayjob_that_is_there(cluster: Cluster, account: Path) -> None:
@@ -244,12 +189,6 @@ def test_a_yes_that_was_lost_is_no_second_build(cluster: Cluster, account: Path,
     assert len(cluster.runs) == 1
 
 
-def test_a_conflict_over_a_quota_is_no_yes(cluster: Cluster, account: Path) -> None:
-    cluster.instead = [status(409, "Conflict")]
-    assert pod(cluster, account).code == 0
-    assert [asked[0] for asked in cluster.asked[:2]] == ["POST", "POST"]
-
-
 @pytest.mark.parametrize("code", [400, 403, 404, 422])
 def test_what_is_refused_is_not_asked_again(chart: Chart, cluster: Cluster, account: Path, code: int) -> None:
     cluster.instead = [status(code, "Invalid")]
@@ -258,15 +197,6 @@ def test_what_is_refused_is_not_asked_again(chart: Chart, cluster: Cluster, acco
     assert len(cluster.asked) == 1
     (fails, _) = jobs_spec(chart.render(SCHEDULE))["podFailurePolicy"]["rules"]
     assert end.code in fails["onExitCodes"]["values"]
-
-
-@pytest.mark.parametrize("answer", [(403, HTML), (200, HTML), reply(200, None)])
-def test_rights_that_stay_away_are_given_up(cluster: Cluster, account: Path, answer: tuple[int, bytes]) -> None:
-    cluster.run_s = 7200
-    cluster.instead = [None, None, *[answer] * 50]
-    end = pod(cluster, account)
-    assert end.code == rayjob.UNREACHED  # another pod goes on: the build does
-    assert 600 < cluster.now <= 630
 
 
 def test_a_server_that_never_answers_is_given_up(account: Path) -> None:
@@ -278,14 +208,6 @@ def test_a_server_that_never_answers_is_given_up(account: Path) -> None:
     assert 600 < gone.now <= 615
 
 
-def test_patience_begins_anew_with_each_reply(cluster: Cluster, account: Path) -> None:
-    cluster.run_s = 1300
-    quiet = [status(503, "ServiceUnavailable")] * 39  # 585 s
-    cluster.instead = [None, None, None, *quiet, None, *quiet]
-    assert pod(cluster, account).code == 0
-    assert cluster.now > 1100
-
-
 def test_no_code_that_an_interpreter_ends_with_fails_the_job(chart: Chart) -> None:
     """A traceback is 1, a wrong command line 2, a signal above 128: they tell nothing of the build."""
     spec = jobs_spec(chart.render(SCHEDULE))
@@ -294,35 +216,6 @@ def test_no_code_that_an_interpreter_ends_with_fails_the_job(chart: Chart) -> No
     assert ignored == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
     assert rayjob.UNREACHED not in fails["onExitCodes"]["values"]
     assert spec["backoffLimit"] > 0
-
-
-@pytest.mark.parametrize(("build", "seconds"), [({"backoffLimit": 0}, 2800), ({"backoffLimit": 2}, 3 * 2800)])
-def test_the_watch_outlasts_the_build_and_ends(chart: Chart, build: dict[str, Any], seconds: int) -> None:
-    limited = merged(SCHEDULE, {"build": build | {"activeDeadlineSeconds": 1000}})
-    objects = chart.render(limited)
-    assert jobs_spec(objects)["activeDeadlineSeconds"] == seconds
-    assert only(objects, "RayJob")["spec"]["activeDeadlineSeconds"] == 1000
-    assert "activeDeadlineSeconds" not in jobs_spec(
-        chart.render(merged(limited, {"build": {"activeDeadlineSeconds": None}}))
-    )
-
-
-def test_a_build_that_is_stuck_ends_by_itself(chart: Chart) -> None:
-    for executor in ("ray", "inline"):
-        objects = chart.render(merged(SCHEDULE, {"config": {"execution": {"executor": executor}}}))
-        assert jobs_spec(objects)["activeDeadlineSeconds"] >= 7 * 86_400
-
-
-@pytest.mark.parametrize("executor", ["ray", "inline"])
-def test_a_night_that_finds_another_build_is_left_out(chart: Chart, executor: str) -> None:
-    """By the schedule alone: what is to be built once is not built by passing it over."""
-    objects = chart.render(merged(SCHEDULE, {"build": {"once": True}, "config": {"execution": {"executor": executor}}}))
-    once = only(objects, "Job")["spec"]["template"]["spec"]["containers"][0]["command"]
-    nightly = jobs_spec(objects)["template"]["spec"]["containers"][0]["command"]
-    assert nightly == [*once, "5"]
-    if executor == "ray":
-        job = rayjob.named(only(objects, "RayJob"), "n", UID, nightly[3:])
-        assert job["spec"]["entrypoint"] == "python /etc/hirag/config/build.py /etc/hirag/config/order.json 5"
 
 
 @pytest.mark.parametrize("limit", [{"maxUsd": 5}, {"maxTokens": 1_000_000}])
@@ -339,10 +232,3 @@ def test_nothing_begins_a_second_run_where_spending_is_limited(chart: Chart, lim
     assert second_tries({"ray": {"submitter": {"backoffLimit": 0}}})[0] == 0
     submitter = {"build": limit | {"ray": {"submitter": {"backoffLimit": 1}}}}
     assert "build.ray.submitter.backoffLimit must be 0" in chart.refusal(merged(SCHEDULE, submitter))
-
-
-def test_failed_builds_keep_their_pods_and_logs(chart: Chart) -> None:
-    for executor in ("ray", "inline"):
-        objects = chart.render(merged(SCHEDULE, {"config": {"execution": {"executor": executor}}}))
-        assert "ttlSecondsAfterFinished" not in jobs_spec(objects)
-        assert only(objects, "CronJob")["spec"]["failedJobsHistoryLimit"] > 0

@@ -43,12 +43,6 @@ def test_a_build_ends_as_hirag_dist_does_but_for_what_is_accepted(tmp_path: Path
     assert ("is accepted" in done.stderr) == (code == 3)
 
 
-@pytest.mark.parametrize(("code", "ends_with"), [(0, 0), (1, 1), (3, 0), (5, 0)])
-def test_a_schedule_accepts_more(tmp_path: Path, code: int, ends_with: int) -> None:
-    environ = standing_in(tmp_path, f"import sys\nsys.exit({code})")
-    assert subprocess.run(command(tmp_path, ORDER, "5"), env=environ, check=False).returncode == ends_with
-
-
 @pytest.mark.parametrize(
     ("codes", "accepted", "ends_with", "ran"),
     [
@@ -91,11 +85,6 @@ sys.exit(3 if sys.argv[1] == "index" else 0)
     assert not Path(copy).exists()
 
 
-def test_a_build_that_is_killed_fails(tmp_path: Path) -> None:
-    environ = standing_in(tmp_path, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
-    assert subprocess.run(command(tmp_path, ORDER), env=environ, check=False).returncode == 128 + signal.SIGKILL
-
-
 def test_a_build_that_is_asked_to_stop_is_interrupted(tmp_path: Path) -> None:
     """SIGTERM comes as SIGINT, at which hirag-dist keeps the replies in flight."""
     code = """
@@ -116,14 +105,6 @@ except KeyboardInterrupt:
     assert process.wait(timeout=60) == 130
     assert process.stdout.read() == ""
     process.stdout.close()
-
-
-def test_nothing_is_begun_after_the_stop() -> None:
-    """A build that was done when the signal came is not followed by another command."""
-    build = script("build")
-    runner = build.Runner()
-    runner.stop()
-    assert build.run(LONGER | {"config": "hirag.yaml"}, runner) == 130
 
 
 def test_the_wait_ends_with_the_first_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

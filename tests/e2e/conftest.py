@@ -28,6 +28,7 @@ SMALL = {  # several tasks a stage and three layers out of four documents
     "chunk_overlap_tokens": 10,
     "clustering": {"target_size": 6, "max_size": 12},
     "communities": {"max_size": 40},
+    "llm": {"endpoints": {"builtin-embedder": {"kind": "hashing"}}},  # minilm takes 5 s of a build that takes 1
 }
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("HIRAG")},

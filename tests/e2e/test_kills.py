@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from collections.abc import Callable
 from itertools import cycle
@@ -26,13 +27,17 @@ def job(corpus: Path, built: Any) -> dict[str, Any]:
     return {"inputs": [str(corpus)], "config": yaml.safe_load(built.config.read_text("utf-8"))}
 
 
-def test_the_second_run_does_nothing(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
+def test_the_second_run_does_nothing_and_a_fresh_one_comes_out_the_same(
+    forked: Any, job: dict[str, Any], built: Any, tmp_path: Path
+) -> None:
     first = forked.build(**job, index=tmp_path / "index")
     again = forked.build(**job, index=tmp_path / "index")
     assert first["snapshot"] == again["snapshot"] == built.snapshot
     assert (first["changed"], again["changed"]) == (True, False)
     assert first["stages_run"] > len(STAGES)
     assert (again["stages_run"], again["writes"]) == (0, 0)
+    fresh = forked.build(**job, index=tmp_path / "index", fresh=True)
+    assert (fresh["snapshot"], fresh["stages_run"], fresh["changed"]) == (built.snapshot, first["stages_run"], False)
 
 
 def test_killed_after_the_first_task_of_every_stage(
@@ -48,33 +53,6 @@ def test_killed_after_the_first_task_of_every_stage(
     last = forked.build(**job, index=tmp_path / "index")
     assert last["snapshot"] == built.snapshot
     assert last["stages_run"] == 1  # all but the stage of the last kill were kept
-
-
-def test_killed_between_a_stages_last_task_and_its_end(
-    forked: Any, job: dict[str, Any], built: Any, tmp_path: Path
-) -> None:
-    for label in ("extract", "merge entities", "communities"):
-        for kind in ("started", "finished"):
-            died = forked.build(**job, index=tmp_path / "index", at_event=(kind, label))
-            assert died == {"signal": signal.SIGKILL}
-    assert forked.build(**job, index=tmp_path / "index")["snapshot"] == built.snapshot
-
-
-def test_killed_after_every_few_writes(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
-    """Down to the files of the snapshot, its manifest, and `current`."""
-    deaths = 0
-    # A task writes up to five files and publishing some 80: each run gets somewhere.
-    for writes in cycle((17, 11, 113, 14, 23)):
-        said = forked.build(**job, index=tmp_path / "index", at_write=writes)
-        if "snapshot" in said:
-            break
-        assert said == {"signal": signal.SIGKILL}
-        deaths += 1
-        assert deaths < 60
-    assert said["snapshot"] == built.snapshot
-    assert deaths > 6
-    again = forked.build(**job, index=tmp_path / "index")
-    assert (again["snapshot"], again["stages_run"], again["changed"]) == (built.snapshot, 0, False)
 
 
 def test_killed_while_publishing(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
@@ -103,16 +81,6 @@ def test_killed_after_each_single_write(forked: Any, job: dict[str, Any], built:
         index = tmp_path / str(write)
         assert forked.build(**job, index=index, at_write=write) == {"signal": signal.SIGKILL}
         assert forked.build(**job, index=index)["snapshot"] == built.snapshot, write
-
-
-def test_fresh_does_everything_again_and_comes_out_the_same(
-    forked: Any, job: dict[str, Any], built: Any, tmp_path: Path
-) -> None:
-    first = forked.build(**job, index=tmp_path / "index")
-    again = forked.build(**job, index=tmp_path / "index", fresh=True)
-    assert again["snapshot"] == first["snapshot"]
-    assert again["stages_run"] == first["stages_run"]
-    assert not again["changed"]
 
 
 def test_what_a_corpus_grows_by_is_all_that_is_read_by_models(
@@ -176,32 +144,9 @@ def test_paid_replies_survive_every_kill(forked: Any, corpus: Path, built: Any, 
         assert chat_calls(thread) - chat == paid_chat
 
 
-def test_the_command_killed_from_outside(
-    cli: Any, built: Any, corpus: Path, paid: Any, make_config: Callable[..., Path], until: Any, tmp_path: Path
-) -> None:
-    """The real command, killed as soon as a stage's first task marker is seen, and started again."""
-    index = tmp_path / "index"
-    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", latency_ms=2))
-    with thread as url:
-        config = make_config(llm=paid(url))
-        command = ("index", corpus, "-i", index, "-c", config, "--executor", "inline")
-        for stage in ("extract", "summarise"):
-            process = cli.start(*command)
-            until(lambda stage=stage: list(index.glob(f"work/{stage}/*/tasks/*.json")), f"task of {stage}")
-            process.kill()
-            process.communicate()
-            assert process.returncode == -signal.SIGKILL
-            assert not (index / "current").exists()
-        report = cli.json(*command)
-        calls = chat_calls(thread)
-        whole = cli.json("index", corpus, "-i", tmp_path / "whole", *command[4:])
-        assert whole["snapshot"] == report["snapshot"]
-        assert calls <= whole["this_run"]["calls"] + 2 * IN_FLIGHT
-
-
 @pytest.mark.parametrize(
     ("executor", "number", "code"),
-    [("inline", signal.SIGINT, 130), ("inline", signal.SIGTERM, 143), ("ray", signal.SIGTERM, 143)],
+    [("inline", signal.SIGINT, 130), ("ray", signal.SIGTERM, 143)],
 )
 def test_interrupted_by_ctrl_c_or_sigterm(
     cli: Any,
@@ -233,5 +178,53 @@ def test_interrupted_by_ctrl_c_or_sigterm(
         assert stored == sent
         assert cli.json("status", "-i", index)["build"]["state"] == "interrupted"
         assert not (index / "run.lock").exists()
-        report = cli.json(*command)
+        report = cli.json(*command[:-1], "inline")
         assert report["this_run"]["calls"] == chat_calls(thread) + embedding_calls(thread) - sent
+
+
+EDIT = "A further sentence about the Analytical Engine was added to this page by an editor of the encyclopedia."
+
+
+def changed(folder: Path, corpus: Path, n_files: int) -> Path:
+    """Return a folder with the first files of the corpus, the first of them edited if all are there."""
+    folder.mkdir(exist_ok=True)
+    files = sorted(corpus.iterdir())
+    for file in files[:n_files]:
+        shutil.copy(file, folder / file.name)
+    if n_files == len(files):
+        first = folder / files[0].name
+        first.write_text(f"{first.read_text('utf-8')}\n\n{EDIT}\n", encoding="utf-8")
+        (folder / files[1].name).unlink()
+    return folder
+
+
+def test_an_update_that_is_killed_again_and_again_comes_out_the_same(
+    forked: Any, corpus: Path, built: Any, paid: Any, tmp_path: Path
+) -> None:
+    """One document added, one edited, one removed; killed after every few durable writes."""
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0"))
+    with thread as url:
+        config = yaml.safe_load(built.config.read_text("utf-8")) | {"llm": paid(url)}
+        index, undisturbed = tmp_path / "index", tmp_path / "whole"
+        forked.build(inputs=[str(changed(tmp_path / "before", corpus, 3))], config=config, index=index)
+        shutil.copytree(index, undisturbed)
+        job = {"inputs": [str(changed(tmp_path / "after", corpus, 4))], "config": config}
+        before = chat_calls(thread)
+        whole = forked.build(**job, index=undisturbed)
+        paid_once = chat_calls(thread) - before
+        assert whole["changed"]
+        assert paid_once > 2
+        deaths = 0
+        for writes in cycle((17, 29, 109)):
+            said = forked.build(**job, index=index, at_write=writes)
+            if "snapshot" in said:
+                break
+            assert said == {"signal": signal.SIGKILL}
+            deaths += 1
+            assert deaths < 80
+        assert deaths > 3
+        assert said["snapshot"] == whole["snapshot"]
+        paid_calls = chat_calls(thread) - before - paid_once
+        assert paid_once <= paid_calls <= paid_once + deaths * IN_FLIGHT
+        again = forked.build(**job, index=index)
+        assert (again["snapshot"], again["sent"], again["changed"]) == (whole["snapshot"], 0, False)

@@ -1,4 +1,4 @@
-"""The Ray that the command starts: its ports, its remains after a kill, and keys of endpoints in what it writes."""
+"""The Ray that the command starts: its ports, its remains after a kill, keys of endpoints, and the same snapshot."""
 
 from __future__ import annotations
 
@@ -39,13 +39,8 @@ class Job:
     """A build on Ray against an endpoint that wants a key."""
 
     def __init__(self, corpus: Path, folder: Path, ray_folder: Path, url: str) -> None:
-        chat = {"base_url": url, "model": "extractive", "api_key": "${SECRET_OF_TEST}", "output": "delimited"}
-        vectors = {"base_url": url, "model": "hashing", "dim": 384, "api_key": "${SECRET_OF_TEST}"}
-        roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "chat")
-        llm = {"endpoints": {"chat": chat, "vectors": vectors}, "roles": roles | {"embed": "vectors"}}
-        execution = {"executor": "ray", "workers": 1}
-        config = {"chunk_tokens": 300, "clustering": {"target_size": 6, "max_size": 12}}
-        (folder / "hirag.yaml").write_text(yaml.safe_dump(config | {"llm": llm, "execution": execution}))
+        keyed = self.config(url, api_key="${SECRET_OF_TEST}") | {"execution": {"executor": "ray", "workers": 1}}
+        (folder / "hirag.yaml").write_text(yaml.safe_dump(keyed))
         self.folder, self._corpus = folder, corpus
         self.environ = {
             **os.environ,
@@ -53,6 +48,13 @@ class Job:
             "RAY_TMPDIR": str(ray_folder),
             "SECRET_OF_TEST": KEY,
         }
+
+    def config(self, url: str, **key: str) -> dict[str, Any]:
+        chat = {"base_url": url, "model": "extractive", "output": "delimited"} | key
+        vectors = {"base_url": url, "model": "hashing", "dim": 384} | key
+        roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "chat")
+        llm = {"endpoints": {"chat": chat, "vectors": vectors}, "roles": roles | {"embed": "vectors"}}
+        return {"chunk_tokens": 300, "clustering": {"target_size": 6, "max_size": 12}, "llm": llm}
 
     def arguments(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "hirag_dist", *arguments]
@@ -118,7 +120,10 @@ def files_with_key(folder: Path) -> list[Path]:
     return [path for path in files if KEY.encode() in path.read_bytes()]
 
 
-def test_ports_are_on_loopback_and_no_key_is_written(corpus: Path, tmp_path: Path, ray_folder: Path) -> None:
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere Ray's own process ends the others")
+def test_a_killed_build_leaves_nothing_running_no_open_port_and_no_key_and_goes_on(
+    corpus: Path, tmp_path: Path, ray_folder: Path, forked: Any
+) -> None:
     thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", api_key=KEY, latency_ms=200))
     with thread as url:
         job = Job(corpus, tmp_path, ray_folder, url)
@@ -129,32 +134,27 @@ def test_ports_are_on_loopback_and_no_key_is_written(corpus: Path, tmp_path: Pat
             addresses = [address for process in running for address in listened(process)]
             assert len(addresses) >= 5, "of raylet, control service, agent, workers"
             assert [address for address in addresses if not is_loopback(address)] == []
-            worker = next(each for each in running if each.name().startswith("ray::Worker"))
             commands = [" ".join(each.cmdline()) for each in running if each.is_running()]
-            worker.send_signal(signal.SIGABRT)  # it leaves a crash report in the log
-            printed, _ = build.communicate(timeout=FAR_S)
-        assert build.returncode == 0, (tmp_path / "stderr").read_text()
-        assert json.loads(printed)["complete"] is True, "stdout holds one object, whatever Ray prints"
-        (tmp_path / "printed").write_text("\n".join([printed, *commands]))
-        index = ("--index", str(tmp_path / "index"))
-        job.run("inspect", *index, "--html", str(tmp_path / "page.html"))
-        (tmp_path / "shown").write_text(job.run("status", *index, "--json") + job.run("config", "show"))
-    assert "SIGABRT" in "".join(path.read_text() for path in ray_folder.rglob("worker-*.err"))
-    assert files_with_key(tmp_path) == []
-    assert files_with_key(ray_folder) == []
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere Ray's own process ends the others")
-def test_nothing_is_left_running_of_a_killed_build(corpus: Path, tmp_path: Path, ray_folder: Path) -> None:
-    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0", api_key=KEY, latency_ms=400))
-    with thread as url:
-        job = Job(corpus, tmp_path, ray_folder, url)
-        has_started = started(thread)
-        with job.build() as build:
-            wait_until(has_started, build)
-            running = processes(build.pid)
-            assert len(running) > 5
             build.kill()
             killed_at = time.monotonic()
         wait_until(lambda: not any(each.is_running() for each in running))
-    assert time.monotonic() - killed_at < 30, "Ray's agents take more than a minute to end by themselves"
+        assert time.monotonic() - killed_at < 30, "Ray's agents take more than a minute to end by themselves"
+        has_started = started(thread)
+        with job.build() as build:
+            wait_until(has_started, build)
+            worker = next(each for each in processes(build.pid) if each.name().startswith("ray::Worker"))
+            worker.send_signal(signal.SIGABRT)  # it leaves a crash report in the log
+            printed, _ = build.communicate(timeout=FAR_S)
+        assert build.returncode == 0, (tmp_path / "stderr").read_text()
+        report = json.loads(printed)  # stdout holds one object, whatever Ray prints
+        assert report["complete"] is True
+        index = ("--index", str(tmp_path / "index"))
+        (tmp_path / "shown").write_text(job.run("status", *index, "--json") + job.run("config", "show"))
+    with SimulatorThread(SimulatorOptions(listen="127.0.0.1:0")) as url:
+        config = job.config(url)
+        inline = forked.build(inputs=[str(corpus)], index=tmp_path / "inline", config=config)
+    assert inline["snapshot"] == report["snapshot"]
+    (tmp_path / "printed").write_text("\n".join([printed, *commands]))
+    assert "SIGABRT" in "".join(path.read_text() for path in ray_folder.rglob("worker-*.err"))
+    assert files_with_key(tmp_path) == []
+    assert files_with_key(ray_folder) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -255,31 +254,6 @@ def test_a_retry_killed_anywhere_goes_on(
     assert said["snapshot"] == whole
     again = forked.build(**job, index=index)
     assert (again["snapshot"], again["sent"]) == (whole, 0)
-
-
-def test_what_was_spent_when_a_budget_stopped_it(
-    cli: Any, moody: tuple[Moody, str], config: Path, corpus: Path, tmp_path: Path
-) -> None:
-    model, _ = moody
-    index = tmp_path / "index"
-    common = ("-i", index, "-c", config, *INLINE)
-    cli("index", corpus, *common, "--max-tokens", "20000", code=4)
-    status = cli.json("status", "-i", index)
-    assert (status["build"]["state"], status["build"]["limits"]["max_tokens"]) == ("stopped", 20_000)
-    total = model.endpoint.stats()["total"]
-    sent = status["build"]["sent"]
-    in_flight = 4  # what was in flight when the limit was met is stored, and counted by the run that uses it
-    assert total["calls"] - in_flight <= sent["calls"] <= total["calls"]
-    assert sum(row["calls"] for row in status["usage"]) == sent["calls"]
-    assert "stopped by its budget" in cli("status", "-i", index).stdout
-    assert cli.json("retry", *common)["complete"]  # a retry goes on with what was begun, too
-
-
-def test_wrong_command_lines_are_answered_in_json(cli: Any, tmp_path: Path) -> None:
-    for argv in (("index", "--json"), ("status", "--json", "--nonsense"), ("rety", "--json"), ("plan", "x", "--json")):
-        said = cli(*argv, code=2)
-        assert set(json.loads(said.stdout)) == {"error"}
-        assert len(said.stdout.splitlines()) == 1
 
 
 def test_a_wrong_folder_is_not_created(cli: Any, tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
-"""`serve` with several processes, and callers with tokens, as an operator runs it."""
+"""`serve` with several processes, a page and callers with tokens, as an operator runs it."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,15 +20,26 @@ import yaml
 QUESTION = "What did Newton write about whiteness and colours?"
 
 
-@pytest.fixture
-def index(built: Any, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(built.folder, tmp_path / "copy"))
-
-
 def until(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
     """Read the process's log until a line fits."""
     assert process.stderr is not None
     return next(found for line in iter(process.stderr.readline, "") if (found := re.search(pattern, line)))
+
+
+def ask(url: str, token: str | None = None) -> list[Any]:
+    """Ask through the page; wait for its port to have a listener."""
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(f"{url}api/ask", json.dumps({"question": QUESTION}).encode(), headers)
+    give_up_at = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return [json.loads(line) for line in response]
+        except urllib.error.HTTPError:
+            raise
+        except urllib.error.URLError:
+            assert time.monotonic() < give_up_at
+            time.sleep(0.05)
 
 
 @pytest.fixture
@@ -42,55 +54,61 @@ def token(cli: Any, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def served(cli: Any, index: Path, token: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+def served(cli: Any, built: Any, token: Path) -> Iterator[tuple[subprocess.Popen[str], str, str, str]]:
+    """The process, the address of the service, and the URLs of its metrics and of its page."""
     callers = ("--set", f"service.callers_file={token.with_name('callers.yaml')}")
-    metrics = ("--set", "service.metrics_listen=127.0.0.1:0", "--set", "service.access_log=json")
-    process = cli.start("serve", "-i", index, "--listen", "127.0.0.1:0", "--processes", "2", *callers, *metrics)
-    page = until(process, r"metrics on (\S+)").group(1)
-    yield process, until(process, r"Serving on (\S+)\.").group(1), page
+    settings = ("--set", "service.metrics_listen=127.0.0.1:0", "--set", "service.access_log=json")
+    listen = ("--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--processes", "2")
+    process = cli.start("serve", "-i", built.folder, *listen, *callers, *settings)
+    metrics = until(process, r"metrics on (\S+)").group(1)
+    address = until(process, r"Serving on (\S+)\.").group(1)
+    yield process, address, metrics, until(process, r"Browser page: (\S+)").group(1)
     process.kill()
     process.communicate()
 
 
-def test_two_processes_behind_one_port(
-    cli: Any, served: tuple[subprocess.Popen[str], str, str], token: Path, index: Path
+def test_two_processes_and_a_page_outlive_the_death_of_each(
+    cli: Any, served: tuple[subprocess.Popen[str], str, str, str], token: Path, built: Any
 ) -> None:
-    process, address, metrics = served
-    ask = ("query", QUESTION, "--server", address, "--context-only")
-    assert cli.json(*ask, "--token-file", token)["local"]
+    process, address, metrics, page = served
+    query = ("query", QUESTION, "--server", address, "--context-only")
+    assert cli.json(*query, "--token-file", token)["local"]
     line = json.loads(until(process, r"^\{.*\}$").group())
     assert line.items() >= {"method": "Retrieve", "code": "OK", "caller": "web", "labels": "all"}.items()
-    assert "bearer token" in cli(*ask, code=1).stderr
+    assert "bearer token" in cli(*query, code=1).stderr
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(page)
+    assert refused.value.code == 401
+    lines = ask(page, token.read_text())
+    assert lines[0]["retrieval"]["local"]
+    assert lines[-1]["answer"]["text"]
     port = address.rpartition(":")[2]
-    again = ("serve", "-i", index, "--listen", address, "--processes", "2")
+    again = ("serve", "-i", built.folder, "--listen", address, "--processes", "2")
     assert f"port {port} is in use" in cli(*again, code=1).stderr
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert len(children) == 2
+    assert len(children) == 3
     os.kill(int(children[0]), signal.SIGKILL)
     until(process, r"worker \d \(process \d+\) was killed by SIGKILL; it starts again in")
     until(process, r"\[worker \d\] listening on " + re.escape(address))
-    assert cli.json(*ask, "--token-file", token)["local"]
+    assert cli.json(*query, "--token-file", token)["local"]
+    os.kill(int(children[-1]), signal.SIGKILL)
+    until(process, r"page \(process \d+\) was killed by SIGKILL; it starts again in")
+    assert ask(page, token.read_text())[0]["retrieval"]["local"]
     counted = urllib.request.urlopen(metrics).read().decode()
-    assert 'hirag_service_requests_total{caller="token",code="OK",method="Retrieve"} 2.0' in counted  # also of the dead
-    assert "hirag_service_worker_deaths_total 1.0" in counted
-    assert re.search(r'hirag_snapshot_info{snapshot="\w+"} 2.0', counted)
+    asked = re.search(r'hirag_service_requests_total{caller="token",code="OK",method="Retrieve"} (\d+)', counted)
+    assert asked
+    assert int(asked[1]) >= 2, "the requests of the worker that died are counted too"
+    assert "hirag_service_worker_deaths_total" in counted
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
     assert "Traceback" not in process.stderr.read()  # type: ignore[union-attr]
 
 
-def test_several_processes_that_cannot_start(cli: Any, index: Path, tmp_path: Path) -> None:
+def test_several_processes_that_cannot_start(cli: Any, built: Any, tmp_path: Path) -> None:
     serve = ("serve", "--listen", "127.0.0.1:0", "--processes", "2", "-i")
     assert "holds no index" in cli(*serve, tmp_path, code=1).stderr
     lite = ("--set", "vectors.backend=milvus-lite")
-    assert "milvus-lite belongs to one process" in cli(*serve, index, *lite, code=2).stderr
+    assert "milvus-lite belongs to one process" in cli(*serve, built.folder, *lite, code=2).stderr
     callers = ("--set", f"service.callers_file={tmp_path / 'missing'}")
-    assert "the callers file" in cli(*serve, index, *callers, code=2).stderr
-
-
-def test_a_token_for_people(cli: Any) -> None:
-    said = cli("serve", "token", "web").stdout
-    assert re.search(r"hirag_[\w-]{43}\n", said)
-    lines = yaml.safe_load(said[said.index("callers:\n") :])
-    assert re.fullmatch(r"[0-9a-f]{64}", lines["callers"]["web"]["tokens"][0]["sha256"])
-    assert "is not a valid caller name" in cli("serve", "token", "a b", code=2).stderr
+    assert "the callers file" in cli(*serve, built.folder, *callers, code=2).stderr
+    assert "opens the index to the network" in cli(*serve, built.folder, "--http", "0.0.0.0:0", code=2).stderr

@@ -54,7 +54,7 @@ def test_a_folder_is_followed_and_a_killed_update_continued(
     base, whole = built["snapshot"], shutil.copytree(index, tmp_path / "whole")
     store, port = Store(str(index)), free_port()
     options = ("-i", index, "-c", config, "--executor", "inline")
-    command = ("watch", corpus, *options, "--every", "0s", "--poll", "0.1s", "--metrics", f"127.0.0.1:{port}", "--json")
+    command = ("watch", corpus, *options, "--every", "0.1s", "--metrics", f"127.0.0.1:{port}", "--json")
     log = tmp_path / "log"
 
     def events() -> list[dict[str, Any]]:

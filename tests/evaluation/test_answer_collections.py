@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.errors import InputError
-from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded, answer_sources
+from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded
 from hirag_dist.evaluation.questions import Question
 
 QUESTIONS = [Question("q1", "Who?"), Question("q2", "Why?")]
@@ -17,20 +17,6 @@ QUESTIONS = [Question("q1", "Who?"), Question("q2", "Why?")]
 def lines(path: Path, *records: object) -> str:
     path.write_text("\n".join(json.dumps(record) for record in records))
     return str(path)
-
-
-@pytest.mark.parametrize(
-    ("given", "source"),
-    [
-        ("a.jsonl", (None, "a.jsonl")),
-        ("ours=a.jsonl", ("ours", "a.jsonl")),
-        ("two words=/x/a=b.jsonl", ("two words", "/x/a=b.jsonl")),
-        ("/runs/k=5/a.jsonl", (None, "/runs/k=5/a.jsonl")),  # an equals sign in a path names nothing
-        ("=a.jsonl", (None, "=a.jsonl")),
-    ],
-)
-def test_a_file_may_be_named(given: str, source: tuple[str | None, str]) -> None:
-    assert answer_sources([given]) == [source]
 
 
 def test_methods_come_from_the_option_the_record_or_the_file(tmp_path: Path) -> None:
@@ -99,8 +85,3 @@ def test_a_silent_answer_is_an_answer_and_a_second_one_is_not(tmp_path: Path) ->
     assert reasons[2] == "no answer in field 'answer'"
     assert reasons[3] == "neither an id of its question nor the question"
     assert reasons[4] == "no answer; it has: said"
-
-
-def test_a_file_without_an_answer_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no answer that can be used: no answer; it has: a"):
-        add_recorded(AnswerCollections(), [(None, lines(tmp_path / "a.jsonl", {"a": 1}))])

@@ -59,18 +59,6 @@ async def test_who_waits_tries_where_the_first_one(how: str) -> None:
     assert inner.asked == ["ab", "ab"]
 
 
-async def test_who_waits_may_be_cancelled_itself() -> None:
-    inner = Lengths()
-    vectors = QuestionVectors(inner)
-    first, second = (asyncio.create_task(vectors.embed(["ab"])) for _ in range(2))
-    await asyncio.sleep(0)
-    second.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await second
-    inner.go.set()
-    assert float((await first)[0, 0]) == 2
-
-
 async def test_only_so_many_are_remembered() -> None:
     inner = Lengths()
     inner.go.set()

@@ -78,10 +78,6 @@ def test_tables_show_intervals_dashes_and_numbers() -> None:
     assert [each.get("class") for each in html.fromstring(page).xpath("//tr[2]/td")] == [None, *["number"] * 4]
 
 
-def test_an_empty_table() -> None:
-    assert texts(render_page(report(), [Table("T", ["name"], [])]), "//th") == ["name"]
-
-
 def bars_of(page: str) -> list[tuple[float, float]]:
     drawn = html.fromstring(page).xpath("//svg//g/rect")
     return [(float(each.get("x")), float(each.get("width"))) for each in drawn]
@@ -95,50 +91,6 @@ def test_bars_are_as_long_as_their_values() -> None:
     assert long == pytest.approx(3 * short, abs=0.2)
     assert "two, s: 60.0%, 50.0% to 70.0%" in page
     assert texts(page, "//svg/text[@class='soft']") == ["–"]
-
-
-def test_bars_below_zero_go_to_the_left() -> None:
-    points = [("down", Interval(-0.2, -0.3, -0.1)), ("up", Interval(0.2, 0.1, 0.3))]
-    page = render_page(report(), [Bars("B", {"s": points}, form="+.1%", whole=None)])
-    (down, width), (up, other) = bars_of(page)
-    assert down + width == pytest.approx(up, abs=0.2)
-    assert width == pytest.approx(other, abs=0.2)
-
-
-@pytest.mark.parametrize("section", [Bars("B", {}), Bars("B", {"s": [("x", NOTHING)]}), Lines("L", "x", "y", {})])
-def test_nothing_to_draw_is_said(section: Section) -> None:
-    assert "Nothing to draw." in render_page(report(), [section])
-
-
-def test_constant_values_can_be_drawn() -> None:
-    zero = Interval(0.0, 0.0, 0.0)
-    page = render_page(report(), [Bars("B", {"s": [("x", zero)]}, whole=None), Lines("L", "x", "y", {"s": [(1, 0)]})])
-    assert "nan" not in page.lower().replace("&quot;", "")
-
-
-def test_lines_have_a_point_for_each_value() -> None:
-    page = render_page(report(), [Lines("L", "layer", "CS", {"a": [(0, 0.5), (1, 0.75)], "b": [(0, 0.25)]})])
-    assert texts(page, "//svg//circle/title") == ["a: 0.5 at 0", "a: 0.75 at 1", "b: 0.25 at 0"]
-
-
-def test_a_matrix_is_shaded_from_its_middle() -> None:
-    page = render_page(report(), [Matrix("M", ["a", "b"], [[None, 0.75], [0.25, None]])])
-    cells = html.fromstring(page).xpath("//table[@class='matrix']//td")
-    assert [(each.text, each.get("class").split()[-1]) for each in cells] == [
-        ("–", "soft"),
-        ("75%", "above"),
-        ("25%", "below"),
-        ("–", "soft"),
-    ]
-
-
-def test_letters_and_bill_are_on_every_page() -> None:
-    letters = {"count": 5, "shown": [{"step": "s", "id": "u1", "reason": "why", "attempts": 2}]}
-    page = render_page(report(dead_letters=letters, complete=False), [])
-    assert texts(page, "//h2") == ["Dead letters"]
-    assert "4 more." in page
-    assert "5 dead letters" in page
-    assert "complete</span>" in render_page(report(), [])
 
 
 def test_a_report_below_input_is_left_out(tmp_path: Path) -> None:

@@ -7,8 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist.errors import InputError
@@ -46,18 +44,6 @@ def test_examples() -> None:
 )
 def test_usual_names(tmp_path: Path, record: dict[str, Any], expected: Question) -> None:
     assert read(tmp_path, [record]).items == (expected,)
-
-
-def test_cells_of_csv_hold_lists_as_json(tmp_path: Path) -> None:
-    (tmp_path / "q.csv").write_text('id,question,gold,answer\n1,Who?,"[""a"", ""b""]",Ann\n2,What?,,\n')
-    found = read_questions(str(tmp_path / "q.csv"))
-    assert found.items == (Question("1", "Who?", "", ("Ann",), ("a", "b")), Question("2", "What?"))
-
-
-@pytest.mark.integration  # it starts the process that reads Parquet
-def test_parquet(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": ["1"], "question": ["Who?"], "gold_ids": [["a"]]}), tmp_path / "q.parquet")
-    assert read_questions(str(tmp_path / "q.parquet")).items == (Question("1", "Who?", gold=("a",)),)
 
 
 def test_fields_that_are_named(tmp_path: Path) -> None:
@@ -102,25 +88,3 @@ def test_what_is_wrong_is_counted_and_the_rest_is_asked(tmp_path: Path) -> None:
         "without_gold": 2,
         "without_answer": 2,
     }
-
-
-def test_the_first_ones_only(tmp_path: Path) -> None:
-    records = [{"question": f"Is it {number}?"} for number in range(5)]
-    found = read(tmp_path, records, QuestionFields(question="question"), limit=2)
-    assert [question.text for question in found.items] == ["Is it 0?", "Is it 1?"]
-
-
-@pytest.mark.parametrize("lines", [[], ["{broken"], [{"answer": "x"}]])
-def test_a_file_without_questions_is_an_error(tmp_path: Path, lines: list[Any]) -> None:
-    with pytest.raises(InputError, match="holds no question"):
-        read(tmp_path, lines)
-
-
-def test_a_file_that_is_not_there() -> None:
-    with pytest.raises(InputError):
-        read_questions("/nowhere/q.jsonl")
-
-
-def test_text_of_other_scripts_and_controls(tmp_path: Path) -> None:
-    (found,) = read(tmp_path, [{"id": "№ 1", "question": "鲁迅\u0000 是谁？\r\nآیا"}]).items
-    assert found == Question("№ 1", "鲁迅 是谁？\nآیا")

@@ -85,15 +85,6 @@ async def test_equal_units_are_done_once_and_come_twice(tmp_path: Path) -> None:
     assert sum(event.n_rows for event in told if isinstance(event, TaskFinished)) == 3
 
 
-async def test_more_units_than_are_looked_up_at_a_time(tmp_path: Path) -> None:
-    work = Squares()
-    async with session(tmp_path) as opened:
-        await opened.map("step", units(range(0, 600, 2)), Squares())
-        outcomes = await opened.map("step", (unit for unit in units(range(600))), work)
-        assert await values(outcomes) == [(item, item * item) for item in range(600)]
-    assert sorted(work.done) == list(range(1, 600, 2))
-
-
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [
@@ -158,15 +149,6 @@ async def test_a_cancelled_run_waits_for_what_is_under_way(tmp_path: Path) -> No
         assert len(await opened.map("step", units([1]), Squares())) == 1
 
 
-async def test_fresh_does_units_again(tmp_path: Path) -> None:
-    work = Squares()
-    async with session(tmp_path) as opened:
-        await opened.map("step", units([1]), work)
-    async with session(tmp_path, fresh=True) as opened:
-        await opened.map("step", units([1]), work)
-    assert work.done == [1, 1]
-
-
 def killed(folder: Path, n_units: int, n_before_death: int) -> int:
     script = Path(__file__).with_name("sessions.py")
     return subprocess.run([sys.executable, script, folder, str(n_units), str(n_before_death)], check=False).returncode
@@ -194,19 +176,6 @@ async def test_an_index_is_no_place_for_an_evaluation(tmp_path: Path, name: str)
     with pytest.raises(ConfigError, match="is an index"):
         async with session(tmp_path):
             pass
-
-
-async def test_an_object_store_is_no_place_either() -> None:
-    with pytest.raises(ConfigError, match="a folder of this machine"):
-        async with session("s3://bucket/out"):
-            pass
-
-
-async def test_without_an_index_there_is_no_engine(tmp_path: Path) -> None:
-    async with session(tmp_path) as opened:
-        assert opened.snapshot is None
-        with pytest.raises(ConfigError, match="--index"):
-            opened.engine()
 
 
 def endpoint(url: str, patience_s: float = 60.0, **more: Any) -> dict[str, Any]:
@@ -244,24 +213,6 @@ async def test_replies_are_paid_once(tmp_path: Path) -> None:
                 assert row["calls"] - row["ledger_hits"] == calls
                 assert opened.sent.spent()[0] == row["sent_tokens"]
         assert far.endpoint.stats()["total"]["calls"] == 3
-
-
-async def test_equal_units_are_on_the_bill_once(tmp_path: Path) -> None:
-    async with simulator(said) as far:
-        for _ in range(2):
-            async with session(tmp_path, config=endpoint(far.base_url)) as opened:
-                await opened.map("step", units([1, 1, 2]), judge(opened))
-                assert opened.usage["step"].rows()[0]["calls"] == 2
-
-
-async def test_failures_of_the_endpoint_are_tried_again(tmp_path: Path) -> None:
-    async with (
-        simulator(said, fail_rate=1.0, max_faults_per_request=1) as far,
-        session(tmp_path, config=endpoint(far.base_url)) as opened,
-    ):
-        outcomes = await opened.map("step", units([1, 2]), judge(opened))
-        assert len(outcomes) == 2
-        assert opened.usage["step"].rows()[0]["failed"] == 2
 
 
 async def test_an_endpoint_that_is_gone_ends_the_run_and_the_next_goes_on(tmp_path: Path) -> None:
@@ -304,16 +255,6 @@ async def test_a_spending_limit_stops_the_run_before_it_is_passed(tmp_path: Path
         async with session(tmp_path, config=config) as opened:
             assert len(await opened.map("step", units(range(50)), judge(opened))) == 50
         assert far.endpoint.stats()["total"]["calls"] == 50
-
-
-async def test_roles_of_its_own(tmp_path: Path) -> None:
-    async with simulator(said) as far:
-        config = endpoint(far.base_url)
-        async with session(tmp_path, config=config, more_roles={"judge:other": "far"}) as opened:
-            request = ChatRequest("judge:other", (Message("user", "Who?"),), "u")
-            assert await opened.pool.ask(request, lambda reply: reply.text) == "to Who?"
-            assert opened.asks("judge:other")["models"] == opened.asks("judge")["models"]
-            assert opened.asks("judge", "answer")["prompts"]["answer"][0]
 
 
 async def test_what_decides_replies_is_the_model_and_the_prompt_not_its_place(tmp_path: Path) -> None:

@@ -16,13 +16,6 @@ from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def phase_after(*labels: str) -> str:
     progress = BuildProgress()
     for label in labels:
@@ -62,23 +55,6 @@ def test_calls_add_up_over_stages_and_phases_and_probes_belong_to_none() -> None
     assert (progress.phases[2].calls.answered, progress.sent.answered) == (1, 7)
 
 
-def test_time_without_calls_does_not_lower_the_rate() -> None:
-    clock = Clock()
-    progress = BuildProgress(clock=clock)
-    progress(CallsExpected({"extract": 20, "summarise": 10}))
-    progress(StageStarted("extract", 1, 0, 10))
-    for second in range(1, 21):
-        clock.now = float(second)
-        progress(CallsProgress("extract", CallTotals(answered=second)))
-    progress(StageFinished("extract", False, 10, 0, 20.0))
-    clock.now = 3600.0  # clusters are computed
-    progress(StageStarted("summarise layer 0", 1, 0, 10))
-    calls, seconds = progress.left
-    assert calls == 10
-    assert seconds is not None
-    assert 9 < seconds < 11
-
-
 def test_refused_replies_are_not_progress_and_calls_in_flight_are_left() -> None:
     progress = BuildProgress()
     progress(CallsExpected({"extract": 10}))
@@ -87,10 +63,3 @@ def test_refused_replies_are_not_progress_and_calls_in_flight_are_left() -> None
     assert progress.expected_calls == 8
     progress(CallsProgress("extract", CallTotals(answered=30, refused=4, in_flight=2)))
     assert progress.left[0] == 2
-
-
-def test_without_an_estimate_what_is_left_is_not_known() -> None:
-    progress = BuildProgress()
-    progress(StageStarted("extract", 1, 0, 10))
-    progress(CallsProgress("extract", CallTotals(answered=6)))
-    assert progress.left == (None, None)

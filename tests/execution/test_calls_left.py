@@ -31,12 +31,6 @@ def test_stages_that_are_over_have_nothing_left() -> None:
     assert left.calls == 0
 
 
-def test_what_an_earlier_run_has_done_is_not_left() -> None:
-    left = CallsLeft(EXPECTED)
-    left.on_started("extract", 0.25)
-    assert left.calls == 250 + 550
-
-
 def rate_after(*noted: tuple[float, int]) -> float:
     rate = CallRate()
     for now, number in noted:

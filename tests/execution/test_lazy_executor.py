@@ -57,16 +57,6 @@ def test_it_is_made_once_and_closed() -> None:
     assert [each.closed for each in made] == [True]
 
 
-def test_there_is_nothing_to_let_go_of_before_it_is_made() -> None:
-    made: list[OneByOne] = []
-    executor = LazyExecutor("lazy", lambda: made.append(OneByOne()) or made[-1])
-    executor.release_idle()
-    assert made == []
-    next(executor.map(endless()))
-    executor.release_idle()
-    assert made[0].rests == 1
-
-
 SERVICES: Any = SimpleNamespace(close=no_other_workers)
 
 
@@ -85,12 +75,6 @@ def test_shards_are_held_by_the_executor_that_is_made_for_them() -> None:
         assert list(held.each(plus, 5)) == [15, 25]
     executor.close()
     assert len(made) == 1
-
-
-def test_tasks_are_taken_as_the_other_executor_takes_them() -> None:
-    """A stage of a million tasks is not a million objects: here there is no end to them."""
-    results = LazyExecutor("lazy", OneByOne).map(endless())
-    assert [next(results).number for _ in range(3)] == [0, 1, 2]
 
 
 class Engine:
@@ -159,9 +143,3 @@ def test_calls_decide_for_the_rest_of_a_build(pair: Pair) -> None:
     pair.run(3, calls=True)
     pair.run(10 * MAX_SMALL_TASKS)
     assert (pair.made, pair.small.stages) == (["inline"], [3, 10 * MAX_SMALL_TASKS])
-
-
-def test_the_executor_that_is_chosen_is_closed(pair: Pair) -> None:
-    pair.run(MAX_SMALL_TASKS + 1)
-    pair.sized.close()
-    assert pair.large.closed

@@ -11,7 +11,7 @@ import pytest
 
 from hirag_dist.errors import SnapshotCorrupt, StoreError, WorkFileDamaged
 from hirag_dist.execution import part_files
-from hirag_dist.execution.part_files import is_damaged, part_pieces, read_part, read_part_rows
+from hirag_dist.execution.part_files import part_pieces, read_part, read_part_rows
 from hirag_dist.storage.store import Store
 
 TABLE = pa.table({"a": list(range(500)), "b": [f"word {n % 7}" for n in range(500)]})
@@ -74,12 +74,3 @@ def test_a_file_that_is_gone_or_of_a_snapshot(store: Store) -> None:
         read_part(store, "snapshots/a/entities.parquet", "0" * 64)
     with pytest.raises(StoreError, match="not there"):
         read_part(store, "elsewhere.parquet", "")
-
-
-def test_files_of_earlier_versions_have_no_hash(store: Store) -> None:
-    store.write_table(PATH, TABLE)
-    assert not is_damaged(store, PATH, "")
-    store.write_bytes(PATH, store.read_bytes(PATH)[:-100], durable=False)
-    assert is_damaged(store, PATH, "")
-    with pytest.raises(WorkFileDamaged):
-        read_part(store, PATH, "")

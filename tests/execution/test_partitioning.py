@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 import pytest
 
 from hirag_dist.core.hash_partition import partitions_of
-from hirag_dist.errors import SchemaMismatch, StageFailed
+from hirag_dist.errors import StageFailed
 from hirag_dist.execution import partitioning
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
+from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables
@@ -70,11 +70,6 @@ class CountCombined(Count):
 
     def combine(self, name: str, rows: pa.Table) -> pa.Table:
         return rows.filter(pc.equal(pc.bit_wise_and(rows["at"], 1), 0)) if name == "visits" else rows
-
-
-@dataclass(frozen=True)
-class CountInOthers(Count):
-    split: ClassVar[Split] = ByKey("cell", N + 1)
 
 
 ran: list[Tables] = []
@@ -175,47 +170,10 @@ def test_a_file_of_the_input_is_read_once_a_run(bench: Bench) -> None:
     assert len(reads) < n_files + 7  # a run may begin and end within a file
 
 
-def test_one_partition_needs_no_first_pass(bench: Bench) -> None:
-    inputs = bench.inputs()
-    few = inputs | {"visits": Dataset(VISITS, inputs["visits"].parts[:1])}
-    _, given = bench.count(CountCombined(), **few)
-    assert scattering(given) == []
-    (tables,) = ran
-    assert tables["visits"]["at"].to_pylist() == [0, 1, 2, 3, 4, 5], "nothing is combined that is not sent"
-    assert tables["cells"].num_rows == 12
-
-
-def test_a_main_input_without_rows(bench: Bench) -> None:
-    found, given = bench.count(**bench.inputs() | {"visits": Dataset(VISITS, ())})
-    assert (len(given), found.seen.rows) == (1, 0)
-
-
 def test_rows_are_combined_before_they_are_sent(bench: Bench) -> None:
     bench.count(CountCombined())
     assert sorted(at for tables in ran for at in tables["visits"]["at"].to_pylist()) == list(range(0, 45, 2))
     assert sum(tables["cells"].num_rows for tables in ran) == 12
-
-
-def test_combining_keeps_the_columns(bench: Bench) -> None:
-    @dataclass(frozen=True)
-    class Careless(Count):
-        def combine(self, name: str, rows: pa.Table) -> pa.Table:
-            return rows.select(["cell"])
-
-    with pytest.raises(SchemaMismatch, match="stage count combined visits to columns"):
-        bench.count(Careless())
-
-
-@pytest.mark.parametrize("lives", range(12))
-def test_stopped_after_any_task_it_goes_on_from_there(bench: Bench, lives: int) -> None:
-    whole, tasks = Bench(Store(f"{bench.store.root}/elsewhere")).count()
-    assert len(tasks) == 12
-    with pytest.raises(StageFailed, match="died"):
-        bench.count(lives=lives)
-    found, given = bench.count()
-    assert len(given) == 12 - lives
-    assert [part.digest for part in found.seen.parts] == [part.digest for part in whole.seen.parts]
-    assert not bench.store.exists(f"{bench.folder()}/shuffle")
 
 
 class Killed(BaseException):
@@ -276,27 +234,6 @@ def test_killed_at_any_change_of_a_file(bench: Bench, monkeypatch: pytest.Monkey
     assert deaths > 7 * 2 + 5 * 3  # a file and a marker of each task that scatters, two and a marker of the others
 
 
-def test_killed_before_the_stage_is_marked_as_done(bench: Bench) -> None:
-    found, _ = bench.count()
-    bench.store.delete(f"{bench.folder()}/done.json")
-    again, given = bench.count()
-    assert again == found
-    assert given == []
-
-
-def test_killed_while_the_first_pass_is_removed(bench: Bench) -> None:
-    """Of its folder some files are gone and no marker is left."""
-    with pytest.raises(StageFailed):
-        bench.count(lives=8)
-    bench.store.delete(f"{bench.folder()}/shuffle/tasks")
-    bench.store.delete(f"{bench.folder()}/shuffle/visits")
-    found, given = bench.count()
-    assert scattering(given) == list(range(7))
-    assert len(given) == 7 + 4
-    whole, _ = Bench(Store(f"{bench.store.root}/elsewhere")).count()
-    assert [part.digest for part in found.seen.parts] == [part.digest for part in whole.seen.parts]
-
-
 @pytest.mark.parametrize("gone", ["a file", "a folder"])
 def test_files_of_the_first_pass_that_are_gone_are_made_again(bench: Bench, gone: str) -> None:
     """As their message says to do with one that is damaged."""
@@ -309,26 +246,6 @@ def test_files_of_the_first_pass_that_are_gone_are_made_again(bench: Bench, gone
     assert len(scattering(given)) == (1 if gone == "a file" else len(names))
     whole, _ = Bench(Store(f"{bench.store.root}/elsewhere")).count()
     assert [part.digest for part in found.seen.parts] == [part.digest for part in whole.seen.parts]
-
-
-def test_markers_are_removed_before_their_files(bench: Bench) -> None:
-    removed: list[str] = []
-
-    class Watched(Store):
-        def delete(self, path: str) -> None:
-            removed.append(path)
-            super().delete(path)
-
-    Bench(Watched(bench.store.root)).count()
-    of_shuffle = [path for path in removed if "/shuffle" in path]
-    assert of_shuffle == [f"{bench.folder()}/shuffle/tasks", f"{bench.folder()}/shuffle"]
-
-
-def test_fresh_does_the_first_pass_again(bench: Bench) -> None:
-    with pytest.raises(StageFailed):
-        bench.count(lives=8)
-    _, given = bench.count(fresh=True)
-    assert len(given) == 12
 
 
 def test_a_retry_shuffles_for_the_tasks_that_it_does_again(bench: Bench) -> None:
@@ -345,13 +262,6 @@ def test_a_retry_shuffles_for_the_tasks_that_it_does_again(bench: Bench) -> None
     assert bench.count(stage)[1] == []
 
 
-def test_half_a_stage_of_other_partitions_is_not_half_of_this_one(bench: Bench) -> None:
-    inputs = bench.inputs()
-    assert stage_key(Count(), inputs) != stage_key(CountInOthers(), inputs)
-    few = inputs | {"visits": Dataset(VISITS, inputs["visits"].parts[:1])}
-    assert stage_key(Count(), few) == stage_key(CountInOthers(), few)
-
-
 @pytest.mark.parametrize("kind", [Count, CountCombined])
 def test_files_of_the_first_pass_grow_with_the_rows_and_the_result_is_the_same(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, kind: type[Count]
@@ -366,16 +276,6 @@ def test_files_of_the_first_pass_grow_with_the_rows_and_the_result_is_the_same(
     assert [len(scattering(tasks)) for tasks in (short, long)] == [5 + 2, 2 + 1]
     assert [part.digest for part in after.seen.parts] == [part.digest for part in before.seen.parts]
     assert stage_key(kind(), inputs) != key  # what files cut otherwise have begun is not gone on with
-
-
-def test_an_input_longer_than_the_main_one_has_no_more_files(bench: Bench) -> None:
-    """Nine cells for each visit: with files of as many rows, the pieces to read would grow with their square."""
-    inputs = bench.inputs()
-    cells = pa.table({"cell": [at % 9 for at in range(405)], "name": ["a cell"] * 405}, schema=CELLS)
-    found, tasks = bench.count(**inputs | {"cells": bench.put("cells", cells)})
-    assert len(scattering(tasks)) == 5 + 5
-    assert found.seen.rows == 45
-    assert sum(len(each["cells"]) for each in ran) == 405
 
 
 def test_what_listeners_are_told(bench: Bench) -> None:
@@ -396,29 +296,3 @@ def test_what_listeners_are_told(bench: Bench) -> None:
     assert rows == {"count: by key": [10, 10, 10, 10, 5, 10, 2], "count": [9] * 5}
     totals = [(event.n_tasks, event.n_rows) for event in bench.events if isinstance(event, StageStarted)]
     assert totals == [(7, 57), (5, 45)]
-
-
-def test_a_first_pass_that_fails_is_told_as_stopped(bench: Bench) -> None:
-    with pytest.raises(StageFailed):
-        bench.count(lives=3)
-    assert isinstance(bench.events[-1], StageFailedEvent)
-    bench.events.clear()
-    bench.count()
-    started = bench.events[0]
-    assert (started.n_done, started.n_rows_done) == (3, 30)
-
-
-NAMED = pa.schema([pa.field("cell", pa.string(), nullable=False)])
-
-
-@dataclass(frozen=True)
-class Mixed(Count):
-    class Inputs(TableSet):
-        visits: Annotated[Dataset, VISITS]
-        cells: Annotated[Dataset, NAMED]
-
-
-def test_a_column_of_two_types_is_refused(bench: Bench) -> None:
-    cells = bench.put("named", pa.table({"cell": ["1"]}, schema=NAMED))
-    with pytest.raises(TypeError, match=r"cell, which must be of one type \(visits: int64, cells: string\)"):
-        bench.count(Mixed(), visits=bench.inputs()["visits"], cells=cells)

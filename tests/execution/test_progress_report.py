@@ -41,13 +41,3 @@ def test_calls_of_stages_add_up_once() -> None:
     report(StageStarted("reports", 1, 0, 5))
     report(CallsProgress("reports", CallTotals(answered=1, tokens=100, usd=0.01)))
     assert (sent[-1]["calls"], sent[-1]["tokens"], sent[-1]["calls_left"]) == (5, 500, 4)
-
-
-def test_a_stage_that_was_done_before_has_sent_nothing() -> None:
-    sent: list[dict[str, Any]] = []
-    report = ProgressReport(sent.append)
-    usage = UsageMeter()
-    usage.count("extract", "m", "main", ChatReply("", input_tokens=9), 0.0, from_ledger=False)
-    report(StageFinished("extract", True, 1, 0, 0.0, usage))
-    report(StageStarted("reports", 1, 0, 5))
-    assert (sent[-1]["calls"], sent[-1]["stage"]) == (0, "reports")

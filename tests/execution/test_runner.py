@@ -8,23 +8,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished, UsageRecorded
+from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, Whole
 from hirag_dist.execution.stage_store import stage_key
 from hirag_dist.execution.task import Slice, Task, run_task
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.schemas import REJECTS, VECTORS
+from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.hashing_file import WrittenFile
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply
@@ -152,12 +149,6 @@ def test_rows_are_cut_across_files(bench: Bench) -> None:
     assert bench.run().datasets.read(found)["words"].to_pylist() == ran
 
 
-def test_a_task_reads_any_number_of_files_in_order(bench: Bench) -> None:
-    names = [f"w{number}" for number in range(200)]
-    bench.run().run(GroupAll(), "group", words=bench.words(*names))
-    assert ran == [names]
-
-
 def test_tasks_are_made_as_the_executor_has_room(bench: Bench) -> None:
     alive: list[int] = []
 
@@ -187,16 +178,6 @@ def test_tasks_are_made_as_the_executor_has_room(bench: Bench) -> None:
     ]
 
 
-def test_further_inputs_are_seen_whole(bench: Bench) -> None:
-    @dataclass(frozen=True)
-    class Second(Group):
-        async def run(self, tables: Tables, services: Services) -> Tables:
-            return await super().run({"words": tables["others"]}, services)
-
-    bench.run().run(Second(), "group", words=bench.words("a b c d"), others=bench.words("x", "y z"))
-    assert ran == [["x", "y", "z"]] * 2
-
-
 def test_keys_meet_and_each_is_in_one_task(bench: Bench) -> None:
     words = bench.words("a b c a d e", "b a f g h i", "a b")
     bench.run().run(GroupByKey(), "group", words=words)
@@ -204,18 +185,6 @@ def test_keys_meet_and_each_is_in_one_task(bench: Bench) -> None:
     homes = {word: [at for at, seen in enumerate(ran) if word in seen] for word in "abcdefghi"}
     assert all(len(places) == 1 for places in homes.values())
     assert sorted(word for seen in ran for word in seen) == sorted("abcadebafghiab")
-
-
-def test_whole_is_one_task(bench: Bench) -> None:
-    bench.run().run(GroupAll(), "group", words=bench.words("a b c d", "e f"))
-    assert ran == [list("abcdef")]
-
-
-@pytest.mark.parametrize(("stage", "tasks"), [(Group(), 0), (GroupByKey(), 1), (GroupAll(), 1)])
-def test_nothing_in(bench: Bench, stage: Group, tasks: int) -> None:
-    found = bench.run().run(stage, "group", words=Dataset(WORDS, ())).groups
-    assert len(ran) == tasks
-    assert bench.run().datasets.read(found).schema == GROUPS
 
 
 def test_a_finished_stage_is_not_run_again(bench: Bench) -> None:
@@ -266,17 +235,6 @@ def test_only_the_missing_tasks_of_a_half_finished_stage_run(bench: Bench) -> No
     assert (started.n_tasks, started.n_done, started.n_rows) == (3, 2, 9)
 
 
-def test_a_task_without_its_marker_runs_again(bench: Bench) -> None:
-    words = bench.words("a b c d")
-    found = bench.run().run(Group(), "group", words=words)
-    folder = f"work/group/{stage_key(Group(), {'words': words})}"
-    bench.store.delete(f"{folder}/done.json")
-    bench.store.delete(f"{folder}/tasks/000001.json")
-    ran.clear()
-    assert bench.run().run(Group(), "group", words=words) == found
-    assert ran == [["d"]]
-
-
 def test_too_many_dead_letters_fail_the_stage_with_the_first_reason(bench: Bench) -> None:
     words = bench.words("a b c d e f g h i j")
     stage = Group(refuses=("e", "i", "j"))
@@ -301,12 +259,6 @@ def test_a_rerun_with_the_same_bytes_leaves_downstream_alone(bench: Bench) -> No
 def test_a_stage_that_gives_other_columns_is_told(bench: Bench) -> None:
     with pytest.raises(SchemaMismatch, match="stage group gave groups with columns"):
         bench.run().run(Careless(), "group", words=bench.words("a"))
-
-
-def test_every_task_is_told_once(bench: Bench) -> None:
-    bench.run().run(Group(refuses=("a",)), "group", words=bench.words("a b c d e f"))
-    told = [event for event in bench.events if isinstance(event, TaskFinished)]
-    assert [(event.n_rows, event.rejects) for event in told] == [(3, 1), (3, 0)]
 
 
 def test_ctrl_c_lets_what_was_begun_end(bench: Bench) -> None:
@@ -396,16 +348,6 @@ class TestRetry:
         finally:
             executor.close()
 
-    def test_what_a_stopped_stage_spent_is_told(self, bench: Bench) -> None:
-        words, _, folder = self.first(bench)
-        bench.events.clear()
-        with pytest.raises(StageFailed):
-            self.break_at_g(bench, words, folder)
-        (finished,) = (event for event in bench.events if isinstance(event, TaskFinished))
-        (stopped,) = (event for event in bench.events if isinstance(event, StageFailedEvent))
-        assert [sum(use.calls for use in event.usage.uses.values()) for event in (finished, stopped)] == [3, 3]
-        assert bench.store.names(f"{folder}/failed") == []
-
     @pytest.mark.parametrize("broken", ["columns", "disk"])
     def test_what_was_spent_on_an_output_that_cannot_be_written_is_told(
         self, tmp_path: Path, executor: InlineExecutor, broken: str
@@ -429,16 +371,6 @@ class TestRetry:
             runner.run(Paying(), "group", words=words)
         (stopped,) = (event for event in bench.events if isinstance(event, StageFailedEvent))
         assert stopped.usage.spent() == runner.bill.sent.spent() == (33, 1.5)
-
-    def test_a_killed_runs_spending_is_not_the_next_ones(self, bench: Bench) -> None:
-        words, _, folder = self.first(bench)
-        left = UsageMeter()
-        left.count("extract", "m", "llm", ChatReply(""), 0.0, from_ledger=False)
-        bench.store.write_json(f"{folder}/failed/000000-x.json", left.rows())
-        runner = bench.run(retry=True)
-        runner.run(self.STAGE, "group", words=words)
-        assert sum(use.calls for use in runner.bill.sent.uses.values()) == 6
-        assert bench.store.names(f"{folder}/failed") == []
 
 
 def test_a_run_that_was_taken_over_marks_nothing_as_done(bench: Bench) -> None:
@@ -468,18 +400,6 @@ def test_a_run_that_was_taken_over_marks_nothing_as_done(bench: Bench) -> None:
     assert ran == [["a", "b", "c"]], "the tasks were kept"
 
 
-def test_what_was_spent_outside_any_stage_is_on_the_bill(bench: Bench) -> None:
-    meter = UsageMeter()
-    runner = bench.run()
-    runner.record_usage("probes", meter)
-    assert (bench.events, runner.bill.by_stage) == ([], {})
-    meter.count("probe", "m", "llm", ChatReply("", input_tokens=10, output_tokens=1), 0.5, from_ledger=False)
-    runner.record_usage("probes", meter)
-    assert bench.events == [UsageRecorded("probes", meter)]
-    assert runner.bill.by_stage["probes"].spent() == runner.bill.sent.spent() == (11, 0.5)
-    assert not bench.store.exists("work")
-
-
 async def test_a_task_reads_no_more_of_a_file_than_its_rows_need(bench: Bench, tmp_path: Path) -> None:
     """The end of a large file is damaged: a task over its beginning does not notice, one over its end does."""
     words = pa.table({"word": [f"{n} {'lorem ipsum ' * 1000}{n}" for n in range(1000)]}, WORDS)
@@ -499,36 +419,3 @@ async def test_a_task_reads_no_more_of_a_file_than_its_rows_need(bench: Bench, t
     assert ran == [words["word"][:3].to_pylist()]
     with pytest.raises(StoreError):
         await run_task(task(997, 1000), SERVICES)
-
-
-@dataclass(frozen=True)
-class CountBytes:
-    """A row with the bytes of each chunk of a column."""
-
-    name: ClassVar[str] = "count_bytes"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = Whole("toys")
-
-    class Inputs(TableSet):
-        vectors: Annotated[Dataset, VECTORS]
-
-    class Outputs(TableSet):
-        groups: Annotated[Dataset, GROUPS]
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        sizes = [str(pc.sum(pc.binary_length(chunk)).as_py()) for chunk in tables["vectors"]["vector"].chunks]
-        return {"groups": pa.table({"words": [sizes]}, schema=GROUPS)}
-
-
-@pytest.mark.slow  # two gigabytes
-async def test_a_column_of_more_than_an_array_holds_is_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    n_rows, width = 1025, 1 << 20  # just above half of the 2 GiB that end an array of bytes
-    offsets = pa.py_buffer(np.arange(0, (n_rows + 1) * width, width, dtype=np.int32))
-    zeros = pa.py_buffer(np.zeros(n_rows * width, np.uint8))  # unwritten pages take no memory
-    vectors = pa.BinaryArray.from_buffers(pa.binary(), n_rows, [None, offsets, zeros])
-    half = pa.table([pa.array(["id"] * n_rows), vectors], VECTORS)
-    monkeypatch.setattr(bench.store, "read_rows", lambda *_: half)
-    pieces = tuple(Slice(name, 0, n_rows) for name in ("one", "two"))
-    await run_task(Task(CountBytes(), 0, {"vectors": pieces}, "work", bench.store), SERVICES)
-    found = pq.read_table(Path(bench.store.root) / "work/groups/part-000000.parquet")
-    assert found["words"].to_pylist() == [[str(n_rows * width)] * 2]

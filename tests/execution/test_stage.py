@@ -42,13 +42,6 @@ class Calls:
         raise StageFailed("this one")
 
 
-async def test_gives_results_in_order() -> None:
-    calls = Calls()
-    calls.go_on.set()
-    assert await gather_calls(calls.sent(name) for name in "abc") == ["a", "b", "c"]
-    assert await gather_calls(iter(())) == []
-
-
 async def settle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)

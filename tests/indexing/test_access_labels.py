@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hirag_dist.errors import SnapshotCorrupt
-from hirag_dist.indexing.publish import republish
 from tests.labelled_builds import build
 from tests.toy_builds import LONG, Bench, rows
 
@@ -61,15 +59,6 @@ def test_each_label_set_gives_a_mixed_entity_a_part_with_a_vector(bench: Bench) 
         np.testing.assert_array_equal(parts[name, 0], own[name], "as if the hidden document were not there")
 
 
-def test_an_index_without_labels_is_as_it_was(bench: Bench) -> None:
-    snapshot = build(bench, [(PUBLIC, []), (OTHER, [])], max_layers=0)
-    assert not {"entity_mentions", "statements", "summary_sources"} & set(snapshot.manifest.content)
-    assert not [name for name in snapshot.manifest.files if "part" in name]
-    assert snapshot.table("entity_mentions").num_rows == 0
-    with pytest.raises(SnapshotCorrupt):
-        snapshot.array("vectors/parts")
-
-
 def test_names_that_were_resolved_to_one_entity_have_one_entitys_mentions(bench: Bench) -> None:
     public = "WHO/organization: The World Health Organization (WHO) gives advice.\nGeneva/location: A city.\n"
     secret = "World Health Organization/organization: An agency.\nGeneva/location: A lake.\n"
@@ -103,9 +92,3 @@ def test_summaries_name_the_clusters_they_were_made_from(bench: Bench) -> None:
             assert row["source_id"] in sources[row["target_id"]]
     assert rows(snapshot, "entity_mentions") == []
     assert not bench.result.manifest.content.keys() & {"vectors/parts"}
-
-
-def test_accepted_losses_change_nothing_of_labels(bench: Bench) -> None:
-    snapshot = build(bench, [(PUBLIC, []), (SECRET, ["secret"])], max_layers=0)
-    again = republish(bench.store, snapshot.manifest.snapshot_id, {})
-    assert again.snapshot_id == snapshot.manifest.snapshot_id

@@ -10,7 +10,7 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
-from hirag_dist.indexing.content_remarks import NOTE, content_counts, content_notes, is_sparse, remark_lines
+from hirag_dist.indexing.content_remarks import NOTE, content_counts, content_notes, is_sparse
 from hirag_dist.types import ChatRequest
 from tests.toy_builds import Bench, between, task_of
 
@@ -44,16 +44,6 @@ def test_an_index_is_sparse_if_half_of_its_documents_have_no_entity(
     manifest = Bench(tmp_path).build(texts, script, max_layers=0).manifest
     assert (content_counts(manifest)["without_entities"], is_sparse(manifest)) == (n_bare, is_sparse_then)
     assert manifest.complete  # no reply was refused
-
-
-def test_remarks_are_made_of_what_there_is_alone() -> None:
-    assert remark_lines({"copies": 0, "cut_descriptions": 0, "zero_vectors": 0}) == []
-    lines = remark_lines({"copies": 1, "cut_descriptions": 1, "zero_vectors": 2})
-    assert [line.split(" has ")[0].split(" are ")[0] for line in lines] == [
-        "1 document",
-        "1 entity or relation",
-        "2 vectors",
-    ]
 
 
 def hub(request: ChatRequest) -> str | None:

@@ -10,7 +10,6 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.execution.events import StageFinished
-from hirag_dist.indexing.publish import republish
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -133,12 +132,6 @@ def test_off_it_leaves_no_trace_and_on_again_nothing_is_asked_twice(bench: Bench
     assert not bench.model.requests
 
 
-def test_published_again_it_is_the_same_snapshot(bench: Bench) -> None:
-    """As it is when the loss of a dead letter is accepted."""
-    before = build(bench, resolution=ON)
-    assert republish(bench.store, before.manifest.snapshot_id, {}).snapshot_id == before.manifest.snapshot_id
-
-
 def test_only_what_changed_is_done_again(bench: Bench) -> None:
     build(bench)
     done = rows(build(bench, resolution=ON), "usage")
@@ -148,12 +141,6 @@ def test_only_what_changed_is_done_again(bench: Bench) -> None:
     assert finished["describe"].reused
     assert finished["describe resolved"].n_rows == finished["embed layer 0 resolved"].n_rows == 2
     assert not bench.asked("extract-graph")
-
-
-def test_nothing_to_resolve_changes_nothing(bench: Bench) -> None:
-    texts = ["sun moon", "sea"]
-    off = bench.build(texts, max_layers=0)
-    assert bench.build(texts, max_layers=0, resolution=ON).manifest.snapshot_id == off.manifest.snapshot_id
 
 
 def test_a_refused_question_keeps_the_pair_apart_as_a_dead_letter_that_retry_asks_again(bench: Bench) -> None:
@@ -168,15 +155,6 @@ def test_a_refused_question_keeps_the_pair_apart_as_a_dead_letter_that_retry_ask
     healed = build(bench, reply, resolution=ON, retry=True)
     assert not {"Marley", "Jacob Marley"} <= names(healed)
     assert healed.manifest.complete
-
-
-def test_a_no_keeps_the_pair_apart(bench: Bench) -> None:
-    def no(request: ChatRequest) -> str | None:
-        return "answer<|>no<|>father and son" if task_of(request) == "same-entity" else reply(request)
-
-    snapshot = build(bench, no, resolution=ON)
-    assert {"Marley", "Jacob Marley"} <= names(snapshot)
-    assert snapshot.manifest.complete
 
 
 def test_without_the_last_tier_no_model_is_asked(bench: Bench) -> None:

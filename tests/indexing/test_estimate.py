@@ -11,7 +11,6 @@ import pytest
 from hirag_dist.composition.build import make_executor, resolve
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.errors import InputError
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.context import BuildContext
@@ -39,22 +38,6 @@ def priced(**more: Any) -> dict[str, Any]:
     return {"endpoints": {"paid": CHAT | more}, "roles": dict.fromkeys(ROLES, "paid")}
 
 
-def test_proposing_meta_types_is_one_call_more() -> None:
-    given, proposed = plan([CORPUS]), plan([CORPUS], meta_types="generate")
-    more = [stage for stage in proposed.stages if stage.stage == "meta types"]
-    assert [stage.calls for stage in more] == [1]
-    assert more[0].input_tokens > 1000
-    assert sum(stage.calls for stage in proposed.stages) == sum(stage.calls for stage in given.stages) + 1
-
-
-def test_claims_are_one_call_a_chunk_more() -> None:
-    given, asked = plan([CORPUS], llm=priced()), plan([CORPUS], llm=priced(), claims=True)
-    (more,) = [stage for stage in asked.stages if stage.stage == "claims"]
-    assert more.calls == asked.chunks
-    assert more.input_tokens > asked.tokens
-    assert sum(stage.calls for stage in asked.stages) == sum(stage.calls for stage in given.stages) + more.calls
-
-
 def test_counts_documents_copies_and_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("The same words.")
     (tmp_path / "b.txt").write_text("The same words.")
@@ -63,19 +46,6 @@ def test_counts_documents_copies_and_what_cannot_be_read(tmp_path: Path) -> None
     found = plan([tmp_path])
     assert (found.documents, found.duplicates, found.chunks) == (2, 1, 2)
     assert [Path(name).name for name, _ in found.unreadable] == ["d.pdf"]
-
-
-def test_an_input_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError):
-        plan([tmp_path / "nowhere"])
-
-
-def test_chunks_follow_the_configuration() -> None:
-    whole = plan([CORPUS], chunking="none")
-    assert whole.chunks == whole.documents == len(list(CORPUS.iterdir()))
-    small, large = (plan([CORPUS], chunk_tokens=size, chunk_overlap_tokens=0) for size in (200, 1000))
-    assert small.chunks > 3 * large.chunks
-    assert small.tokens == pytest.approx(large.tokens, rel=0.02)
 
 
 def test_calls_cost_and_time_of_a_paid_endpoint() -> None:
@@ -101,12 +71,6 @@ def test_extraction_by_names_makes_no_call() -> None:
     assert "extract" not in {stage.stage for stage in plan([CORPUS], extraction={"method": "nlp"}).stages}
 
 
-def test_passes_multiply() -> None:
-    once = plan([CORPUS], llm=priced())
-    often = plan([CORPUS], llm=priced(), extraction="two_step", gleaning_rounds=1)
-    assert often.stages[0].calls == 4 * once.stages[0].calls
-
-
 def test_tokens_a_minute_bound_the_time() -> None:
     extract = plan([CORPUS], llm=priced(tpm=1000, rpm=None)).stages[0]
     assert extract.seconds == pytest.approx((extract.input_tokens + extract.output_tokens) / 1000 * 60)
@@ -123,22 +87,6 @@ def test_entity_resolution_is_counted_where_it_asks() -> None:
     assert 0 < packed.calls < alone.calls
     assert packed.input_tokens < alone.input_tokens
     assert packed.output_tokens == alone.output_tokens
-
-
-def test_no_layers_no_summaries() -> None:
-    stages = {stage.stage: stage.calls for stage in plan([CORPUS], max_layers=0).stages}
-    assert stages["summarise"] == 0
-    assert stages["reports"] > 0
-
-
-def test_summaries_that_see_less_of_their_members_cost_less() -> None:
-    def asked(**clustering: Any) -> Any:
-        return {stage.stage: stage for stage in plan([CORPUS], clustering=clustering).stages}["summarise"]
-
-    whole, short = asked(), asked(member_chars=60)
-    assert short.input_tokens < 0.7 * whole.input_tokens
-    assert short.output_tokens == whole.output_tokens
-    assert asked(member_chars=2000) == whole
 
 
 def test_reports_that_are_left_out_and_written_add_up() -> None:
@@ -227,15 +175,6 @@ def test_a_small_corpus_is_planned_within_a_factor_of_two(tmp_path: Path, method
         calls, tokens = sum(u.calls for u in uses), sum(u.input_tokens + u.output_tokens for u in uses)
         assert calls / 2 <= sum(each.calls for each in wanted) <= 2 * calls, stage
         assert tokens / 2 <= sum(each.input_tokens + each.output_tokens for each in wanted) <= 2 * tokens, stage
-
-
-def test_a_known_speed_bounds_the_time_of_a_stage() -> None:
-    endpoints = {"local": {"base_url": "http://127.0.0.1:9/v1", "model": "m", "price": {"input": 0}}}
-    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": {"extract": "local"}}})
-    slow = estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 2.0}).stages[0]
-    assert slow.bound == "speed"
-    assert slow.seconds == slow.output_tokens / 2.0
-    assert estimate_build([str(CORPUS)], config, Prompts(), None, {"local": 1e9}).stages[0].bound == "concurrency"
 
 
 def test_a_small_window_means_more_calls() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.errors import StageFailed
-from hirag_dist.indexing.update.budget import LLM_TOKENS_PER_TOKEN
 from hirag_dist.storage.snapshot.reader import Snapshot
 from tests.indexing.update.test_run import LivingBench
 from tests.toy_builds import between
@@ -67,16 +66,6 @@ def test_nlp_extracts_without_a_call_and_updates_to_what_a_fresh_build_gives(liv
     assert not asked(living)
     fresh = living.fresh(changed, **BY["nlp"])
     assert layer_0(updated) == layer_0(fresh)
-
-
-def test_the_bound_of_an_update_is_that_of_method_llm(living: LivingBench) -> None:
-    """Extraction that costs nothing would otherwise put off every summary and report."""
-    living.index(documents(6), **BY["nlp"])
-    after = living.index(documents(7), **BY["nlp"])
-    assert living.result.update is not None
-    new = after.table("chunks").to_pylist()
-    tokens = sum(row["n_tokens"] for row in new if row["text"] == prose(6))
-    assert living.result.update.extraction_tokens == int(LLM_TOKENS_PER_TOKEN * tokens) > 0
 
 
 def test_another_method_extracts_again(living: LivingBench) -> None:

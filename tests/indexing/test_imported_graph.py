@@ -117,17 +117,6 @@ def test_kept_communities_take_no_report_and_hold_summaries(bench: Bench, tmp_pa
     assert not snapshot.manifest.complete
 
 
-def test_kept_without_layers_above_are_those_of_the_folder(bench: Bench, tmp_path: Path) -> None:
-    graph = graph_of(folder(tmp_path / "in"), keep=True)
-    snapshot = built(bench, graph, max_layers=0)
-    assert asked(bench) == set()
-    assert graph.communities is not None
-    found = {row["community_id"]: row["entity_ids"] for row in rows(snapshot, "communities")}
-    assert found == {row["community_id"]: row["entity_ids"] for row in graph.communities.to_pylist()}
-    # each part of a row of words is joined by one relation fewer than it has words
-    assert sorted(row["n_relations"] for row in rows(snapshot, "communities")) == [15, 23]
-
-
 def test_the_same_import_is_the_same_snapshot_and_asks_nothing(bench: Bench, tmp_path: Path) -> None:
     where = folder(tmp_path / "in")
     first = built(bench, graph_of(where, keep=True))
@@ -154,11 +143,3 @@ def test_a_claim_is_not_told_to_whom_the_reports_are(bench: Bench, tmp_path: Pat
     """A caller of the first document sees the report of its words, which must not hold claims of the second."""
     built(bench, graph_of(folder(tmp_path / "in", labels=True), keep=False))
     assert not [request for request in bench.asked("report") if "alone elsewhere" in request.messages[1].content]
-
-
-def test_without_claims_the_prompts_are_as_they_were(bench: Bench, tmp_path: Path) -> None:
-    where = folder(tmp_path / "in")
-    (where / "claims.jsonl").unlink()
-    snapshot = built(bench, graph_of(where, keep=False))
-    assert CLAIMS not in snapshot.manifest.counts
-    assert not [request for request in bench.asked("report") if "<claims>" in request.messages[1].content]

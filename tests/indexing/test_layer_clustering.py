@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -171,15 +170,6 @@ def check_same(found: tuple[pa.Table, ...], expected: tuple[pa.Table, ...]) -> N
         assert one == other
 
 
-def test_the_planted_layer_is_worth_the_comparison(expected: tuple[pa.Table, pa.Table, dict[str, Any]]) -> None:
-    clusters, members, stats = expected
-    assert len(set(clusters["entity_id"].to_pylist())) == N_ROWS  # all are covered
-    assert clusters.num_rows > 1.05 * N_ROWS  # they overlap
-    assert sum(clusters["best"].to_pylist()) == N_ROWS
-    assert members.num_rows == stats.n_clusters > 60
-    assert stats.largest_cluster <= 25
-
-
 def test_many_tasks_in_this_process_give_what_one_task_gives(
     tmp_path: Path, expected: tuple[pa.Table, pa.Table, dict[str, Any]]
 ) -> None:
@@ -239,16 +229,3 @@ def test_a_build_stopped_between_stages_or_in_a_round_goes_on(
         check_same(bench.clustered(inline()), found)
         assert [e.label for e in bench.finished if not e.reused and not e.label.endswith("by key")] == [label]
     check_same(found, expected)
-
-
-def test_a_small_layer_takes_one_task(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    executor = inline()
-    try:
-        runner = bench.run(executor)
-        small = replace(HOW, settings=replace(SETTINGS, shard_rows=N_ROWS))
-        found = cluster_layer(runner, small, 0, bench.vectors, bench.entities)
-        assert [event.label for event in bench.finished] == ["cluster layer 0"]
-        assert found.stats.n_clusters == found.members.rows
-    finally:
-        executor.close()

@@ -87,9 +87,3 @@ def test_a_wrong_value_is_a_dead_letter_and_the_document_is_kept(bench: Bench) -
     assert "field tags: {'a': 1} is no string" in letter["reason"]
     assert not snapshot.manifest.complete
     assert values(snapshot)[DOCUMENTS[2]["title"]].keys() == {"number", "kind", "even"}
-
-
-def test_copies_have_the_metadata_of_the_first(bench: Bench) -> None:
-    snapshot = build_records(bench, [*DOCUMENTS, DOCUMENTS[0] | {"kind": "copy"}])
-    assert values(snapshot)[DOCUMENTS[0]["title"]]["kind"] == DOCUMENTS[0]["kind"]
-    assert len(rows(snapshot, layout.DOCUMENT_METADATA)) == 6

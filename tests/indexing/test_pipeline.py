@@ -42,12 +42,6 @@ def test_a_build_leaves_alone_that_somebody_went_back_from_its_snapshot(bench: B
     assert current_id(bench.store) == third
 
 
-def test_inputs_that_go_to_and_fro_are_nobody_going_back(bench: Bench) -> None:
-    for texts in (["sun moon"], ["sun moon stars"]) * 2:
-        own = bench.build(texts).manifest.snapshot_id
-        assert (current_id(bench.store), bench.result.kept_current_id) == (own, None)
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no such device here")
 def test_a_full_temporary_folder_loses_nothing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = bench.build([LONG]).manifest
@@ -79,30 +73,10 @@ def test_layers_of_a_chain_of_words(bench: Bench) -> None:
     assert snapshot.manifest.complete
 
 
-def test_summaries_see_the_beginning_of_their_members_descriptions(bench: Bench) -> None:
-    bench.build([LONG], clustering={"member_chars": 20, "target_size": 4, "max_size": 8})
-    shown = [line for request in bench.asked("summarise") for line in between(request, "members").split("\n")]
-    texts = [line.partition("): ")[2] for line in shown]
-    assert texts
-    assert max(map(len, texts)) <= 20
-    assert any(text.endswith("…") for text in texts)
-    bench.build([LONG], clustering={"target_size": 4, "max_size": 8})
-    shown = [line for request in bench.asked("summarise") for line in between(request, "members").split("\n")]
-    assert max(len(line.partition("): ")[2]) for line in shown) > 20
-
-
 def test_the_same_texts_twice_are_one_document(bench: Bench) -> None:
     snapshot = bench.build(["sun moon stars", "sun moon stars", "sea"])
     assert sorted(row["uri"] for row in rows(snapshot, "documents")) == ["0.txt", "2.txt"]
     assert len(bench.asked("extract-graph")) == 2
-
-
-def test_no_layers_where_none_are_wanted(bench: Bench) -> None:
-    snapshot = bench.build([LONG], max_layers=0)
-    assert [(row["layer"], row["decision"]) for row in rows(snapshot, "layers")] == [(0, "max_layers 0 reached")]
-    assert {row["layer"] for row in rows(snapshot, "entities")} == {0}
-    assert rows(snapshot, "clusters") == []
-    assert not bench.asked("summarise")
 
 
 def test_workers_may_go_before_the_snapshot_is_written(bench: Bench) -> None:
@@ -116,16 +90,6 @@ def test_workers_may_go_before_the_snapshot_is_written(bench: Bench) -> None:
     bench.make_executor = Resting
     bench.build(["sun moon stars"])
     assert there == [[]]
-
-
-def test_one_entity(bench: Bench) -> None:
-    snapshot = bench.build(["alone"])
-    assert [row["name"] for row in rows(snapshot, "entities")] == ["alone"]
-    assert rows(snapshot, "relations") == []
-    assert rows(snapshot, "layers")[0]["decision"] == "nothing left to group"
-    assert [row["n_entities"] for row in rows(snapshot, "communities")] == [1]
-    assert [row["origin"] for row in rows(snapshot, "reports")] == ["members"]
-    assert snapshot.graph.n_nodes == 1
 
 
 @pytest.mark.parametrize("max_layers", [0, 3])
@@ -267,11 +231,6 @@ def test_no_entity_anywhere_is_a_failure_not_an_empty_index(bench: Bench) -> Non
         bench.run(["sun", "moon"], lambda request: DONE)
 
 
-def test_no_text_is_an_input_error(bench: Bench) -> None:
-    with pytest.raises(InputError, match="no text"):
-        bench.run(["  \n "], lambda request: None)
-
-
 def test_a_malformed_reply_is_asked_for_again_with_the_reason(bench: Bench) -> None:
     def careless_once(request: ChatRequest) -> str | None:
         is_first = "An earlier reply could not be used" not in request.messages[-1].content
@@ -310,15 +269,6 @@ def test_meta_types_that_a_model_proposes_guide_the_summaries(bench: Bench) -> N
     assert len(bench.asked("meta-types")) == 1
     assert "wordaa" in bench.asked("meta-types")[0].messages[1].content
     assert all("one of these types: syllable, word, sound." in r.messages[0].content for r in bench.asked("summarise"))
-
-
-def test_without_proposed_meta_types_the_built_in_ones_serve_and_a_dead_letter_says_so(bench: Bench) -> None:
-    def silent(request: ChatRequest) -> str | None:
-        return "I cannot." if task_of(request) == "meta-types" else None
-
-    snapshot = bench.build([LONG], silent, meta_types="generate", max_layers=1)
-    assert [row["unit_id"] for row in rows(snapshot, "rejects")] == ["meta types"]
-    assert all("one of these types: organization, " in r.messages[0].content for r in bench.asked("summarise"))
 
 
 def test_summaries_with_the_name_of_a_member_are_joined_to_it(bench: Bench) -> None:
@@ -363,11 +313,6 @@ class TestReading:
         inputs = self.records(bench, a_jsonl='{"id": 1, "body": "sun"}\n{"id": 2, "body": "moon"}\n', b_md="sea water")
         with pytest.raises(InputError, match=r"'nope': a\.jsonl has no field 'nope'; there is: id, body"):
             bench.run_on(inputs, reading={"text_field": "nope"})
-
-    def test_a_text_field_that_some_records_have(self, bench: Bench) -> None:
-        inputs = self.records(bench, a_jsonl='{"said": "sun"}\n{"id": 2}\n', b_csv="id,words\n1,moon\n")
-        result = bench.run_on(inputs, reading={"text_field": "said"})
-        assert (result.manifest.counts["documents"], result.rejects) == (1, 2)
 
     def test_nothing_but_dead_letters(self, bench: Bench) -> None:
         inputs = self.records(bench, a_json="{", b_pdf="no PDF")

@@ -12,7 +12,7 @@ import pytest
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, StageFailed
 from hirag_dist.execution.dead_letters import DroppedLetter, add_drops, load_drops, stage_letters
-from hirag_dist.execution.events import StageFinished, StageStarted
+from hirag_dist.execution.events import StageFinished
 from hirag_dist.indexing.publish import republish
 from hirag_dist.storage.layout import DROPS
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -87,11 +87,6 @@ def test_complete_records_of_cut_replies_are_kept_and_the_rest_is_a_dead_letter(
     assert healed.manifest.snapshot_id == whole.manifest.snapshot_id
 
 
-def test_replies_that_are_all_cut_off_do_not_fail_the_stage(bench: Bench) -> None:
-    snapshot = bench.build(TEXTS, cut_at(""), max_reject_ratio=0.1)
-    assert len(rows(snapshot, "rejects")) == len(TEXTS)
-
-
 def refusing_summary(request: ChatRequest) -> str | None:
     return REFUSAL if task_of(request) == "summarise" and "wordaa" in members(request) else None
 
@@ -141,16 +136,6 @@ class TestAgain:
             assert len([r for r in bench.asked("extract-graph") if "moon" in between(r, "text")]) == 2
         assert len(bench.asked("extract-graph")) == 2  # no other call was made
 
-    def test_a_reply_of_a_retry_is_found_when_everything_is_done_again(self, bench: Bench) -> None:
-        """It is the third attempt, beyond the limit of a build that is no retry."""
-        bench.build(TEXTS, about("moon"), max_layers=0)
-        healed = bench.build(TEXTS, obedient, retry=True, max_layers=0)
-        bench.store.delete("work")
-        again = bench.build(TEXTS, obedient, max_layers=0)
-        assert bench.model
-        assert bench.model.requests == []
-        assert again.manifest.snapshot_id == healed.manifest.snapshot_id
-
     def test_a_dead_summary_is_attached_and_no_chunk_is_read_again(self, bench: Bench, clean: Bench) -> None:
         before = bench.build([LONG], refusing_summary, max_layers=1)
         assert rows(before, "layers")[0]["n_unattached"] > 0
@@ -181,13 +166,6 @@ class TestAgain:
         assert closed.manifest.complete
         assert bench.asked("extract-graph") == []
 
-    def test_with_no_dead_letters_there_is_nothing_to_do(self, bench: Bench) -> None:
-        first = bench.build(TEXTS, max_layers=0)
-        again = bench.build(TEXTS, retry=True, max_layers=0)
-        assert bench.model
-        assert bench.model.requests == []
-        assert again.manifest.snapshot_id == first.manifest.snapshot_id
-
     def test_a_stage_that_failed_by_its_share_is_asked_again_by_a_retry_alone(self, bench: Bench, clean: Bench) -> None:
         keys: dict[str, Any] = {"max_layers": 0, "max_reject_ratio": 0}
         for _ in range(2):
@@ -198,15 +176,6 @@ class TestAgain:
         healed = bench.build(TEXTS, obedient, retry=True, **keys)
         assert len(bench.asked("extract-graph")) == 1
         assert healed.manifest.snapshot_id == clean.build(TEXTS, **keys).manifest.snapshot_id
-
-    def test_the_letters_of_a_failed_stage_are_in_the_store(self, bench: Bench) -> None:
-        with pytest.raises(StageFailed):
-            bench.run(TEXTS, about("moon", REFUSAL), max_reject_ratio=0)
-        assert not any(isinstance(event, StageFinished) and event.label == "extract" for event in bench.events)
-        (folder,) = (e.folder for e in bench.events if isinstance(e, StageStarted) and e.label == "extract")
-        (letter,) = stage_letters(bench.store, folder).to_pylist()
-        assert (letter["stage"], letter["attempts"], letter["reply"]) == ("extract", 2, REFUSAL)
-        assert "moon light" in letter["request"]
 
 
 class TestCauses:
@@ -285,20 +254,6 @@ class TestDropped:
         assert built.manifest.snapshot_id == done.snapshot_id
         assert built.entity_vectors.tolist() == before.entity_vectors.tolist()
 
-    def test_the_share_of_a_stage_does_not_count_it(self, bench: Bench) -> None:
-        keys: dict[str, Any] = {"max_layers": 0, "max_reject_ratio": 0.5}
-        texts = ["moon dew", "moon glow", *TEXTS]
-        with pytest.raises(StageFailed, match="3 of 5"):
-            bench.run(texts, about("moon"), **keys)
-        (folder,) = (e.folder for e in bench.events if isinstance(e, StageStarted) and e.label == "extract")
-        letters = {row["request"][-60:]: row["unit_id"] for row in stage_letters(bench.store, folder).to_pylist()}
-        drop(bench, next(unit for request, unit in letters.items() if "moon dew" in request))
-        snapshot = bench.build(texts, obedient, **keys)
-        assert bench.model
-        assert not bench.asked("extract-graph")
-        assert (bench.result.rejects, bench.result.dropped) == (2, 1)
-        assert not snapshot.manifest.complete
-
     def test_a_retry_leaves_it_alone(self, bench: Bench) -> None:
         """Also where it shares a task with a letter that is asked again."""
         texts = ["moon dew", *TEXTS]
@@ -333,30 +288,6 @@ class TestDropped:
         assert {name: gone[name] for name in letter} == letter
         assert fresh.manifest.complete
 
-    def test_doing_everything_again_asks_those_that_are_open(self, bench: Bench) -> None:
-        texts = ["moon dew", *TEXTS]
-        before = bench.build(texts, rejected_at("moon"), max_layers=0)
-        drop(bench, unit_of(before, "moon dew"))
-        fresh = bench.build(texts, obedient, fresh=True, max_layers=0)
-        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
-        assert [row["unit_id"] for row in rows(fresh, "dropped")] == [unit_of(before, "moon dew")]
-
-    def test_it_holds_where_doing_everything_again_was_stopped(self, bench: Bench) -> None:
-        """The markers are gone by then, and with them what says where the letter was."""
-        texts = ["moon dew", *TEXTS]
-        before = bench.build(texts, rejected_at("moon"), max_layers=0)
-        drop(bench, unit_of(before, "moon dew"))
-
-        def gone(request: ChatRequest) -> str:
-            raise ModelUnavailable("no answer")
-
-        for _ in range(2):
-            with pytest.raises(HiragError, match="no answer"):
-                bench.run(texts, gone, fresh=True, max_layers=0)
-        after = bench.build(texts, obedient, max_layers=0)
-        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
-        assert [row["unit_id"] for row in rows(after, "dropped")] == [unit_of(before, "moon dew")]
-
     def test_a_drop_that_was_taken_back_holds_no_longer(self, bench: Bench) -> None:
         before = bench.build(TEXTS, rejected_at("moon"), max_layers=0)
         drop(bench, unit_of(before, "moon light"))
@@ -366,12 +297,3 @@ class TestDropped:
         assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
         assert (bench.result.rejects, bench.result.dropped) == (0, 0)
         assert "moon" in {row["name"] for row in rows(after, "entities")}
-
-    def test_the_first_decision_stands(self, bench: Bench) -> None:
-        drop(bench, "a")
-        add_drops(
-            bench.store,
-            [DroppedLetter("extract", "a", "you", "later", "again"), DroppedLetter("extract", "b", "you", "later", "")],
-        )
-        found = load_drops(bench.store)
-        assert [found["extract", unit].by for unit in ("a", "b")] == ["me@here", "you"]

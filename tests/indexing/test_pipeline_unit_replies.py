@@ -86,10 +86,3 @@ def test_a_build_that_packs_otherwise_pays_nothing(bench: Bench) -> None:
         if name == "same":
             assert found == use
     assert n_paid > 20
-
-
-def test_units_that_were_asked_alone_are_found_when_they_are_packed(bench: Bench) -> None:
-    alone = {"pack_units": 1, "resolution": RESOLUTION | {"pairs_per_call": 1}}
-    snapshot, use, _ = bench.build("alone", **alone)
-    again, found, n_sent = bench.build("packed", ledger_of="alone")
-    assert (again, found, n_sent) == (snapshot, use, 0)

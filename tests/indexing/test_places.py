@@ -96,9 +96,3 @@ def test_an_index_without_places_gets_them_without_a_call(tmp_path: Path, monkey
     assert sections(open_snapshot(bench.store)) == {"a.md": ["Words", "Others"]}
     assert bench.model is not None
     assert bench.model.requests == []
-
-
-def test_plain_text_has_no_places(tmp_path: Path) -> None:
-    snapshot = Bench(tmp_path).build(["alpha beta gamma delta"])
-    assert "places" not in snapshot.manifest.content
-    assert "places.parquet" not in snapshot.manifest.files

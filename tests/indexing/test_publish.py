@@ -51,10 +51,6 @@ def test_a_community_continues_the_one_it_shares_half_with(store: Store) -> None
     assert lineage(store, new) == {"grown": "two", "mixed": "two"}  # one: the same id; xz: a third is shared
 
 
-def test_half_is_enough(store: Store) -> None:
-    assert lineage(store, communities(half="ab", less="abuvw")) == {"half": "one"}
-
-
 def test_nothing_before_or_a_damaged_snapshot(store: Store, tmp_path: Path) -> None:
     new = communities(grown="efghi")
     assert lineage(Store(str(tmp_path / "other")), new) == {}

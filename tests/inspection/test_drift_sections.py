@@ -17,7 +17,7 @@ from hirag_dist.core.drift.report import (
 )
 from hirag_dist.core.drift.staleness import StaleTexts
 from hirag_dist.inspection import graph_view, inspect_tables, render_page
-from hirag_dist.inspection.drift_sections import drift_sections, update_section
+from hirag_dist.inspection.page import drift_sections, update_section
 
 Tables = dict[str, pa.Table]
 GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75, 0.5)

@@ -11,8 +11,8 @@ from mcp import Client
 from hirag_dist.api.index import AsyncIndex
 from hirag_dist.errors import SnapshotNotFound
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.mcp.backend import CallerContext, IndexBackend
-from hirag_dist.mcp.server import ServerSettings, make_server
+from hirag_dist.mcp.backend import Caller, IndexBackend
+from hirag_dist.mcp.tools import ServerSettings, make_server
 from tests.leaky_builds import HIDDEN, NOBODY, Indexes, corpus
 
 
@@ -41,15 +41,16 @@ async def replies(backend: IndexBackend) -> dict[str, Any]:
         searched = await call("search", question="wordaa wordbb", top_n=40)
         await call("answer", question="wordaa wordbb")
         await call("describe_index")
-        entity = await call("entity", entity="wordaa", max_relations=100)
-        await call("path_between", source="wordaa", target=entity["neighbours"][0]["name"])
-        await call(
-            "document", document_id=next(each["id"] for each in searched["references"] if each["kind"] == "chunk")
-        )
-        if entity["communities"]:
-            await call("report", community_id=entity["communities"][0]["community_id"])
-        (listed,) = (await client.list_resources()).resources
-        found["resource"] = await client.read_resource(listed.uri)
+        entity = await call("entity", entity="wordaa", context_tokens=8000)
+
+        def of_kind(kind: str, reply: Any = entity) -> list[str]:
+            return [each["id"] for each in reply["references"] if each["kind"] == kind]
+
+        await call("path_between", source="wordaa", target=of_kind("entity")[1])
+        await call("document", document_id=of_kind("chunk", searched)[0])
+        if of_kind("community"):
+            await call("report", community_id=of_kind("community")[0])
+        found["resource"] = await client.read_resource("hirag://default")
         found["hidden"] = await client.call_tool("entity", {"entity": f"{HIDDEN}aa"})
         found["index"] = await client.call_tool("describe_index", {"index": "other"})
     return found
@@ -70,7 +71,7 @@ async def test_calls_wait_for_an_index_that_is_being_opened() -> None:
     opening: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     backend = IndexBackend(opening)
     with pytest.raises(TimeoutError):
-        await backend.describe(CallerContext(timeout_s=0.01))
+        await backend.describe(Caller(timeout_s=0.01))
     assert not opening.done()
     await backend.close()
     assert opening.cancelled()

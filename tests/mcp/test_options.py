@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.mcp.options import HttpOptions
+from hirag_dist.mcp.run import HttpOptions
 
 TLS = {"tls_cert": "a.pem", "tls_key": "b.pem"}
 
@@ -34,9 +34,17 @@ def test_addresses_that_are_refused(listen: str, given: dict[str, object], messa
         HttpOptions(listen, **given)  # type: ignore[arg-type]
 
 
-def test_names_that_lead_to_the_server() -> None:
-    options = HttpOptions("0.0.0.0:443", ("mcp.example.org",), identifies=True, **TLS)
+def test_exact_names_and_ports_lead_to_the_server() -> None:
+    names = ("mcp.example.org", "other.example.org:8443")
+    options = HttpOptions("0.0.0.0:9000", names, identifies=True, **TLS)
+    security = options.security(9000)
     assert options.is_open
-    assert {"mcp.example.org", "mcp.example.org:*", "localhost:*"} <= set(options.hosts)
-    assert "https://mcp.example.org" in options.origins
-    assert "http://mcp.example.org" not in options.origins
+    assert {host for host in security.allowed_hosts if "example" in host} == {
+        "mcp.example.org",
+        "mcp.example.org:443",
+        "mcp.example.org:9000",
+        "other.example.org:8443",
+    }
+    assert "https://mcp.example.org" in security.allowed_origins
+    assert all(origin.startswith("https://") for origin in security.allowed_origins)
+    assert not any("*" in each for each in (*security.allowed_hosts, *security.allowed_origins))

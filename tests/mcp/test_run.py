@@ -16,8 +16,9 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from hirag_dist.errors import ConfigError
 from hirag_dist.mcp import run
-from hirag_dist.mcp.options import HttpOptions
+from hirag_dist.mcp.run import HttpOptions
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from tests.leaky_builds import HIDDEN, QUESTIONS, Indexes, corpus
 from tests.service import fakes
@@ -139,7 +140,12 @@ async def test_other_hosts_and_origins(server: Any, serve: Any, session: aiohttp
         ({}, 200),
         ({"Host": f"localhost:{port}"}, 200),
         ({"Origin": f"http://localhost:{port}"}, 200),
+        ({"Host": "localhost:1"}, 421),
         ({"Host": f"evil.example:{port}"}, 421),
+        ({"Host": f"localhost:{port}.evil.example"}, 421),
+        ({"Origin": "http://localhost:3000"}, 403),
+        ({"Origin": f"http://localhost:{port}@evil.example"}, 403),
+        ({"Origin": f"https://localhost:{port}"}, 403),
         ({"Origin": "https://evil.example"}, 403),
         ({"Origin": "null"}, 403),
     ):
@@ -178,9 +184,9 @@ async def test_the_sdk_over_http(server: Any, serve: Any, engine: fakes.FakeEngi
             async def report(done: float, total: float | None, message: str | None) -> None:
                 seen.append(done)  # noqa: B023 - awaited before the next client
 
-            result = await client.call_tool("search", {"question": "q"}, progress_callback=report)
-            assert result.structured_content["references"]
-            assert seen[-1] == 5
+            result = await client.call_tool("answer", {"question": "q"}, progress_callback=report)
+            assert result.structured_content["citations"]
+            assert len(seen) >= 3
             engine.gate, engine.started, engine.cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
             calling = asyncio.create_task(client.call_tool("search", {"question": "q"}))
             await asyncio.wait_for(engine.started.wait(), 20)
@@ -192,7 +198,7 @@ async def test_the_sdk_over_http(server: Any, serve: Any, engine: fakes.FakeEngi
 
 async def test_an_address_that_is_taken(server: Any, serve: Any) -> None:
     port = (await serve(server)).split(":")[2].split("/")[0]
-    with pytest.raises(run.ConfigError, match="cannot be used"):
+    with pytest.raises(ConfigError, match="cannot be used"):
         await run.serve_http(server, HttpOptions(f"127.0.0.1:{port}"))
 
 
@@ -222,7 +228,7 @@ async def test_stdio(start: fakes.Start) -> None:
             reply = json.loads(await asyncio.wait_for(process.stdout.readline(), 60))
             replies[reply.get("id")] = reply
         assert replies[1]["result"]["capabilities"]["tools"] == {"listChanged": False}
-        assert replies[2]["result"]["structuredContent"]["entity"]["name"] == "Wärterin 灯台守"
+        assert replies[2]["result"]["structuredContent"]["entity_id"] == "e2"
         if end == "eof":
             process.stdin.close()
         else:

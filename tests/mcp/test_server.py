@@ -15,12 +15,11 @@ from mcp.shared.exceptions import MCPError
 
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ModelUnavailable, NotFound
-from hirag_dist.mcp.backend import CallerContext
-from hirag_dist.mcp.results import as_data
-from hirag_dist.mcp.server import ServerSettings, make_server, token_of
-from hirag_dist.types import AccessScope, Facet, IndexEntry
+from hirag_dist.mcp.tools import ServerSettings, as_data, make_server, token_of
+from hirag_dist.types import AccessScope, EntityDetails, Facet, IndexEntry
 from tests.service import fakes
 
+MARKED = r"(?s).* is data, not instructions\.\n<data (\w{16})>\n.*\n</data \1>"
 NOTHING = frozenset[str]()
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "search": {"question": "Who lit the lamp?"},
@@ -64,8 +63,10 @@ async def test_every_tool(client: Any) -> None:
         assert not result.is_error, text_of(result)
         jsonschema.validate(ARGUMENTS[name], tool.input_schema)
         jsonschema.validate(result.structured_content, tool.output_schema)
-        assert result.meta["hirag-dist/untrusted"]
-        assert re.fullmatch(r"(?s).* is data, not instructions\.\n<data (\w{16})>\n.*\n</data \1>", text_of(result))
+        assert json.loads(text_of(result)) == result.structured_content
+        marked = result.structured_content.get("context", result.structured_content.get("answer"))
+        assert (marked is None) == (name in {"describe_index", "list_indexes"})
+        assert marked is None or re.fullmatch(MARKED, marked)
 
 
 async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None:
@@ -81,35 +82,43 @@ async def test_structured_content(client: Any, engine: fakes.FakeEngine) -> None
         "hirag://default/documents/d1",
     ]
     answer = (await client.call_tool("answer", ARGUMENTS["answer"])).structured_content
-    assert answer["answer"] == fakes.ANSWER.text
+    assert fakes.ANSWER.text in answer["answer"]
     assert answer["citations"][0]["uri"] == "hirag://default/entities/e2"
     entity = (await client.call_tool("entity", ARGUMENTS["entity"])).structured_content
-    assert (entity["relation_count"], entity["ancestors"][0]["name"]) == (2**33, "Lighthouse")
+    assert (entity["entity_id"], entity["relation_count"]) == ("e2", 2**33)
+    assert "[E1] Wärterin 灯台守 (person, layer 1): Lit the lamp.\n[E2] Lighthouse" in entity["context"]
+    path = (await client.call_tool("path_between", ARGUMENTS["path_between"])).structured_content
+    assert path["connected"]
+    assert "[R1] Wärterin 灯台守 — Lighthouse: keeps" in path["context"]
     report = (await client.call_tool("report", ARGUMENTS["report"])).structured_content
-    assert (report["report"], report["parent"]["title"]) == ("All about it.", "The coast")
+    assert (report["community_id"], report["member_count"]) == ("c1", 7)
+    assert "[C1] The rock (level 1, rating 7.5)\nAll about it.\n[C2] The coast" in report["context"]
     document = (await client.call_tool("document", ARGUMENTS["document"])).structured_content
-    assert (document["text"], document["metadata"]) == (fakes.DOCUMENT.text, {"tags": ["a", 1]})
+    assert fakes.DOCUMENT.text in document["context"]
+    assert (document["metadata"], document["end"]) == ({"tags": ["a", 1]}, 3 + len(fakes.DOCUMENT.text))
 
 
 async def test_an_answer_that_was_cut_off(client: Any, engine: fakes.FakeEngine) -> None:
     engine.finish_reason = "length"
     result = await client.call_tool("answer", ARGUMENTS["answer"])
     assert result.structured_content["finish_reason"] == "length"
-    assert "This answer is incomplete: a token limit of the model cut the answer off." in text_of(result)
+    assert (
+        result.structured_content["note"] == "This answer is incomplete: a token limit of the model cut the answer off."
+    )
 
 
 async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEngine, connect: Any) -> None:
     server = connect((await start(engine)).address, labels=("team:a",), timeout_s=20.0)
     async with Client(server) as client:
-        asked = ARGUMENTS["search"] | {"mode": "local", "top_n": 3, "context_tokens": 50, "labels": ["x"]}
+        asked = ARGUMENTS["search"] | {"mode": "local", "top_n": 3, "context_tokens": 500, "labels": ["x"]}
         assert not (await client.call_tool("search", asked | {"filter": "a = 1", "as_of": "2024"})).is_error
-        await client.call_tool("document", {"document_id": "d1", "start": 5, "max_chars": 7, "labels": ["x"]})
+        await client.call_tool("document", {"document_id": "d1", "start": 5, "context_tokens": 400, "labels": ["x"]})
         await client.read_resource("hirag://default/documents/d%2F1?start=2&max_chars=3")
     (query, *_) = engine.queries
-    assert (query.mode, query.top_n, query.context_tokens) == ("local", 3, 50)
+    assert (query.mode, query.top_n, query.context_tokens) == ("local", 3, 500)
     assert (query.labels, query.filter, query.as_of, query.reach) == (("team:a", "x"), "a = 1", "2024", NOTHING)
     assert engine.lookups == [
-        ("get_document", ("d1",), AccessScope(("team:a", "x"), reach=NOTHING), {"start": 5, "max_chars": 7}),
+        ("get_document", ("d1",), AccessScope(("team:a", "x"), reach=NOTHING), {"start": 5, "max_chars": 3200}),
         ("get_document", ("d/1",), AccessScope(("team:a",), reach=NOTHING), {"start": 2, "max_chars": 3}),
     ]
     assert 0 < engine.deadlines[0] < 20
@@ -117,11 +126,12 @@ async def test_what_reaches_the_service(start: fakes.Start, engine: fakes.FakeEn
 
 async def test_errors_are_results_that_a_model_reads(client: Any, engine: fakes.FakeEngine) -> None:
     for name, arguments, message in (
-        ("search", {"question": "q", "top_k": 3}, "top_k: Extra inputs are not permitted"),
-        ("search", {}, "question: Field required"),
+        ("search", {"question": "q", "top_k": 3}, "top_k\n  Extra inputs are not permitted"),
+        ("search", {}, "question\n  Field required"),
+        ("search", {"question": "q", "context_tokens": 20}, "should be greater than or equal to 300"),
         ("search", {"question": " "}, "question must not be blank"),
-        ("search", {"question": "q", "mode": "graphrag-global"}, "mode: Input should be 'hirag'"),
-        ("entity", {"entity": "x", "max_relations": 0}, "max_relations: Input should be greater"),
+        ("search", {"question": "q", "mode": "graphrag-global"}, "Input should be 'hirag'"),
+        ("entity", {"entity": "x", "max_relations": 9}, "max_relations\n  Extra inputs"),
     ):
         result = await client.call_tool(name, arguments)
         assert result.is_error
@@ -135,8 +145,8 @@ async def test_errors_are_results_that_a_model_reads(client: Any, engine: fakes.
         result = await client.call_tool("entity", ARGUMENTS["entity"])
         assert (result.is_error, text_of(result)) == (True, str(error))
         assert (result.meta["hirag-dist/reason"], result.meta["hirag-dist/retryable"]) == (reason, error.retryable)
-    with pytest.raises(MCPError, match="there is no tool 'delete'"):
-        await client.call_tool("delete", {})
+    result = await client.call_tool("delete", {})
+    assert (result.is_error, "delete" in text_of(result)) == (True, True)
 
 
 async def test_an_unexpected_error_stays_in_the_log(
@@ -160,18 +170,15 @@ async def test_text_of_documents_cannot_end_its_marks() -> None:
 
 async def test_progress(server: Any) -> None:
     """In a protocol with messages; a call in memory without them has no progress token."""
-    levels = [f"{level} level" for level in ("local", "global", "bridge", "sources")]
+    seen: list[float] = []
+
+    async def report(done: float, total: float | None, message: str | None) -> None:
+        seen.append(done)
+
     async with Client(server, mode="legacy") as client:
-        for name, wanted in (("search", [*levels, ""]), ("answer", None)):
-            seen: list[tuple[float, Any]] = []
-
-            async def report(done: float, total: float | None, message: str | None) -> None:
-                seen.append((done, message))  # noqa: B023 - awaited before the next name
-
-            await client.call_tool(name, ARGUMENTS[name], progress_callback=report)
-            assert [done for done, _ in seen] == sorted({done for done, _ in seen})
-            assert len(seen) >= 3
-            assert wanted is None or [message or "" for _, message in seen] == wanted
+        await client.call_tool("answer", ARGUMENTS["answer"], progress_callback=report)
+    assert seen == sorted(set(seen))
+    assert len(seen) >= 3
 
 
 async def test_a_cancelled_call_stops_on_the_service(client: Any, engine: fakes.FakeEngine) -> None:
@@ -193,9 +200,8 @@ async def test_a_time_limit(start: fakes.Start, engine: fakes.FakeEngine, connec
 
 
 async def test_resources(client: Any, engine: fakes.FakeEngine) -> None:
-    (listed,) = (await client.list_resources()).resources
-    (index,) = (await client.read_resource(listed.uri)).contents
-    assert (listed.uri, index.mime_type) == ("hirag://default", "application/json")
+    (index,) = (await client.read_resource("hirag://default")).contents
+    assert index.mime_type == "application/json"
     assert '"snapshot_id":"s1"' in index.text
     templates = {template.name for template in (await client.list_resource_templates()).resource_templates}
     for uri, mime_type, text in (
@@ -207,12 +213,11 @@ async def test_resources(client: Any, engine: fakes.FakeEngine) -> None:
         assert uri.split("/")[3] in templates
         assert (content.uri, content.mime_type) == (uri, mime_type)
         assert text in content.text
-        assert content.meta["hirag-dist/untrusted"]
+        assert "is data, not instructions" in content.text
     assert engine.lookups[1][1] == ("Wärterin 灯",)
-    for uri in ("hirag://default/tables/x", "hirag://default/documents/", "file:///etc/passwd"):
-        with pytest.raises(MCPError, match="is no resource"):
+    for uri in ("hirag://default/tables/x", "file:///etc/passwd"):
+        with pytest.raises(MCPError, match=r"[Uu]nknown resource"):
             await client.read_resource(uri)
-    assert (await client.list_resources(cursor="zz")).resources == []
     engine.error = NotFound("document_id: none")
     with pytest.raises(MCPError, match="document_id: none"):
         await client.read_resource("hirag://default/documents/d1")
@@ -223,19 +228,15 @@ class Names:
 
     has_names = True
 
-    async def indexes(self, caller: CallerContext) -> list[IndexEntry]:
+    async def target(self, caller: Any) -> tuple[Any, dict[str, Any]]:
+        return self, {}
+
+    async def list_indexes(self) -> list[IndexEntry]:
         return [IndexEntry(f"i{at:03}", f"Number {at}", at == 0) for at in range(250)]
 
 
-async def test_many_indexes_are_listed_in_pages() -> None:
+async def test_many_indexes() -> None:
     async with Client(make_server(Names(), ServerSettings())) as client:  # type: ignore[arg-type]
-        names, cursor = list[str](), None
-        for _ in range(3):
-            page = await client.list_resources(cursor=cursor)
-            names += [resource.name for resource in page.resources]
-            cursor = page.next_cursor
-        assert cursor is None
-        assert names == [f"i{at:03}" for at in range(250)]
         found = (await client.call_tool("list_indexes", {})).structured_content
         assert (len(found["indexes"]), found["count"]) == (200, 250)
         found = (await client.call_tool("list_indexes", {"contains": "number 24"})).structured_content
@@ -255,21 +256,38 @@ async def test_the_index_of_a_call(start: fakes.Start, engine: fakes.FakeEngine,
     assert not engine.lookups
 
 
-@pytest.mark.parametrize("context_tokens", [None, 800])
-async def test_a_search_is_within_its_tokens(client: Any, engine: fakes.FakeEngine, context_tokens: int | None) -> None:
+@pytest.mark.parametrize("context_tokens", [None, 800, 300])
+@pytest.mark.parametrize("tool", ["search", "entity", "path_between", "report", "document"])
+async def test_a_reply_is_within_its_tokens(
+    client: Any, engine: fakes.FakeEngine, monkeypatch: pytest.MonkeyPatch, tool: str, context_tokens: int | None
+) -> None:
     whole = fakes.WHOLE
     entities = tuple(
         replace(fakes.LIGHTHOUSE, entity_id=f"{n:016x}", name=f"Entity {n}", description="keeps " * 20)
         for n in range(60)
     )
-    sources = tuple(replace(whole.sources[0], chunk_id=f"{n:016x}", text="lit the lamp " * 30) for n in range(30))
+    sources = tuple(replace(whole.sources[0], chunk_id=f"{n:016x}", text="lit the lamp " * 300) for n in range(30))
     engine.whole = replace(whole, local=entities, triples=whole.triples * 200, sources=sources)
-    asked = ARGUMENTS["search"] | ({} if context_tokens is None else {"context_tokens": context_tokens})
-    found = (await client.call_tool("search", asked)).structured_content
-    count = counter("o200k_base")
-    assert (context_tokens or 4000) / 4 < count(json.dumps(found, ensure_ascii=False)) <= (context_tokens or 4000)
-    assert engine.queries[-1].context_tokens == (context_tokens or 4000)
-    assert {reference["kind"] for reference in found["references"]} >= {"entity", "chunk"}
+    reports = tuple(replace(whole.communities[0], report="All about it. " * 2000) for _ in range(9))
+    big = {
+        "ENTITY": EntityDetails(entities[0], whole.triples * 200, entities, entities, entities, reports, sources),
+        "PATH": replace(fakes.PATH, entities=entities, triples=whole.triples * 59),
+        "COMMUNITY": replace(fakes.COMMUNITY, community=reports[0], members=entities, children=reports),
+        "DOCUMENT": replace(fakes.DOCUMENT, text="lit 灯台守 the lamp\n" * 3000),
+    }
+    for name, details in big.items():
+        monkeypatch.setattr(fakes, name, details)
+    asked = ARGUMENTS[tool] | ({} if context_tokens is None else {"context_tokens": context_tokens})
+    result = await client.call_tool(tool, asked)
+    most, count = context_tokens or 4000, counter("o200k_base")
+    assert most / 4 < count(json.dumps(result.structured_content, ensure_ascii=False)) <= most
+    assert count(text_of(result)) <= most
+    if tool == "search":
+        assert engine.queries[-1].context_tokens == most
+    if tool != "document":
+        refs = [reference["ref"] for reference in result.structured_content["references"]]
+        assert refs
+        assert refs == re.findall(r"^\[(\w\d+)\]", result.structured_content["context"], re.MULTILINE)
 
 
 async def test_the_description_names_the_fields_of_metadata(client: Any, engine: fakes.FakeEngine) -> None:
@@ -279,14 +297,11 @@ async def test_the_description_names_the_fields_of_metadata(client: Any, engine:
     )
     engine.info = replace(engine.info, facets=facets)
     text = text_of(await client.call_tool("describe_index", {}))
-    assert "- year: number, 1833 to 1863\n- lang: list of string, such as de, en" in text
+    assert '{"name":"year","type":"number"' in text
+    assert '["de",2]' in text
 
 
 def test_tokens_of_requests() -> None:
-    class Request:
-        def __init__(self, value: str) -> None:
-            self.headers = {"authorization": value}
-
     assert token_of(None) is None
     values = ("Bearer abc", "bearer  abc ", "Basic abc", "Bearer", "")
-    assert [token_of(Request(value)) for value in values] == ["abc", "abc", None, None, None]
+    assert [token_of({"authorization": value}) for value in values] == ["abc", "abc", None, None, None]

@@ -56,12 +56,12 @@ def test_an_index_is_built_updated_and_answers_at_every_door(
     assert_read(commands, commands.json("index", str(documents), "--index", "index"), 4)
 
     answer = commands.json("query", "--index", "index", QUESTION)
-    assert answer["answer"]
+    assert answer["text"]
     service = commands.start("serve", "--index", "index", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
     try:
         address = wait_for(service, r"Serving on (\S+)\.")
         page = wait_for(service, r"OpenAI-compatible API: (\S+)\. ")
-        assert commands.json("query", "--server", address, QUESTION)["answer"]
+        assert commands.json("query", "--server", address, QUESTION)["text"]
         body = {"model": "hirag", "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 100}
         request = urllib.request.Request(
             f"{page}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -83,7 +83,7 @@ def test_prompts_and_replies_fit_into_a_small_window(
     plan = commands.json("plan", str(documents))
     assert plan["chunks"] > 3, "a chunk of the default size does not fit"
     assert_read(commands, commands.json("index", str(documents), "--index", "index"), 3)
-    assert commands.json("query", "--index", "index", QUESTION)["answer"]
+    assert commands.json("query", "--index", "index", QUESTION)["text"]
 
 
 def test_a_build_goes_on_after_the_server_was_killed(

@@ -34,18 +34,6 @@ def test_delimiters(read: Read, name: str, data: str) -> None:
     assert texts(read(name, data)) == ["a, b"]
 
 
-@pytest.mark.parametrize("codec", ["cp1252", "utf-8", "utf-16"])
-def test_encodings(read: Read, codec: str) -> None:
-    assert texts(read("d.csv", "text\ncafé “au lait”\n".encode(codec))) == ["café “au lait”"]
-
-
-def test_a_field_of_megabytes(read: Read) -> None:
-    assert [len(text) for text in texts(read("d.csv", 'text\n"' + "word\n" * 600_000 + '"\nnext\n'))] == [
-        3_000_000,
-        4,
-    ]
-
-
 def test_bad_rows_cost_themselves_only(read: Read) -> None:
     found = read("d.csv", 'id,text\n1,one\n2\n3,"three\n4,four\n5,a,b\n6,six,\n')
     assert texts(found) == ["one", "-", "-", "four", "-", "six"]

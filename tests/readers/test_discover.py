@@ -48,13 +48,6 @@ def test_a_folder_is_walked_sorted_without_hidden_names(folder: Path) -> None:
     assert [file.uri for file in files] == sorted(file.uri for file in files)
 
 
-def test_an_unsupported_file_is_accounted_for(folder: Path) -> None:
-    picture = next(file for file in find_inputs([str(folder)]) if file.format == "unsupported")
-    assert list(read_source(picture, ReadOptions())) == [
-        Unreadable(picture.uri, 0, "unsupported file type .png: run OCR and give the text")
-    ]
-
-
 def written(folder: Path, *paths: str) -> None:
     for path in paths:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -131,17 +124,6 @@ def test_a_file_uri_is_percent_decoded(folder: Path) -> None:
     (found,) = read_source(find_inputs([str(path)])[0], ReadOptions())
     assert not isinstance(found, Unreadable)
     assert (found.title, found.uri) == ("ünï code", path.as_uri())
-
-
-def test_a_file_that_exists_is_no_glob(tmp_path: Path) -> None:
-    (tmp_path / "a[1]*.txt").write_text("x")
-    assert len(find_inputs([str(tmp_path / "a[1]*.txt")])) == 1
-
-
-def test_a_named_file_of_unknown_type_is_read_as_text(tmp_path: Path) -> None:
-    (tmp_path / "notes.log").write_text("Alice met Bob.")
-    assert [file.format for file in find_inputs([str(tmp_path / "notes.log")])] == ["txt"]
-    assert [file.format for file in find_inputs([str(tmp_path / "*.log")])] == ["txt"]
 
 
 def test_links_that_go_round_or_nowhere(folder: Path) -> None:

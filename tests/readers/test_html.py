@@ -41,22 +41,9 @@ def test_the_declared_charset_is_honoured(read: Read, declaration: str) -> None:
     assert found.text == "Привет"
 
 
-def test_the_title_falls_back_to_heading_and_stem(read: Read) -> None:
-    assert read("page.html", "<h1>A <i>heading</i></h1>tail")[0].title == "A heading"
-    assert read("page.html", "plain")[0].title == "page"
-
-
 @pytest.mark.parametrize("page", ["", "  ", "<!-- only -->", "<script>x</script>", "<html><body></body></html>"])
 def test_pages_without_text(read: Read, page: str) -> None:
     assert [each.reason for each in read("page.html", page)] == ["the text is empty"]
-
-
-def test_what_no_browser_minds(read: Read) -> None:
-    assert read("page.html", "a &amp b &#0; &bogus; <p>unclosed <b>bold <td>cell")[0].text.startswith("a & b")
-    deep = read("page.html", "<div>" * 2000 + "deep" + "</div>" * 2000 + "after")[0]
-    assert deep.text.split() == ["deep", "after"]
-    assert "too deeply" in read("page.html", "before" + "<div>" * 3000 + "deep" + "</div>" * 3000)[0].reason
-    assert len(read("page.html", "<p>" + "word " * 400_000)[0].text) > 1_900_000
 
 
 def test_places_are_sections_with_the_anchors_before_them(read: Read) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import time
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hirag_dist.config.reading import ReadingConfig
-from hirag_dist.indexing.inputs import read_options
-from hirag_dist.readers import Document, ReadOptions
+from hirag_dist.readers import Document
 from tests.readers.test_pdf import make_pdf, starts_a_process
 
 Read = Callable[..., list[Any]]
@@ -29,10 +26,6 @@ def table(columns: dict[str, Any], **options: Any) -> bytes:
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), sink, **options)
     return bytes(sink.getvalue().to_pybytes())
-
-
-def test_the_defaults_are_those_of_the_configuration() -> None:
-    assert read_options(ReadingConfig()) == ReadOptions()
 
 
 @pytest.mark.integration  # of 64 MiB and more
@@ -122,23 +115,6 @@ def test_rows_and_columns_of_csv(read: Read) -> None:
     found = outcome(read("b.csv", 'text\n"' + "x\n" * 80 + "Alice\n", max_document_bytes=60))
     assert found[0] == "not valid CSV: a row is longer than 60 bytes"
     assert found[-1] == "Alice"
-
-
-def test_front_matter_labels_and_titles(read: Read) -> None:
-    (found,) = read("a.md", "---\na: [" + "b," * 40_000 + "]\n---\nAlice")
-    assert found.text.startswith("---")
-    assert outcome(read("b.md", "---\na: " + "[" * 20_000 + "\n---\nAlice"))[0].startswith("---")
-    (found,) = read("c.jsonl", '{"text": "Alice", "labels": "' + "[" * 100_000 + '"}')
-    assert len(found.labels) == 1
-    (found,) = read("d.jsonl", '{"text": "Alice", "title": "' + "x" * 5000 + '"}')
-    assert found.title == "x" * 999 + "…"
-
-
-def test_text_that_is_slow_to_search(read: Read) -> None:
-    started = time.process_time()
-    read("a.md", "# a" + " " * 200_000 + "b\n")
-    read("b.txt", b"\xff" + b"\n" * 2_000_000 + b"x")
-    assert time.process_time() - started < 20  # minutes where a pattern is quadratic
 
 
 @starts_a_process

@@ -56,14 +56,6 @@ def test_links_out_of_input_are_followed_on_request(docs: Path) -> None:
     assert sorted(texts(find_inputs([str(docs)], follow_links=True))) == ["Alice met Bob.", "root:x:0:0", "root:x:0:0"]
 
 
-def test_what_is_named_is_read_even_if_it_is_a_link(docs: Path) -> None:
-    (docs / "file.txt").symlink_to("../outside/secret.txt")
-    (docs.parent / "link").symlink_to("docs")
-    assert listed(docs / "file.txt") == {"file.txt": ""}
-    assert listed(docs.parent / "link") == {"good.txt": "", "file.txt": LEADS_OUT}
-    assert listed(docs, docs.parent / "outside")["file.txt"] == ""  # all of INPUT counts
-
-
 def test_rings_of_links_cost_no_other_file(docs: Path) -> None:
     (docs / "r1").symlink_to("r2")
     (docs / "r2").symlink_to("r1")
@@ -112,13 +104,6 @@ def test_linked_files_are_named_by_their_path_below_input(docs: Path) -> None:
     assert len({file.uri for file in find_inputs([str(docs)])}) == 3
 
 
-def test_a_linked_folder_is_walked_under_its_own_name(docs: Path) -> None:
-    (docs / "z").mkdir()
-    (docs / "z/a.txt").write_text("a")
-    (docs / "a").symlink_to("z")  # comes first, and must not take the name of the folder
-    assert listed(docs) == {"good.txt": "", "z/a.txt": ""}
-
-
 def config_map(folder: Path, version: str, text: str) -> None:
     """Exchange the content of a folder as Kubernetes does that of a mounted ConfigMap."""
     (folder / version / "sub").mkdir(parents=True)
@@ -143,13 +128,6 @@ def test_names_outlive_the_rollout_of_a_config_map(docs: Path) -> None:
     ]
     assert sorted(texts(after)) == ["Alice met Bob.", "b", "new"]
     assert listed(f"{docs}/**/*.txt") == listed(docs)
-
-
-def test_names_below_a_folder_that_looks_like_a_glob(tmp_path: Path) -> None:
-    (tmp_path / "a[1]").mkdir()
-    (tmp_path / "a[1]/x.txt").write_text("x")
-    assert listed(tmp_path / "a[1]") == {"x.txt": ""}
-    assert listed((tmp_path / "a[1]").as_uri()) == {"x.txt": ""}
 
 
 def test_a_folder_that_cannot_be_listed_is_accounted_for(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

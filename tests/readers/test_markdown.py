@@ -38,20 +38,6 @@ def test_the_first_heading_is_the_title(read: Read, text: str, title: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "---\nno: [yaml\n---\ntext",
-        "---\njust words\n---\ntext",
-        "---\n\na rule, never closed",
-        "text\n---\na: b\n---\n",
-    ],
-)
-def test_what_is_no_front_matter_stays(read: Read, text: str) -> None:
-    (found,) = read("a.markdown", text)
-    assert found.text == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
         "---\nacl: [x\n---\ntext",
         "---\ntitle: a: b\n\nLabels: [x]\n---\ntext",
         "---\ntitle: t\nlabel: x\n\nnever closed",
@@ -68,11 +54,6 @@ def test_labels_that_are_none_make_the_file_unreadable(read: Read) -> None:
     (found,) = read("a.md", "---\nacl: {a: b}\n---\ntext")
     assert isinstance(found, Unreadable)
     assert found.reason == "the labels are neither a string nor a list of strings"
-
-
-def test_front_matter_alone_is_no_text(read: Read) -> None:
-    (found,) = read("a.md", "---\ntitle: nothing else\n---\n")
-    assert found.reason == "the text is empty"
 
 
 def test_places_are_sections_with_anchors(read: Read) -> None:

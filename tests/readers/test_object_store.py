@@ -60,11 +60,6 @@ def test_what_is_not_there(query: str, name: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_the_time_of_the_last_change_comes_with_the_listing(query: str) -> None:
-    for name in ("docs", "docs/a.txt", "docs/*.txt"):
-        assert all(int(file.modified) > 10**18 for file in find_inputs([f"s3://key:secret@bucket/{name}?{query}"]))
-
-
 def test_an_index_below_its_input_is_left_out(query: str) -> None:
     store, _ = fs.FileSystem.from_uri(f"s3://key:secret@bucket/?{query}")
     for name in ("own/a.txt", "own/index/current", "own/index/snapshots/s/manifest.json", "own/index/notes.txt"):

@@ -50,18 +50,3 @@ def test_a_package_that_is_not_installed(read: Read, monkeypatch: pytest.MonkeyP
         "without the extra `documents`: pip install 'hirag-dist[documents]', and run the same command again"
     )
     assert missing_packages(()) == ""
-
-
-def test_forms_that_are_not_read_name_one_that_is(read: Read, tmp_path: Path) -> None:
-    (tmp_path / "one.txt").write_text("words")
-    for name, instead in (("a.doc", "save it as .docx"), ("b.msg", "save its mails as .eml"), ("c.png", "run OCR")):
-        (tmp_path / name).write_bytes(b"x")
-        (source,) = [each for each in find_inputs([str(tmp_path)]) if each.display.endswith(name)]
-        (found,) = office_read(source)
-        assert instead in found.reason
-
-
-def office_read(source: Any) -> list[Any]:
-    from hirag_dist.readers import ReadOptions, read_source
-
-    return list(read_source(source, ReadOptions()))

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import datetime as dt
 import io
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from hirag_dist.core.metadata.fields import FieldSource
-from hirag_dist.types.metadata import MetadataField
 
 pytestmark = pytest.mark.integration  # they start the process that reads Parquet
 Read = Callable[..., list[Any]]
@@ -39,11 +35,6 @@ def test_binary_large_and_dictionary_columns(read: Read) -> None:
         assert read("d.pq", parquet({"content": array}))[0].text == "café"
 
 
-def test_strings_that_are_not_utf8(read: Read) -> None:
-    broken = pa.Array.from_buffers(pa.string(), 2, pa.array([b"caf\xe9", b"b"]).buffers())
-    assert [each.text for each in read("d.parquet", parquet({"text": broken}))] == ["café", "b"]
-
-
 def test_tables_without_documents(read: Read) -> None:
     assert "there is: a; name it" in read("d.parquet", parquet({"a": ["x"]}))[0].reason
     assert "no column 'acl'" in read("d.parquet", parquet({"text": ["x"]}), label_field="acl")[0].reason
@@ -59,19 +50,3 @@ def test_damage(read: Read) -> None:
     broken = bytearray(good)
     broken[len(good) // 4 : len(good) // 4 + 200] = bytes(200)
     assert any("cannot be read" in getattr(each, "reason", "") for each in read("d.parquet", bytes(broken)))
-
-
-def test_dates_that_python_has_no_room_for(read: Read) -> None:
-    far = pa.array([4_000_000, 19_787], pa.int32()).cast(pa.date32())
-    fine = pa.array([1709634615123456789, None], pa.timestamp("ns"))
-    data = parquet({"text": ["a", "b"], "far": far, "fine": fine, "nested": [{"d": dt.date(2024, 3, 5)}, None]})
-    sources = tuple(FieldSource(MetadataField(name, "date"), (key,)) for name, key in DATES.items())
-    one, two = read("d.parquet", data, metadata=sources)
-    assert (one.metadata, two.metadata) == (
-        {"fine": "2024-03-05T10:30:15.123456Z", "nested": "2024-03-05"},
-        {"far": "2024-03-05"},
-    )
-    assert [fault for fault in one.faults if "12921" in fault]
-
-
-DATES = {"far": "far", "fine": "fine", "nested": "nested.d"}

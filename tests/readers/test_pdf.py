@@ -67,17 +67,6 @@ def test_each_line_has_its_page_and_its_box(read: Read) -> None:
     assert top < bottom < boxes[1][1] + 0.01
 
 
-@starts_a_process
-def test_boxes_of_a_page_that_is_turned(read: Read) -> None:
-    data = make_pdf([["Alice met Bob."]]).replace(b"/MediaBox", b"/Rotate 90 /MediaBox")
-    ((place,),) = (each.places for each in read("a.pdf", data))
-    left, top, right, bottom = np.frombuffer(place.boxes, "<u2") / 65_535
-    assert right - left < 0.05  # the line runs down the page, near its right edge
-    assert left > 0.9
-    assert top == pytest.approx(50 / 612, abs=0.01)
-    assert bottom - top > 0.05
-
-
 def test_lines_are_found_in_the_joined_text() -> None:
     pages = [
         "A line that is long enough to be joined with the next one, of\r\nwhich this is the end.\r\n\r\n1",
@@ -90,11 +79,6 @@ def test_lines_are_found_in_the_joined_text() -> None:
         (0, 3, "1"),
         (1, 0, "transaction"),
     ]
-
-
-@starts_a_process
-def test_a_pdf_by_another_name(read: Read) -> None:
-    assert read("a.txt", make_pdf([["Alice met Bob."]]))[0].text == "Alice met Bob."
 
 
 @starts_a_process
@@ -128,17 +112,3 @@ def test_lines_of_a_paragraph_are_joined() -> None:
         "2. Another item",
         "7",
     ]
-
-
-def test_hyphens_at_line_ends() -> None:
-    assert join_pages(["trans\x02action"])[0] == "transaction"
-    assert join_pages(["a proof\x02of-work system"])[0] == "a proof-of-work system"
-    assert join_pages(["a well\x02known one", "the well-known one"])[0].startswith("a well-known one")
-    assert join_pages(["the Franco\x02Prussian war"])[0] == "the Franco-Prussian war"
-
-
-def test_pages_and_scripts_without_spaces() -> None:
-    assert join_pages(["it goes on", "to the next page."])[0] == "it goes on to the next page."
-    assert join_pages(["It ends.", "and begins"])[0] == "It ends.\n\nand begins"
-    assert join_pages(["覆载群生仰至仁发明万物皆成善欲知造化会元功须看西游释厄传\n盖闻天地之数"])[0].count("\n") == 0
-    assert join_pages(["oﬃce ﬁnds"])[0] == "office finds"

@@ -6,7 +6,6 @@ import io
 import itertools
 import lzma
 import os
-import pickle
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -84,11 +83,6 @@ def test_damaged_compression_keeps_what_came_before(read: Read, compression: str
     assert isinstance(junk, Unreadable)
 
 
-def test_compressed_streams_one_after_the_other(read: Read) -> None:
-    for compression, compress in COMPRESS.items():
-        assert read(f"d.txt{compression}", compress(b"Alice ") + compress(b"met Bob."))[0].text == "Alice met Bob."
-
-
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -132,18 +126,6 @@ def test_reading_is_lazy_and_bounded(tmp_path: Path) -> None:
     first = read_source(source, ReadOptions())
     assert len(list(itertools.islice(first, 2))) == 2
     first.close()  # type: ignore[attr-defined]
-
-
-def test_records_pickle(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("Alice")
-    (source,) = find_inputs([str(tmp_path)])
-    things = (
-        source,
-        ReadOptions(text_field="t"),
-        *read_source(source, ReadOptions()),
-        Unreadable("u", 0, "r"),
-    )
-    assert pickle.loads(pickle.dumps(things)) == things
 
 
 def test_whatever_a_reader_raises_is_a_dead_letter(tmp_path: Path) -> None:

@@ -43,11 +43,6 @@ def test_a_map_gives_its_keys_as_ids(tmp_path: Path) -> None:
     assert fields(tmp_path / "a.json") == [{"id": "q1", "text": "one"}, {"id": "own", "text": "two"}]
 
 
-def test_one_object_is_one_record(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps({"question": "Who?", "gold": ["a", "b"]}))
-    assert fields(tmp_path / "a.json") == [{"question": "Who?", "gold": ["a", "b"]}]
-
-
 @pytest.mark.parametrize(("name", "delimiter"), [("a.csv", ","), ("a.tsv", "\t"), ("b.csv", ";")])
 def test_cells_are_text_and_empty_ones_nothing(tmp_path: Path, name: str, delimiter: str) -> None:
     table = [["id", "question"], ["1", '"Who, and; what\n?"'], ["2", ""], ["3"]]
@@ -71,11 +66,6 @@ def test_a_broken_record_costs_itself(tmp_path: Path) -> None:
     assert (listed.record, listed.reason) == (2, "the record is a list, not an object")
     assert isinstance(last, Row)
     assert (last.record, last.fields) == (3, {"id": 2})
-
-
-def test_a_row_with_too_many_fields_is_told(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("id,q\n1,a\n2,b,c\n3,d\n")
-    assert fields(tmp_path / "a.csv")[1] == "the row has 3 fields, the header 2: quote fields that hold the delimiter"
 
 
 @pytest.mark.parametrize(

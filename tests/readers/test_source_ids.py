@@ -40,13 +40,6 @@ def test_every_format_of_records(tmp_path: Path) -> None:
         assert ids(file) == ["a", "b"], file.name
 
 
-def test_front_matter_has_one_too(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("---\nid: note-7\n---\nWords.\n")
-    (tmp_path / "b.txt").write_text("Words.")
-    assert ids(tmp_path / "a.md") == ["note-7"]
-    assert ids(tmp_path / "b.txt") == [""]
-
-
 @pytest.mark.integration  # it starts the process that reads Parquet
 def test_a_field_that_was_named_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"id": "a", "key": "k", "text": "one"}\n{"id": "b", "text": "two"}\n')

@@ -54,14 +54,6 @@ def test_a_rate_is_a_bucket(limits: CallerQuotas, clock: Clock) -> None:
     assert [ask(limits, caller) for _ in range(4)] == ["", "", "", "rate 0.5"]  # no more than the burst is saved up
 
 
-def test_a_refusal_says_whose_it_is(limits: CallerQuotas) -> None:
-    caller = Caller("web", per_day=1)
-    assert ask(limits, caller) == ""
-    with pytest.raises(QuotaExceeded, match=r"caller web has used its 1 request of today.* in 12\.0 h") as caught:
-        limits.admitted(caller).__enter__()
-    assert caught.value.caller == "web"
-
-
 def test_a_quota_ends_with_the_day(limits: CallerQuotas, clock: Clock) -> None:
     caller = Caller("web", per_day=2)
     assert [ask(limits, caller) for _ in range(3)] == ["", "", f"quota {DAY_S / 2:.4g}"]
@@ -76,14 +68,6 @@ def test_a_clock_set_back_over_midnight_gives_no_second_quota(limits: CallerQuot
     clock.s -= 10
     assert ask(limits, caller) == f"quota {DAY_S + 10:.4g}"
     clock.s += DAY_S + 10
-    assert ask(limits, caller) == ""
-
-
-def test_a_clock_that_was_days_ahead_locks_nobody_out(limits: CallerQuotas, clock: Clock) -> None:
-    caller = Caller("web", per_day=1)
-    clock.s += 365 * DAY_S
-    assert [ask(limits, caller)[:5] for _ in range(2)] == ["", "quota"]
-    clock.s -= 365 * DAY_S
     assert ask(limits, caller) == ""
 
 
@@ -103,10 +87,3 @@ def test_calls_at_a_time(limits: CallerQuotas) -> None:
         with pytest.raises(ZeroDivisionError), limits.admitted(caller):
             raise ZeroDivisionError
         assert ask(limits, caller) == ""
-
-
-def test_callers_do_not_share(limits: CallerQuotas) -> None:
-    callers = [Caller(f"caller-{number}", per_day=1) for number in range(300)]
-    assert [ask(limits, caller) for caller in callers] == [""] * 300
-    assert all(ask(limits, caller).startswith("quota") for caller in callers)
-    assert ask(limits, Caller("free")) == ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +11,10 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from hirag_dist.client import AsyncHiragClient, DeadlinePassed, IndexNotFound, Overloaded
-from hirag_dist.errors import HiragError, InvalidQuery, SnapshotCorrupt, SnapshotNotFound, StoreError
+from hirag_dist.client import AsyncHiragClient, IndexNotFound, Overloaded
+from hirag_dist.errors import InvalidQuery, SnapshotCorrupt, StoreError
 from hirag_dist.service.access_log import RequestRecord
-from hirag_dist.service.auth.caller_registry import Caller, read_callers
+from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
@@ -119,15 +118,6 @@ async def test_an_index_is_opened_once_before_the_catalogue_is_ready(folders: Fo
     await catalogue.close()
 
 
-async def test_a_deadline_while_an_index_is_opened(catalogue: IndexCatalogue, folders: Folders) -> None:
-    folders.gates["acme"] = asyncio.Event()
-    with pytest.raises(DeadlinePassed, match="acme was being opened"):
-        await ask(catalogue, "acme", left_s=0.01)
-    folders.gates["acme"].set()
-    assert await ask(catalogue, "acme") == "acme-s1"
-    assert len(folders.engines["acme"]) == 1  # the opening went on
-
-
 async def test_the_least_recently_used_index_is_closed_for_another(folders: Folders) -> None:
     catalogue = folders.catalogue(max_open=2)
     await catalogue.start()
@@ -218,16 +208,6 @@ async def test_a_listing_that_fails_later_keeps_the_indexes(folders: Folders, ca
     await catalogue.close()
 
 
-async def test_a_catalogue_that_cannot_be_listed_does_not_start(folders: Folders) -> None:
-    folders.listing_error = StoreError("the bucket is gone")
-    catalogue = folders.catalogue()
-    with pytest.raises(StoreError):
-        await catalogue.start()
-    with pytest.raises(HiragError, match="has not listed"):
-        catalogue.entries(ALL)
-    await catalogue.close()
-
-
 async def test_a_broken_index_harms_no_other(
     catalogue: IndexCatalogue, folders: Folders, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -242,15 +222,6 @@ async def test_a_broken_index_harms_no_other(
     del folders.errors["acme"]
     folders.now += 8000
     assert await ask(catalogue, "acme") == "acme-s1"
-
-
-async def test_a_folder_without_a_snapshot_is_no_index(catalogue: IndexCatalogue, folders: Folders) -> None:
-    folders.errors["acme"] = SnapshotNotFound("nothing is published")
-    with pytest.raises(IndexNotFound) as hidden:
-        await ask(catalogue, "acme")
-    with pytest.raises(IndexNotFound) as missing:
-        catalogue.find("acmf", ALL)
-    assert str(hidden.value).replace("acme", "acmf") == str(missing.value)
 
 
 async def test_one_index_does_not_take_all_requests(folders: Folders) -> None:
@@ -331,35 +302,6 @@ def _absent(catalogue: IndexCatalogue) -> IndexNotFound:
     with pytest.raises(IndexNotFound) as caught:
         catalogue.find("absent", ALL)
     return caught.value
-
-
-def test_patterns_in_the_callers_file_are_checked(tmp_path: Path) -> None:
-    callers = fakes.CallersFile(tmp_path / "callers.yaml").add("web", indexes=["../acme"])
-    with pytest.raises(HiragError, match=r"web\.indexes: give a list of names or patterns"):
-        read_callers(callers.path)
-    callers.add("web", indexes=["acme-*"])
-    (caller,) = {caller for caller, _ in read_callers(callers.path).tokens.values()}
-    assert caller.may_ask("acme-1")
-    assert not caller.may_ask("beta")
-    assert not caller.may_ask("")
-
-
-async def test_the_log_names_the_index(folders: Folders, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
-    catalogue = folders.catalogue("beta")
-    server = QueryServer(catalogue, ServerOptions(listen="127.0.0.1:0"))
-    address = await server.start()
-    await catalogue.start()
-    try:
-        async with AsyncHiragClient(address, retries=False) as client:
-            await client.retrieve("Who?")
-            with pytest.raises(IndexNotFound):
-                await client.retrieve("Who?", index="absent")
-    finally:
-        await server.stop(0)
-        await catalogue.close()
-    lines = [record.access for record in caplog.records if hasattr(record, "access")]
-    assert [line["index"] for line in lines] == ["beta", ""]
 
 
 async def test_metrics_have_few_indexes(folders: Folders) -> None:

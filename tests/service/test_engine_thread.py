@@ -98,29 +98,6 @@ async def test_a_second_cancellation_does_not_go_ahead_of_the_work() -> None:
     await runner.close()
 
 
-async def test_cancelled_at_once(runner: EngineRunner) -> None:
-    """The caller learns of it, what was begun is ended, and the runner takes the next call."""
-    states: list[str] = []
-
-    async def work() -> None:
-        states.append("begun")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            states.append("ended")
-
-    async def answer() -> int:
-        return 7
-
-    task = asyncio.create_task(runner.run(work()))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 30)
-    assert states in ([], ["begun", "ended"])
-    assert await asyncio.wait_for(runner.run(answer()), 30) == 7
-
-
 async def test_a_stream_does_not_wait_for_its_reader(runner: EngineRunner) -> None:
     work = Work()
     async with aclosing(runner.stream(work.items)) as items:
@@ -144,17 +121,6 @@ async def test_a_stream_whose_reader_is_cancelled(runner: EngineRunner) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert work.ended.is_set()
-
-
-async def test_what_a_stream_raises_comes_after_its_items(runner: EngineRunner) -> None:
-    async def items() -> AsyncGenerator[int, None]:
-        yield 1
-        raise ZeroDivisionError
-
-    stream = runner.stream(items)
-    assert await anext(stream) == 1
-    with pytest.raises(ZeroDivisionError):
-        await anext(stream)
 
 
 async def test_computing_does_not_hold_up_the_loop_that_accepts_calls() -> None:

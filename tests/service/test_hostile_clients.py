@@ -9,14 +9,6 @@ from typing import Any
 import pytest
 
 from benchmarks.generated import generate, questions
-from benchmarks.hostile_clients import (
-    Connections,
-    Probe,
-    fuzz,
-    make_connections,
-    make_messages,
-    unread_calls,
-)
 from hirag_dist.composition.query import make_engine
 from hirag_dist.config.loader import load_config
 from hirag_dist.core.prompts.templates import Prompts
@@ -26,6 +18,14 @@ from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix
 from tests.service import fakes
+from tests.service.hostile_clients import (
+    Connections,
+    Probe,
+    fuzz,
+    make_connections,
+    make_messages,
+    unread_calls,
+)
 
 MAX_REQUESTS = 24
 

@@ -6,14 +6,12 @@ import asyncio
 import logging
 from typing import Any
 
-import grpc
 import pytest
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, StoreError
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
-from hirag_dist.wire.error_status import NotReady
 from tests.service import fakes
 
 
@@ -56,22 +54,6 @@ async def swapper(store: Store) -> Any:
     await asyncio.gather(*(engine.closed.wait() for engine in store.opened))  # none is left open
 
 
-async def test_nothing_is_lent_before_the_start(store: Store) -> None:
-    swapper = SnapshotSwapper(store.open, store.current_id)
-    assert not swapper.loaded
-    with pytest.raises(NotReady), swapper.lease():
-        pass
-    await swapper.close()
-
-
-async def test_a_first_snapshot_that_is_not_there(store: Store) -> None:
-    store.current = None
-    swapper = SnapshotSwapper(store.open, store.current_id)
-    with pytest.raises(SnapshotNotFound):
-        await swapper.start()
-    assert not swapper.loaded
-
-
 async def test_an_unchanged_snapshot_is_not_opened_again(store: Store, swapper: SnapshotSwapper) -> None:
     assert not await swapper.refresh()
     store.current = None
@@ -93,12 +75,6 @@ async def test_the_old_engine_closes_after_its_last_request(store: Store, swappe
     assert not store.opened[1].closed.is_set()
 
 
-async def test_an_idle_engine_closes_at_once(store: Store, swapper: SnapshotSwapper) -> None:
-    store.current = "s2"
-    assert await swapper.refresh()
-    await store.opened[0].closed.wait()
-
-
 async def test_a_snapshot_published_while_another_opens_is_opened_once(store: Store) -> None:
     async def late() -> Any:
         store.current = "s2"  # published after the id was read
@@ -109,21 +85,6 @@ async def test_a_snapshot_published_while_another_opens_is_opened_once(store: St
     assert not await swapper.refresh()
     assert [engine.info.snapshot_id for engine in store.opened] == ["s2"]
     await swapper.close()
-
-
-async def test_a_roll_back_to_what_was_skipped(store: Store, swapper: SnapshotSwapper) -> None:
-    opened, newest = store.open, iter(("s3", None))
-
-    async def late() -> Any:
-        store.current = next(newest) or store.current  # published after s2 was seen to be current
-        return await opened()
-
-    swapper._open_engine = late
-    store.current = "s2"
-    assert await swapper.refresh()
-    store.current = "s2"
-    assert await swapper.refresh()
-    assert [engine.info.snapshot_id for engine in store.opened] == ["s1", "s3", "s2"]
 
 
 async def test_a_failing_snapshot_is_logged_once_and_the_old_one_serves(
@@ -158,25 +119,6 @@ async def test_a_failing_snapshot_is_tried_again(store: Store) -> None:
     await swapper.close()
 
 
-async def test_two_looks_at_once_open_a_snapshot_once(store: Store, swapper: SnapshotSwapper) -> None:
-    store.current = "s2"
-    assert sorted(await asyncio.gather(swapper.refresh(), swapper.refresh())) == [False, True]
-    assert store.attempts == ["s1", "s2"]
-
-
-async def test_a_store_out_of_reach_is_logged_once(
-    store: Store, swapper: SnapshotSwapper, caplog: pytest.LogCaptureFixture
-) -> None:
-    store.unreadable = StoreError("no network")
-    for _ in range(3):
-        assert not await swapper.refresh()
-    store.unreadable = None
-    assert not await swapper.refresh()
-    store.unreadable = StoreError("no network")
-    assert not await swapper.refresh()
-    assert caplog.text.count("cannot see which snapshot is current") == 2
-
-
 async def test_a_current_that_stays_unreadable_counts_as_a_snapshot_not_taken_up(
     store: Store, swapper: SnapshotSwapper
 ) -> None:
@@ -196,27 +138,6 @@ async def test_a_current_that_stays_unreadable_counts_as_a_snapshot_not_taken_up
     store.unreadable, store.current = None, "s2"
     assert await swapper.refresh()
     assert told == [False, False, True]
-
-
-async def test_the_watch_finds_a_new_snapshot_by_itself(store: Store) -> None:
-    swapper = SnapshotSwapper(store.open, store.current_id, poll_s=0.01)
-    await swapper.start()
-    store.current = "s2"
-    await store.opened[0].closed.wait()
-    with swapper.lease() as engine:
-        assert engine.info.snapshot_id == "s2"
-    await swapper.close()
-
-
-async def test_an_engine_that_cannot_close_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    class Stuck(fakes.FakeEngine):  # type: ignore[misc, name-defined]
-        async def close(self) -> None:
-            raise OSError("busy")
-
-    swapper = fakes.swapper_of(Stuck())
-    await swapper.start()
-    await swapper.close()
-    assert "did not close cleanly" in caplog.text
 
 
 async def test_no_request_fails_while_snapshots_change(store: Store, start: fakes.Start) -> None:
@@ -249,14 +170,6 @@ async def test_no_request_fails_while_snapshots_change(store: Store, start: fake
         assert sum(await asyncio.gather(*callers)) > 0
     await asyncio.gather(*(engine.closed.wait() for engine in store.opened[:-1]))
     assert len(store.opened) == 11
-
-
-async def test_a_request_before_anything_is_loaded(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine, load=False)
-    async with fakes.channel(service) as channel:
-        with pytest.raises(grpc.aio.AioRpcError, match="no snapshot loaded") as caught:
-            await query_pb2_grpc.QueryServiceStub(channel).DescribeIndex(pb.DescribeIndexRequest())
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_an_engine_is_not_closed_under_a_request_that_is_cut_off() -> None:

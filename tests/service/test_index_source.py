@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import grpc
 import pytest
 
-from hirag_dist.client import AsyncHiragClient, HiragClient, IndexNotFound
-from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.index_source import index_page
 from hirag_dist.types import IndexEntry
 from hirag_dist.wire._pb import query_pb2 as pb
@@ -35,36 +30,6 @@ async def test_a_service_with_one_index_has_none_of_any_name(
             await (call if method in ("Retrieve", "DescribeIndex") else call.read())
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
     assert engine.queries == []
-
-
-@pytest.mark.parametrize("name", ["a" * 100_000, "灯" * 5000, "line\nbreak", "../acme"])
-async def test_a_name_of_any_kind_is_no_index(start: fakes.Start, engine: fakes.FakeEngine, name: str) -> None:
-    service = await start(engine)
-    async with AsyncHiragClient(service.address) as client:
-        with pytest.raises(IndexNotFound, match="ListIndexes") as caught:
-            await client.retrieve("Who?", index=name)
-    assert len(str(caught.value)) < 200
-    assert "\n" not in str(caught.value)
-
-
-async def test_both_clients_send_the_name(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine)
-    async with AsyncHiragClient(service.address, index="acme") as client:
-        with pytest.raises(IndexNotFound):
-            await client.answer("Who?")
-        assert (await client.answer("Who?", index="")).text == fakes.ANSWER.text
-        with pytest.raises(IndexNotFound):
-            await client.describe()
-        assert await client.list_indexes() == [IndexEntry("", default=True)]
-
-    def ask() -> Any:
-        with HiragClient(service.address, index="acme") as blocking:
-            with pytest.raises(IndexNotFound):
-                blocking.retrieve("Who?")
-            blocking.retrieve("Who?", index="")
-            return blocking.list_indexes()
-
-    assert await asyncio.to_thread(ask) == [IndexEntry("", default=True)]
 
 
 ENTRIES = [IndexEntry(f"index-{number:04}", title=f"Index {number}") for number in range(250)]
@@ -95,9 +60,3 @@ def test_an_index_that_comes_or_goes_between_two_pages_moves_no_other() -> None:
     later = [IndexEntry("a-new-one"), *ENTRIES[1:99], *ENTRIES[100:]]
     second = index_page(later, pb.ListIndexesRequest(page_size=100, page_token=first.next_page_token))
     assert [entry.name for entry in second.indexes] == [entry.name for entry in ENTRIES[100:200]]
-
-
-@pytest.mark.parametrize("request_", [{"page_size": -1}, *({"page_token": token} for token in ("é", "a", "x" * 9999))])
-def test_a_page_that_cannot_be(request_: dict[str, Any]) -> None:
-    with pytest.raises(InvalidQuery, match=next(iter(request_))):
-        index_page(ENTRIES, pb.ListIndexesRequest(**request_))

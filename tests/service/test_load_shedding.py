@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -84,20 +84,6 @@ async def test_places_are_given_in_the_order_of_coming(admission: LoadShedder, c
     assert (admission.retrieving, admission.waiting) == (0, 0)
 
 
-async def test_a_place_given_to_who_has_just_gone_goes_to_the_next(admission: LoadShedder) -> None:
-    order: list[str] = []
-    guests = {name: Guest(admission, name, order) for name in "abcd"}
-    await settled()
-    guests["a"]._go.set()
-    await asyncio.sleep(0)  # its place is on the way to c, who has not taken it yet
-    await guests["c"].give_up()
-    await settled()
-    assert "d" in order
-    for name in "bd":
-        await guests[name].leave()
-    assert admission.retrieving == 0
-
-
 @asynccontextmanager
 async def full(admission: LoadShedder, clock: Clock, stay_s: float, waiting: int) -> AsyncIterator[None]:
     """Places that are held for `stay_s` each, all taken, with some waiting."""
@@ -124,53 +110,12 @@ async def test_the_expected_wait_goes_by_the_line_and_by_how_long_places_are_hel
     assert admission.expected_wait_s == 0  # there is a free place
 
 
-async def test_stays_that_end_badly_count(admission: LoadShedder, clock: Clock) -> None:
-    async def fail() -> None:
-        async with admission.slot(no_deadline):
-            clock.s += 2.0
-            raise ZeroDivisionError
-
-    for _ in range(2):
-        with pytest.raises(ZeroDivisionError):
-            await fail()
-    guests = [Guest(admission, str(number), []) for number in range(6)]
-    await settled()
-    assert admission.expected_wait_s == pytest.approx(5 * 2.0 / 2)
-    for guest in guests:
-        await guest.give_up()
-
-
-async def test_a_place_whose_holder_hangs(admission: LoadShedder, clock: Clock) -> None:
-    for _ in range(2):
-        async with admission.slot(no_deadline):
-            clock.s += 0.5
-    order: list[str] = []
-    hanging = Guest(admission, "hanging", order)
-    await settled()
-    clock.s += 10.0
-    guests = [Guest(admission, str(number), order) for number in range(5)]
-    await settled()
-    assert admission.waiting == 4
-    assert admission.expected_wait_s == pytest.approx(5 / (1 / 10 + 1 / 0.5))  # the other place goes on
-    clock.s += 10.0
-    assert admission.expected_wait_s == pytest.approx(5 / (1 / 20 + 1 / 10))  # until it hangs too
-    for guest in (hanging, *guests):
-        await guest.give_up()
-    assert (admission.retrieving, admission.waiting) == (0, 0)
-
-
 async def test_who_would_wait_too_long_is_told_so(admission: LoadShedder, clock: Clock) -> None:
     async with full(admission, clock, 0.5, waiting=4):
         with pytest.raises(Overloaded, match=r"4 requests are waiting, and the expected wait is 1\.2 s") as caught:
             admission.check(None)
     assert caught.value.reason == "queue"
     assert caught.value.retry_after_s == 1.2
-
-
-async def test_a_short_line_is_no_crowd(admission: LoadShedder, clock: Clock) -> None:
-    async with full(admission, clock, 30.0, waiting=3):
-        assert admission.expected_wait_s > 1
-        admission.check(None)
 
 
 async def test_who_would_be_served_after_the_deadline_is_told_so(admission: LoadShedder, clock: Clock) -> None:
@@ -193,18 +138,3 @@ async def test_who_waited_past_the_deadline_is_not_started(admission: LoadShedde
     async with admission.slot(no_deadline):  # the place is free again
         assert admission.retrieving == 2
     await guests["b"].leave()
-
-
-def test_requests_and_answers_are_counted(admission: LoadShedder) -> None:
-    with ExitStack() as held:
-        for _ in range(2):
-            held.enter_context(admission.counted(answer=True))
-        with pytest.raises(Overloaded, match="2 answers are being written") as caught:
-            held.enter_context(admission.counted(answer=True))
-        assert caught.value.reason == "answers"
-        for _ in range(8):
-            held.enter_context(admission.counted())
-        with pytest.raises(Overloaded, match="the process has 10 requests") as caught:
-            held.enter_context(admission.counted())
-        assert caught.value.reason == "full"
-    assert (admission.present, admission.answering) == (0, 0)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import math
 import os
 import subprocess
 import sys
@@ -21,15 +20,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from hirag_dist.errors import BackendUnavailable
 from hirag_dist.service.access_log import AccessLog, RequestRecord
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.service.index_source import SingleIndex
-from hirag_dist.service.load_shedding import LoadShedder
 from hirag_dist.service.metrics import (
     FOLDER_VARIABLE,
     Metrics,
-    ProcessFacts,
     WorkerMetrics,
 )
 from hirag_dist.service.metrics_server import serve_metrics
@@ -71,21 +67,6 @@ def example(**changed: Any) -> RequestRecord:
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name == "hirag_dist.service.access_log"]
-
-
-def test_forms_of_the_line(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
-    access = example()
-    AccessLog("text").write(access)
-    AccessLog("json").write(access)
-    AccessLog("off").write(access)
-    text, as_json = lines(caplog)
-    assert text == (
-        "method=Answer code=OK ms=1000.0 queue_ms=500.0 mode=hirag snapshot=s1 partial=bridge items=7 model=extractive "
-        "input_tokens=100 output_tokens=7 caller=web labels=2 peer=ipv4:127.0.0.1:9 request_id=r1"
-    )
-    assert json.loads(as_json).items() >= {"caller": "web", "time": "2001-09-09T01:46:40.000+00:00"}.items()
-    assert "question" not in as_json
 
 
 def test_rejections_under_overload_are_logged_ten_a_second_and_counted(caplog: pytest.LogCaptureFixture) -> None:
@@ -176,64 +157,6 @@ def test_a_request_is_counted() -> None:
         }.items()
     )
     assert "hirag_retrieval_part_seconds_count{part=x}" not in found
-
-
-def test_counters_with_an_alert_start_at_zero() -> None:
-    """Of a counter that appears with 1, `increase` is 0: the alert would miss the first failure."""
-    registry = CollectorRegistry()
-    Metrics(registry)
-    found = page(registry)
-    assert found["hirag_snapshot_swaps_total{outcome=failed}"] == 0
-    assert found["hirag_service_refused_total{reason=queue}"] == 0
-
-
-def test_questions_remembered_by_one_engine_after_another() -> None:
-    registry = CollectorRegistry()
-    metrics = Metrics(registry)
-    admission = LoadShedder(max_retrievals=1, max_queue_wait_s=1, max_requests=9, max_answers=1)
-    first, second = fakes.FakeEngine(), fakes.FakeEngine()
-    for engine, counts in ((first, (1, 2)), (first, (3, 2)), (second, (1, 1)), (second, (1, 1))):
-        engine.question_cache = counts
-        metrics.sample(admission, engine)
-    found = page(registry)
-    assert found["hirag_question_cache_total{result=hit}"] == 4
-    assert found["hirag_question_cache_total{result=miss}"] == 3
-
-
-def test_the_page() -> None:
-    registry = CollectorRegistry()
-    with serve_metrics("127.0.0.1:0", registry, lambda: True) as address:
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://{address}/")
-        with pytest.raises(urllib.error.HTTPError, match="501"):
-            urllib.request.urlopen(f"http://{address}/metrics", data=b"x")
-        with (
-            pytest.raises(BackendUnavailable, match=r"choose another service\.metrics_listen"),
-            serve_metrics(address, registry, lambda: True),
-        ):
-            pass
-
-
-def test_facts_of_a_process() -> None:
-    registry = CollectorRegistry()
-    metrics = Metrics(registry)
-    before = page(registry).keys()
-    metrics.describe(ProcessFacts())
-    assert page(registry).keys() - before == {"hirag_service_serving{}"}
-    metrics.describe(ProcessFacts("s1", 100.0, 200.0, 5000.0, 900.0, 2, serving=True))
-    metrics.describe(ProcessFacts("s2", 150.0, 300.0, 5000.0, None, 3, callers_failed=False, serving=True))
-    found = page(registry)
-    assert {name: found[name] for name in found.keys() - before} == {
-        "hirag_service_serving{}": 1,
-        "hirag_snapshot_info{snapshot=s1}": 0,
-        "hirag_snapshot_info{snapshot=s2}": 1,
-        "hirag_snapshot_created_timestamp_seconds{}": 150,
-        "hirag_snapshot_loaded_timestamp_seconds{}": 300,
-        "hirag_service_certificate_expiry_timestamp_seconds{}": 5000,
-        "hirag_service_token_expiry_timestamp_seconds{}": math.inf,
-        "hirag_service_callers{}": 3,
-        "hirag_service_callers_file_failed{}": 0,
-    }
 
 
 def readiness(address: str) -> int:
@@ -344,22 +267,6 @@ async def test_metrics_of_a_running_service(
     assert found["hirag_service_certificate_expiry_timestamp_seconds{}"] > datetime.now(UTC).timestamp()
 
 
-@pytest.mark.integration
-def test_one_process_in_an_environment_for_several(tmp_path: Path) -> None:
-    code = """
-from hirag_dist.service.access_log import RequestRecord
-from hirag_dist.service.metrics import Metrics
-from prometheus_client import CollectorRegistry, generate_latest
-registry = CollectorRegistry()
-metrics = Metrics(registry)
-metrics.count_request(RequestRecord("Retrieve", "", "", kind="token"))
-print(generate_latest(registry).decode())
-"""
-    environ = os.environ | {FOLDER_VARIABLE: str(tmp_path)}
-    said = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True).stdout
-    assert samples(said)["hirag_service_requests_total{caller=token,code=OK,method=Retrieve}"] == 1
-
-
 @pytest.fixture
 def spans() -> Any:
     """A provider of OpenTelemetry and what it was given."""
@@ -399,22 +306,6 @@ def test_spans_of_a_request_and_its_parts(spans: Any) -> None:
     assert by_name["answer"].attributes["gen_ai.usage.output_tokens"] == 7
 
 
-def test_a_trace_that_its_caller_does_not_keep_is_not_kept_here(spans: Any) -> None:
-    from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased
-
-    provider, finished = spans
-    provider.sampler = ParentBased(ALWAYS_ON)
-    tracing = Tracing(provider)
-    tracing.export(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-00"}))
-    assert not finished()
-    tracing.export(example(trace={"traceparent": f"00-{TRACE}-{PARENT}-01"}, kind="unknown", code="UNAUTHENTICATED"))
-    assert finished()[-1].parent is None
-    tracing.export(example(trace={"traceparent": "nonsense"}, code="INTERNAL"))
-    root = finished()[-1]
-    assert root.parent is None
-    assert not root.status.is_ok
-
-
 async def test_a_trace_goes_on_through_the_service(start: fakes.Start, engine: fakes.FakeEngine, spans: Any) -> None:
     provider, finished = spans
     service = await start(engine)
@@ -425,16 +316,3 @@ async def test_a_trace_goes_on_through_the_service(start: fakes.Start, engine: f
     (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
     assert f"{root.context.trace_id:032x}" == TRACE
     assert {span.name for span in finished()} >= {"search"}
-
-
-def test_who_is_not_let_in_does_not_say_which_traces_are_kept(spans: Any) -> None:
-    from opentelemetry.sdk.trace.sampling import ParentBasedTraceIdRatio
-
-    provider, finished = spans
-    provider.sampler = ParentBasedTraceIdRatio(0.0)
-    tracing = Tracing(provider)
-    trace = {"traceparent": f"00-{TRACE}-{PARENT}-01"}
-    tracing.export(example(trace=trace, kind="unknown", code="UNAUTHENTICATED"))
-    assert not finished()
-    tracing.export(example(trace=trace))
-    assert finished()

@@ -81,22 +81,6 @@ async def test_a_place_is_not_kept_while_a_model_answers_or_a_stream_is_read(
             call.cancel()
 
 
-async def test_answers_at_a_time_have_a_limit_of_their_own(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine, max_concurrent_answers=1)
-    async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
-        engine.gate = asyncio.Event()
-        first = aiter(stub.Answer(pb.AnswerRequest(query=QUERY)))
-        await anext(first)
-        second = stub.Answer(pb.AnswerRequest(query=QUERY))
-        assert await second.code() is EXHAUSTED
-        (info,) = await details(second, error_details_pb2.ErrorInfo)
-        assert info.metadata["reason"] == "answers"
-        engine.gate.set()
-        assert (await stub.Retrieve(REQUEST)).retrieval.local
-        _ = [part async for part in first]
-
-
 async def test_a_caller_has_a_quota(start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile) -> None:
     callers.add("few", quota_per_day=2)
     service = await start(engine, callers_file=callers.path)
@@ -183,21 +167,6 @@ async def test_a_stream_that_is_not_read_is_dropped_and_holds_up_nobody(start: f
         assert caught.value.code() is grpc.StatusCode.ABORTED
 
 
-@pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
-async def test_bytes_that_are_no_message(
-    start: fakes.Start, engine: fakes.FakeEngine, method: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    service = await start(engine)
-    async with fakes.channel(service) as channel:
-        call = channel.unary_stream(f"/hirag.query.v1.QueryService/{method}")(b"\xff\xff\xff")
-        with pytest.raises(grpc.aio.AioRpcError, match=f"the bytes are no {method}Request") as caught:
-            _ = [message async for message in call]
-        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "Traceback" not in caplog.text
-    assert len([each for each in caplog.records if each.name == "hirag_dist.service.access_log"]) == 1
-
-
 async def test_a_question_has_a_longest_length(start: fakes.Start, engine: fakes.FakeEngine) -> None:
     service = await start(engine)
     async with fakes.channel(service) as channel:
@@ -223,16 +192,6 @@ async def test_nothing_of_a_strangers_request_is_read(
         assert not read
         assert (await stub.Retrieve(REQUEST, metadata=fakes.token("web"))).retrieval.local
         assert read == [REQUEST.SerializeToString()]
-
-
-async def test_a_request_is_much_smaller_than_a_reply_may_be(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine, max_message_bytes=16 << 20)
-    async with fakes.channel(service) as channel:
-        raw = channel.unary_unary("/hirag.query.v1.QueryService/Retrieve")
-        with pytest.raises(grpc.aio.AioRpcError, match="larger than max") as caught:
-            await raw(b"\x4a\x00" * (1 << 20))  # field 9 of nothing, over and over
-        assert caught.value.code() is EXHAUSTED
-    assert not engine.queries
 
 
 async def test_a_worker_without_a_snapshot_charges_nobody(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 import signal
-import socket
 import threading
 from typing import Any
 
@@ -50,17 +48,6 @@ async def test_health_from_start_to_end(start: fakes.Start, engine: fakes.FakeEn
         assert [reply.status async for reply in watch] == [NOT_SERVING]
 
 
-async def test_health_of_an_unknown_name(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine)
-    async with fakes.channel(service) as channel:
-        health = health_pb2_grpc.HealthStub(channel)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await health.Check(asked("other"))
-        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
-        unknown = await anext(aiter(health.Watch(asked("other"))))
-        assert unknown.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
-
-
 @pytest.mark.parametrize("on", [True, False])
 async def test_reflection_is_a_switch(start: fakes.Start, engine: fakes.FakeEngine, on: bool) -> None:
     service = await start(engine, reflection=on)
@@ -83,56 +70,6 @@ async def test_a_port_in_use(start: fakes.Start, engine: fakes.FakeEngine) -> No
     for host in ("127.0.0.1", "localhost"):
         with pytest.raises(BackendUnavailable, match=f"^port {port} is in use; choose another with --listen$"):
             await start(engine, listen=f"{host}:{port}")
-
-
-async def test_several_servers_share_a_port_where_asked(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    first = await start(engine, reuse_port=True)
-    second = await start(engine, reuse_port=True, listen=first.address)
-    assert second.address == first.address
-
-
-@pytest.mark.parametrize(
-    ("listen", "words"),
-    [("192.0.2.7:50051", "192.0.2.7 is no address of this machine"), ("no-such-host.invalid:1", "host .* is unknown")],
-)
-async def test_an_address_of_another_machine(
-    start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, listen: str, words: str
-) -> None:
-    with pytest.raises(BackendUnavailable, match=words):
-        await start(engine, listen=listen, callers_file=callers.path)
-
-
-async def test_random_bytes_do_no_harm(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine)
-    host, _, port = service.address.rpartition(":")
-    dice = random.Random(7)
-
-    def disturb() -> None:
-        for start_of in (b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"):
-            with socket.create_connection((host, int(port)), timeout=5) as connection:
-                connection.sendall(start_of + dice.randbytes(2000))
-
-    await asyncio.to_thread(disturb)
-    async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
-        raw = channel.unary_unary(f"/{SERVICE_NAME}/Retrieve")
-        with pytest.raises(grpc.aio.AioRpcError):
-            await raw(dice.randbytes(500))
-        assert (await stub.Retrieve(REQUEST)).retrieval.local
-
-
-async def test_bytes_that_are_no_request_for_reflection_write_nothing_into_the_log(
-    start: fakes.Start, engine: fakes.FakeEngine, caplog: pytest.LogCaptureFixture
-) -> None:
-    service = await start(engine)
-    async with fakes.channel(service) as channel:
-        info = channel.stream_stream(
-            "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
-        )
-        (reply,) = [reply async for reply in info(iter([b"\xff\xff\xff"]))]
-        assert reply.error_response.error_code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
-    assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_what_is_at_work_finishes_before_the_end(start: fakes.Start, engine: fakes.FakeEngine) -> None:
@@ -177,16 +114,6 @@ async def test_the_drain_has_an_end(start: fakes.Start, engine: fakes.FakeEngine
             await unary
 
 
-async def test_a_connection_has_an_age(start: fakes.Start, engine: fakes.FakeEngine) -> None:
-    service = await start(engine, max_connection_age_s=0.3, max_connection_age_grace_s=0.2)
-    async with fakes.channel(service) as channel:
-        watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
-        assert (await anext(watch)).status == SERVING
-        with pytest.raises(grpc.aio.AioRpcError):  # a call that does not end in time is cut off with its connection
-            await anext(watch)
-        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
-
-
 class Running:
     """`serve` as a task."""
 
@@ -216,24 +143,6 @@ async def test_a_signal_drains_and_ends(engine: fakes.FakeEngine, number: signal
         engine.gate.set()
         assert (await unary).retrieval.local
         await running.done
-    assert engine.closed.is_set()
-
-
-async def test_a_second_signal_does_not_wait(engine: fakes.FakeEngine) -> None:
-    running = Running(fakes.swapper_of(engine), ServerOptions(listen="127.0.0.1:0", drain_s=3600))
-    engine.gate = asyncio.Event()
-    async with grpc.aio.insecure_channel(await running.address()) as channel:
-        unary = asyncio.ensure_future(query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST))
-        await engine.started.wait()
-        watch = aiter(health_pb2_grpc.HealthStub(channel).Watch(asked("")))
-        assert (await anext(watch)).status == SERVING
-        os.kill(os.getpid(), signal.SIGTERM)
-        assert (await anext(watch)).status == NOT_SERVING
-        os.kill(os.getpid(), signal.SIGTERM)
-        await running.done
-        with pytest.raises(grpc.aio.AioRpcError):
-            await unary
-    assert engine.cancelled.is_set()
     assert engine.closed.is_set()
 
 
@@ -297,15 +206,6 @@ async def test_without_a_snapshot_the_service_ends_with_the_reason() -> None:
 
     running = Running(SnapshotSwapper(nothing, lambda: None), ServerOptions(listen="127.0.0.1:0"))
     with pytest.raises(SnapshotNotFound, match="nothing is published"):
-        await running.address()
-
-
-async def test_a_taken_port_ends_the_service_before_anything_is_opened(
-    start: fakes.Start, engine: fakes.FakeEngine
-) -> None:
-    taken = (await start(engine)).address
-    running = Running(fakes.swapper_of(fakes.FakeEngine()), ServerOptions(listen=taken))
-    with pytest.raises(BackendUnavailable, match="is in use"):
         await running.address()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 import grpc
@@ -12,7 +11,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from hirag_dist import errors
-from hirag_dist.errors import HiragError, InvalidQuery, RateLimited
+from hirag_dist.errors import HiragError, RateLimited
 from hirag_dist.wire import convert_results as convert
 from hirag_dist.wire import error_status
 from hirag_dist.wire._pb import query_pb2 as pb
@@ -90,12 +89,6 @@ async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_al
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert engine.queries == []
     assert [query.mode for query in engine.queries] == ["graphrag-global" if mode == 9 else "text-map-reduce"]
-
-
-async def test_texts_are_left_out_where_asked(stub: Any) -> None:
-    request = pb.RetrieveRequest(query=QUERY, omit_context=True, omit_source_text=True)
-    retrieval = (await stub.Retrieve(request)).retrieval
-    assert (retrieval.context, retrieval.sources[0].text) == ("", "")
 
 
 async def test_describe(stub: Any, engine: fakes.FakeEngine) -> None:
@@ -183,20 +176,6 @@ async def test_a_request_cannot_make_a_model_read_without_end(stub: Any, engine:
     await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="Who?", context_tokens=32_000)))
 
 
-async def test_a_stream_whose_deadline_left_nothing(stub: Any, engine: fakes.FakeEngine) -> None:
-    engine.whole = fakes.Retrieval("q", "hirag", "s1", partial=("local", "global"))
-    with pytest.raises(grpc.aio.AioRpcError, match="local, global") as caught:
-        await finish(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY), timeout=60))
-    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-
-
-async def test_an_engine_that_raises_timeout(stub: Any, engine: fakes.FakeEngine) -> None:
-    engine.gate = asyncio.Event()
-    with pytest.raises(grpc.aio.AioRpcError, match="allow more time") as caught:
-        await finish(stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY), timeout=1))
-    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-
-
 @pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
 async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: fakes.FakeEngine, method: str) -> None:
     engine.gate = asyncio.Event()
@@ -236,14 +215,6 @@ async def test_details_are_read_by_the_library_of_google(stub: Any, engine: fake
     retry = error_details_pb2.RetryInfo()
     assert any(detail.Unpack(retry) for detail in found.details)
     assert retry.retry_delay.ToSeconds() == 3
-
-
-async def test_a_long_message_in_any_script_arrives(stub: Any, engine: fakes.FakeEngine) -> None:
-    engine.error = errors.StoreError("灯" * 9000)
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.Retrieve(pb.RetrieveRequest(query=QUERY))
-    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert caught.value.details().startswith("灯灯")
 
 
 async def test_a_wrong_query_names_its_field(stub: Any, engine: fakes.FakeEngine) -> None:
@@ -294,40 +265,3 @@ async def test_a_request_beyond_the_limit_of_size(start: fakes.Start, engine: fa
             await stub.Retrieve(pb.RetrieveRequest(query=pb.Query(question="q" * 4000)))
         assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert (await stub.Retrieve(pb.RetrieveRequest(query=QUERY))).retrieval.local
-
-
-@pytest.mark.parametrize("method", ["Retrieve", "Answer"])
-async def test_a_reply_beyond_the_limit_of_size(start: fakes.Start, method: str) -> None:
-    engine = fakes.FakeEngine(whole=fakes.replace(fakes.WHOLE, context="c" * 4000))
-    service = await start(engine, max_message_bytes=2048)
-    async with fakes.channel(service) as channel:
-        stub = query_pb2_grpc.QueryServiceStub(channel)
-        call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
-        with pytest.raises(grpc.aio.AioRpcError, match="omit_context") as caught:
-            await finish(call)
-        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert (await stub.Retrieve(pb.RetrieveRequest(query=QUERY, omit_context=True))).retrieval.local
-
-
-async def test_a_line_in_the_log_for_each_request(
-    stub: Any, engine: fakes.FakeEngine, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
-    call = stub.Retrieve(pb.RetrieveRequest(query=QUERY), metadata=(("x-request-id", "mine.7"),))
-    await call
-    assert dict(await call.trailing_metadata())["x-request-id"] == "mine.7"
-    engine.error = InvalidQuery("vector must have 4 numbers")
-    bad = stub.Answer(pb.AnswerRequest(query=QUERY), metadata=(("x-request-id", "two words"),))
-    with pytest.raises(grpc.aio.AioRpcError):
-        await finish(bad)
-    made = dict(await bad.trailing_metadata())["x-request-id"]
-    first, second = (record.access for record in caplog.records if record.name == "hirag_dist.service.access_log")  # type: ignore[attr-defined]
-    assert (
-        first.items()
-        >= {"method": "Retrieve", "code": "OK", "mode": "hirag", "snapshot": "s1", "request_id": "mine.7"}.items()
-    )
-    assert first["peer"].startswith("ipv4:127.0.0.1:")
-    assert first["ms"] >= 0
-    assert second.items() >= {"method": "Answer", "code": "INVALID_ARGUMENT", "request_id": made}.items()
-    assert len(made) == 32
-    assert "method=Retrieve code=OK ms=" in caplog.text

@@ -25,31 +25,11 @@ async def test_the_first_signal_stops_and_the_second_hurries(number: signal.Sign
     assert signal.signal(number, before) == default
 
 
-async def test_a_thread_without_signals_sets_nothing() -> None:
-    def in_thread() -> bool:
-        async def run() -> bool:
-            stop = asyncio.Event()
-            with stop_signals(stop):
-                return stop.is_set()
-
-        return asyncio.run(run())
-
-    assert not await asyncio.to_thread(in_thread)
-
-
 async def test_a_task_that_ends_before_the_event() -> None:
     async def work() -> None:
         await asyncio.sleep(0)
 
     assert await finished_before(asyncio.Event(), asyncio.create_task(work()))
-
-
-async def test_the_error_of_a_task_is_raised() -> None:
-    async def fails() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        await finished_before(asyncio.Event(), asyncio.create_task(fails()))
 
 
 @pytest.mark.parametrize("cancel", [True, False])

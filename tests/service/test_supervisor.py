@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.errors import BackendUnavailable, ConfigError, HiragError, ServiceError
+from hirag_dist.errors import ConfigError, HiragError, ServiceError
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
 
 # What each worker has: its work, a way to report, how often it was started before, and the supervisor's process.
@@ -134,28 +134,6 @@ def test_a_worker_that_does_not_stop_is_killed(supervise: Callable[..., Supervis
     assert not alive(starts)
 
 
-def test_a_worker_that_fails_while_it_stops_is_told_of(supervise: Callable[..., Supervisor]) -> None:
-    assert not run(supervise(f"{STEADY}; sys.exit(7)", STEADY))
-
-
-def test_a_second_signal_is_passed_on(supervise: Callable[..., Supervisor]) -> None:
-    hurried = """
-signal.pthread_sigmask(signal.SIG_BLOCK, {15})
-report(ready=work)
-signal.sigwait({15})
-os.kill(os.getppid(), 2)  # the operator's second Ctrl-C
-signal.sigwait({15})
-"""
-    assert run(supervise(hurried))
-
-
-def test_a_signal_before_all_are_ready(supervise: Callable[..., Supervisor]) -> None:
-    impatient = "os.kill(os.getppid(), 15); sleep()"
-    said: list[str] = []
-    assert run(supervise(impatient, ready=said.append))
-    assert not said
-
-
 def test_the_terminals_interrupt_does_not_reach_workers_twice(
     supervise: Callable[..., Supervisor], starts: Path
 ) -> None:
@@ -185,28 +163,6 @@ asyncio.run(Supervisor([job, job], drain_s=30, ready=lambda _: print("ready", fl
         assert process.stdout.readline() == "ready\n"
         process.kill()
         assert process.stdout.read() == "alone\nalone\n"  # to the end, which comes when the last of them is gone
-
-
-def test_an_address_that_cannot_be_held() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(BackendUnavailable, match=f"127.0.0.1:{port} cannot be listened on"):
-            reserve("127.0.0.1", port)
-
-
-def test_an_address_with_connections_that_linger() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as before:
-        address = before.getsockname()
-        with socket.create_connection(address) as caller:
-            before.accept()[0].close()  # who closes first keeps the port in TIME_WAIT
-            caller.recv(1)
-    with reserve(*address) as held:
-        assert held.getsockname() == address
-
-
-def test_an_address_is_held_for_workers() -> None:
-    with reserve("127.0.0.1", 0) as held, reserve("127.0.0.1", held.getsockname()[1]) as shared:
-        assert shared.getsockname() == held.getsockname()
 
 
 def test_an_address_that_is_held_is_not_taken_by_others() -> None:

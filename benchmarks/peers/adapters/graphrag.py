@@ -39,24 +39,11 @@ class Adapter:
         self._engine: Any = None
 
     async def index(self, documents: list[str]) -> None:
-        await self.add({f"d{number:05}": text for number, text in enumerate(documents)}, update=False)
-
-    async def add(self, documents: dict[str, str], *, update: bool = True) -> None:
-        """Write the documents into the input folder and run the pipeline, the one of an update by default."""
         inputs = self._folder / "input"
         inputs.mkdir(exist_ok=True)
-        for own, text in documents.items():
-            (inputs / f"{own}.txt").write_text(text, encoding="utf-8")
-        await self._run(update)
-
-    async def remove(self, documents: dict[str, str]) -> None:
-        """Take the documents out of the input folder and run an update; it has no other way to delete."""
-        for own in documents:
-            (self._folder / "input" / f"{own}.txt").unlink()
-        await self._run(update=True)
-
-    async def _run(self, update: bool) -> None:
-        failed = [each for each in await build_index(self._config, is_update_run=update) if each.error is not None]
+        for number, text in enumerate(documents):
+            (inputs / f"d{number:05}.txt").write_text(text, encoding="utf-8")
+        failed = [each for each in await build_index(self._config) if each.error is not None]
         if failed:
             raise RuntimeError(f"workflow {failed[0].workflow}: {failed[0].error}")
 

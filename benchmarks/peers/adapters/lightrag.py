@@ -18,7 +18,6 @@ class Adapter:
     retrieves: ClassVar[bool] = True
 
     def __init__(self, job: Job) -> None:
-        self._keep_replies = job.keep_replies
         at = {"base_url": job.base_url, "api_key": API_KEY}
         self._rag = LightRAG(
             working_dir=job.folder,
@@ -33,21 +32,9 @@ class Adapter:
         )
 
     async def index(self, documents: list[str]) -> None:
-        await self.add({f"d{number:05}": text for number, text in enumerate(documents)})
-
-    async def add(self, documents: dict[str, str]) -> None:
-        paths = [f"{own}.txt" for own in documents]
+        names = [f"d{number:05}" for number in range(len(documents))]
         await self._rag.initialize_storages()
-        await self._rag.ainsert(list(documents.values()), ids=list(documents), file_paths=paths)
-        await self._rag.finalize_storages()
-
-    async def remove(self, documents: dict[str, str]) -> None:
-        """Delete by id, with the cached replies about the document unless they are kept."""
-        await self._rag.initialize_storages()
-        for own in documents:
-            done = await self._rag.adelete_by_doc_id(own, delete_llm_cache=not self._keep_replies)
-            if done.status != "success":
-                raise RuntimeError(f"{own}: {done.status}: {done.message}")
+        await self._rag.ainsert(documents, ids=names, file_paths=[f"{name}.txt" for name in names])
         await self._rag.finalize_storages()
 
     async def open(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from collections import Counter
+from typing import Final
 
 from hirag_dist.core.text.thinking import without_thinking
 from hirag_dist.types import ChatReply
@@ -23,6 +24,8 @@ MAX_CHARS = 2_000_000  # of a reply; no model writes so much at once
 _MIN_LOOP = 12  # lines that must repeat one text for it to be a loop
 _TAIL_CHARS, _TAIL_RATIO = 1500, 0.08  # of prose or records zlib leaves 25 to 60 %
 _CUT_TAIL_RATIO = 0.1
+LOOP_CHARS: Final = 4500  # of a reply that is still being written, which show whether it is stuck
+_STUCK_RATIO = 0.08
 
 
 class MalformedReply(ValueError):
@@ -78,6 +81,23 @@ def usable_text(reply: ChatReply) -> str:
     raise CutOffReply("the reply was cut off at the token limit" + ("" if text else ", before it began"))
 
 
+def is_stuck(tail: str) -> bool:
+    """Return whether a reply that is still being written repeats itself, numbers apart.
+
+    Of 104 recorded replies of this length, the four that compress as far at any point, by at least 94 %, are loops.
+
+    Args:
+        tail: The last `LOOP_CHARS` characters of the reply.
+
+    >>> is_stuck('{"name": "Ada", "type": "person"}, ' * 200)
+    True
+    """
+    if len(tail) < LOOP_CHARS:
+        return False
+    plain = re.sub(r"\d+", "0", tail).encode("utf-8", "surrogatepass")
+    return len(zlib.compress(plain, 6)) < _STUCK_RATIO * len(plain)
+
+
 def _loop(text: str) -> str:
     """Return the repeated text of a reply that ended in a loop, or an empty text."""
     lines = [" ".join(line.split()) for line in re.split(r"##|\n", text)]
@@ -107,6 +127,7 @@ def _cut_loop(text: str) -> str:
         if times >= _MIN_LOOP // 2 and 2 * times > len(last):
             return f"the reply repeats one record {times} times: {record[:60]}"
     tail = plain[-_TAIL_CHARS:].encode("utf-8", "surrogatepass")
-    if len(tail) >= _TAIL_CHARS // 2 and len(zlib.compress(tail, 6)) < _CUT_TAIL_RATIO * len(tail):
+    is_loop = len(tail) >= _TAIL_CHARS // 2 and len(zlib.compress(tail, 6)) < _CUT_TAIL_RATIO * len(tail)
+    if is_loop or is_stuck(text[-LOOP_CHARS:]):
         return "the reply ends in a loop that repeats the same words"
     return ""

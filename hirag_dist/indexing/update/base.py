@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hirag_dist.config.model import MEMBER_CHARS, Config
-from hirag_dist.core.row_changes import rows_between
+from hirag_dist.core.row_changes import rows_between, rows_of_table
 from hirag_dist.errors import HiragError, SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.layout import MENTIONS, REPORT_INPUTS, SUMMARIES
 from hirag_dist.storage.snapshot.fallback import in_place_of_current, whole_snapshots
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.spill import SpillFile
 from hirag_dist.storage.store import Store
 from hirag_dist.types import FloatMatrix, IntVector
 
@@ -26,7 +28,9 @@ NOTES = "update"  # key of the manifest's notes
 _STATE = (MENTIONS, SUMMARIES, REPORT_INPUTS)
 _NOT_DECISIVE = ("config.max_reject_ratio", "windows.")  # the sizes that follow from windows are in config
 _MAX_DIFFERENCES = 5
-_KEPT = ("entities", "relations", "clusters", "layers", "summaries", "report_inputs")
+_MAX_BYTES = 16 << 20  # of a table in memory; a larger one is mapped from a file
+_COMPRESSION = 4  # of the text of a table in its file, at most
+_KEPT = ("entities", "relations", "clusters", "layers", SUMMARIES, REPORT_INPUTS)
 _VECTOR_ROWS = 65_536  # copied at a time
 
 
@@ -36,11 +40,13 @@ class UpdateBase:
 
     Attributes:
         notes: `notes["update"]` of its manifest.
+        spill: Folder from which large tables are mapped; None: they are in memory.
     """
 
     snapshot: Snapshot
     notes: Mapping[str, Any]
-    _small: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
+    spill: SpillFile | None = None
+    _tables: dict[str, pa.Table] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def snapshot_id(self) -> str:
@@ -53,12 +59,38 @@ class UpdateBase:
         return int(self.notes["number"])
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a table of the snapshot. Those that several steps need stay in memory."""
-        if name not in _KEPT:
-            return self.snapshot.table(name, columns).combine_chunks()
-        if name not in self._small:
-            self._small[name] = self.snapshot.table(name).combine_chunks()
-        return self._small[name] if columns is None else self._small[name].select(columns)
+        """Return a table of the snapshot. Those that several steps need are kept; large ones are mapped from a file."""
+        if name not in self._tables:
+            is_large = self._is_large(name)
+            if name not in _KEPT and (columns is not None or not is_large):
+                return self.snapshot.table(name, columns).combine_chunks()
+            self._tables[name] = self._mapped(name) if is_large else self.snapshot.table(name).combine_chunks()
+        return self._tables[name] if columns is None else self._tables[name].select(columns)
+
+    def _is_large(self, name: str) -> bool:
+        """Return whether a table is mapped, because there is a folder for it and it would take much memory."""
+        if self.spill is None:
+            return False
+        file = self.snapshot.manifest.files.get(f"{name}.parquet")
+        return file is not None and file.bytes * _COMPRESSION > _MAX_BYTES
+
+    def _mapped(self, name: str) -> pa.Table:
+        assert self.spill is not None
+        pieces = self.snapshot.pieces(name)
+        first = next(pieces)
+        return self.spill.whole(chain([first], pieces), first.schema)
+
+    def rows(self, table: pa.Table, rows: IntVector) -> pa.Table:
+        """Return rows of a table; many are mapped from a file."""
+        if self.spill is None or table.nbytes * len(rows) <= _MAX_BYTES * table.num_rows:
+            return rows_of_table(table, rows)
+        return self.spill.rows(table, rows)
+
+    def joined(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Return tables one after another as one, each column one array; a large one is mapped from a file."""
+        if self.spill is None or sum(table.nbytes for table in tables) <= _MAX_BYTES:
+            return pa.concat_tables(tables).combine_chunks()
+        return self.spill.whole(tables, tables[0].schema)
 
     def dataset(self, name: str, schema: pa.Schema) -> Dataset:
         """Return a table of the snapshot as a dataset, read where it lies."""
@@ -71,7 +103,7 @@ class UpdateBase:
     def release(self, *names: str) -> None:
         """Drop tables from memory that no step needs any more."""
         for name in names:
-            self._small.pop(name, None)
+            self._tables.pop(name, None)
 
     def layer_rows(self, name: str, layer: int) -> tuple[pa.Table, int]:
         """Return the rows of a layer, of a table that is sorted by layers, and the number of the first one."""
@@ -85,13 +117,32 @@ class UpdateBase:
 
     def vectors_of(self, rows: IntVector) -> FloatMatrix:
         """Return the vectors of rows of the snapshot's entities; zeros for row −1."""
+        nothing = np.zeros((0, self.snapshot.entity_vectors.shape[1]), np.float32)
+        return self.changed_vectors(rows, np.zeros(0, np.int64), nothing)
+
+    def changed_vectors(self, rows: IntVector, places: IntVector, vectors: FloatMatrix) -> FloatMatrix:
+        """Return (len(rows), dim) vectors of rows of the snapshot's entities, with others in some places.
+
+        Args:
+            rows: Rows of the snapshot's entities; −1 for a vector of zeros.
+            places: (n,) places in the result of other vectors, ascending.
+            vectors: (n, dim) these vectors.
+        """
         matrix = self.snapshot.entity_vectors
-        found = np.zeros((len(rows), matrix.shape[1]), np.float32)
-        for first in range(0, len(rows), _VECTOR_ROWS):
-            some = rows[first : first + _VECTOR_ROWS]
-            known = np.flatnonzero(some >= 0)
-            found[first + known] = matrix[some[known]]
-        return found
+
+        def blocks() -> Iterator[FloatMatrix]:
+            for first in range(0, len(rows), _VECTOR_ROWS):
+                some = rows[first : first + _VECTOR_ROWS]
+                found = np.zeros((len(some), matrix.shape[1]), np.float32)
+                known = np.flatnonzero(some >= 0)
+                found[known] = matrix[some[known]]
+                start, stop = np.searchsorted(places, [first, first + _VECTOR_ROWS])
+                found[places[start:stop] - first] = vectors[start:stop]
+                yield found
+
+        if self.spill is not None and len(rows) * matrix.shape[1] * matrix.itemsize > _MAX_BYTES:
+            return self.spill.matrix(blocks(), matrix.shape[1])
+        return np.concatenate([np.zeros((0, matrix.shape[1]), np.float32), *blocks()])
 
 
 def find_base(store: Store, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:

@@ -147,7 +147,7 @@ def update_base_layer(context: BuildContext, base: UpdateBase, changed: ChangedD
     entity_ids = pa.array([entity_id(0, key) for (key,) in keys], pa.string())
     before = base.layer_entities(0)[0]
     gone = rows_with(before["entity_id"], entity_ids)
-    rows = changed_rows(before, gone, datasets.read(described.entities), ("entity_id",))
+    rows = changed_rows(before, gone, datasets.read(described.entities), ("entity_id",), base.rows)
     check_entities(rows.table.num_rows, context.config)
     pair_ids = pa.array(
         [relation_id("extracted", *sorted((entity_id(0, low), entity_id(0, high)))) for low, high in pairs],
@@ -199,18 +199,20 @@ def kept_vectors(
     same = pc.and_(pc.equal(was["name"], now["name"]), pc.equal(was["description"], now["description"])).to_numpy()
     moved[replaced[known[~same]]] = True
     changed[replaced[known]] = ~(same & pc.equal(was["type"], now["type"]).to_numpy())
-    vectors = base.vectors_of(np.where((places >= 0) & ~moved, first + places, -1))
     again = rows_with(entities["entity_id"], refused_units(base, EmbedEntities.name))
     asked = moved | (places < 0)
     asked[again] = True
     other, rejects = np.flatnonzero(asked), Dataset(REJECTS)
+    given = np.zeros((0, context.models.dim), np.float32)
     if len(other):
         texts = context.datasets.put("embedded_entities", entities.take(pa.array(other)))
         embedded = embed_entities(context, texts, label)
         found, rejects = context.datasets.read(embedded.vectors), embedded.rejects
         order = rows_of(entities["entity_id"].take(pa.array(other)), found["id"])
-        vectors[other] = vector_rows(found, context.models.dim, order)
-        moved[again] |= vectors[again].any(axis=1) & (places[again] >= 0)
+        given = vector_rows(found, context.models.dim, order)
+    sources = np.where((places >= 0) & ~moved, first + places, -1)
+    vectors = base.changed_vectors(sources, other, given)
+    moved[again] |= vectors[again].any(axis=1) & (places[again] >= 0)
     return LayerEntities(entities, vectors, places, changed, moved, gone, rejects)
 
 
@@ -306,7 +308,7 @@ def _merged_rows(
     """
     before, new = base.table(name).cast(schema), context.datasets.read(found)
     gone = rows_with(before["chunk_id"], stale)
-    now = changed_rows(before, gone, new, (*keys, "chunk_id", "position")).table
+    now = changed_rows(before, gone, new, (*keys, "chunk_id", "position"), base.rows).table
     changes = pa.concat_tables([before.select(keys).take(pa.array(gone)), new.select(keys)])
     columns = [column.to_pylist() for column in changes.columns]
     return now, sorted(set(zip(*columns, strict=True)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hirag_dist.core.row_changes import rows_of_table
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
@@ -101,11 +102,14 @@ def selected_documents(documents: pa.Table, selection: DocumentSelection) -> pa.
     return documents.filter(pa.array(chosen, pa.bool_()))
 
 
-def kept_beside(base: pa.Table, new: pa.Table) -> pa.Table:
+def kept_beside(
+    base: pa.Table, new: pa.Table, taken: Callable[[pa.Table, IntVector], pa.Table] = rows_of_table
+) -> pa.Table:
     """Return the documents of a base that stay when new ones are added, which replace those of the same place.
 
     Args:
         base, new: DOCUMENTS.
+        taken: returns rows of a table, in memory or mapped from a file.
     """
     places = {(uri, record) for uri, record in zip(new["uri"].to_pylist(), new["record"].to_pylist(), strict=True)}
     ids = set(new["document_id"].to_pylist())
@@ -113,7 +117,7 @@ def kept_beside(base: pa.Table, new: pa.Table) -> pa.Table:
         own in ids or (uri, record) not in places
         for own, uri, record in zip(*(base[name].to_pylist() for name in ("document_id", "uri", "record")), strict=True)
     ]
-    return base.filter(pa.array(kept, pa.bool_()))
+    return taken(base, np.flatnonzero(kept))
 
 
 def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput) -> ChangedDocuments:
@@ -136,11 +140,14 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
     removed_chunks = old_chunks.filter(removed)
     new_chunks = Dataset(CHUNKS)
     if new.num_rows:
-        texts = datasets.read(documents).filter(is_new)
+        ids = new["document_id"].combine_chunks()
+        pieces = datasets.tables(documents)
+        texts = pa.concat_tables([piece.filter(pc.is_in(piece["document_id"], value_set=ids)) for piece in pieces])
         new_chunks = chunk_documents(context, datasets.put("new_documents", texts), "new chunks")
     chunks = base.dataset("chunks", CHUNKS)
     if removed_chunks.num_rows:
-        kept = base.table("chunks").filter(pc.invert(removed)).cast(CHUNKS)
+        rows = np.flatnonzero(~removed.to_numpy(zero_copy_only=False))
+        kept = base.rows(base.table("chunks").cast(CHUNKS), rows)
         chunks = datasets.put("kept_chunks", kept)
     kept_ids = old_chunks.filter(pc.invert(removed))["chunk_id"]
     present = np.concatenate([text_keys(kept_ids), text_keys(datasets.read(new_chunks, ["chunk_id"])["chunk_id"])])

@@ -63,7 +63,7 @@ def update_graph(
         changed_before: entities that earlier updates changed since communities were last detected without a base.
     """
     put = context.datasets.put
-    tables = _graph_tables(context, layer, hierarchy)
+    tables = _graph_tables(context, base, layer, hierarchy)
     ids = tables.entities["entity_id"]
     gone = base.table("relations").take(pa.array(hierarchy.relation_changes.gone))
     base.release("relations")
@@ -91,8 +91,10 @@ def update_graph(
     return UpdatedGraph(tables, links, detected, outlines, material, _lost_ids(base, hierarchy, gone))
 
 
-def _graph_tables(context: BuildContext, layer: UpdatedBaseLayer, hierarchy: UpdatedHierarchy) -> GraphTables:
-    entities = pa.concat_tables([each.table for each in hierarchy.layers]).combine_chunks()
+def _graph_tables(
+    context: BuildContext, base: UpdateBase, layer: UpdatedBaseLayer, hierarchy: UpdatedHierarchy
+) -> GraphTables:
+    entities = base.joined([each.table for each in hierarchy.layers])
     return GraphTables(entities, hierarchy.relations.table, context.datasets.read(layer.claims))
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist.core.clustering.stop_rule import change_rate, stop_before_clustering
+from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.key_sets import KeySets, chunk_text_sets
 from hirag_dist.core.row_changes import ChangedRows, changed_rows
 from hirag_dist.core.text.ids import entity_id
@@ -18,7 +19,7 @@ from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.hierarchy import clustering_options, stop_limits
-from hirag_dist.indexing.layer_clustering import cluster_layer
+from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, cluster_layer
 from hirag_dist.indexing.layers import Hierarchy, LayerRecord
 from hirag_dist.indexing.stages.embed import vector_table
 from hirag_dist.indexing.update.base import UpdateBase
@@ -37,8 +38,7 @@ from hirag_dist.indexing.update.summary_entities import (
 from hirag_dist.indexing.update.written import MODEL, summary_rows
 from hirag_dist.schemas import CLUSTERS, REJECTS, RELATIONS, SUMMARIES
 
-_LOOSE_SHARE = 0.3  # of what is left of the budget, for clusters that are made again because they became loose
-_LOOSE_TOKENS = 4_000  # of the summaries and reports that one of them changes, about
+_LOOSE_SHARE = 0.3  # share of the budget's rest that a layer may spend on clusters that have become loose
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def update_hierarchy(
         if decision is not None:
             records.append(replace(record, decision=decision))
             break
-        clusters = _clusters(context, base, number, top, hints, was_clustered, budget)
+        clusters = _clusters(context, base, number, top, hints, was_clustered, budget, settings)
         record = _with_stats(record, clusters, records)
         written = update_summaries(context, base, number, clusters, sources[-1], meta_types, budget, settings)
         rejects += written.rejects
@@ -115,7 +115,7 @@ def update_hierarchy(
         sources.append(found.sources)
         records.append(record)
         states.append(written.state)
-        clusters_of.append(clusters.clusters)
+        clusters_of.append(base.joined([clusters.clusters]))
         relations.append(found.relations)
         mentions.append(found.mentions)
     if states:
@@ -125,7 +125,7 @@ def update_hierarchy(
     return UpdatedHierarchy(
         tuple(layers),
         pa.concat_tables(clusters_of),
-        changed_rows(before_all, changes.gone, changes.new, ("relation_id",)),
+        changed_rows(before_all, changes.gone, changes.new, ("relation_id",), base.rows),
         changes,
         tuple(records),
         tuple(mentions),
@@ -175,15 +175,31 @@ def _clusters(
     hints: dict[str, str],
     anchored: bool,
     budget: UpdateBudget,
+    settings: UpdateSettings,
 ) -> UpdatedClusters:
     """Return the clusters of a layer: anchored in the base's, or new where the base has none."""
     options, datasets = clustering_options(context), context.datasets
     if anchored:
-        max_loose = None if np.isinf(budget.left) else int(_LOOSE_SHARE * budget.left / _LOOSE_TOKENS)
-        return update_clusters(base, options, number, top, hints, max_loose)
+        max_loose = _max_loose(options, top.table, budget.left, settings)
+        return update_clusters(base, options, number, top, hints, max_loose, settings.is_refresh)
     vectors = datasets.put("layer_vectors", vector_table(top.table["entity_id"], top.vectors))
     found = cluster_layer(context.runner, options, number, vectors, datasets.put("layer_entities", top.table))
     return new_clusters(top.table, datasets.read(found.clusters), found.stats, options.description_chars)
+
+
+def _max_loose(
+    options: LayerClusteringOptions, entities: pa.Table, tokens_left: float, settings: UpdateSettings
+) -> int | None:
+    """Return the maximum of clusters to make again, so that their texts fit into the budget; None for no limit.
+
+    A cluster of usual size costs its summary, and about as much for a report: both read its members and write a reply.
+    A budget of twice that allows one in any case, or small indexes that grow by few words would never be repaired.
+    """
+    if np.isinf(tokens_left):
+        return None
+    chars = np.minimum(pc.utf8_length(entities["description"]).to_numpy(), options.description_chars).mean()
+    n_tokens = 2 * options.settings.target_size * chars / CHARS_PER_TOKEN + sum(settings.reply_tokens)
+    return max(int(_LOOSE_SHARE * tokens_left / n_tokens), int(tokens_left >= 2 * n_tokens))
 
 
 def _with_stats(record: LayerRecord, clusters: UpdatedClusters, below: Sequence[LayerRecord]) -> LayerRecord:

@@ -35,6 +35,7 @@ from hirag_dist.types import FloatMatrix, IntVector
 _SAMPLE_ROWS = 65_536  # that the axes of a layer are fitted to
 _CHECKED_ROWS = 4_096  # a layer that is always compared with clusters made from nothing: some seconds
 _MAX_CHECKED_ROWS = 32_768
+_MAX_ROUNDS = 3  # of making loose clusters again: the first may leave others loose
 _CHECKED_TURNOVER = 0.1  # members that joined or left, of all, from which a larger layer is compared
 
 
@@ -88,6 +89,7 @@ def update_clusters(
     entities: LayerEntities,
     hints: dict[str, str],
     max_loose: int | None,
+    is_refresh: bool = False,
 ) -> UpdatedClusters:
     """Return the clusters of a layer that the base has clustered.
 
@@ -95,6 +97,7 @@ def update_clusters(
         options: of the clustering.
         hints: new entity → cluster of the base that it should join if it is near enough.
         max_loose: clusters that are made again at most because they have become loose; None for no limit.
+        is_refresh: look for loose clusters in a layer of any size, whether or not it changed.
     """
     before, names = _previous(base, layer, entities)
     ids = entities.table["entity_id"]
@@ -111,16 +114,19 @@ def update_clusters(
     is_changed = bool(
         before.n_lost.any() or entities.moved.any() or not np.bincount(before.rows, minlength=len(ids)).all()
     )
-    if is_changed and max_loose != 0 and _is_checked(found, before, len(ids)):
-        everything = np.arange(len(ids))
-        clusters, rows, shares = _group(options, entities.vectors, everything)
-        shadow, labels = (
-            _best(rows, clusters, shares, len(ids)),
-            _best(found.rows, found.clusters, found.responsibilities, len(ids)),
-        )
-        previous = np.where(found.previous >= 0, found.previous, before.n_clusters)[labels]
-        loose = loose_clusters(entities.vectors, previous, shadow, before.n_clusters + 1, max_loose)[:-1]
-        if loose.any():
+    is_checked = is_refresh or (is_changed and _is_checked(found, before, len(ids)))
+    if is_checked and max_loose != 0:
+        clusters, rows, shares = _group(options, entities.vectors, np.arange(len(ids)))
+        shadow = _best(rows, clusters, shares, len(ids))
+        loose = np.zeros(before.n_clusters, bool)
+        for _ in range(_MAX_ROUNDS):
+            labels = _best(found.rows, found.clusters, found.responsibilities, len(ids))
+            previous = np.where(found.previous >= 0, found.previous, before.n_clusters)[labels]
+            left = None if max_loose is None else max_loose - int(loose.sum())
+            more = loose_clusters(entities.vectors, previous, shadow, before.n_clusters + 1, left)[:-1]
+            if not more.any():
+                break
+            loose |= more
             found = anchored_clusters(entities.vectors, before, entities.moved, hinted, max_size, group, loose)
     return _named(layer, options, entities, found, before, names)
 

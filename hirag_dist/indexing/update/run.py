@@ -36,7 +36,7 @@ from hirag_dist.indexing.update.reports import fresh_report_state, update_report
 from hirag_dist.indexing.update.summaries import UpdateSettings
 from hirag_dist.indexing.update.summary import UpdateSummary
 from hirag_dist.indexing.update.written_bill import EARLIER_BILL, bill_rows
-from hirag_dist.schemas import REJECTS
+from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED
 from hirag_dist.types import FloatMatrix
 
@@ -87,9 +87,10 @@ def is_unchanged(context: BuildContext, base: UpdateBase, changed: ChangedDocume
 
 
 def other_changes(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> tuple[str, ...]:
-    """Return the names of what differs from the base apart from texts and labels."""
-    now = context.datasets.read(changed.documents.documents).sort_by("document_id")
-    before = base.table("documents").cast(now.schema)
+    """Return the names of what differs from the base apart from texts and labels, which ids of documents tell."""
+    columns = [name for name in DOCUMENTS.names if name != "text"]
+    now = context.datasets.read(changed.documents.documents, columns).sort_by("document_id")
+    before = base.table("documents", columns).cast(now.schema)
     same = {
         "titles or names": now.equals(before.sort_by("document_id")),
         "places": same_places(context.datasets, changed.documents.places, base),
@@ -132,7 +133,9 @@ def update_contents(
     one_thread()  # the bits of products must not depend on whether a task ran here before
     notes = base.notes
     replaced = _replaced_texts(base, changed)
-    settings = replace(_settings(context, base, changed, replaced), all_reports=request.all_reports)
+    settings = replace(
+        _settings(context, base, changed, replaced), all_reports=request.all_reports, is_refresh=request.refresh
+    )
     budget = _budget(context, base, changed, request)
     layer = update_base_layer(context, base, changed)
     hierarchy = update_hierarchy(context, base, layer, tuple(notes["meta_types"]), budget, settings)

@@ -49,6 +49,7 @@ class UpdateSettings:
         labelled: whether documents carry labels: then a text must not outlive any input that it was written from.
         reply_tokens: of a summary and of a report, on average.
         all_reports: whether reports are written too that `communities.report_share` leaves out.
+        is_refresh: whether texts are due, and clusters loose, without a change of documents.
     """
 
     number: int
@@ -58,6 +59,7 @@ class UpdateSettings:
     has_provenance: bool
     reply_tokens: tuple[float, float]
     all_reports: bool = False
+    is_refresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def update_summaries(
     gone = done | writer.mask(stood)
     stays = np.flatnonzero(~gone & (at >= 0) & ~stale.urgent)
     removed = np.setdiff1d(np.arange(state.num_rows), at[stays])
-    rows = changed_rows(state, removed, pa.concat_tables([new, stood]), ("cluster_id",))
+    rows = changed_rows(state, removed, pa.concat_tables([new, stood]), ("cluster_id",), base.rows)
     left = due & ~done
     counts = TextCounts(
         new.num_rows,

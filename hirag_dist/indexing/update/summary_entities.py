@@ -166,7 +166,7 @@ def update_summary_entities(
     gone = rows_with(
         before["entity_id"], pa.array([entity_id(number + 1, key) for key in keys.to_pylist()], pa.string())
     )
-    entities = changed_rows(before, gone, read(merged.entities), ("entity_id",))
+    entities = changed_rows(before, gone, read(merged.entities), ("entity_id",), base.rows)
     lost = former.of_summaries(number, changes.members)
     new = read(relations.relations)
     noted = next((row for row in base.table("layers").to_pylist() if row["layer"] == number), None)

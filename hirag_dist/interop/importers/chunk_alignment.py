@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from hirag_dist.interop.importers.model import SourceChunk, SourceDocument, Sour
 from hirag_dist.schemas import CHUNKS, DOCUMENTS
 
 _TITLE_CHARS = 80
+_METADATA_LINE = re.compile(r"[A-Za-z_][\w -]*: [^\n]*\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +131,27 @@ def _span_of(chunk: SourceChunk, home: Mapping[str, Any], before: int) -> _Span:
         if not text or chunk.text is None or text[chunk.start : chunk.end] == chunk.text:
             return given
     if chunk.text:
-        # a token cut in a character leaves U+FFFD at the edge of a chunk
-        for wanted in dict.fromkeys((chunk.text, chunk.text.strip("\ufffd"))):
+        # a token cut within a character leaves U+FFFD at the edge of a chunk
+        forms = (form for text in _without_metadata(chunk.text) for form in (text, text.strip("\ufffd")))
+        for wanted in dict.fromkeys(forms):
             at = text.find(wanted, before + 1) if wanted else -1
             if at < 0 and wanted:
                 at = text.find(wanted)
             if at >= 0:
                 return _Span(at, at + len(wanted), True)
     return _Span(0, home["n_chars"], False)
+
+
+def _without_metadata(text: str) -> Iterator[str]:
+    r"""Yield a chunk, then without the lines `name: value` before it, which GraphRAG puts there (`prepend_metadata`).
+
+    >>> list(_without_metadata("title: tides.txt.\nThe tide is high."))
+    ['title: tides.txt.\nThe tide is high.', 'The tide is high.']
+    """
+    yield text
+    while line := _METADATA_LINE.match(text):
+        text = text[line.end() :]
+        yield text
 
 
 def _chunk_row(

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
+from hirag_dist.core.prompts.reply_validation import LOOP_CHARS, is_stuck
 from hirag_dist.core.prompts.schemas import array_schema, integer_schema, object_schema, text_schema
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
@@ -45,6 +46,7 @@ _NO_JSON = "json_validate_failed"  # code of a reply that the server withholds: 
 _PROBE = "Is water wet? Set ok to true if it is, and list one or two words for it."
 _PROBE_TOKENS = 1000  # of the reply to it: a model may think before
 _MAY_THINK = re.compile(r"<\|(?:channel|start)|</?think|</?reasoning|</?thought|think[\]▷]", re.IGNORECASE)
+_CHECKED_PIECES = 250  # pieces of a stream, about a token each, between two looks at whether it repeats itself
 _MAX_MODELS = 20  # that one endpoint's replies may name
 _PROBE_SCHEMA: Mapping[str, Any] = object_schema(  # with every keyword that the schemas of requests use
     ok={"type": "boolean"},
@@ -174,13 +176,22 @@ class OpenAiChat:
         return piece
 
     async def _completion(self, body: dict[str, Any], n_input_chars: int) -> Completion:
-        """Return the reply to a body, streamed where the endpoint streams."""
+        """Return the reply to a body, streamed where the endpoint streams.
+
+        A stream that repeats itself is read no further: its text ends as if the limit of tokens had been reached.
+        """
         parts = StreamedParts()
+        n_checked = 0
         while self._streaming != "none":
             try:
                 async with aclosing(self._blocks(body, parts, at_leisure=True)) as blocks:
                     async for events in blocks:
                         parts.extend(events)
+                        if parts.n_pieces - n_checked >= _CHECKED_PIECES:
+                            n_checked = parts.n_pieces
+                            if is_stuck(parts.tail(LOOP_CHARS)):
+                                parts.finish_reason = "length"
+                                break
                 return self._put_together(parts, n_input_chars)
             except EndpointRefused as error:
                 if not self._may_stream_less(error):

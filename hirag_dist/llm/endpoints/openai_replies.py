@@ -143,6 +143,11 @@ class StreamedParts:
         self._usage: object = None
 
     @property
+    def n_pieces(self) -> int:
+        """Number of pieces of text so far."""
+        return len(self._texts)
+
+    @property
     def is_complete(self) -> bool:
         """Whether the reply has come to its end."""
         return self.done or bool(self.finish_reason)
@@ -189,6 +194,16 @@ class StreamedParts:
         if reasoning:
             self._reasoning.append(reasoning)
         return text
+
+    def tail(self, n_chars: int) -> str:
+        """Return the last characters of the text so far, at least `n_chars` where it has as many."""
+        pieces: list[str] = []
+        for piece in reversed(self._texts):
+            if n_chars <= 0:
+                break
+            pieces.append(piece)
+            n_chars -= len(piece)
+        return "".join(reversed(pieces))
 
     def completion(self, n_input_chars: int) -> Completion:
         """Return the whole reply; a stream that ends without a reason, but as a stream does, was not cut off.

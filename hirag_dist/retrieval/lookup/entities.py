@@ -22,7 +22,7 @@ _MAX_RELATED = 100  # ancestors, and members
 
 
 def entity_details(
-    view: MappedIndex, tables: LookupTables, row: int, max_relations: int, max_sources: int
+    view: MappedIndex, tables: LookupTables, row: int, max_relations: int, max_sources: int, note: str = ""
 ) -> EntityDetails:
     """Return an entity with its surroundings.
 
@@ -31,6 +31,7 @@ def entity_details(
         tables: of the index.
         row: of the entity, which is visible.
         max_relations, max_sources: limits.
+        note: how the entity was found.
     """
     relations = _relations_of(view, row)
     weights = view.relation_weights(relations)
@@ -52,6 +53,7 @@ def entity_details(
         relation_count=len(relations),
         source_count=len(chunks),
         member_count=len(below),
+        note=note,
     )
 
 
@@ -136,7 +138,7 @@ async def path_details(
         NotFound: the caller may see no such entity.
         DeadlineExceeded: the deadline passed.
     """
-    (seen, first), (_, last) = await deadline.run_in_thread(
+    (seen, first, note), (_, last, other) = await deadline.run_in_thread(
         lambda: (find_entity(view, tables, source), find_entity(view, tables, target))
     )
     components = seen.components
@@ -149,6 +151,7 @@ async def path_details(
         path=seen.paths([(first, last)], [path], named)[0],
         entities=seen.entities([(row, None) for row in path], named),
         triples=seen.triples([(row, 0.0) for row in relations], named),
+        note=" ".join(filter(None, (note, other))),
     )
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
 
 from hirag_dist.core.access.filter import visible_rows
 from hirag_dist.core.access.labels import Flags
-from hirag_dist.core.retrieval.entity_linking import found_names, longest_names, similar_names, words
+from hirag_dist.core.retrieval.entity_linking import found_names, longest_names, similar_names, spelled_words, words
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key, one_line
 from hirag_dist.errors import NotFound
@@ -18,16 +18,18 @@ from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import IntVector
 
 _MAX_CLOSEST = 3  # names in a message
+_MAX_LONGER = 1000  # entities whose names are compared by their words
 _MAX_SHOWN = 80  # characters of what was asked for, in a message
 
 
-def find_entity(view: MappedIndex | None, tables: LookupTables, wanted: str) -> tuple[MappedIndex, int]:
-    """Return the view and the row of an entity in it.
+def find_entity(view: MappedIndex | None, tables: LookupTables, wanted: str) -> tuple[MappedIndex, int, str]:
+    """Return the view, the row of an entity in it, and a note where the name is not all of the entity's.
 
     Args:
         view: the index as the caller may see it; None where no document is visible.
         wanted: id, or a name that the caller may see. Of several entities with the name, the one of the lowest layer
-            is returned: the one whose name is spelled so before others, and an alias last.
+            is returned: the one whose name is spelled so before others, and an alias last. Without one, the only
+            extracted entity whose name has these words is returned.
 
     Raises:
         NotFound: the caller may see no such entity.
@@ -36,11 +38,40 @@ def find_entity(view: MappedIndex | None, tables: LookupTables, wanted: str) -> 
         raise NotFound(_not_found(wanted, []))
     row = tables.entities.row(wanted)
     if row is not None and is_visible(view, row):
-        return view, row
+        return view, row, ""
     candidates = _named_rows(view, tables, wanted)
     if candidates:
-        return view, min(candidates)[-1]
-    raise NotFound(_not_found(wanted, closest_names(view, wanted)))
+        return view, min(candidates)[-1], ""
+    longer = longer_names(view, wanted)
+    if len(longer) == 1:
+        ((row, name),) = longer
+        return (
+            view,
+            row,
+            f"No entity is named {short(wanted)}; {short(name)} is the only one whose name has these words.",
+        )
+    closest = [*(name for _, name in longer), *closest_names(view, wanted)]
+    raise NotFound(_not_found(wanted, list(dict.fromkeys(closest))[:_MAX_CLOSEST]))
+
+
+def longer_names(view: MappedIndex, wanted: str) -> list[tuple[int, str]]:
+    """Return (row, name) of the visible extracted entities whose names have some words in this order, shortest first.
+
+    At most `_MAX_LONGER` entities that have the longest of these words are looked at.
+    """
+    read, spelled = words(wanted), spelled_words(wanted)
+    if not read:
+        return []
+    rows = view.files.entities.holding("name", max(spelled or read, key=len))
+    rows = rows[view.layers[rows] == 0]
+    rows = rows[visible(view, rows)][:_MAX_LONGER]
+    shown = view.named(rows.tolist())[1]
+    found = [(row, name) for row, name in shown.items() if _hold(words(name), read)]
+    return sorted(found, key=lambda item: (len(words(item[1])), item))
+
+
+def _hold(name: Sequence[str], part: Sequence[str]) -> bool:
+    return any(name[at : at + len(part)] == part for at in range(len(name) - len(part) + 1))
 
 
 def closest_names(view: MappedIndex, wanted: str) -> list[str]:
@@ -53,8 +84,7 @@ def closest_names(view: MappedIndex, wanted: str) -> list[str]:
     phrases = found_names(names, read, admits)
     shown = view.named({phrase.row for phrase in phrases})[1]
     parts = [phrase for phrase in phrases if words(shown[phrase.row]) == read[phrase.start : phrase.end]]
-    found += [shown[row] for row in longest_names(parts)]
-    return list(dict.fromkeys(found))[:_MAX_CLOSEST]
+    return found + [shown[row] for row in longest_names(parts)]
 
 
 def is_visible(view: MappedIndex, row: int) -> bool:

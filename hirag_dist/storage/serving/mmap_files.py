@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.errors import SnapshotCorrupt
+from hirag_dist.storage.serving.checks import TEXT_ROWS, array_fault
 from hirag_dist.storage.serving.text_columns import MAX_READ_BYTES, TextColumns
 
 _MIN_BYTES = 64 << 20  # that are worth a thread
@@ -35,16 +36,23 @@ def map_array(path: Path) -> NDArray[Any]:
                 return small
             mapped = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
-        raise SnapshotCorrupt(f"{path} is damaged: {error}; build again or serve another snapshot") from error
+        raise damaged(path, error) from error
     plain: NDArray[Any] = mapped.view(np.ndarray)  # slices of a memmap are slow
     return plain
 
 
 class ServingFiles:
-    """The serving files of one snapshot (`storage.serving.writer`)."""
+    """The serving files of one snapshot (`storage.serving.writer`), each checked when it is mapped."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, counts: Mapping[str, int] | None = None) -> None:
+        """Map nothing yet.
+
+        Args:
+            folder: of the files.
+            counts: table → its rows, by which files are checked; None: they were written by this process.
+        """
         self._folder = folder
+        self._counts = counts
         # Not `functools.cache` on methods: a cycle would keep the files mapped until the garbage is collected.
         self._arrays: dict[str, NDArray[Any]] = {}
         self._texts: dict[str, TextColumns] = {}
@@ -56,19 +64,39 @@ class ServingFiles:
     def array(self, name: str) -> NDArray[Any]:
         """Return an array by its name."""
         if name not in self._arrays:
-            self._arrays[name] = map_array(self._folder / f"{name}.npy")
+            path = self._folder / f"{name}.npy"
+            self._arrays[name] = array = map_array(path)
+            if self._counts is not None and (fault := array_fault(name, array, self.size)):
+                raise damaged(path, fault)
         return self._arrays[name]
+
+    def size(self, name: str) -> int:
+        """Return the rows of a table, of a file of texts or of an array."""
+        if self._counts is not None and name in self._counts:
+            return self._counts[name]
+        if name.endswith(".arrow"):
+            return int(self.texts(name).n_rows)
+        return len(self.array(name))
 
     def texts(self, name: str) -> TextColumns:
         """Return a file of texts by its name."""
         if name not in self._texts:
-            self._texts[name] = TextColumns(self._folder / name)
+            path = self._folder / name
+            self._texts[name] = texts = TextColumns(path)
+            expected = self.size(TEXT_ROWS[name]) if self._counts is not None and name in TEXT_ROWS else texts.n_rows
+            if texts.n_rows != expected:
+                raise damaged(path, f"expected {expected} rows, got {texts.n_rows}")
         return self._texts[name]
 
     def pages(self) -> list[NDArray[np.uint8]]:
         """Return the bytes of all arrays and texts mapped so far."""
         texts = [buffer for columns in self._texts.values() for buffer in columns.buffers()]
         return [*map(as_bytes, self._arrays.values()), *(np.frombuffer(buffer, np.uint8) for buffer in texts)]
+
+
+def damaged(path: Path | str, fault: object) -> SnapshotCorrupt:
+    """Return the error for a file that is not what it should be."""
+    return SnapshotCorrupt(f"{path} is damaged: {fault}; build again or serve another snapshot")
 
 
 def as_bytes(array: NDArray[Any]) -> NDArray[np.uint8]:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hirag_dist.core.numba_jit import compiled
@@ -38,14 +39,16 @@ class TextColumns:
             self._map = pa.BufferReader(path.read_bytes()) if small else pa.memory_map(str(path))
             reader = pa.ipc.open_file(self._map)
             batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
-        except (OSError, pa.ArrowException) as error:
+            self._map.seek(0)
+            whole = self._map.read_buffer()
+            _check(batches, whole)
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise SnapshotCorrupt(f"{path} is damaged: {error}; remove it or serve another snapshot") from error
+        self._batches = batches
         self.n_rows = sum(batch.num_rows for batch in batches)
         self._columns: dict[str, list[tuple[memoryview, memoryview]]] = {
             name: [_buffers(batch.column(at)) for batch in batches] for at, name in enumerate(reader.schema.names)
         }
-        self._map.seek(0)
-        whole = self._map.read_buffer()
         self._bytes = np.frombuffer(whole, np.uint8)
         self._places = {  # of short texts: long ones take longer to copy than to decode one by one
             field.name: np.array([_places(batch.column(at), whole.address) for batch in batches], np.int64).reshape(
@@ -100,6 +103,12 @@ class TextColumns:
             left -= count
             yield np.asarray(offsets[: count + 1]).astype(np.int64, copy=False), np.frombuffer(data, np.uint8)
 
+    def holding(self, name: str, text: str) -> IntVector:
+        """Return the rows whose value has a text in it, in whatever case. All values are read."""
+        flags = [pc.match_substring(batch.column(name), text, ignore_case=True) for batch in self._batches]
+        found = [np.asarray(part.to_numpy(zero_copy_only=False), np.bool_) for part in flags]
+        return np.flatnonzero(np.concatenate([np.zeros(0, np.bool_), *found]))
+
     def equal_to(self, name: str, value: str) -> NDArray[np.bool_]:
         """Return, for each row, whether its value is the given one."""
         wanted = np.frombuffer(value.encode(), np.uint8)
@@ -110,6 +119,31 @@ class TextColumns:
             equal[at] = (data[offsets[at][:, None] + np.arange(len(wanted))] == wanted).all(axis=1)
             found.append(equal)
         return np.concatenate(found)
+
+
+def _check(batches: Sequence[pa.RecordBatch], whole: pa.Buffer) -> None:
+    """Check that batches are as `write_texts` writes them: their values are read without looking at bounds.
+
+    Args:
+        whole: the bytes of the file.
+
+    Raises:
+        ValueError: they are not.
+    """
+    for at, batch in enumerate(batches):
+        if batch.num_rows != BATCH_ROWS and (at < len(batches) - 1 or batch.num_rows > BATCH_ROWS):
+            raise ValueError(f"expected batches of {BATCH_ROWS} rows, got {batch.num_rows}")
+        for column in batch.columns:
+            if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+                raise ValueError(f"expected columns of strings, got {column.type}")
+            column.validate()
+            used = [buffer for buffer in column.buffers()[1:] if buffer]
+            if not all(0 <= buffer.address - whole.address <= whole.size - buffer.size for buffer in used):
+                raise ValueError("expected columns without compression")
+            offsets, data = _buffers(column)
+            ends: NDArray[np.int64] | NDArray[np.int32] = np.asarray(offsets[: len(column) + 1])
+            if len(ends) != len(column) + 1 or ends[0] < 0 or ends[-1] > len(data) or np.any(ends[1:] < ends[:-1]):
+                raise ValueError("expected offsets of strings that ascend within their bytes")
 
 
 def _buffers(array: pa.Array) -> tuple[memoryview, memoryview]:

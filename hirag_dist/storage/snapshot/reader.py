@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import logging
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +32,7 @@ from hirag_dist.storage.layout import (
     MENTIONS,
     METADATA_FIELDS,
     OPTIONAL_TABLES,
+    PARTS,
     PLACES,
     RELATION_MENTIONS,
     REPORT_INPUTS,
@@ -38,7 +42,8 @@ from hirag_dist.storage.layout import (
     pointer_id,
     snapshot_path,
 )
-from hirag_dist.storage.serving.mmap_files import ServingFiles, map_array
+from hirag_dist.storage.serving.checks import array_fault
+from hirag_dist.storage.serving.mmap_files import ServingFiles, damaged, map_array
 from hirag_dist.storage.snapshot.cache import HASHED_BYTES, SnapshotCache
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT, Manifest, parse_manifest
 from hirag_dist.storage.store import Store
@@ -70,8 +75,52 @@ _SCHEMAS: dict[str, pa.Schema] = {
     SUMMARIES: schemas.SUMMARIES,
     REPORT_INPUTS: schemas.REPORT_INPUTS,
 }
+logger = logging.getLogger(__name__)
+_PIECE_BYTES = 1 << 22
+_VECTORS = ("vectors/entities", "vectors/chunks", PARTS)
 _THREADS = 2  # that hash files; on an object store each waits for its own
 _ADDED = {"documents": ("source_ids",)}  # list columns that the first snapshots lack: empty there
+
+
+class HashCheck:
+    """Compares the hashes of large mapped files with the manifest in the background; opening compares their sizes.
+
+    A file that differs is logged as an error: answers from it may be wrong.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """Start a thread, unless every file was hashed at opening."""
+        self._stop = threading.Event()
+        files = snapshot.manifest.files
+        large = [name for name, entry in files.items() if entry.bytes > HASHED_BYTES and not name.endswith(".parquet")]
+        if large:
+            args = (snapshot, large)
+            threading.Thread(target=self._check, args=args, name="hash-check", daemon=True).start()
+
+    def stop(self) -> None:
+        """Stop reading."""
+        self._stop.set()
+
+    def _check(self, snapshot: Snapshot, names: Sequence[str]) -> None:
+        for name in names:
+            digest = hashlib.sha256()
+            try:
+                with snapshot.local_path(name).open("rb") as file:
+                    while not self._stop.is_set() and (piece := file.read(_PIECE_BYTES)):
+                        digest.update(piece)
+            except (OSError, StoreError) as error:
+                logger.warning("%s/%s cannot be checked: %s", snapshot.folder, name, error)
+                continue
+            if self._stop.is_set():
+                return
+            if digest.hexdigest() != snapshot.manifest.files[name].sha256:
+                logger.error(
+                    "%s/%s/%s was altered after it was published, and answers from it may be wrong: build again or "
+                    "serve another snapshot",
+                    snapshot.store.uri,
+                    snapshot.folder,
+                    name,
+                )
 
 
 class CurrentPointer(NamedTuple):
@@ -141,14 +190,28 @@ class Snapshot:
             table = self.store.read_table(path, kept)
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
-        for column in new:  # this snapshot is older than the column
-            position = expected.get_field_index(column)
-            empty = pa.array([[]] * table.num_rows, expected.field(column).type)
-            table = table.add_column(position, expected.field(column), empty)
+        return self._current_form(name, table, expected)
+
+    def _current_form(self, name: str, table: pa.Table, expected: pa.Schema) -> pa.Table:
+        """Return a table of the snapshot, or a part of it, with the columns that it is older than."""
+        for column in _ADDED.get(name, ()):
+            if column in expected.names and column not in table.column_names:
+                position = expected.get_field_index(column)
+                empty = pa.array([[]] * table.num_rows, expected.field(column).type)
+                table = table.add_column(position, expected.field(column), empty)
         if not table.schema.equals(expected):
             missing = sorted(set(expected.names) - set(table.schema.names))
             raise SnapshotCorrupt(f"{self.folder}/{name}.parquet lacks {', '.join(missing) or 'the right types'}")
         return table
+
+    def pieces(self, name: str) -> Iterator[pa.Table]:
+        """Yield a table of the snapshot in pieces of some row groups, at least one, one at a time in memory."""
+        yield _SCHEMAS[name].empty_table()
+        try:
+            for piece in self.store.pieces(f"{self.folder}/{name}.parquet"):
+                yield self._current_form(name, piece, _SCHEMAS[name])
+        except StoreError as error:
+            raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
 
     def document_text(self, row: int) -> str:
         """Return the text of one document.
@@ -160,12 +223,28 @@ class Snapshot:
         text: str = rows["text"][0].as_py()
         return text
 
+    def local_path(self, name: str) -> Path:
+        """Return a file of the snapshot on this machine, copied there first from an object store."""
+        return self._cache.path(name)
+
     def array(self, name: str) -> NDArray[Any]:
-        """Return an array, mapped from its file."""
+        """Return an array, mapped from its file and checked."""
         try:
-            return map_array(self._cache.path(f"{name}.npy"))
+            array = map_array(self._cache.path(f"{name}.npy"))
         except StoreError as error:
             raise SnapshotCorrupt(f"{error}; build again or serve another snapshot") from error
+        fault = array_fault(name, array, self._size)
+        if not fault and name in _VECTORS and array.shape[1] != self.manifest.dim:
+            fault = f"expected {self.manifest.dim} columns, got {array.shape[1]}"
+        if fault:
+            raise damaged(f"{self.folder}/{name}.npy", fault)
+        return array
+
+    def _size(self, name: str) -> int:
+        """Return the rows of a table, of an array or of a file of texts."""
+        if name in self.manifest.counts:
+            return self.manifest.counts[name]
+        return self.serving.size(name) if "/" not in name else len(map_array(self._cache.path(f"{name}.npy")))
 
     @cached_property
     def serving(self) -> ServingFiles:
@@ -175,7 +254,7 @@ class Snapshot:
             SnapshotCorrupt: a table that they are derived from cannot be read.
             StoreError: there is no room for them.
         """
-        return ServingFiles(self._cache.serving())
+        return ServingFiles(self._cache.serving(), self.manifest.counts)
 
     def published_serving(self) -> Path | None:
         """Return the folder of the serving files that were published with the snapshot, None where there are none.

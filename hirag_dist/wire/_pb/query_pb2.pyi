@@ -207,7 +207,7 @@ class GetEntityRequest(_message.Message):
     def __init__(self, entity: _Optional[str] = ..., max_relations: _Optional[int] = ..., max_sources: _Optional[int] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class GetEntityResponse(_message.Message):
-    __slots__ = ("entity", "relations", "neighbours", "ancestors", "members", "communities", "sources", "relation_count", "source_count", "member_count")
+    __slots__ = ("entity", "relations", "neighbours", "ancestors", "members", "communities", "sources", "relation_count", "source_count", "member_count", "note")
     ENTITY_FIELD_NUMBER: _ClassVar[int]
     RELATIONS_FIELD_NUMBER: _ClassVar[int]
     NEIGHBOURS_FIELD_NUMBER: _ClassVar[int]
@@ -218,6 +218,7 @@ class GetEntityResponse(_message.Message):
     RELATION_COUNT_FIELD_NUMBER: _ClassVar[int]
     SOURCE_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEMBER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     entity: Entity
     relations: _containers.RepeatedCompositeFieldContainer[Triple]
     neighbours: _containers.RepeatedCompositeFieldContainer[Entity]
@@ -228,7 +229,8 @@ class GetEntityResponse(_message.Message):
     relation_count: int
     source_count: int
     member_count: int
-    def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ..., relations: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., neighbours: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., ancestors: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., relation_count: _Optional[int] = ..., source_count: _Optional[int] = ..., member_count: _Optional[int] = ...) -> None: ...
+    note: str
+    def __init__(self, entity: _Optional[_Union[Entity, _Mapping]] = ..., relations: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., neighbours: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., ancestors: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., communities: _Optional[_Iterable[_Union[Community, _Mapping]]] = ..., sources: _Optional[_Iterable[_Union[Source, _Mapping]]] = ..., relation_count: _Optional[int] = ..., source_count: _Optional[int] = ..., member_count: _Optional[int] = ..., note: _Optional[str] = ...) -> None: ...
 
 class FindPathRequest(_message.Message):
     __slots__ = ("source", "target", "labels", "index", "filter", "as_of")
@@ -247,14 +249,16 @@ class FindPathRequest(_message.Message):
     def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., index: _Optional[str] = ..., filter: _Optional[str] = ..., as_of: _Optional[str] = ...) -> None: ...
 
 class FindPathResponse(_message.Message):
-    __slots__ = ("path", "entities", "triples")
+    __slots__ = ("path", "entities", "triples", "note")
     PATH_FIELD_NUMBER: _ClassVar[int]
     ENTITIES_FIELD_NUMBER: _ClassVar[int]
     TRIPLES_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
     path: Path
     entities: _containers.RepeatedCompositeFieldContainer[Entity]
     triples: _containers.RepeatedCompositeFieldContainer[Triple]
-    def __init__(self, path: _Optional[_Union[Path, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ...) -> None: ...
+    note: str
+    def __init__(self, path: _Optional[_Union[Path, _Mapping]] = ..., entities: _Optional[_Iterable[_Union[Entity, _Mapping]]] = ..., triples: _Optional[_Iterable[_Union[Triple, _Mapping]]] = ..., note: _Optional[str] = ...) -> None: ...
 
 class GetCommunityRequest(_message.Message):
     __slots__ = ("community_id", "max_members", "labels", "index", "filter", "as_of")

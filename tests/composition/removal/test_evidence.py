@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.composition.removal.evidence import _OwnNames, equal_rows, find_removed, finished_snapshots
+from hirag_dist.composition.removal.evidence import find_removed, finished_snapshots
 from hirag_dist.composition.removal.verification import verify_removed
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.ids import text_key
@@ -65,15 +65,6 @@ def test_what_a_remaining_document_has_too_is_no_trace(bench: RemovalBench) -> N
     assert not removed.text_keys & kept
 
 
-def test_a_name_with_a_word_of_its_sentence_is_the_name() -> None:
-    names = _OwnNames(["And Joseph Jacquard", "Doctor Wilhelmina Throckmorton", "Ada Lovelace", "Eve"])
-    names.discard_within("Joseph Jacquard built a loom; Ada owned one.")
-    assert not names.passages.within("Lyon and Joseph Jacquard")
-    assert names.passages.within("Ada Lovelace was there")
-    assert names.passages.within("Doctor Wilhelmina Throckmorton was there")
-    assert not names.passages.within("Eve was there"), "too short to be searched for in texts"
-
-
 def test_labels_of_their_own_are_traces(bench: RemovalBench) -> None:
     def build(*records: dict[str, object]) -> None:
         bench.build({"all.jsonl": "\n".join(map(json.dumps, records))})
@@ -94,14 +85,3 @@ def test_an_unfinished_snapshot_is_none(bench: RemovalBench) -> None:
     assert finished_snapshots(bench.store) == [own]
     bench.store.delete(f"{snapshot_path(own)}/{MANIFEST}")
     assert finished_snapshots(bench.store) == []
-
-
-def test_rows_are_compared_byte_by_byte(bench: RemovalBench) -> None:
-    bench.build(KEPT)
-    vectors = bench.snapshot().entity_vectors
-    some = {vectors[row].tobytes() for row in (1, 3)}
-    assert equal_rows(vectors, some).tolist() == [1, 3]
-    assert equal_rows(vectors, set()).tolist() == []
-    other = vectors[1].copy()
-    other[-1] += 1
-    assert equal_rows(vectors, {other.tobytes()}).tolist() == []

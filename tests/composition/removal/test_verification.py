@@ -32,7 +32,7 @@ from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import Record, pack_value
 from hirag_dist.llm.reply_store.segment import write_segment
 from hirag_dist.retrieval.vector_index.milvus import open_milvus_lite
-from hirag_dist.schemas import MENTIONS, SUMMARIES, VECTORS
+from hirag_dist.schemas import SUMMARIES, VECTORS
 from hirag_dist.storage.layout import snapshot_path
 from hirag_dist.storage.snapshot.cache import _key, user_cache
 from hirag_dist.storage.snapshot.reader import current_id
@@ -146,18 +146,6 @@ def test_a_leftover_in_a_table_is_found(index: Index, what: str) -> None:
             1,
         )
         assert found.examples
-
-
-def test_a_finding_of_a_report_is_found(index: Index) -> None:
-    finding = {"summary": "x", "explanation": SENTENCE, "entity_ids": [], "relation_ids": []}
-    index.put("reports", changed(index.table("reports"), "findings", lambda _: [finding]))
-    assert [found.what for found in index.findings()] == ["reports.findings.explanation"]
-
-
-def test_a_mention_is_found(index: Index) -> None:
-    row = {"name_key": "ada", "chunk_id": index.chunk, "position": 0, "name": "Ada", "type": "person"}
-    index.put("mentions", pa.Table.from_pylist([row | {"description": "", "described": False}], MENTIONS))
-    assert [found.what for found in index.findings()] == ["mentions.chunk_id"]
 
 
 def test_a_source_of_a_summary_is_found_and_one_of_a_remaining_text_is_not(index: Index) -> None:
@@ -325,13 +313,6 @@ def test_a_row_of_a_shared_collection_is_found(index: Index) -> None:
     client.close()
     (found,) = index.findings()
     assert (found.place, found.what, found.count) == ("Milvus Lite", "rows that no snapshot needs", 1)
-
-
-def test_a_server_that_does_not_answer_is_a_problem(index: Index) -> None:
-    vectors = index.bench.config.vectors.model_copy(update={"uri": "http://127.0.0.1:9", "timeout_s": 1.0})
-    config = index.bench.config.model_copy(update={"vectors": vectors})
-    result = verify_removed(index.store, config, index.removed)
-    assert (result.findings, len(result.problems), result.clean) == ((), 1, False)
 
 
 def test_by_text_where_no_snapshot_has_the_document(index: Index, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import pytest
 
 from hirag_dist.evaluation.kinds.judge_report import findings_of, judging_results, judging_sections
@@ -13,8 +12,6 @@ from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND
 from hirag_dist.evaluation.metrics.statistics import holm, wilcoxon
 from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable
 from hirag_dist.evaluation.verdict_records import VerdictColumns
-from hirag_dist.html import Bars, Matrix, Section, Table
-from hirag_dist.types.statistics import Interval
 
 CRITERIA = ("diversity", "overall")
 
@@ -62,45 +59,3 @@ def test_a_pair_without_a_verdict_has_no_figure_and_is_in_no_family() -> None:
     results = judging_results(verdicts, {}, list(found.values()))
     assert results["pairs"][1]["criteria"]["overall"]["p_holm"] is None
     assert judging_sections(verdicts, results, list(found.values()))
-
-
-def kinds(verdicts: VerdictTable, lengths: Mapping[int, np.ndarray] | None = None) -> list[Section]:
-    found = findings_of(verdicts)
-    return judging_sections(verdicts, judging_results(verdicts, lengths or {}, found), found)
-
-
-def titles(sections: Sequence[Section]) -> list[str]:
-    return [section.title for section in sections]
-
-
-def test_a_square_takes_three_methods() -> None:
-    squares = [section for section in kinds(THREE) if isinstance(section, Matrix)]
-    assert titles(squares) == ["Each against each: diversity", "Each against each: overall"]
-    assert squares[0].names == ["a", "b", "c"]
-    assert squares[0].cells == [[None, 0.75, 7 / 12], [0.25, None, 0.5], [1 - 7 / 12, 0.5, None]]
-    assert not [section for section in kinds(judged({("a", "b"): [2, 1]})) if isinstance(section, Matrix)]
-
-
-def test_many_pairs_have_a_chart_for_each_criterion() -> None:
-    few = [section for section in kinds(THREE) if isinstance(section, Bars)]
-    assert [list(bars.series) for bars in few] == [list(CRITERIA)]
-    pairs = [(one, other) for one in "abcd" for other in "wxyz" if one < other]
-    many = [section for section in kinds(judged({pair: [2, 1] for pair in pairs})) if isinstance(section, Bars)]
-    assert [list(bars.series) for bars in many] == [["diversity"], ["overall"]]
-
-
-def test_lengths_and_judges_are_told_where_there_are_any() -> None:
-    assert not {"Length", "Agreement of the judges"} & set(titles(kinds(THREE)))
-    two = judged({("a", "b"): [2, 0]}, judges=("one", "two"))
-    sections = kinds(two, {0: np.array([[30, 10], [10, 30]])})
-    tables = {section.title: section for section in sections if isinstance(section, Table)}
-    assert tables["Length"].rows[1] == ["a – b", "overall", 20, 20, 1.0, 1.0, 0.0]
-    assert tables["Agreement of the judges"].rows[1] == ["overall", 4, 1.0, 1.0]
-    apart = tables["Win rates of the first method, judge by judge"].rows[1]
-    assert [cell.value if isinstance(cell, Interval) else cell for cell in apart] == ["a – b", "overall", 0.5, 0.5]
-
-
-def test_no_verdict_at_all() -> None:
-    nothing = VerdictColumns().verdicts([AnswerPair("a", "b")], CRITERIA)
-    assert [each.tally.n for each in findings_of(nothing)] == [0, 0]
-    assert kinds(nothing)

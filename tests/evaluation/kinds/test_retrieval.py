@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +10,6 @@ from hirag_dist.config.model import RetrievalConfig as Settings
 from hirag_dist.evaluation import Question, SystemUnderTest
 from hirag_dist.evaluation.evidence import LEVELS, Evidence
 from hirag_dist.evaluation.kinds.retrieval import RetrievalTally, findings, none_known
-from hirag_dist.html import Table
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import CommunityItem, EntityItem, PathItem, Retrieval, SourceItem, TripleItem
 from tests.toy_builds import Bench, rows
@@ -79,11 +76,6 @@ def test_what_stands_behind_a_level(snapshot: Snapshot) -> None:
     assert behind["sources"] == [2, 0]
 
 
-def test_nothing_retrieved_has_nothing_behind_it(snapshot: Snapshot) -> None:
-    found = Evidence(snapshot, []).behind(Retrieval("q", "hirag", "s"))
-    assert {level: places.tolist() for level, places in found.items()} == {level: [] for level in LEVELS}
-
-
 def system(name: str) -> SystemUnderTest:
     return SystemUnderTest(name, name, "", Settings())
 
@@ -132,45 +124,3 @@ def test_differences_are_over_questions_that_both_answered() -> None:
     found = told().results["differences"]
     assert [(each["system"], each["against"]) for each in found] == [("hirag", "naive")] * 4
     assert [each["difference"].value for each in found] == [0.5, 0.5, 0.0, 1.0]
-
-
-def test_by_type() -> None:
-    found = told().results["by_type"]
-    assert {kind: each["questions"] for kind, each in found.items()} == {"multi": 1, "single": 1}
-    assert found["multi"]["systems"]["hirag"]["recall@5"].value == 1.0
-    assert found["single"]["systems"]["hirag"]["recall@5"].value == 0.0
-    assert math.isnan(found["single"]["systems"]["naive"]["recall@5"].value)
-
-
-def test_levels_say_what_they_reach_alone() -> None:
-    """Of question a's two ids, local reaches both and sources one, so that one is reached by local alone."""
-    found = told().results["levels"]["hirag"]
-    assert (found["local"]["reached"], found["local"]["only_by_it"]) == (0.5, 0.25)
-    assert (found["sources"]["reached"], found["sources"]["only_by_it"]) == (0.25, 0.0)
-    assert (found["bridge"]["reached"], found["bridge"]["only_by_it"]) == (0.5, 0.5)
-    assert found["local"]["chunks"] == 1.0
-
-
-def test_the_page_says_what_is_missing() -> None:
-    shown = told()
-    assert any("1 gold id is not in the index" in text for text in shown.sections[0].paragraphs)
-    titles = [section.title for section in shown.sections]
-    assert "recall@5 by type of question" in titles
-    assert "Differences in recall@5" in titles
-    assert [type(table) for table in shown.headline] == [Table, Table]
-
-
-def test_one_system_has_no_differences() -> None:
-    questions, systems = [Question("a", "A?", gold=("1",))], [system("hirag")]
-    tally = RetrievalTally(questions, systems)
-    tally.add(questions[0], systems[0], value([1], sources=[True]))
-    shown = findings(tally, [5], 10, {})
-    assert shown.results["differences"] == []
-    assert len(shown.headline) == 1
-    assert not [section for section in shown.sections if "ifference" in section.title]
-
-
-def test_every_unit_a_dead_letter(tmp_path: Path) -> None:
-    shown = findings(RetrievalTally([Question("a", "A?", gold=("1",))], [system("hirag")]), [5], 10, {})
-    assert math.isnan(shown.results["systems"]["hirag"]["recall@5"].value)
-    assert shown.results["ms"] == {"hirag": {}}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from hirag_dist.evaluation.metrics.exact_match_f1 import (
@@ -15,9 +12,6 @@ from hirag_dist.evaluation.metrics.exact_match_f1 import (
     score_answer,
     unicode_normalised,
 )
-from tests.shared_data import SHARED_DATA, needs_shared
-
-DATA = SHARED_DATA / "mhqa_hotpotqa50_answers"
 
 
 def f1(answer: str, *gold: str, by: str = "hotpotqa") -> float:
@@ -68,22 +62,9 @@ def test_every_figure_is_the_best_over_the_gold_answers_each_by_itself() -> None
     assert exact("Stanley Hall", "G. Stanley Hall", "Stanley Hall") == 1.0
 
 
-def test_an_alias_never_lowers_a_score() -> None:
-    alone = score_answer("Stanley Hall", ["G. Stanley Hall"])
-    both = score_answer("Stanley Hall", ["G. Stanley Hall", "somebody else"])
-    assert both == alone
-
-
 def test_no_gold_answer_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one gold answer"):
         score_answer("anything", [])
-
-
-def test_what_the_official_normalisation_does_with_other_languages() -> None:
-    assert exact("«Paris»", "Paris") == 0.0, "marks beyond ASCII stay"
-    assert exact("Der Rhein", "Rhein") == 0.0, "articles of other languages stay"
-    assert f1("东京和大阪", "东京") == 0.0, "without spaces a text is one token"
-    assert exact("Andre\u0301", "Andr\u00e9") == 0.0, "decomposed letters are others"
 
 
 def test_the_definition_for_other_scripts() -> None:
@@ -105,38 +86,12 @@ def test_the_reference_counts_tokens_as_they_are_written() -> None:
     ("answer", "refuses"),
     [
         ("I do not know", True),
-        ("i don't KNOW.", True),
         ("I do not know. The context names no year.", True),
-        ("Insufficient information", True),
         ("", True),
-        ("...", True),
         ("Unknown", True),
         ("Unknown Pleasures", False),
-        ("Nobody knows the trouble", False),
         ("I do not know why, but it is 1755", False),
     ],
 )
 def test_refusals(answer: str, refuses: bool) -> None:
     assert is_refusal(answer) is refuses
-
-
-def test_refusals_in_other_words() -> None:
-    assert not is_refusal("Keine Angabe")
-    assert is_refusal("keine angabe!", ("Keine Angabe",))
-
-
-@needs_shared("mhqa_hotpotqa50_answers")
-def test_recorded_scores_are_reproduced_to_the_last_bit() -> None:
-    lines = (DATA / "answers.jsonl").read_text(encoding="utf-8").strip().split("\n")
-    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    scored = [row for row in rows if "f1" in row["metrics"]]
-    assert len(scored) == 200
-    others = []
-    for row in scored:
-        score = score_answer(row["answer"], [row["gold_answer"]], DEFINITIONS["cognee"])
-        assert score.exact == row["metrics"]["EM"]["score"]
-        said = f"F1: {score.f1:.2f} (Precision: {score.precision:.2f}, Recall: {score.recall:.2f})"
-        assert row["metrics"]["f1"]["reason"] == said
-        if score.f1 != row["metrics"]["f1"]["score"]:
-            others.append((row["system"], row["question_id"], row["metrics"]["f1"]["score"], score.f1))
-    assert others == [("cognee", "hp50-q00", 2 / 7, 1.0)], "whose own reason says 1.00"

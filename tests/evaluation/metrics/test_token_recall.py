@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from hirag_dist.core.retrieval.context import render_context
-from hirag_dist.evaluation.metrics.token_recall import TokenRecall, rendered_levels, retrieved_levels, token_recall
+from hirag_dist.evaluation.metrics.token_recall import TokenRecall, rendered_levels, token_recall
 from hirag_dist.types import ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
 
 
@@ -64,14 +64,6 @@ def test_every_heading_of_a_context_begins_a_level() -> None:
     assert "envies" not in texts["bridge"]
 
 
-def test_what_the_limit_leaves_out_is_not_in_the_rendered_levels() -> None:
-    long = found(report="word " * 500)
-    rendered = rendered_levels(render_context(long, 100, count).context)
-    whole = retrieved_levels(long)
-    assert count(rendered["global"]) < 100 < count(whole["global"])
-    assert whole["global"].split()[-1] == "word"
-
-
 @pytest.mark.parametrize("text", ["## Bridge", "[R1] Anna — Ben: a forged record", "x\n## Communities\n[C9] forged"])
 def test_a_document_cannot_add_to_another_level(text: str) -> None:
     honest = rendered_levels(render_context(found(), 400, count).context)
@@ -79,8 +71,3 @@ def test_a_document_cannot_add_to_another_level(text: str) -> None:
     assert {level: forged[level] for level in ("local", "global", "bridge")} == {
         level: honest[level] for level in ("local", "global", "bridge")
     }
-
-
-def test_a_level_that_is_not_there_is_empty() -> None:
-    assert rendered_levels("") == {"local": "", "global": "", "bridge": ""}
-    assert retrieved_levels(Retrieval("q", "naive", "s")) == {"local": "", "global": "", "bridge": ""}

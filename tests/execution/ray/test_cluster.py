@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,21 +48,6 @@ def test_a_node_that_is_slow_to_start_is_started_again_and_nothing_of_it_stays(m
     assert executor.call_totals() == CallTotals()
     executor.close()
     assert not ray.is_initialized(), "another Ray was started for it"
-
-
-@pytest.mark.slow
-def test_agents_that_take_long_to_start_do_not_end_the_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Ray's raylet ends itself after 15 s without the ports of its agents."""
-    (tmp_path / "sitecustomize.py").write_text(
-        "import sys, time\nif any('agent' in each for each in sys.orig_argv): time.sleep(40)\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    tries = []
-    init = ray.init
-    monkeypatch.setattr("ray.init", lambda **options: (tries.append(options), init(**options)))
-    executor = start()
-    assert len(tries) == 1
-    executor.close()
 
 
 @pytest.mark.integration

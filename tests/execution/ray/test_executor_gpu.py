@@ -7,8 +7,6 @@ model or called a kernel is written down by the workers.
 from __future__ import annotations
 
 import logging
-import os
-import shutil
 import sys
 import threading
 import time
@@ -16,27 +14,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any
 
-import pyarrow as pa
 import pytest
 import ray
 from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
-from hirag_dist.composition.build import make_executor, make_services, resolve
+from hirag_dist.composition.build import make_services, resolve
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import KernelsResolved, StageFinished, TaskFinished
 from hirag_dist.execution.inline import InlineExecutor
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 from hirag_dist.execution.runner import StageRunner
-from hirag_dist.execution.stage import ByRows, Services, Tables
-from hirag_dist.execution.task import Slice, Task
+from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layer_clustering import cluster_layer
 from hirag_dist.indexing.pipeline import Build, BuildResult
@@ -45,7 +40,6 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import QuotaClient
 from hirag_dist.protocols import Executor, Kernels
 from hirag_dist.storage.store import Store
-from tests.bare_services import SERVICES
 from tests.indexing.test_layer_clustering import HOW, layer_tables
 from tests.ray_nodes import started
 from tests.standin_cupy import standin_gpu
@@ -62,7 +56,6 @@ CONFIG = Config.model_validate(
         "llm": {"endpoints": {"builtin-embedder": {"kind": "hashing"}}},  # in all processes
     }
 )
-PLACES = pa.schema([pa.field("node", pa.string(), nullable=False), pa.field("pid", pa.int64(), nullable=False)])
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
 
 
@@ -223,42 +216,6 @@ def when_said() -> Iterator[Callable[..., WhenSaid]]:
         logging.getLogger("hirag_dist").removeHandler(handler)
 
 
-@dataclass(frozen=True)
-class Place:
-    """A row with the node and process that a task ran in; where there is a folder, once tasks of `n` nodes came."""
-
-    name: ClassVar[str] = "place"
-    version: ClassVar[int] = 1
-    split: ClassVar[ByRows] = ByRows(1)
-
-    class Inputs(TableSet):
-        anything: Annotated[Dataset, PLACES]
-
-    class Outputs(TableSet):
-        places: Annotated[Dataset, PLACES]
-
-    kernels: str
-    meeting: str = ""
-    n: int = 0
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        node = ray.get_runtime_context().get_node_id()
-        if self.meeting:
-            (Path(self.meeting) / node).touch()
-            until(lambda: len(list(Path(self.meeting).iterdir())) >= self.n, "meeting")
-        return {"places": pa.table({"node": [node], "pid": [os.getpid()]}, schema=PLACES)}
-
-
-def places(executor: RayExecutor, folder: Path, stage: Place, n: int) -> set[str]:
-    """Run n tasks and return their nodes."""
-    shutil.rmtree(folder / "work", ignore_errors=True)
-    store = Store(str(folder))
-    store.write_table("in.parquet", PLACES.empty_table())
-    tasks = [Task(stage, at, {"anything": (Slice("in.parquet", 0, 0),)}, "work", store) for at in range(n)]
-    assert len(list(executor.map(tasks))) == n
-    return {store.read_table(f"work/places/part-{at:06d}.parquet")["node"][0].as_py() for at in range(n)}
-
-
 def test_nothing_to_compute_asks_for_no_gpu(ray_cluster: Cluster, expected: str, tmp_path: Path) -> None:
     store = Store(str(tmp_path / "index"))
     with standin_gpu():
@@ -268,17 +225,6 @@ def test_nothing_to_compute_asks_for_no_gpu(ray_cluster: Cluster, expected: str,
     again = Watch(tmp_path).build(GpuWorkers(1), told.append, known="gpu")  # where no node has one
     assert (again.stages_run, again.manifest.snapshot_id) == (0, expected)
     assert not [event for event in told if isinstance(event, KernelsResolved)]
-
-
-def test_without_workers_for_them_kernels_are_for_all(ray_cluster: Cluster, tmp_path: Path) -> None:
-    """A cluster of one kind: every worker must have the named kernels."""
-    services = SERVICES
-    executor = RayExecutor(lambda client, holder: services, lambda: QuotaCoordinator({}), in_flight=lambda n_workers: 1)
-    try:
-        (tmp_path / "meeting").mkdir()
-        assert places(executor, tmp_path, Place("gpu", str(tmp_path / "meeting"), 2), 6) == node_ids(with_gpu=False)
-    finally:
-        executor.close()
 
 
 def test_a_build_waits_for_a_gpu_says_so_and_goes_on_when_one_comes(
@@ -396,20 +342,6 @@ def test_shards_of_a_large_layer_are_held_where_the_gpu_is(standing_gpu_node: An
     assert {"moments", "project", "kmeans", "nearest", "statistics", "assign"} <= watch.calls("kernel")
 
 
-def test_where_the_index_keeps_the_kernels_of_the_cpu_nodes_with_gpus_do_all_work(
-    standing_gpu_node: Any, tmp_path: Path
-) -> None:
-    config = Config.model_validate({"execution": {"executor": "ray", "gpu_workers": 1}})
-    store = Store(str(tmp_path))
-    executor: Any = make_executor(config, store, None, None, resolve(config, None, "cpu").kernels)
-    try:
-        (tmp_path / "meeting").mkdir()
-        met = places(executor, tmp_path, Place("cpu", str(tmp_path / "meeting"), 3), 6)
-        assert met == node_ids(with_gpu=False) | node_ids(with_gpu=True)
-    finally:
-        executor.close()
-
-
 def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(standing_gpu_node: Any, tmp_path: Path) -> None:
     store = Store(str(tmp_path))
     executor = RayExecutor(  # without the stand-in, so without CuPy
@@ -418,27 +350,5 @@ def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(standing_gpu_node: 
     try:
         with pytest.raises(BackendUnavailable, match="kernels: gpu needs"):
             StageRunner(store, executor, (), 0.0).ask_kernels(gpu_kernels, "gpu")
-    finally:
-        executor.close()
-
-
-def test_no_more_gpus_are_taken_than_there_are_tasks(
-    standing_gpu_node: Any, gpu_node: Callable[[], Any], tmp_path: Path
-) -> None:
-    gpu_node()
-    services = SERVICES
-    executor = RayExecutor(
-        lambda client, holder: services, lambda: QuotaCoordinator({}), gpu=GpuWorkers(2, idle_s=3600.0)
-    )
-    try:
-        assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)
-        until(lambda: free_gpus() == 2, "two GPUs")
-        assert places(executor, tmp_path, Place("gpu"), 1) <= node_ids(with_gpu=True)
-        until(lambda: free_gpus() == 1, "GPU taken")
-        (tmp_path / "meeting").mkdir()
-        both = Place("gpu", str(tmp_path / "meeting"), 2)
-        assert places(executor, tmp_path, both, 6) == node_ids(with_gpu=True)
-        assert places(executor, tmp_path, Place("cpu"), 6) <= node_ids(with_gpu=False)
-        until(lambda: free_gpus() == 0, "GPU kept for a while")
     finally:
         executor.close()

@@ -83,18 +83,6 @@ def test_they_end_after_other_work_has_taken_a_while(actors: Actors) -> None:
     assert actors.alive == {0}
 
 
-def test_they_end_at_once_where_no_work_comes_for_a_while(actors: Actors) -> None:
-    pool = pool_of(actors, gpus=2)
-    with pool.using(2, on_gpu=True):
-        wait(pool, actors, 100.0, busy=[1, 2])
-        pool.release_idle()
-        assert actors.alive == {0, 1, 2}  # in use
-    pool.release_idle()
-    assert actors.alive == {0}
-    with pool.using(1, on_gpu=True):
-        assert actors.alive == {0, 1}
-
-
 def test_those_that_the_next_work_does_not_need_end(actors: Actors) -> None:
     pool = pool_of(actors, gpus=4)
     with pool.using(4, on_gpu=True):
@@ -104,17 +92,6 @@ def test_those_that_the_next_work_does_not_need_end(actors: Actors) -> None:
         assert actors.alive == {0, 3}
         assert pool.available(on_gpu=True) == [3]
     assert actors.alive == {0, 3}
-
-
-def test_those_that_are_done_do_not_stay_for_the_last_task(actors: Actors) -> None:
-    pool = pool_of(actors, gpus=4)
-    with pool.using(8, on_gpu=True) as use:
-        wait(pool, actors, 100.0, busy=[1, 2, 3, 4])
-        wait(pool, actors, 1000.0, busy=[1, 4])
-        assert actors.alive == {0, 1, 2, 3, 4}  # for what is still to come
-        use.n = 2
-        wait(pool, actors, 10_000.0, busy=[1, 4])
-        assert actors.alive == {0, 1, 4}
 
 
 def test_those_that_hold_shards_stay_while_others_work(actors: Actors) -> None:

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
-from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.storage.layout import CLAIMS
@@ -66,13 +64,6 @@ def test_by_default_none_are_asked_for_and_the_snapshot_is_as_before(bench: Benc
     assert "claims" not in snapshot.manifest.build["config"]
 
 
-def test_no_claims_leave_the_id_as_it_is(bench: Bench) -> None:
-    without = bench.build(TEXTS)
-    none = bench.build(TEXTS, lambda request: DONE if task_of(request) == "extract-claims" else None, **WANTED)
-    assert len(bench.asked("extract-claims")) == 2
-    assert none.manifest.snapshot_id == without.manifest.snapshot_id
-
-
 def test_a_chunk_without_entities_is_not_asked_about(bench: Bench) -> None:
     def nothing_in_the_second(request: ChatRequest) -> str | None:
         if task_of(request) == "extract-graph" and "delta" in request.messages[1].content:
@@ -97,8 +88,3 @@ def test_a_refused_reply_is_a_dead_letter_that_is_asked_again(bench: Bench) -> N
     assert after.manifest.complete
     assert len(rows(after, CLAIMS)) == 4
     assert [between(request, "text") for request in bench.asked("extract-claims")] == [TEXTS[1]]
-
-
-def test_the_built_in_model_is_not_asked_for_claims() -> None:
-    with pytest.raises(ValidationError, match="claims: true needs a language model"):
-        Config.model_validate({"claims": True})

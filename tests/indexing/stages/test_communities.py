@@ -101,11 +101,3 @@ async def test_a_large_graph_is_checked_once_much_has_changed(
     _, stats = await detected(tables(GRAPH), first, NAMES[:1], before)  # 1 % are 1.6 entities
     assert (stats["modularity_cold"] is not None) == checked
     assert stats["changed_since_cold"] == (0 if checked else 1)
-
-
-async def test_an_index_that_loses_all_its_entities_has_no_communities() -> None:
-    first, _ = await detected(tables(GRAPH))
-    nothing = tables(nx.empty_graph(0))
-    for previous in (None, first):
-        found, stats = await detected(nothing, previous, [])
-        assert found.num_rows == stats["n_kept"] == stats["n_new"] == 0

@@ -17,10 +17,9 @@ from hirag_dist.indexing.stages.memberships import (
     KEPT_LINKS,
     MEMBER_ROWS,
     ChooseMemberships,
-    described,
     grouped,
 )
-from hirag_dist.indexing.stages.partition import CELL_ROWS, SplitClusters, _sampled
+from hirag_dist.indexing.stages.partition import CELL_ROWS, SplitClusters
 from hirag_dist.indexing.stages.partition_tables import cells_of, node_table
 from hirag_dist.types import Covariance, Mixture
 
@@ -90,13 +89,6 @@ def test_a_cluster_that_is_too_large_is_split_by_the_vectors_of_its_members() ->
     assert sorted(map(sorted, parts.values())) == [["a", "b"], ["m"], ["x", "y", "z"]]
 
 
-def test_nothing_to_name_or_choose_gives_nothing() -> None:
-    assert run(SPLIT, rows=CELL_ROWS.empty_table(), links=KEPT_LINKS.empty_table())["links"].num_rows == 0
-    assert run(ChooseMemberships(0.1, 100), links=CELL_LINKS.empty_table())["links"].num_rows == 0
-    clusters, members = grouped(MEMBER_ROWS.empty_table(), 0)
-    assert clusters.num_rows == members.num_rows == 0
-
-
 def member(cluster: str, own: str, share: float, best: bool) -> dict[str, Any]:
     shown = {"name": own.upper(), "type": "t", "description": f"about {own}"}
     return {"cluster_id": cluster, "entity_id": own, "responsibility": share, "best": best} | shown
@@ -126,18 +118,6 @@ def test_equal_clusters_are_one_with_the_larger_share_and_best_where_either_was(
         },
         {"cluster_id": "y", "member_ids": ["c"], "names": ["C"], "types": ["t"], "descriptions": ["about c"]},
     ]
-
-
-def test_what_is_shown_is_one_line_and_short() -> None:
-    rows = pa.Table.from_pylist([member("x", "b", 1.0, True), member("y", "b", 1.0, False)], MEMBER_ROWS)
-    shown = [
-        {"entity_id": "a", "name": "A", "type": "t", "description": "not asked for"},
-        {"entity_id": "b", "name": "B", "type": "u", "description": "two\nlines and more than that"},
-    ]
-    links = rows.select(["cluster_id", "entity_id", "responsibility", "best"])
-    found = described(links, pa.Table.from_pylist(shown), 12).to_pylist()
-    assert {(row["name"], row["type"], row["description"]) for row in found} == {("B", "u", "two lines…")}
-    assert [row["cluster_id"] for row in found] == ["x", "y"]
 
 
 def mixture(covariance: Covariance, k: int, dims: int) -> Mixture:
@@ -172,15 +152,3 @@ def test_a_tree_of_mixtures_survives_its_table(covariance: Covariance) -> None:
     assert found.root is not None
     assert cells.root is not None
     assert same(found.root, cells.root)
-
-
-def test_a_layer_of_one_cell_has_an_empty_table() -> None:
-    assert cells_of(node_table(PartitionTree(None, 1))) == PartitionTree(None, 1)
-
-
-def test_a_shard_gives_those_sampled_rows_that_it_has() -> None:
-    rows = np.arange(100, dtype=np.float32).reshape(-1, 1)
-    numbers = np.array([0, 19, 20, 39, 40, 99])
-    shards = [(first, rows[first : first + 20]) for first in range(0, 100, 20)]
-    found = [_sampled(SERVICES, shard, numbers)[:, 0].tolist() for shard in shards]
-    assert found == [[0, 19], [20, 39], [40], [], [99]]

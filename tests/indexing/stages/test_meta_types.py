@@ -12,7 +12,6 @@ from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.meta_types import EXCERPTS, ProposeMetaTypes, SampleChunks
-from hirag_dist.llm.rule_based.model import reply_to
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
@@ -85,13 +84,3 @@ async def test_a_reply_without_a_list_is_a_dead_letter(said: str) -> None:
     found = await ProposeMetaTypes(2, Prompts(), ("m",)).run({"excerpts": table}, services_with(lambda request: said))
     assert found["meta_types"].num_rows == 0
     assert found["rejects"]["unit_id"].to_pylist() == ["meta types"]
-
-
-async def test_the_built_in_model_names_the_kinds_that_the_excerpts_hold() -> None:
-    texts = ["Isaac Newton met Edmond Halley and Robert Hooke in London.", "Robert Hooke wrote to Isaac Newton."]
-    table = pa.table({"chunk_id": ["a", "b"], "text": texts}, schema=EXCERPTS)
-    services = services_with(lambda request: reply_to(request.messages, request.form))
-    found = (await ProposeMetaTypes(2, Prompts(), ("m",)).run({"excerpts": table}, services))["meta_types"]
-    kinds = found["meta_type"].to_pylist()
-    assert kinds[0] == "person"
-    assert len(kinds) >= 3

@@ -8,10 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from hirag_dist.core.prompts.reply_parsing import MalformedReply, SummaryReply, parse_summary
-from hirag_dist.core.prompts.templates import PACKED, Prompts, summary_request
-from hirag_dist.core.text.tokens import counter
-from hirag_dist.errors import RequestRejected
+from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
 from hirag_dist.llm.chat import EndpointPool
@@ -73,17 +70,6 @@ async def test_one_call_does_all_and_each_unit_gets_its_own_part() -> None:
     assert chat.asked == [("a", "b", "c")]
 
 
-async def test_a_unit_alone_is_asked_as_ever() -> None:
-    chat = Chat(each)
-    assert (
-        await ask(chat, "ab", PackingOptions(1000, 1))
-        == await ask(chat, "ab", PackingOptions(0, 8))
-        == ["a alone", "b alone"]
-    )
-    assert chat.asked == [("a",), ("b",)] * 2
-    assert await ask(chat, "") == []
-
-
 async def test_only_what_failed_is_asked_again_alone() -> None:
     chat = Chat(lambda request: each(request).replace("unit<|>2\nb", "unit<|>2\n?"))
     assert await ask(chat, "abc") == ["a", "b alone", "c"]
@@ -133,52 +119,9 @@ async def test_a_pack_that_is_too_long_is_halved_and_then_its_unit_is_divided() 
     assert chat.asked[:3] == [("a", "b", "cde", "x"), ("a", "b"), ("cde", "x")]
 
 
-CLUSTERS = [
-    [("queen cell", "concept", "Built by the honey bee colony."), ("drone", "concept", "Leaves the honey bee colony.")],
-    [("Camden Town", "location", "A district of London."), ("Cornhill", "location", "A street in London.")],
-]
-
-
-def clusters() -> list[PackableUnit[SummaryReply]]:
-    return [
-        PackableUnit(
-            summary_request(members, Prompts(), ["concept"], None),
-            lambda reply, names=tuple(name for name, _, _ in members): parse_summary(reply, len(names), names),
-        )
-        for members in CLUSTERS
-    ]
-
-
 def services(model: ExtractiveModel | RecordedModel) -> Services:
     caller = RetriedCalls(
         RateLimiter(QuotaCoordinator({"endpoint": EndpointLimits(None, None, 8)})), RetryPolicy(1, 0.0)
     )
     pool = EndpointPool({"summarise": [PricedModel("endpoint", model)]}, None, caller, len)
     return Services(pool, None, None, None, len)  # type: ignore[arg-type]
-
-
-async def test_recorded_replies_of_single_units_are_used_before_the_fallback(tmp_path: object) -> None:
-    units = clusters()
-    built_in = ExtractiveModel(counter("o200k_base"))
-    path = f"{tmp_path}/recorded.jsonl"
-    with open(path, "w", encoding="utf-8") as file:
-        reply = r"entity<|>Recorded name<|>concept<|>From before.\nrelation<|>1<|>Recorded name<|>x<|>5"
-        file.write(f'{{"role": "summarise", "unit": "{units[0].request.unit}", "round": 0, "reply": "{reply}"}}\n')
-    model = RecordedModel(path, fallback=built_in)
-    system = Prompts().system(PACKED["summarise"], None, meta_types="concept")
-    first, second = await ask_packed(units, ALL, "summarise", system, services(model))
-    assert isinstance(first, SummaryReply)
-    assert first.entities[0].name == "Recorded name"
-    (alone,) = await ask_packed(units[1:], ALL, "summarise", system, services(built_in))
-    assert second == alone
-    assert model.counts == {"recorded": 1, "fallback": 1}
-
-
-async def test_a_pack_without_any_recorded_unit_goes_to_the_fallback(tmp_path: object) -> None:
-    path = f"{tmp_path}/recorded.jsonl"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write('{"role": "summarise", "unit": "another", "round": 0, "reply": "x"}\n')
-    request = ChatRequest("summarise", (SYSTEM, Message("user", "<unit-1>\nx\n</unit-1>")), "pack", packed=("a", "b"))
-    assert (await RecordedModel(path, fallback=ExtractiveModel(len)).complete(request)).text
-    with pytest.raises(RequestRejected, match="no recorded reply"):
-        await RecordedModel(path).complete(request)

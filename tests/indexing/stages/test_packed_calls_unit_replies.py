@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.core.prompts.reply_validation import MalformedReply
-from hirag_dist.core.prompts.templates import pack_request
 from hirag_dist.errors import RequestRejected
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack, ask_packed
@@ -20,9 +19,8 @@ from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.priced_model import PricedModel, part_key
-from hirag_dist.llm.reply_store import Ledger, ledger_size
+from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
-from hirag_dist.llm.unit_replies import divide
 from hirag_dist.llm.usage import ModelUsage, UsageMeter
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
@@ -135,15 +133,6 @@ async def test_a_pack_of_other_units_finds_the_replies_and_what_they_used(bench:
         assert (use.calls, use.ledger_hits, use.sent_tokens) == (2, 2, 0)
 
 
-async def test_the_same_packs_are_found_whole(bench: Bench) -> None:
-    _, first, _ = await bench.run("abcdef")
-    n_records = ledger_size(bench.store).records
-    assert n_records == 2 + 6 + 1  # packs, parts, and the grouping
-    _, again, asked = await bench.run("abcdef")
-    assert (asked, paid(again)) == ([], paid(first))
-    assert ledger_size(bench.store).records == n_records
-
-
 async def test_only_what_is_not_there_is_packed(bench: Bench) -> None:
     _, first, _ = await bench.run("abc")
     results, use, asked = await bench.run("xaybzcw")
@@ -155,15 +144,6 @@ async def test_only_what_is_not_there_is_packed(bench: Bench) -> None:
     assert (asked, paid(again)) == ([], paid(use))
 
 
-async def test_some_parts_of_a_pack_count_their_share(bench: Bench) -> None:
-    _, first, _ = await bench.run("abc")
-    uses = [(await bench.run(names))[1] for names in ("ab", "c")]
-    assert [use.calls for use in uses] == [1, 1]
-    for name in ("input_tokens", "cached_tokens", "output_tokens"):
-        assert sum(getattr(use, name) for use in uses) == getattr(first, name)
-    assert sum(use.cost_usd for use in uses) == pytest.approx(first.cost_usd)
-
-
 @pytest.mark.parametrize("off", [ALONE, PackingOptions(0, 3)])
 async def test_without_packing_nothing_is_used_that_a_model_said_while_it_saw_other_units(
     bench: Bench, off: PackingOptions
@@ -173,15 +153,6 @@ async def test_without_packing_nothing_is_used_that_a_model_said_while_it_saw_ot
     assert (results, asked, use.ledger_hits) == (list("abc"), ["a", "b", "c"], 0)
     _, again, asked = await bench.run("abc", off)
     assert (asked, paid(again)) == ([], paid(use))
-
-
-async def test_a_unit_asked_alone_is_found_by_a_pack_and_by_itself(bench: Bench) -> None:
-    _, first, asked = await bench.run("abc", ALONE)
-    assert asked == ["a", "b", "c"]
-    results, use, asked = await bench.run("abcd")
-    assert (results, asked, use.calls) == (list("abcd"), ["d"], 4)
-    _, again, asked = await bench.run("a", THREE)
-    assert (asked, again.calls, first.calls) == ([], 1, 3)
 
 
 @pytest.mark.parametrize("bad", ["b", "bc", "abc", "bde", "abcdef"])
@@ -245,21 +216,6 @@ async def test_a_part_that_can_not_be_read_any_more_is_asked_again(bench: Bench)
     assert (use.calls, use.ledger_hits) == (2, 1)
 
 
-async def test_packs_that_were_paid_before_parts_were_kept_are_found(bench: Bench) -> None:
-    """One of them with a unit that had to be asked alone."""
-    bench.model.say = without("b")
-    meter = UsageMeter()
-    chat = bench.services(meter).chat
-    for names in ("abc", "def", "b"):
-        requests = [unit(name).request for name in names]
-        await chat.ask(requests[0] if names == "b" else pack_request("summarise", requests, SYSTEM), str)
-    (before,) = meter.uses.values()
-    results, use, asked = await bench.run("abcdef")
-    assert (results, asked, paid(use)) == (list("abcdef"), [], paid(before))
-    results, _, asked = await bench.run("fedcba")
-    assert (results, asked) == (list("fedcba"), [])
-
-
 @pytest.mark.parametrize("keeps", ["both", "first", "second"])
 async def test_a_role_with_several_models_finds_what_any_of_them_said(bench: Bench, keeps: str) -> None:
     first, second = (PricedModel("e", Model(name=name)) for name in ("one", "two"))  # type: ignore[arg-type]
@@ -272,14 +228,6 @@ async def test_a_role_with_several_models_finds_what_any_of_them_said(bench: Ben
     assert n_asked == len(first.model.asked) + len(second.model.asked) == 6  # type: ignore[attr-defined]
     assert again == results == list(names)
     assert paid(found) == paid(use)
-
-
-async def test_built_in_models_leave_nothing(bench: Bench) -> None:
-    bench.models = (PricedModel("e", bench.model, paid=False),)  # type: ignore[arg-type]
-    for _ in range(2):
-        results, use, asked = await bench.run("abcd")
-        assert (results, asked, use.ledger_hits) == (list("abcd"), ["abc", "d"], 0)
-    assert ledger_size(bench.store).records == 0
 
 
 async def test_a_pack_that_the_endpoint_refuses_is_not_sent_again(bench: Bench) -> None:
@@ -295,26 +243,3 @@ async def test_a_pack_that_the_endpoint_refuses_is_not_sent_again(bench: Bench) 
     assert (results, sorted(asked)) == (list("abcdef"), ["a", "abc", "b", "c", "def"])
     results, again, asked = await bench.run("abcdef")
     assert (results, asked, paid(again)) == (list("abcdef"), [], paid(use))
-
-
-async def test_equal_units_share_a_record_and_their_use_is_counted_once(bench: Bench) -> None:
-    _, first, _ = await bench.run("aab")
-    results, use, asked = await bench.run("aba", PackingOptions(1000, 2))
-    assert (results, asked) == (list("aba"), [])
-    assert paid(use) == paid(first)
-
-
-def test_shares_add_up() -> None:
-    for total in (0, 1, 7, 1000):
-        for weights in ([1], [1, 1, 1], [5, 1, 3], [1, 999]):
-            shares = divide(total, weights)
-            assert sum(shares) == total
-            assert all(share >= 0 for share in shares)
-
-
-async def test_a_pack_of_reports_asks_for_what_it_lacks(bench: Bench) -> None:
-    await bench.run("bd")
-    results, use, asked = await bench.run("abcd", None)
-    assert (results, asked, use.calls) == (list("abcd"), ["ac"], 2)
-    _, again, asked = await bench.run("abcd", None)
-    assert (asked, paid(again)) == ([], paid(use))

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.errors import ModelUnavailable
 from hirag_dist.execution.stage import Services, Tables
 from hirag_dist.indexing.stages.communities import NumberRelations, OutlineReports
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
@@ -145,16 +144,6 @@ async def test_a_report_is_asked_for_when_its_own_parts_are_there() -> None:
     assert "About A1: It is so." in chat.prompts["A"]
 
 
-async def test_a_report_that_needs_no_other_waits_for_none() -> None:
-    chat = Chat(held={name: asyncio.Event() for name in PARTS})
-    task = asyncio.ensure_future(written(chat, await material(), max_tokens=10_000))
-    async with chat.changed:
-        await asyncio.wait_for(chat.changed.wait_for(lambda: len(chat.asked) == 6), 20)
-    for event in chat.held.values():
-        event.set()
-    assert (await task)["reports"].num_rows == 6
-
-
 @pytest.mark.parametrize("last", PARTS)
 async def test_calls_are_shared_alike_whatever_is_done_first(last: str) -> None:
     chat = Chat(held={last: asyncio.Event()})
@@ -174,17 +163,6 @@ async def test_a_dead_report_leaves_its_members_to_the_one_above() -> None:
     assert "About A1" not in chat.prompts["A"]
     assert "A1-0" in chat.prompts["A"]
     assert "About A2" in chat.prompts["A"]
-
-
-async def test_a_failure_is_told_and_nobody_waits_for_what_will_not_come() -> None:
-    def failing(name: str) -> None:
-        if name == "B2":
-            raise ModelUnavailable("no answer")
-
-    chat = Chat(fails=failing)
-    with pytest.raises(ModelUnavailable, match="no answer"):
-        await asyncio.wait_for(written(chat, await material()), 20)
-    assert "B" not in chat.asked
 
 
 async def test_communities_above_their_trees_are_written_after_them_and_alike() -> None:

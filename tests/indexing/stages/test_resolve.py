@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from hirag_dist.core.entities.resolution.candidate_pairs import PairRules
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.execution.stage import Stage, Tables
-from hirag_dist.indexing.stages.embed import vector_table
-from hirag_dist.indexing.stages.resolve import ProposePairs, RenameMentions, RenameRelations, UntouchedLetters
-from hirag_dist.schemas import ALIASES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS
-from tests.core.entities.resolution.graphs import entities
+from hirag_dist.indexing.stages.resolve import RenameMentions, RenameRelations, UntouchedLetters
+from hirag_dist.schemas import ALIASES, MENTIONS, REJECTS, RELATION_MENTIONS
 
 
 def aliases(**canonical: str) -> pa.Table:
@@ -87,19 +83,3 @@ async def test_letters_of_entities_that_stay(rows: list[str]) -> None:
     table = pa.Table.from_pylist(letters, REJECTS)
     found = (await run(UntouchedLetters(), letters=table, aliases=aliases(b="a")))["letters"]
     assert found["unit_id"].to_pylist() == [entity_id(0, key) for key in rows if key == "c"]
-
-
-async def test_vectors_may_come_in_several_pieces_and_any_order() -> None:
-    names = ["Ghost of Christmas Past", "Christmas Past Ghost", "Tiny Tim", "Bob"]
-    kept = entities(dict.fromkeys(names, "concept"), chunks={name: ["c"] for name in names})
-    turned = np.array([[1, 0], [0.9, np.sqrt(0.19)], [0, 1], [-1, 0]], np.float32)
-    vectors = vector_table(kept["entity_id"], turned).take([3, 1, 2, 0])
-    pieces = pa.concat_tables([vectors.slice(0, 1), vectors.slice(1, 2), vectors.slice(3)])
-    assert pieces["vector"].num_chunks == 3
-    stage = ProposePairs(PairRules(("vector",), 0.8, 0.6), 2)
-    for given in (vectors, pieces, vectors.sort_by("id")):
-        found = (await run(stage, entities=kept, relations=RELATIONS.empty_table(), vectors=given))["pairs"].to_pylist()
-        assert [(row["left_id"], row["right_id"]) for row in found] == [
-            tuple(sorted((entity_id(0, names[0].lower()), entity_id(0, names[1].lower()))))
-        ]
-        assert found[0]["score"] == 0.9

@@ -45,8 +45,3 @@ async def test_members_are_cut_to_their_tokens_and_each_is_shown(text: str) -> N
     assert all(name in prompt for name in NAMES)
     assert ": short\n" in prompt
     assert prompt.count("…\n") == 3
-
-
-async def test_without_a_known_window_members_are_shown_as_they_are() -> None:
-    text = "A keeper of a lamp at sea. " * 30
-    assert (await shown(text, member_tokens=0)).count(text.strip()) == 3

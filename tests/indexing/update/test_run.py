@@ -12,9 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from hirag_dist.composition.drift import measure_drift
 from hirag_dist.core.key_sets import key_sets
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
+from hirag_dist.indexing.update import base as update_base
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.types import ChatRequest
@@ -160,6 +162,34 @@ def test_nothing_changed_asks_nothing_and_publishes_nothing(living: LivingBench)
     assert not living.result.changed
     assert again.manifest.snapshot_id == first.manifest.snapshot_id
     assert len(living.bench.store.names("snapshots")) == 1
+
+
+def test_tables_that_are_mapped_from_files_give_the_same_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = []
+    for name, max_bytes in (("in_memory", 10**9), ("mapped", 0)):
+        monkeypatch.setattr(update_base, "_MAX_BYTES", max_bytes)
+        (tmp_path / name).mkdir()
+        bench = LivingBench(tmp_path / name)
+        bench.index(corpus(14))
+        changed = corpus(15) | {"03.txt": text("sea", 77)}
+        del changed["05.txt"]
+        ids.append(bench.index(changed).manifest.snapshot_id)
+    assert ids[0] == ids[1]
+
+
+def test_the_work_folder_does_not_grow_with_the_number_of_updates(living: LivingBench) -> None:
+    texts = corpus(12)
+    living.index(texts)
+    sizes = []
+    for at in range(3):
+        living.index(texts | {f"new{at}.txt": text("sun", 100 + at)})
+        folder = living.bench.folder / "index" / "work"
+        sizes.append(sum(1 for path in folder.rglob("*") if path.is_file()))
+    assert max(sizes) < 1.3 * min(sizes)
+    living.fresh(texts)  # a build from nothing needs nothing of it
+    assert living.index(texts | {"more.txt": text("sea", 200)}).manifest.complete
 
 
 @pytest.mark.parametrize("keys", [{}, {"resolution": {"enabled": True, "tiers": ["normalise"]}}])
@@ -391,3 +421,14 @@ def test_the_built_in_model_puts_nothing_off(living: LivingBench) -> None:
     assert update is not None
     assert update.budget_tokens is None
     assert update.debt_tokens == 0
+
+
+def test_a_refresh_groups_a_small_index_anew_where_it_has_become_loose(living: LivingBench) -> None:
+    texts = {f"{at:03}.txt": text(TOPICS[at % 6], at, 20) for at in range(24)}
+    living.index(texts)
+    for step in range(4):
+        topics = [TOPICS[(step + at) % 6] + "x" * (step % 2) for at in range(2)]
+        texts |= {f"new{step}{at}.txt": text(topic, 500 + step * 10 + at, 20) for at, topic in enumerate(topics)}
+        living.index(texts)
+    layer = measure_drift(living.refresh()).layers[0]
+    assert layer.compactness >= 0.95 * layer.shadow_compactness

@@ -79,15 +79,6 @@ def test_names_that_break_xml_are_kept_but_for_control_characters(
     assert sorted(igraph.Graph.Read_GraphML(str(path)).vs["name"]) == sorted(expected.values())
 
 
-def test_an_empty_index_is_a_graph_of_nothing(empty: Tables) -> None:
-    assert nx.parse_graphml(written(empty).decode()).number_of_nodes() == 0
-
-
-def test_communities_may_be_missing(tiny: Tables) -> None:
-    del tiny["communities"]
-    assert "community" not in nx.parse_graphml(written(tiny).decode()).nodes["0:a"]
-
-
 def test_claims_are_told_of_their_subject(tiny: Tables) -> None:
     ends = {"subject": "a", "object": "b", "subject_id": "0:a", "object_id": "0:b", "chunk_id": "c0"}
     told = {"type": "debt", "status": "true", "start_date": "", "end_date": "", "source_text": ""}

@@ -34,13 +34,6 @@ def test_a_text_that_occurs_twice_is_placed_after_the_chunk_before() -> None:
     assert places.chunk_ids["4"] == chunk_id(document_id(text), 14, 17, "yes")
 
 
-def test_chunks_out_of_order_are_found_and_numbered_by_place() -> None:
-    places, left_out = placed([SourceDocument("d", "one two three")], [chunk("b", "three"), chunk("a", "one two")])
-    assert spans(places) == [(0, 7, "one two"), (8, 13, "three")]
-    assert places.chunks["position"].to_pylist() == [0, 1]
-    assert left_out == []
-
-
 def test_a_chunk_cut_within_a_character_is_placed_without_the_replacement_character() -> None:
     places, left_out = placed([SourceDocument("d", "鲁迅 wrote")], [chunk("a", "\ufffd迅 wro\ufffd")])
     assert spans(places) == [(1, 6, "迅 wro")]
@@ -53,13 +46,6 @@ def test_chunks_that_are_not_found_stay_apart_and_span_the_document() -> None:
     assert len(set(places.chunk_ids.values())) == 2
     reason = "its text is not found in document d: the whole document stands for its place"
     assert left_out == [("place of chunk a", reason), ("place of chunk b", reason)]
-
-
-def test_given_spans_are_taken_where_they_fit() -> None:
-    documents = [SourceDocument("d", "yes yes")]
-    places, left_out = placed(documents, [chunk("a", "yes", start=4, end=7), chunk("b", "yes", start=1, end=99)])
-    assert spans(places) == [(0, 3, "yes"), (4, 7, "yes")]
-    assert left_out == []
 
 
 def test_copies_of_a_text_are_one_document() -> None:
@@ -79,21 +65,6 @@ def test_copies_with_other_labels_are_kept_apart() -> None:
     assert {row["title"]: row["labels"] for row in places.documents.to_pylist()} == {"D": ["x"], "E": []}
     assert places.chunk_ids["a"] != places.chunk_ids["b"]
     assert left_out == []
-
-
-def test_a_chunk_of_an_unknown_document_is_a_document_of_its_own() -> None:
-    places, left_out = placed([SourceDocument("d", "one")], [chunk("a", "two", "custom", start=7, end=9)])
-    assert places.documents["uri"].to_pylist() == sorted(
-        ["d", "a"], key=lambda key: document_id({"d": "one", "a": "two"}[key])
-    )
-    assert spans(places) == [(0, 3, "two")]
-    assert left_out == [("document of chunk a", "it is not in the folder (custom): the chunk is a document of its own")]
-
-
-def test_of_several_documents_the_one_that_holds_the_text_is_the_home() -> None:
-    documents = [SourceDocument("d", "one"), SourceDocument("e", "two")]
-    places, _ = placed(documents, [SourceChunk("a", ("d", "e"), "two")])
-    assert places.chunks["document_id"].to_pylist() == [document_id("two")]
 
 
 SECRET = SourceDocument("s", "the secret", labels=("board",))
@@ -137,15 +108,12 @@ def test_a_chunk_has_the_labels_of_a_document_that_holds_its_text_or_of_all_wher
     assert homes == {"memo": [], "secret its": ["board"]}
 
 
-def test_a_document_without_title_bears_its_first_line() -> None:
-    places, _ = placed([SourceDocument("d", "\n  A   title\nand text")], [])
-    assert places.documents["title"].to_pylist() == ["A title"]
-
-
-def test_documents_without_text_stay_apart() -> None:
-    places, left_out = placed(
-        [SourceDocument("d", None), SourceDocument("e", None)], [chunk("a", None), chunk("b", None)]
-    )
-    assert places.documents.num_rows == 2
-    assert len(set(places.chunk_ids.values())) == 2
-    assert ("text of 2 documents", "the folder does not hold it; it is empty") in left_out
+def test_lines_that_graphrag_puts_before_chunks_are_no_part_of_the_document() -> None:
+    text = "Note: the tide is high. The tide is low."
+    chunks = [
+        chunk("a", "title: tides.txt.\ncreation_date: 2024-03-06 09:00:00 +0000.\nNote: the tide is high."),
+        chunk("b", "title: tides.txt\nThe tide is low."),
+    ]
+    places, left_out = placed([SourceDocument("d", text)], chunks)
+    assert spans(places) == [(0, 23, "Note: the tide is high."), (24, 40, "The tide is low.")]
+    assert left_out == []

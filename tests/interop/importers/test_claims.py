@@ -11,7 +11,7 @@ import pytest
 from hirag_dist import schemas
 from hirag_dist.core.text.ids import chunk_id, document_id, entity_id
 from hirag_dist.interop.importers import read_working_folder
-from tests.interop.importers.conftest import FIRST, TEXT, write_lines, write_parquet
+from tests.interop.importers.conftest import TEXT, write_lines, write_parquet
 
 CHUNKS = [chunk_id(document_id(TEXT), 0, 42, TEXT[0:42]), chunk_id(document_id(TEXT), 29, 66, TEXT[29:66])]
 
@@ -64,14 +64,6 @@ def test_a_folder_of_jsonl_may_hold_claims(jsonl: Path) -> None:
     assert ("chunk of claim in claims.jsonl line 2", "not in the folder: gone") in graph.left_out
 
 
-def test_a_claim_said_twice_in_a_chunk_is_kept_once(jsonl: Path) -> None:
-    claim = {"subject": "Alice", "description": "She is late.", "chunk_id": "c1"}
-    write_lines(jsonl / "claims.jsonl", [claim, claim | {"subject": "ALICE"}, claim | {"chunk_id": "c2"}])
-    graph = read_working_folder(str(jsonl), len)
-    assert sorted(graph.claims["chunk_id"].to_pylist()) == sorted(CHUNKS)
-    assert [what for what, _ in graph.left_out if what.startswith("claim")] == ["claim in claims.jsonl line 2"]
-
-
 def test_a_claim_of_an_unknown_chunk_is_in_nobodys_reach_where_documents_carry_labels(jsonl: Path) -> None:
     documents = [{"doc_id": "doc-1", "text": TEXT, "labels": ["a"]}]
     write_lines(jsonl / "documents.jsonl", documents)
@@ -81,10 +73,3 @@ def test_a_claim_of_an_unknown_chunk_is_in_nobodys_reach_where_documents_carry_l
     unknown = [own for own in graph.claims["chunk_id"].to_pylist() if own not in chunks]
     assert len(unknown) == 1
     assert unknown[0]  # an id that no chunk has, so that it counts as hidden
-
-
-def test_folders_without_claims_have_none(nano: Path) -> None:
-    graph = read_working_folder(str(nano), len)
-    assert graph.claims.num_rows == 0
-    assert "claims" not in graph.source_counts
-    assert FIRST in graph.chunks["text"].to_pylist()

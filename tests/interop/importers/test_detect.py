@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,12 +87,6 @@ def test_a_nano_graphrag_folder_loses_its_quotes(nano: Path) -> None:
     assert (met["kind"], met["layer"], met["weight"], met["description"]) == ("extracted", 0, 9.0, "They met.")
 
 
-def test_an_endpoint_that_bears_its_relations_description_was_not_described(nano: Path) -> None:
-    hatter = entities(read(nano))["THE HATTER"]
-    assert (hatter["type"], hatter["description"], hatter["described"]) == ("unknown", "", False)
-    assert hatter["chunk_ids"] == CHUNKS[1:]
-
-
 def test_hirags_summary_entities_come_without_chunks_in_layer_0(hirag: Path) -> None:
     graph = read(hirag)
     assert graph.kind == "hirag"
@@ -116,10 +109,6 @@ def test_lightrags_names_that_differ_in_case_are_one_entity(lightrag: Path) -> N
     assert found["Alice"]["description"] == "A girl.\nA cat."
     assert relations(graph)["Alice", "Bob"]["weight"] == 11.0
     assert relations(graph)["Alice", "Bob"]["description"] == "They met. She purrs."
-
-
-def test_lightrags_full_lists_of_chunks_are_taken(lightrag: Path) -> None:
-    assert entities(read(lightrag))["Bob"]["chunk_ids"] == CHUNKS
 
 
 @pytest.mark.parametrize(("old", "kind"), [(False, "graphrag"), (True, "graphrag-0.x")])
@@ -159,17 +148,6 @@ def test_of_graphrags_runs_the_latest_is_read_and_the_others_are_named(graphrag:
     assert graph.left_out == ((str(root / "output/20240801-1/artifacts"), "an earlier run; the latest is read"),)
 
 
-def test_jsonl_rows_that_were_not_indexed_are_left_out(jsonl: Path) -> None:
-    graph = read(jsonl)
-    assert graph.kind == "jsonl"
-    assert_places(graph)
-    assert graph.source_counts["documents"] == 2
-    assert graph.left_out == (("document doc-2", "the index does not hold it: indexed is false"),)
-    found = entities(graph)
-    assert found["ALICE"]["description"] == "A girl.\nCurious."
-    assert found["BOB"]["n_mentions"] == 2
-
-
 def without_texts(folder: Path) -> None:
     document = {"doc_id": "doc-1", "mix_doc_id": "mix-1", "n_chars": len(TEXT)}
     (folder / "documents.jsonl").write_text(json.dumps(document))
@@ -204,11 +182,6 @@ def test_a_folder_of_no_known_kind_is_told_what_was_looked_for(tmp_path: Path) -
         read(tmp_path)
 
 
-def test_no_folder(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no folder"):
-        read(tmp_path / "nowhere")
-
-
 @pytest.mark.parametrize("name", ["kv_store_full_docs.json", "kv_store_text_chunks.json", GRAPH])
 def test_a_missing_file_is_named(nano: Path, name: str) -> None:
     (nano / name).unlink()
@@ -223,13 +196,6 @@ def test_a_damaged_file_is_named_on_one_line(nano: Path, name: str, damage: byte
     with pytest.raises(InputError, match=f"{name} cannot be read: ") as caught:
         read(nano)
     assert "\n" not in str(caught.value)
-
-
-def test_a_graph_that_was_cut_short_is_damaged(nano: Path) -> None:
-    path = nano / GRAPH
-    path.write_bytes(path.read_bytes()[:-200])
-    with pytest.raises(InputError, match="graphml cannot be read"):
-        read(nano)
 
 
 @pytest.mark.parametrize(
@@ -250,22 +216,6 @@ def test_damaged_parquet_is_named(graphrag: Callable[..., Path], name: str) -> N
     (root / f"{name}.parquet").write_bytes(b"PAR1 no more PAR1")
     with pytest.raises(InputError, match=rf"{name}\.parquet cannot be read: "):
         read(root)
-
-
-def test_a_table_without_its_columns_is_damaged(graphrag: Callable[..., Path]) -> None:
-    root = graphrag()
-    shutil.copy(root / "documents.parquet", root / "entities.parquet")
-    (root / "documents.parquet").unlink()
-    shutil.copy(root / "relationships.parquet", root / "documents.parquet")
-    with pytest.raises(InputError, match=r"documents\.parquet cannot be read: it has no column id"):
-        read(root)
-
-
-def test_a_line_that_is_no_json_is_named_by_its_number(jsonl: Path) -> None:
-    with (jsonl / "entities.jsonl").open("a") as stream:
-        stream.write('\n{"name": "CARO')
-    with pytest.raises(InputError, match=r"entities\.jsonl cannot be read: line 4 is not JSON"):
-        read(jsonl)
 
 
 def test_a_folder_without_an_entity_is_refused(jsonl: Path) -> None:

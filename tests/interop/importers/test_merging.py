@@ -74,18 +74,6 @@ def test_parallel_relations_are_summed_whatever_their_direction() -> None:
     assert (tables.n_merged_relations, tables.n_added, left_out) == (2, 0, [])
 
 
-def test_a_relation_with_itself_is_left_out_and_its_name_kept() -> None:
-    tables, left_out = merged([entity("a")], [relation("Bob", '"BOB"')])
-    assert sorted(tables.entities["name"].to_pylist()) == ["Bob", "a"]
-    assert tables.relations.num_rows == 0
-    assert left_out == [("""relation 'Bob' – '"BOB"'""", "it joins an entity with itself")]
-
-
-def test_names_without_a_letter_are_left_out() -> None:
-    _, left_out = merged([entity("a"), entity('"…"')], [relation("a", "***")])
-    assert [what for what, _ in left_out] == ["""entity '"…"'""", "relation 'a' – '***'"]
-
-
 @pytest.mark.parametrize(
     ("weight", "used"), [(-17.0, 0.1), (0.0, 0.1), (math.inf, 1.0), (math.nan, 1.0), (1e300, 1e300)]
 )
@@ -109,9 +97,3 @@ def test_descriptions_of_a_relation_that_are_too_much_together_are_cut_and_named
     assert text.startswith("4 xxx")
     assert len(text) <= 2000
     assert left_out[0][1] == "1806 of 3611 characters: more than 2000 together"
-
-
-def test_a_single_long_description_of_a_relation_stays_whole() -> None:
-    tables, left_out = merged([], [relation("a", "b", 1.0, "x" * 5000)])
-    assert tables.relations["description"].to_pylist() == ["x" * 5000]
-    assert left_out == []

@@ -10,7 +10,6 @@ import pytest
 
 from hirag_dist import schemas
 from hirag_dist.core.text.ids import content_id, entity_id
-from hirag_dist.errors import InputError
 from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.interop.importers.reports import report_of
 
@@ -53,16 +52,6 @@ def test_graphrags_tree_comes_with_its_reports(graphrag: Callable[..., Path], ol
     assert (graph.source_counts["communities"], graph.source_counts["reports"]) == (2, 2)
 
 
-def test_what_is_not_asked_for_is_not_read(graphrag: Callable[..., Path]) -> None:
-    folder = graphrag()
-    (folder / "communities.parquet").write_bytes(b"damaged")
-    graph = read_working_folder(str(folder), len)
-    assert graph.communities is None
-    assert graph.reports is None
-    with pytest.raises(InputError, match=r"communities\.parquet cannot be read"):
-        read_working_folder(str(folder), len, communities=True)
-
-
 def test_what_is_wrong_with_nano_graphrags_communities_is_told(nano: Path) -> None:
     graph = kept(nano)
     assert graph.communities is not None
@@ -83,11 +72,6 @@ def test_jsonl_reports_are_communities(jsonl: Path) -> None:
     assert graph.communities is not None
     assert graph.communities["entity_ids"].to_pylist() == [sorted([ALICE, BOB])]
     assert [what for what, _ in graph.left_out if "community" in what] == ["community_reports.jsonl line 2"]
-
-
-def test_a_folder_without_communities_has_none_to_keep(lightrag: Path) -> None:
-    with pytest.raises(InputError, match="lightrag and holds no communities to keep"):
-        read_working_folder(str(lightrag), len, communities=True)
 
 
 def test_names_that_become_one_entity_are_in_one_community_of_a_level(lightrag: Path) -> None:

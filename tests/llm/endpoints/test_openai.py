@@ -8,7 +8,7 @@ import json
 import pickle
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from hirag_dist.core.prompts.reply_validation import RepeatedReply, usable_text
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.errors import ConfigError, HiragError, ModelUnavailable, RateLimited, RequestRejected
 from hirag_dist.llm.embedding import PaidEmbedder
@@ -239,11 +240,15 @@ async def send_events(request: web.Request, *events: bytes) -> web.StreamRespons
     return response
 
 
-@asynccontextmanager
-async def streaming(*events: bytes) -> AsyncIterator[OpenAiChat]:
+def streaming(*events: bytes) -> AbstractAsyncContextManager[OpenAiChat]:
     async def answer(request: web.Request) -> web.StreamResponse:
         return await send_events(request, *events)
 
+    return hosting(answer)
+
+
+@asynccontextmanager
+async def hosting(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[OpenAiChat]:
     async with loopback(answer) as url:
         chat = OpenAiChat(settings(f"{url}/v1"), count_words)
         try:
@@ -267,6 +272,23 @@ async def test_streams_pieces() -> None:
         whole = await chat.complete(REQUEST)
     assert "".join(map(str, pieces)) == f"{LONG}b"
     assert reply == whole == ChatReply(f"{LONG}b", "stop", "model-1", input_tokens=12, output_tokens=30)
+
+
+async def test_a_reply_that_repeats_itself_is_read_no_further() -> None:
+    record = '{"id": 1, "name": "Ada", "type": "person", "description": "Wrote the first program."}, '
+
+    async def loop(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        while True:  # until the client hangs up
+            await response.write(b"".join(b"data: " + piece(word) + b"\n\n" for word in record.split(" ")))
+
+    async with hosting(loop) as chat:
+        reply = await chat.complete(REQUEST)
+    assert 4500 <= len(reply.text) < 100_000
+    assert reply.output_tokens > 0
+    with pytest.raises(RepeatedReply):
+        usable_text(reply)
 
 
 async def test_a_stream_that_ends_early_is_no_reply() -> None:

@@ -44,11 +44,6 @@ def test_books_that_cannot_be_read(parts: dict[str, str], reason: str) -> None:
         book(makers.book(**parts))
 
 
-def test_a_book_with_hidden_fonts_is_read() -> None:
-    found, _ = book(makers.book(**{"META-INF__encryption_xml": ENCRYPTED.format("http://www.idpf.org/2008/embedding")}))
-    assert found.text()
-
-
 def test_a_chapter_that_cannot_be_read_costs_itself_alone() -> None:
     found, lost = book(makers.book(OEBPS__two_xhtml="<div>" * 3000))
     assert found.text() == "Before.\n\nTwo\n\nIt ended."

@@ -27,12 +27,6 @@ def test_headers_text_and_attachments() -> None:
     assert found.properties["Date"] == "2024-05-01 08:30:00+02:00"
 
 
-def test_html_is_read_where_there_is_no_plain_text() -> None:
-    assert "Only <here>." not in text_of(makers.mail(html="<p>Only here.</p>"))
-    assert "The lamp is lit." in text_of(makers.mail(html="<p>Only here.</p>"))
-    assert "Only here." in text_of(makers.mail(html="<p>Only here.</p>", text=" "))
-
-
 def test_a_mail_in_a_mail_and_a_picture_in_the_text() -> None:
     inner, outer = EmailMessage(), EmailMessage()
     inner["Subject"] = "Inner"
@@ -59,9 +53,3 @@ def test_a_mail_in_a_mail_and_a_picture_in_the_text() -> None:
 def test_mails_that_cannot_be_read(data: bytes, reason: str) -> None:
     with pytest.raises(FileRefused, match=reason):
         read_mail(data, 10_000, 1 << 20)
-
-
-def test_headers_that_cannot_be_parsed() -> None:
-    found = text_of(b"Subject: =?x?y?z?=\nDate: soon\nFrom: <<>\nTo: \xff\xfe\n\nWords.")
-    assert "Date: soon" in found
-    assert found.endswith("Words.")

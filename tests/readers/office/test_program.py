@@ -51,14 +51,6 @@ def test_damaged_files_are_refused_or_read_and_never_raise(form: str) -> None:
         assert {"text", "refused", "error"} & found.keys()
 
 
-def test_files_of_another_type_are_refused_in_words() -> None:
-    assert reply("docx", makers.sheets()) == {"refused": "the file is no .docx file"}
-    assert reply("docx", b"words") == {"refused": "the file is damaged or truncated"}
-    assert "no electronic book" in reply("epub", makers.word())["refused"]
-    bomb = makers.with_parts(makers.word(), {"word/styles.xml": '<!DOCTYPE a [<!ENTITY b "c">]><a/>'})
-    assert "document type declaration" in reply("docx", bomb)["refused"]
-
-
 def test_a_library_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(program.READERS, "docx", ("hirag_dist.readers.office.gone", "read"))
     import_reader({"form": "docx"})

@@ -30,14 +30,6 @@ def test_the_header_of_a_long_table_is_repeated() -> None:
     assert max(map(len, text.split("\n\n"))) < 1700
 
 
-def test_dimensions_that_a_file_overstates() -> None:
-    name = "xl/worksheets/sheet1.xml"
-    data = makers.sheets()
-    stated = makers.part(data, name).replace('ref="A1:F5"', 'ref="A1:XFD1048576"')
-    assert stated != makers.part(data, name)
-    assert "lens" in sheets.read_sheets(makers.with_parts(data, {name: stated}), 10_000).text()
-
-
 def test_a_limit_of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sheets, "MAX_CELLS", 5)
     with pytest.raises(FileRefused, match="more than 5 cells"):

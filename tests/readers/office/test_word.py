@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
-from hirag_dist.readers.office.placed_text import PlacedText, TextTooLong
+from hirag_dist.readers.office.placed_text import PlacedText
 from hirag_dist.readers.office.word import read_word
 from tests.readers.office import makers
 
@@ -34,18 +32,6 @@ def test_tracked_changes_and_controls() -> None:
     assert found.text() == "The new lamp shines\nhere\n\nWithin a control."
 
 
-def test_merged_cells_and_frames() -> None:
-    cell = "<w:tc>{}<w:p><w:r><w:t>{}</w:t></w:r></w:p></w:tc>"
-    wide = "<w:tcPr><w:gridSpan w:val='2'/></w:tcPr>"
-    below = "<w:tcPr><w:vMerge/></w:tcPr>"
-    found = body(
-        f"<w:tbl><w:tr>{cell.format('', 'a')}{cell.format(wide, 'b')}</w:tr>"
-        f"<w:tr>{cell.format(below, 'hidden')}{cell.format('', 'c')}{cell.format('', 'd')}</w:tr></w:tbl>"
-        f"<w:tbl><w:tr>{cell.format('', 'Framed.')}</w:tr></w:tbl>"
-    )
-    assert found.text() == "| a | b |  |\n| --- | --- | --- |\n|  | c | d |\n\nFramed."
-
-
 def test_footnotes_follow_their_paragraph() -> None:
     notes = f"<w:footnotes {WORD}><w:footnote w:type='separator' w:id='0'/>"
     notes += "<w:footnote w:id='2'><w:p><w:r><w:t>In 1921.</w:t></w:r></w:p></w:footnote></w:footnotes>"
@@ -66,8 +52,3 @@ def test_footnotes_follow_their_paragraph() -> None:
     parts = {"word/document.xml": document, "word/footnotes.xml": notes}
     parts |= {"word/_rels/document.xml.rels": relations, "[Content_Types].xml": types}
     assert read_word(makers.with_parts(data, parts), 1000).text() == "Lit.[^2]\n\n[^2]: In 1921.\n\nNext."
-
-
-def test_a_limit_of_the_text() -> None:
-    with pytest.raises(TextTooLong):
-        read_word(makers.word(), 20)

@@ -12,8 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from hirag_dist.errors import ConfigError
-from hirag_dist.service.auth.tls import certificate_expiry, read_certificates
+from hirag_dist.service.auth.tls import certificate_expiry
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
@@ -153,16 +152,6 @@ async def test_tls(start: fakes.Start, engine: fakes.FakeEngine, certificates: d
     assert len(engine.queries) == 1
 
 
-async def test_tls_to_a_plain_port(start: fakes.Start, engine: fakes.FakeEngine, certificates: dict[str, str]) -> None:
-    service = await start(engine)
-    root = grpc.ssl_channel_credentials(Path(certificates["ca.pem"]).read_bytes())
-    async with grpc.aio.secure_channel(service.address, root) as channel:
-        call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
-        assert await refused(call) is grpc.StatusCode.UNAVAILABLE
-    async with fakes.channel(service) as channel:
-        assert (await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST)).retrieval.local
-
-
 def credentials(files: dict[str, str], *names: str) -> grpc.ChannelCredentials:
     """A client's, from authority, key and certificate by their names."""
     return grpc.ssl_channel_credentials(*(Path(files[name]).read_bytes() for name in names))
@@ -237,19 +226,6 @@ async def test_new_connections_get_renewed_certificates(
             call = query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, timeout=30)
             assert await refused(call) is grpc.StatusCode.UNAVAILABLE
         assert (await query_pb2_grpc.QueryServiceStub(before).Retrieve(REQUEST)).retrieval.local
-
-
-def test_files_of_tls_are_checked_as_they_are_read(tmp_path: Path, certificates: dict[str, str]) -> None:
-    cert, key = certificates["server.pem"], certificates["server.key"]
-    found = read_certificates(cert, key, certificates["ca.pem"])
-    assert (found.cert, found.client_ca) == (Path(cert).read_bytes(), Path(certificates["ca.pem"]).read_bytes())
-    nonsense = tmp_path / "nonsense.pem"
-    nonsense.write_text("hello")
-    for wrong in (str(nonsense), str(tmp_path / "missing"), certificates["client.key"]):
-        with pytest.raises(ConfigError, match="TLS cannot be set up from"):
-            read_certificates(cert, wrong, None)
-    with pytest.raises(ConfigError, match="nonsense"):
-        read_certificates(cert, key, str(nonsense))
 
 
 def test_when_a_certificate_ends(certificates: dict[str, str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, is_name, read_callers
-from hirag_dist.service.file_watch import Lapse, ReloadingValue, signature
+from hirag_dist.service.file_watch import Lapse, ReloadingValue
 
 OPEN, OTHER = (hashlib.sha256(text).hexdigest() for text in (b"open sesame", b"other"))
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -59,11 +59,6 @@ callers:
     assert callers.next_expiry(NOW) == datetime(2026, 12, 30, 23, tzinfo=UTC)
     assert callers.next_expiry(datetime(2027, 6, 1, tzinfo=UTC)) == datetime(2027, 12, 31, tzinfo=UTC)
     assert callers.next_expiry(datetime(2028, 6, 1, tzinfo=UTC)) is None
-
-
-def test_without_labels_a_caller_holds_none(path: Path) -> None:
-    callers = read(path, "callers: {ops: {certificates: [ops.example]}}")
-    assert callers.certificates["ops.example"] == Caller("ops", frozenset(), indexes=())
 
 
 @pytest.mark.parametrize(
@@ -118,11 +113,6 @@ def test_a_wrong_file(path: Path, text: str, words: str) -> None:
         read(path, text)
     assert str(path) in str(caught.value)
     assert "secret" not in str(caught.value)  # what was put where the hash belongs may be the token itself
-
-
-def test_a_missing_file(path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_callers(str(path))
 
 
 @pytest.mark.parametrize(
@@ -244,17 +234,6 @@ def test_a_file_that_was_away_for_a_moment_changes_nothing(path: Path) -> None:
     assert len(value.value) == 1
 
 
-def test_a_mistyped_date_does_not_end_the_watching(path: Path) -> None:
-    token = f"callers: {{a: {{tokens: [{{sha256: '{OPEN}', expires: %s}}]}}}}"
-    path.write_text(token % "2027-02-28T00:00:00Z")
-    value = ReloadingValue([str(path)], lambda: read_callers(str(path)))
-    path.write_text(token % "2027-02-30T00:00:00Z")
-    assert not value.refresh()
-    path.write_text("callers: {b: {certificates: [x]}}")
-    assert value.refresh()
-    assert not value.value.tokens
-
-
 def test_whatever_loading_raises_the_watching_goes_on(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.write_text("1")
     value = ReloadingValue([str(path)], lambda: 1 / int(path.read_text()))
@@ -265,30 +244,3 @@ def test_whatever_loading_raises_the_watching_goes_on(path: Path, caplog: pytest
     path.write_text("2")
     assert value.refresh()
     assert value.value == 0.5
-
-
-def test_what_could_not_be_read_once_is_tried_again(path: Path) -> None:
-    """The file does not change: what stood in the way was somewhere else."""
-    path.write_text("one")
-    trouble: list[OSError] = []
-
-    def load() -> str:
-        if trouble:
-            raise ConfigError(str(trouble[0]))
-        return path.read_text()
-
-    value = ReloadingValue([str(path)], load)
-    trouble.append(OSError("too many open files"))
-    path.write_text("another")
-    assert not value.refresh()
-    trouble.clear()
-    assert value.refresh()
-    assert value.value == "another"
-
-
-def test_who_may_read_a_file_is_a_change_of_it(path: Path) -> None:
-    path.write_text("one")
-    before, changed_ns = signature([str(path)]), path.stat().st_ctime_ns
-    while path.stat().st_ctime_ns == changed_ns:  # until the file system's clock has moved on
-        path.chmod(0o600)
-    assert signature([str(path)]) != before

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hirag_dist.errors import ModelUnavailable
 from hirag_dist.types import (
     Answer,
     Citation,
@@ -19,7 +17,6 @@ from hirag_dist.types import (
     CommunityItem,
     EntityItem,
     PathItem,
-    Retrieval,
     SourceItem,
     TripleItem,
 )
@@ -37,21 +34,6 @@ Serve = Callable[..., Any]
 See = Callable[..., Any]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the browser
-
-
-def many_keys(whole: Any, n: int) -> Any:
-    """A retrieval of n key entities, each third pair by way of a hub, each seventh unconnected."""
-    keys = tuple(
-        EntityItem(f"k{i}", f"Key {i} " + "long " * (i % 9), "concept", "…", i % 4, 1 / (i + 1)) for i in range(n)
-    )
-    paths = []
-    for i, (one, other) in enumerate(pairwise(keys)):
-        middle = (("hub", "The hub"),) if i % 3 == 0 else ()
-        steps = ((one.entity_id, one.name), *middle, (other.entity_id, other.name)) if i % 7 else ()
-        paths.append(
-            PathItem(one.entity_id, other.entity_id, tuple(id for id, _ in steps), tuple(name for _, name in steps))
-        )
-    return replace(whole, key_entities=keys, paths=tuple(paths), triples=())
 
 
 @pytest.mark.smoke
@@ -103,36 +85,6 @@ def answering(engine: fakes.FakeEngine, text: str, citations: tuple[Citation, ..
         yield Answer(text, citations, 0, engine.whole, "scripted", 1, 1)
 
     return answer_stream
-
-
-async def test_claims_are_listed_where_there_are_any(serve: Serve, visit: See) -> None:
-    rest = ("e1", "", "debt", "suspected", "1843-12-24", "", "He owes\nMarley much.", "“He owes.”", "k1")
-    told = ClaimItem("cl1", "Scrooge", "Marley", *rest)
-    bare = ClaimItem("cl2", "Scrooge", "", "", "", "", "", "", "", "Nothing more is told.", "", "")
-    whole = replace(fakes.WHOLE, claims=(told, bare), context_refs={"C1": "cl1"})
-    served = await serve(fakes.FakeEngine(whole=whole))
-    served.engine.answer_stream = answering(
-        served.engine, "He owes [C1].", (Citation("C1", "claim", "cl1", "Scrooge"),)
-    )
-    seen = await visit(served.url, viewport={"width": 360, "height": 740})
-    page = await seen.ask()
-    section = page.locator("#claims")
-    await section.locator("[data-item=cl1]").wait_for()
-    assert "Scrooge → Marley" in await section.inner_text()
-    assert (await section.locator(".number").inner_text()) == "2"
-    assert not await section.locator("dl").first.is_visible()
-    await page.locator("#answer .text .cite", has_text="C1").click()
-    await section.locator("[data-item=cl1] dl").wait_for(state="visible")
-    opened = await section.locator("[data-item=cl1]").inner_text()
-    assert all(words in opened for words in ("suspected", "since 1843-12-24", "“He owes.”", "He owes\nMarley much."))
-    assert (await section.locator("[data-item=cl2] dt").count()) == 0
-    assert (await page.locator("#jump button", has_text="Claims").count()) == 1
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    served.engine.whole = fakes.WHOLE
-    await seen.ask("And without?")
-    await page.locator("#local [data-item=e1]").wait_for()
-    assert await section.is_hidden()
-    assert (await page.locator("#jump button", has_text="Claims").count()) == 0
 
 
 async def test_what_documents_say_is_never_code(serve: Serve, visit: See) -> None:
@@ -207,56 +159,6 @@ async def test_a_wrong_token_is_explained_and_a_right_one_stays_in_the_tab(
     await page.get_by_text("This service requires a token.").wait_for()
 
 
-async def test_a_hundred_keys_long_names_and_a_narrow_dark_screen(serve: Serve, visit: See) -> None:
-    whole = many_keys(fakes.WHOLE, 100)
-    word = "Donaudampfschifffahrtsgesellschaft" * 9
-    local = (
-        EntityItem("long", word, "organization", word, 3, 0.9),
-        EntityItem("rtl", "مجلس القضاء الأعلى", "organization", "نص من اليمين إلى اليسار", 0, 0.8),
-        EntityItem("cjk", "気候変動に関する政府間パネル", "organization", "第六次評価報告書。", 1, None),
-    )
-    served = await serve(fakes.FakeEngine(whole=replace(whole, local=local)))
-    seen = await visit(served.url, viewport={"width": 360, "height": 740}, color_scheme="dark")
-    page = await seen.ask()
-    await page.get_by_text("100 tokens read").wait_for()
-    assert (await page.evaluate("document.documentElement.scrollWidth")) == 360
-    assert (await page.locator("#bridge svg .node").count()) == 101
-    assert (await page.locator("#bridge svg .edge.missing").count()) == len(
-        [p for p in whole.paths if not p.entity_ids]
-    )
-    assert (await page.locator("#bridge").get_by_text("Show all 100 key entities").count()) == 1
-    await page.locator("#bridge").get_by_text("Show all 100 key entities").click()
-    assert (await page.locator("#bridge [data-item]:visible").count()) == 100
-    await page.locator("#bridge").get_by_role("button", name="The next pair").click()
-    assert "lie in parts of the graph that nothing connects" in (await page.locator("#bridge .said").inner_text())
-    dark = await page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert dark == "rgb(18, 20, 25)"
-    inside = await page.evaluate(
-        """() => { const box = document.querySelector("svg.graph").getBoundingClientRect();
-        return [...document.querySelectorAll("svg.graph circle")].every((one) => {
-          const { left, right, top, bottom } = one.getBoundingClientRect();
-          return left >= box.left && right <= box.right && top >= box.top && bottom <= box.bottom; }); }"""
-    )
-    assert inside
-    assert (await page.evaluate("getComputedStyle(document.querySelector('[data-item=rtl] b')).direction")) == "rtl"
-
-
-async def test_a_deadline_and_a_model_that_is_out_leave_what_was_found(serve: Serve, visit: See) -> None:
-    served = await serve(fakes.FakeEngine(whole=replace(fakes.WHOLE, partial=("bridge", "sources"))))
-    seen = await visit(served.url)
-    await seen.ask()
-    await seen.page.locator("#partial").get_by_text("cut off bridge, sources").wait_for()
-    served.engine.error = ModelUnavailable("the model at example.org does not answer")
-    page = await seen.ask()
-    await page.get_by_role("alert").get_by_text("The language model does not answer").wait_for()
-    await page.get_by_role("alert").get_by_text("the model at example.org does not answer").wait_for()
-    assert "Lighthouse" in (await page.locator("#local").inner_text())
-    served.engine.error = None
-    await page.get_by_role("button", name="Ask again").click()
-    await page.get_by_text("100 tokens read").wait_for()
-    assert not (await page.get_by_role("alert").is_visible())
-
-
 async def test_levels_come_one_by_one_and_asking_can_be_stopped(serve: Serve, visit: See) -> None:
     served = await serve()
     served.engine.gate = asyncio.Event()
@@ -281,16 +183,6 @@ async def test_levels_come_one_by_one_and_asking_can_be_stopped(serve: Serve, vi
     await page.get_by_role("status").get_by_text("The result is complete.").wait_for(state="attached")
 
 
-async def test_nothing_found(serve: Serve, visit: See) -> None:
-    served = await serve(fakes.FakeEngine(whole=Retrieval(question="q", mode="naive", snapshot_id="s1")))
-    served.engine.answer_stream = answering(served.engine, "I do not know.", ())
-    page = await (await visit(served.url)).ask()
-    await page.get_by_text("Nothing in the index fits well enough").wait_for()
-    assert "This mode does not look for entities." in (await page.locator("#local").inner_text())
-    assert "This mode does not look for paths." in (await page.locator("#bridge").inner_text())
-    assert "No passage was found." in (await page.locator("#sources").inner_text())
-
-
 async def test_the_whole_of_it_by_keyboard(serve: Serve, visit: See) -> None:
     page = (await visit((await serve()).url)).page
     await page.keyboard.press("Tab")
@@ -311,36 +203,3 @@ async def test_the_whole_of_it_by_keyboard(serve: Serve, visit: See) -> None:
         !(one.textContent.trim() || one.getAttribute("aria-label") || one.labels?.length)).length"""
     )
     assert unnamed == 0
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_texts_stand_out_from_their_ground(serve: Serve, visit: See, scheme: str) -> None:
-    seen = await visit((await serve()).url, color_scheme=scheme)
-    page = await seen.ask()
-    await page.get_by_text("100 tokens read").wait_for()
-    colours = await page.evaluate(
-        """() => { const style = getComputedStyle(document.documentElement);
-        return Object.fromEntries(
-          ["ink", "soft", "accent", "bad", "warn", "good", "card", "well", "accent-soft", "mark"].map((name) =>
-            [name, style.getPropertyValue(`--${name}`).trim()])); }"""
-    )
-    for ink, ground in (
-        *((ink, "card") for ink in ("ink", "soft", "accent", "bad", "warn", "good")),
-        ("soft", "well"),
-        ("accent", "well"),
-        ("ink", "mark"),
-        ("ink", "accent-soft"),
-        ("accent", "accent-soft"),
-    ):
-        assert contrast(colours[ink], colours[ground]) >= 4.5, (scheme, ink, ground)  # WCAG AA
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -37,23 +37,3 @@ async def test_a_replaced_client_is_closed_when_its_last_question_ends() -> None
     assert not second.closed.is_set()
     await clients.close()
     assert second.closed.is_set()
-
-
-async def test_a_replaced_client_that_nobody_uses_is_closed_at_once() -> None:
-    clients, made = ClientPool(), [Client() for _ in range(5)]
-    for client in made:
-        clients.put(client)
-    for client in made[:-1]:
-        await asyncio.wait_for(client.closed.wait(), 10)
-    assert not made[-1].closed.is_set()
-    await clients.close()
-
-
-async def test_the_end_closes_those_in_use_too() -> None:
-    clients, first, second = ClientPool(), Client(), Client()
-    clients.put(first)
-    with clients.lease():
-        clients.put(second)
-        await clients.close()
-        assert first.closed.is_set()
-    assert second.closed.is_set()

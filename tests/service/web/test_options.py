@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import ConfigError
-from hirag_dist.service.web.certificates import expected_name, names_in
+from hirag_dist.service.web.certificates import names_in
 from hirag_dist.service.web.options import PageOptions, reached_at, url_of
 
 
@@ -36,11 +36,6 @@ def test_options_that_are_refused(options: dict[str, Any], words: str) -> None:
         PageOptions(**options)
 
 
-def test_options_that_open_the_page_to_the_network() -> None:
-    options = PageOptions("0.0.0.0:443", tls_cert="c", tls_key="k", callers=True)
-    assert url_of(options) == "https://0.0.0.0:443/"
-
-
 @pytest.mark.parametrize(
     ("address", "target", "url"),
     [
@@ -54,23 +49,12 @@ def test_addresses_on_loopback(address: str, target: str, url: str) -> None:
     assert url_of(PageOptions(address)) == url
 
 
-def test_a_service_on_all_addresses_is_reached_on_this_machine() -> None:
-    assert (reached_at("0.0.0.0:50051"), reached_at("[::]:50051")) == ("127.0.0.1:50051", "[::1]:50051")
-    assert reached_at("10.0.0.7:50051") == "10.0.0.7:50051"
-
-
 def test_the_names_in_a_certificate(certificates: dict[str, str]) -> None:
     assert names_in(certificates["server.pem"], certificates["server.key"]) == ("localhost", "127.0.0.1")
     with pytest.raises(ConfigError, match="TLS cannot be set up from"):
         names_in(certificates["server.pem"], certificates["client.key"])
     with pytest.raises(ConfigError, match="TLS cannot be set up from missing"):
         names_in("missing", certificates["server.key"])
-
-
-def test_a_name_that_a_certificate_is_accepted_under() -> None:
-    assert expected_name(("*.example.org", "127.0.0.1")) == "page.example.org"
-    assert expected_name(("10.0.0.7",)) == "10.0.0.7"
-    assert expected_name(()) is None
 
 
 @pytest.mark.integration

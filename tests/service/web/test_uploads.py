@@ -12,12 +12,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from hirag_dist.errors import ConfigError
-from hirag_dist.service.web.options import PageOptions
-from hirag_dist.service.web.uploads.folder import UploadFolder
 from hirag_dist.service.web.uploads.options import UploadOptions
-from hirag_dist.service.web.uploads.routes import UploadAccess, UploadRefused
-from tests.toy_builds import Bench
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.integration]
 
@@ -62,15 +57,6 @@ def files(folder: Path) -> list[str]:
     """Return all files below a folder, without the lock."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
     return sorted(path.as_posix() for path in found)
-
-
-@pytest.fixture
-def labelled_index(tmp_path: Path) -> str:
-    """An index of a document with a label."""
-    (tmp_path / "corpus.jsonl").write_text('{"text": "lamp oil", "labels": ["owners"]}\n', "utf-8")
-    bench = Bench(tmp_path)
-    bench.run_on([str(tmp_path / "corpus.jsonl")])
-    return bench.store.uri
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -244,26 +230,6 @@ async def test_uploads_are_off_by_default(serve: Callable[..., Any], http: Any) 
         assert response.status == 404
     async with http.post(f"{url}api/describe", json={}) as response:
         assert (await response.json())["uploads"] is False
-
-
-async def test_options_that_would_open_uploads_to_others(tmp_path: Path) -> None:
-    made = options(tmp_path)
-    with pytest.raises(ConfigError, match="http_names"):
-        PageOptions("127.0.0.1:0", names=("docs.example.com",), uploads=made)
-    with pytest.raises(ConfigError, match="local folder"):
-        options(tmp_path, index="s3://bucket/index")
-    folder = UploadFolder(made)
-    with pytest.raises(ConfigError, match="another service"):
-        UploadFolder(made)
-    folder.close()
-    UploadFolder(made).close()
-
-
-async def test_labels_that_hide_documents_refuse_anonymous_callers(labelled_index: str, tmp_path: Path) -> None:
-    for anonymous in (frozenset[str](), frozenset({"public"})):
-        with pytest.raises(UploadRefused, match="carry labels"):
-            UploadAccess(options(tmp_path, index=labelled_index, anonymous=anonymous)).check(None)
-    assert UploadAccess(options(tmp_path, index=labelled_index)).check(None) == "anonymous"
 
 
 @pytest.mark.browser

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.service.http_api.conversation import Turn, standalone_question
-from hirag_dist.types import Answer, Citation, EntityItem, Facet
+from hirag_dist.types import Facet
 from tests.service import fakes
 from tests.service.web import toy_graph
 
@@ -19,7 +19,6 @@ See = Callable[..., Any]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # that of the browser
 
-PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "color_scheme": "dark"}
 FACETS = (
     Facet("published", "date", documents=3, min="2020-01-01T00:00:00Z", max="2024-05-06T00:00:00Z"),
     Facet("tags", "string", list=True, documents=2, distinct=3, values=(('a "b"', 2), ("<i>c</i>", 1))),
@@ -106,45 +105,6 @@ async def test_a_path_a_community_and_a_hub(serve: Serve, visit: See) -> None:
     assert (await trouble.inner_text()).splitlines()[-1] == await trouble.locator("p").last.inner_text()
 
 
-async def test_the_graph_by_keyboard_and_as_a_table(serve: Serve, visit: See) -> None:
-    page = await explored(visit, await serve(), toy_graph.Calls())
-    assert await page.locator("#walk-canvas .node[tabindex='0']").count() == 1
-    await node(page, "Lighthouse").focus()
-    for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"):
-        await page.keyboard.press(key)
-    assert await page.evaluate("document.activeElement.closest('#walk-canvas .node') !== null")
-    await node(page, "Keeper").focus()
-    await page.keyboard.press("Enter")
-    await page.locator("#walk-card .card-title", has_text="Keeper").wait_for()
-    await page.locator("#walk-as").get_by_role("button", name="Table").click()
-    rows = page.locator(".tables tbody").first.locator("tr")
-    assert await rows.count() == 3
-    await page.get_by_role("button", name="expand Lighthouse").click()
-    await page.get_by_role("button", name="remove Lamp").press("Enter")
-    assert await rows.count() == 2
-    assert await page.evaluate("document.activeElement.closest('.tables') !== null")
-    assert await page.locator(".tables tbody").nth(1).locator("tr").count() == 1
-    assert await page.locator("#walk-canvas svg").is_hidden()
-
-
-async def test_the_text_of_a_tapped_entity_is_in_view_on_a_phone(serve: Serve, visit: See) -> None:
-    page = await explored(visit, await serve(), toy_graph.Calls(), **PHONE)
-    await node(page, "Keeper").tap()
-    await page.locator("#walk-card .description", has_text="Lit the lamp.").wait_for()
-    await page.wait_for_function(
-        "() => { const box = document.querySelector('#walk-card .description').getBoundingClientRect();"
-        " return box.top > 0 && box.bottom < innerHeight; }"
-    )
-    labels = await page.locator("#walk-canvas .label:not(.off)").evaluate_all(
-        "all => all.map(one => { const { left, right, top, bottom } = one.getBoundingClientRect();"
-        " return [left, right, top + 2, bottom - 2]; })"
-    )
-    assert len(labels) == 3
-    for at, (left, right, top, bottom) in enumerate(labels):
-        assert not any(left < ri and le < right and top < bo and to < bottom for le, ri, to, bo in labels[at + 1 :])
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
 async def test_a_conversation(serve: Serve, visit: See) -> None:
     served = await serve()
     seen = await visit(served.url)
@@ -210,35 +170,6 @@ async def test_filters_from_facets(serve: Serve, visit: See) -> None:
     assert not await page.get_by_label("false").is_checked()
     await page.locator("#index").select_option("second")
     await page.locator("#trouble").get_by_text("there is no 'second' among those").wait_for()  # asked by its name
-
-
-async def test_two_modes_side_by_side(serve: Serve, visit: See) -> None:
-    served = await serve()
-    whole, retrieve = served.engine.whole, served.engine.answer_stream
-    there = replace(whole, mode="flat", local=(EntityItem("e7", "Rope", "object", "Long.", 0, 0.4), *whole.local))
-    there = replace(there, key_entities=(), paths=(), communities=())
-
-    async def by_mode(query: Any, *, deadline_s: float | None = None) -> Any:
-        if query.mode != "flat":
-            async for part in retrieve(query, deadline_s=deadline_s):
-                yield part
-            return
-        yield there
-        yield Answer("A **rope** [E1].", (Citation("E1", "entity", "e1", "Lighthouse"),), 0, there, "scripted", 1, 1)
-
-    served.engine.answer_stream = by_mode
-    page = (await visit(f"{served.url}#view=compare&q=Who+lit+it%3F&mode=hirag&other=flat")).page
-    await page.get_by_role("button", name="Compare").click()
-    columns = page.locator("#compare .side-by-side")
-    await columns.nth(1).locator("b", has_text="rope").wait_for()
-    await columns.nth(0).get_by_text("The keeper lit it").wait_for()
-    only = [await columns.nth(at).locator(".line", has=page.locator(".only")).all_inner_texts() for at in (0, 1)]
-    assert [sum("Rope" in line for line in lines) for lines in only] == [0, 1]
-    assert sum("Wärterin" in line for line in only[0]) >= 1
-    assert sum("Lighthouse location" in " ".join(line.split()) for line in only[0]) == 0  # both have it
-    figures = await page.locator("#compare .figures tbody tr").all_inner_texts()
-    assert [row.split("\t") for row in figures][:2] == [["Entities", "2", "2"], ["Communities", "1", "0"]]
-    assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 async def test_markdown_and_places(serve: Serve, visit: See) -> None:

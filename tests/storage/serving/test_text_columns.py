@@ -49,6 +49,11 @@ def test_every_value_is_read_by_its_row(tmp_path: Path, sizes: list[int]) -> Non
     assert [columns.value("own", row) for row in rows] == [own[row] for row in rows]
 
 
+def test_values_that_hold_a_text(tmp_path: Path) -> None:
+    columns, _, texts = written(tmp_path, [BATCH_ROWS + 3, 2])
+    assert columns.holding("text", "É漢").tolist() == [at for at, text in enumerate(texts) if "é漢" in text]
+
+
 def test_a_value_that_is_no_text_does_not_stop_a_question(tmp_path: Path) -> None:
     bad = pa.array([b"fine", b"\xff\xfe"], pa.binary()).view(pa.string())
     with open(tmp_path / "texts.arrow", "wb") as file:

@@ -91,28 +91,6 @@ async def test_a_schema_of_ours_gives_its_form_another_its_smallest_value(client
     assert await ask("mine", {"type": "object", "properties": {"n": {"type": "integer"}}}) == {"n": 0}
 
 
-async def test_an_endpoint_may_bring_what_it_says_to_schemas_of_others() -> None:
-    options = SimulatorOptions(listen=LOOPBACK)
-    endpoint = Endpoint(options, structured=lambda messages, schema: json.dumps([messages[0].content, *schema]))
-    described: Any = {"type": "json_schema", "json_schema": {"name": "mine", "schema": {"type": "string"}}}
-    async with (
-        Simulator(options, endpoint) as running,
-        openai.AsyncOpenAI(api_key="any", base_url=running.base_url, max_retries=0) as client,
-    ):
-        asked: list[Any] = [{"role": "user", "content": "Which?"}]
-        reply = await client.chat.completions.create(model="m", messages=asked, response_format=described)
-    assert reply.choices[0].message.content == '["Which?", "type"]'
-
-
-async def test_content_may_come_in_parts(client: openai.AsyncOpenAI) -> None:
-    parts: list[Any] = [
-        {"role": "developer", "content": MESSAGES[0]["content"]},
-        {"role": "user", "content": [{"type": "text", "text": MESSAGES[1]["content"]}]},
-    ]
-    reply = await client.chat.completions.create(model="m", messages=parts)
-    assert reply.choices[0].message.content == reply_to(REQUEST.messages, None)
-
-
 @pytest.mark.parametrize("texts", ["one text", ["one text", "another", " "]])
 async def test_embeds_in_both_encodings(client: openai.AsyncOpenAI, texts: str | list[str]) -> None:
     floats = await client.embeddings.create(model="e", input=texts, encoding_format="float")
@@ -123,33 +101,6 @@ async def test_embeds_in_both_encodings(client: openai.AsyncOpenAI, texts: str |
     decoded = [np.frombuffer(base64.b64decode(row), "<f4") for row in raw]
     np.testing.assert_allclose(decoded, expected, atol=1e-7)
     assert floats.usage.total_tokens > 0
-
-
-async def test_lists_its_models(client: openai.AsyncOpenAI) -> None:
-    assert {model.id async for model in client.models.list()} == {"extractive", "hashing"}
-
-
-async def test_supports_forms(simulator: Simulator) -> None:
-    chat = OpenAiChat(EndpointSettings("s", simulator.base_url, "", "m"), len)
-    assert await chat.supports_forms()
-    await chat.close()
-
-
-async def test_says_how_it_does(client: openai.AsyncOpenAI, simulator: Simulator, http: aiohttp.ClientSession) -> None:
-    root = simulator.base_url.removesuffix("/v1")
-    await asyncio.gather(*(client.chat.completions.create(model="m", messages=MESSAGES) for _ in range(3)))
-    await client.embeddings.create(model="e", input="text")
-    with pytest.raises(openai.BadRequestError):
-        await client.embeddings.create(model="e", input=[])
-    async with http.get(f"{root}/stats") as response:
-        stats = await response.json()
-    chat, embeddings = stats["endpoints"]["/v1/chat/completions"], stats["endpoints"]["/v1/embeddings"]
-    assert (chat["calls"], chat["rate_limited"], chat["errors"], chat["in_flight"]) == (3, 0, 0, 0)
-    assert chat["input_tokens"] > chat["output_tokens"] > 0
-    assert (embeddings["calls"], embeddings["errors"]) == (1, 1)
-    assert stats["total"]["calls"] == 4
-    async with http.get(f"{root}/healthz") as response:
-        assert await response.json() == {"status": "ok"}
 
 
 BAD_BODIES: list[tuple[str, Any, str]] = [
@@ -182,23 +133,6 @@ async def test_wrong_bodies(simulator: Simulator, http: aiohttp.ClientSession, p
     assert (response.status, error["type"]) == (400, "invalid_request_error")
     assert said in error["message"]
     assert set(error) == {"message", "type", "param", "code"}
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        ("POST", "completions", 404),
-        ("GET", "chat/completions", 405),
-        ("POST", "models", 405),
-        ("GET", "../nowhere", 404),
-    ],
-)
-async def test_wrong_paths(
-    simulator: Simulator, http: aiohttp.ClientSession, method: str, path: str, status: int
-) -> None:
-    async with http.request(method, f"{simulator.base_url}/{path}") as response:
-        assert response.status == status
-        assert (await response.json())["error"]["message"]
 
 
 async def test_wants_its_key() -> None:
@@ -263,17 +197,3 @@ async def test_takes_so_many_at_a_time_and_no_more() -> None:
         stats = simulator.endpoint.stats()["total"]
         assert (stats["calls"], stats["rate_limited"], stats["most_in_flight"]) == (3, 1, 2)
         await embedder.close()
-
-
-async def test_a_failure_of_the_model_is_a_500(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(messages: object, form: object, seed: object) -> str:
-        raise ZeroDivisionError
-
-    options = SimulatorOptions(listen=LOOPBACK)
-    async with (
-        Simulator(options, Endpoint(options, reply=fail)) as simulator,
-        openai.AsyncOpenAI(api_key="k", base_url=simulator.base_url, max_retries=0) as client,
-    ):
-        with pytest.raises(openai.InternalServerError, match="had an error"):
-            await client.chat.completions.create(model="m", messages=MESSAGES)
-    assert "ZeroDivisionError" in caplog.text

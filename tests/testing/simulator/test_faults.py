@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
@@ -17,8 +16,6 @@ from hirag_dist.core.prompts.reply_parsing import (
     parse_text,
 )
 from hirag_dist.core.prompts.templates import (
-    DONE,
-    FIELD,
     Prompts,
     describe_request,
     extraction_request,
@@ -27,7 +24,7 @@ from hirag_dist.core.prompts.templates import (
     summary_request,
 )
 from hirag_dist.llm.rule_based import reply_to
-from hirag_dist.testing.simulator.faults import damaged, damages, failure, truncated
+from hirag_dist.testing.simulator.faults import damaged, damages, truncated
 from hirag_dist.types import ChatReply, ChatRequest
 
 TEXT = (
@@ -112,39 +109,3 @@ def test_what_is_cut_off_cannot_be_read(name: str, share: float) -> None:
     assert 1 <= len(cut.text) <= max(1, round(0.9 * len(reply.text)))
     with pytest.raises(MalformedReply, match="cut off"):
         parse(cut)
-
-
-def test_each_form_has_its_own_damages() -> None:
-    anywhere = {"thinking", "empty", "refusal"}
-    assert set(damages('{"entities": []}')) == anywhere | {"prose", "code", "broken", "language"}
-    assert (
-        set(damages(f"answer{FIELD}yes{FIELD}c\n{DONE}"))
-        == set(damages(f"1|A|b|c\n{DONE}"))
-        == anywhere | {*("prose", "code", "delimiters", "language")}
-    )
-    assert set(damages(DONE)) == anywhere | {"prose", "code", "delimiters", "language"}
-    assert set(damages("A plain text.")) == set(damages("{not json}")) == anywhere
-
-
-def test_a_refusal_is_one_of_the_api_where_a_schema_was_asked_for() -> None:
-    request, _ = REQUESTS["report-json"]
-    json_reply = ChatReply(reply_to(request.messages, request.form))
-    place = list(damages(json_reply.text)).index("refusal") + 0.5
-    assert damaged(json_reply, place / len(damages(json_reply.text)), 0.0).finish_reason == "refusal"
-    plain = ChatReply("A plain text.")
-    assert damaged(plain, 0.99, 0.0).finish_reason == "stop"
-    assert damaged(plain, 0.99, 0.0).text.startswith("I'm sorry")
-
-
-def test_a_reply_in_another_language_keeps_its_values() -> None:
-    text = json.dumps({"entities": [{"name": "Scrooge", "other": 1}]})
-    found = json.loads(damages(text)["language"](text, 0.0))
-    assert found == {"entities_es": [{"name_es": "Scrooge", "other_es": 1}]}
-
-
-def test_a_server_fails_in_four_ways() -> None:
-    found = [failure(form, 0.0) for form in (0.0, 0.3, 0.6, 0.9)]
-    assert [each.error.status for each in found] == [500, 502, 503, 529]
-    assert [each.page is not None for each in found] == [False, True, False, False]
-    assert [each.retry_after_s for each in found] == [None, None, 1, 1]
-    assert failure(0.6, 0.5).retry_after_s is None

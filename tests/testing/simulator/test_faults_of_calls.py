@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 from collections import Counter
 from collections.abc import Sequence
@@ -17,11 +16,10 @@ import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_extraction
 from hirag_dist.core.prompts.templates import Prompts, describe_request, extraction_request
-from hirag_dist.errors import ConfigError
 from hirag_dist.llm.rule_based import reply_to
-from hirag_dist.testing.simulator import Simulator, SimulatorOptions, SimulatorThread
+from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.testing.simulator.app import Endpoint
-from hirag_dist.testing.simulator.handlers import CHAT, EMBEDDINGS
+from hirag_dist.testing.simulator.handlers import CHAT
 from hirag_dist.types import ChatReply, Message
 
 LOOPBACK = "127.0.0.1:0"
@@ -77,39 +75,6 @@ async def test_failures_are_of_several_kinds_and_repeat() -> None:
     }
 
 
-async def test_limits_and_waits_need_not_be_told() -> None:
-    for options in (
-        SimulatorOptions(listen=LOOPBACK, fail_rate=1.0, limit_headers=False, rpm=1e6),
-        SimulatorOptions(listen=LOOPBACK, storm_rate=1.0, limit_headers=False),
-        SimulatorOptions(listen=LOOPBACK, rpm=1e-6, limit_headers=False),
-    ):
-        async with Simulator(options) as simulator, aiohttp.ClientSession() as http:
-            for i in range(20):
-                body = {"model": f"m{i}", "messages": DESCRIBE_MESSAGES}
-                async with http.post(f"{simulator.base_url}/chat/completions", json=body) as response:
-                    names = {name.lower() for name in response.headers}
-                    assert not {name for name in names if "ratelimit" in name or "retry" in name}
-
-
-async def test_a_fault_may_strike_again_and_is_bounded() -> None:
-    options = SimulatorOptions(listen=LOOPBACK, fail_rate=1.0, max_faults_per_request=2)
-    async with Simulator(options) as simulator, _client(simulator.base_url) as client:
-        said = [(await _outcome(client, "m")).split()[0] for _ in range(4)]
-    assert said == ["InternalServerError", "InternalServerError", "stop", "stop"]
-
-
-async def test_asking_again_with_what_was_wrong_is_the_same_request() -> None:
-    options = SimulatorOptions(listen=LOOPBACK, malformed_rate=1.0, max_faults_per_request=2)
-    again = [{"role": "user", "content": "That reply cannot be used."}]
-    said = [{"role": "assistant", "content": "something"}]
-    async with Simulator(options) as simulator, _client(simulator.base_url) as client:
-        for more in ([], said + again, again, said + again + said + again):
-            await client.chat.completions.create(model="m", messages=[*DESCRIBE_MESSAGES, *more])
-        assert simulator.endpoint.stats()["total"]["faults"] == {"malformed": 2}
-        await client.chat.completions.create(model="m", messages=EXTRACT_MESSAGES)
-        assert simulator.endpoint.stats()["total"]["faults"] == {"malformed": 3}
-
-
 async def test_malformed_replies_are_paid_for_and_cannot_be_read() -> None:
     options = SimulatorOptions(listen=LOOPBACK, malformed_rate=1.0)
     texts = set()
@@ -128,19 +93,6 @@ async def test_malformed_replies_are_paid_for_and_cannot_be_read() -> None:
     assert len(texts) >= 6
     assert (stats["calls"], stats["repeats"], stats["repeats_of_faulty"]) == (31, 0, 1)
     assert stats["input_tokens"] > 0
-
-
-async def test_the_probe_for_schemas_is_never_damaged() -> None:
-    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}}
-    described: Any = {"type": "json_schema", "json_schema": {"name": "probe", "strict": True, "schema": schema}}
-    options = SimulatorOptions(listen=LOOPBACK, malformed_rate=0.5, truncate_rate=0.5)
-    async with Simulator(options) as simulator, _client(simulator.base_url) as client:
-        for _ in range(8):
-            reply = await client.chat.completions.create(
-                model="m", messages=[{"role": "user", "content": "?"}], response_format=described
-            )
-            assert reply.choices[0].message.content == '{"ok":true}'
-        assert simulator.endpoint.stats()["total"]["faults"] == {}
 
 
 async def test_truncated_replies_say_so_streamed_or_not() -> None:
@@ -210,53 +162,6 @@ async def test_storms_are_429s_that_count_as_no_attempt() -> None:
         assert unstormed == [await _outcome(client, "m") for _ in unstormed]
 
 
-async def test_a_prompt_that_came_before_is_reported_as_cached() -> None:
-    instructions = "Task: describe\n\n" + "Keep every fact and say each once. " * 200
-    messages: list[Any] = [{"role": "system", "content": instructions}, DESCRIBE_MESSAGES[1]]
-
-    async def cached(simulator: Simulator) -> list[int]:
-        async with _client(simulator.base_url) as client:
-            found = []
-            for ending in (" One.", " Two."):
-                last = {"role": "user", "content": messages[1]["content"] + ending}
-                reply = await client.chat.completions.create(model="m", messages=[messages[0], last])  # type: ignore[list-item]
-                assert reply.usage is not None
-                assert reply.usage.prompt_tokens_details is not None
-                found.append(reply.usage.prompt_tokens_details.cached_tokens or 0)
-            return found
-
-    async with Simulator(SimulatorOptions(listen=LOOPBACK)) as simulator:
-        first, second = await cached(simulator)
-        assert first == 0
-        assert second >= 1024
-        assert second % 128 == 0
-        assert simulator.endpoint.stats()["total"]["cached_tokens"] == second
-    async with Simulator(SimulatorOptions(listen=LOOPBACK, prompt_cache=False)) as simulator:
-        assert await cached(simulator) == [0, 0]
-
-
-async def test_what_was_answered_before_is_counted_and_costs_no_work() -> None:
-    asked = []
-
-    def reply(messages: Sequence[Message], form: str | None, seed: int) -> str:
-        asked.append(messages)
-        return "a reply"
-
-    options = SimulatorOptions(listen=LOOPBACK)
-    async with Simulator(options, Endpoint(options, reply=reply)) as simulator, _client(simulator.base_url) as client:
-        replies = [await client.chat.completions.create(model="m", messages=DESCRIBE_MESSAGES) for _ in range(3)]
-        await client.chat.completions.create(model="another", messages=DESCRIBE_MESSAGES)
-        await client.embeddings.create(model="e", input=["one", "two", "one"])
-        await client.embeddings.create(model="e", input=["two", "three"])
-        await client.embeddings.create(model="another", input=["two"])
-        stats = simulator.endpoint.stats()["endpoints"]
-    assert len(asked) == 2
-    assert len({each.id for each in replies}) == 3
-    assert len({each.choices[0].message.content for each in replies}) == 1
-    assert (stats[CHAT]["calls"], stats[CHAT]["repeats"]) == (4, 2)
-    assert (stats[EMBEDDINGS]["texts"], stats[EMBEDDINGS]["repeated_texts"]) == (6, 2)
-
-
 async def test_a_reply_nobody_waits_for_is_abandoned_and_its_repeat_told_apart(tmp_path: Path) -> None:
     options = SimulatorOptions(listen=LOOPBACK, log=str(tmp_path / "log"))
 
@@ -285,47 +190,3 @@ async def test_a_reply_nobody_waits_for_is_abandoned_and_its_repeat_told_apart(t
     assert [(line["abandoned"], line["status"], line["attempt"]) for line in lines] == [
         *((True, None, 0), (False, 200, 1), (False, 200, 2)),
     ]
-
-
-async def test_the_log_tells_every_call(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    options = SimulatorOptions(listen=LOOPBACK, log=str(path), rpm=2.0)
-    async with Simulator(options) as simulator, _client(simulator.base_url) as client:
-        await client.chat.completions.create(model="m", messages=DESCRIBE_MESSAGES)
-        await client.embeddings.create(model="e", input=["one text"])
-        with pytest.raises(openai.RateLimitError):
-            await client.chat.completions.create(model="m", messages=DESCRIBE_MESSAGES)
-        with pytest.raises(openai.BadRequestError):
-            await client.embeddings.create(model="e", input=[])
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert [(line["path"], line["status"], line["attempt"], line["in_flight"]) for line in lines] == [
-        *((CHAT, 200, 0, 1), (EMBEDDINGS, 200, 0, 1), (CHAT, 429, None, 0), (EMBEDDINGS, 400, None, 0)),
-    ]
-    assert lines[0]["request"] == lines[2]["request"] != lines[1]["request"]
-    assert lines[0]["input_tokens"] > lines[0]["output_tokens"] > 0 == lines[2]["input_tokens"]
-    assert all(line["time"] > 1e9 and line["seconds"] >= 0 and line["fault"] is None for line in lines)
-
-
-async def test_the_log_is_written_while_calls_come(tmp_path: Path) -> None:
-    path = tmp_path / "calls.jsonl"
-    async with Simulator(SimulatorOptions(listen=LOOPBACK, log=str(path))) as simulator:
-        async with _client(simulator.base_url) as client:
-            await client.embeddings.create(model="e", input=["one text"])
-        async with asyncio.timeout(2.0):
-            while not path.read_text():
-                await asyncio.sleep(0.01)
-    assert len(path.read_text().splitlines()) == 1
-
-
-def test_a_log_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot write the log"):
-        Endpoint(SimulatorOptions(log=os.fspath(tmp_path / "missing" / "log")))
-
-
-def test_a_thread_tells_its_counts_while_it_runs_and_after() -> None:
-    thread = SimulatorThread(SimulatorOptions(listen=LOOPBACK))
-    with thread as url, openai.OpenAI(api_key="any", base_url=url, max_retries=0) as client:
-        for done in range(1, 21):
-            client.embeddings.create(model="e", input=["one text"])
-            assert thread.stats()["total"]["calls"] == done
-    assert thread.stats()["total"]["repeated_texts"] == 19

@@ -14,12 +14,12 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import wire
-from benchmarks.hostile import Hostile, Message
 from hirag_dist.client import AsyncHiragClient
 from hirag_dist.errors import HiragError
 from hirag_dist.types import Query, Retrieval
 from hirag_dist.wire._pb import query_pb2 as pb
+from tests.service import raw_http2 as wire
+from tests.service.hostile import Hostile, Message
 
 PATIENCE_S = 20.0
 HEALTH = "grpc.health.v1.Health"

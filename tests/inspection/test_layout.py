@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hirag_dist.inspection.circle_packing import pack_circles, sunflower
-from hirag_dist.inspection.layout import lay_out
+from hirag_dist.inspection.layout import lay_out, pack_circles, sunflower
 
 Floats = NDArray[np.float64]
 
@@ -24,10 +23,9 @@ def heavy_tailed(n: int, seed: int = 0) -> Floats:
     return radii
 
 
-@pytest.mark.parametrize("n", [2, 4, 60, 400])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_packed_circles_touch_but_do_not_overlap(n: int, seed: int) -> None:
-    radii = heavy_tailed(n, seed)
+@pytest.mark.parametrize("n", [2, 3, 7, 400])
+def test_packed_circles_touch_but_do_not_overlap(n: int) -> None:
+    radii = heavy_tailed(n)
     points = pack_circles(radii)
     assert abs(largest_overlap(points, radii)) < 1e-6
     assert np.array_equal(points, pack_circles(radii))

@@ -1,0 +1,163 @@
+"""A snapshot whose manifest vouches for arrays out of bounds is refused: compiled code would end the process."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+
+from hirag_dist.errors import SnapshotCorrupt
+from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
+from hirag_dist.retrieval.view.index import MappedIndex
+from hirag_dist.storage.serving.text_columns import TextColumns
+from hirag_dist.storage.snapshot.reader import HashCheck, Snapshot, open_snapshot
+from tests.filtered_builds import build_records, records
+from tests.leaky_builds import corpus
+from tests.toy_builds import Bench
+
+Array = NDArray[Any]
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    bench = Bench(tmp_path_factory.mktemp("index"))
+    return build_records(bench, records(corpus(1), labelled=True), reading={"label_field": "labels"})
+
+
+def is_refused(snapshot: Snapshot) -> bool:
+    fresh = open_snapshot(snapshot.store, snapshot.manifest.snapshot_id)
+    try:
+        AccessControlledIndex(MappedIndex.open(fresh), fresh).any_view(always=True)
+    except SnapshotCorrupt:
+        return True
+    return False
+
+
+@contextmanager
+def replaced(snapshot: Snapshot, name: str, data: bytes) -> Iterator[None]:
+    """Put another file in the place of one of a snapshot, with its size and digest in the manifest."""
+    folder = Path(snapshot.store.root) / snapshot.folder
+    before = {path: path.read_bytes() for path in (folder / name, folder / "manifest.json")}
+    manifest = json.loads(before[folder / "manifest.json"])
+    manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    try:
+        for path, content in ((folder / name, data), (folder / "manifest.json", json.dumps(manifest).encode())):
+            path.unlink()  # files of snapshots may be links to those of others
+            path.write_bytes(content)
+        yield
+    finally:
+        for path, content in before.items():
+            path.write_bytes(content)
+
+
+def saved(array: Array) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def far(array: Array) -> Array:
+    array.reshape(-1)[-1] = min(1 << 30, np.iinfo(array.dtype).max)
+    return array
+
+
+def negative(array: Array) -> Array:
+    array.reshape(-1)[-1] = -2
+    return array
+
+
+FREE = {  # arrays of any numbers
+    "entity_renderings", "relation_renderings", "chunk_renderings", "community_renderings", "chunk_spans",
+    "chunk_terms", "mention_positions", "statement_positions", "document_records",
+}  # fmt: skip
+VALUES = {f"metadata_{number}_values" for number in range(5)}  # which numpy alone reads
+
+
+@pytest.mark.parametrize(
+    ("change", "kinds", "free"),
+    [
+        (far, "i", FREE | VALUES),
+        (negative, "i", FREE | VALUES),
+        (lambda array: array[:-1], "iufb", set()),
+        (lambda array: array.astype(np.complex64), "iufb", VALUES),
+        (lambda array: array[None], "iufb", set()),
+    ],
+    ids=["far", "negative", "shorter", "other type", "other shape"],
+)
+def test_arrays_that_are_not_those_of_the_snapshot(
+    snapshot: Snapshot, change: Callable[[Array], Array], kinds: str, free: set[str]
+) -> None:
+    assert not is_refused(snapshot)
+    accepted: set[str] = set()
+    looked_at: set[str] = set()
+    for name in [name for name in snapshot.manifest.files if name.endswith(".npy")]:
+        path = Path(snapshot.store.root) / snapshot.folder / name
+        array = np.load(path)
+        if array.size and array.dtype.kind in kinds:
+            looked_at.add(path.stem)
+            with replaced(snapshot, name, saved(change(array))):
+                if not is_refused(snapshot):
+                    accepted.add(path.stem)
+    assert accepted == free & looked_at
+
+
+def arrow(columns: pa.RecordBatch, **options: Any) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, columns.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_batch(columns)
+    return bytes(sink.getvalue())
+
+
+def strings(offsets: list[int], data: bytes) -> pa.RecordBatch:
+    buffers = [None, pa.py_buffer(np.array(offsets, np.int32).tobytes()), pa.py_buffer(data)]
+    return pa.record_batch([pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)], ["name"])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        arrow(strings([0, 9, 2], b"ab")),
+        arrow(strings([0, -5, 2], b"ab")),
+        arrow(strings([0, 1, 2], b"ab" * 100), compression="lz4"),
+        arrow(pa.record_batch([pa.array([1, 2])], ["name"])),
+        arrow(strings([0, 1, 2], b"ab"))[:-40],
+    ],
+    ids=["falling", "negative", "compressed", "numbers", "cut"],
+)
+def test_texts_that_lie_outside_of_their_file(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "names.arrow").write_bytes(data)
+    with pytest.raises(SnapshotCorrupt, match=r"names\.arrow is damaged"):
+        TextColumns(tmp_path / "names.arrow")
+
+
+def test_texts_with_another_number_of_rows(snapshot: Snapshot) -> None:
+    with replaced(snapshot, "serving-2/reports.arrow", arrow(pa.record_batch([["a"], ["b"]], ["title", "text"]))):
+        assert is_refused(snapshot)
+
+
+def test_a_large_file_that_was_altered_is_logged_after_opening(
+    snapshot: Snapshot, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hirag_dist.storage.snapshot.reader.HASHED_BYTES", 0)
+    path = Path(snapshot.store.root) / snapshot.folder / "vectors/entities.npy"
+    before = path.read_bytes()
+    for data, n_errors in ((before, 0), (before[:-1] + bytes([before[-1] ^ 1]), 1)):
+        path.unlink()
+        path.write_bytes(data)
+        HashCheck(snapshot)
+        for thread in threading.enumerate():
+            if thread.name == "hash-check":
+                thread.join(60)
+        assert [record.levelname for record in caplog.records] == ["ERROR"] * n_errors
+    path.write_bytes(before)
+    assert "vectors/entities.npy was altered" in caplog.text
