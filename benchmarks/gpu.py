@@ -43,9 +43,7 @@ from hirag_dist.types import CsrGraph, FloatMatrix, Mixture
 
 COLUMNS, SOURCES, EDGES_A_NODE = 384, 64, 5
 CLUSTERING = ClusteringConfig()
-SETTINGS = ClusterSettings(
-    CLUSTERING.target_size, CLUSTERING.max_size, CLUSTERING.threshold, 0, CLUSTERING.covariance
-)  # as a build clusters
+SETTINGS = ClusterSettings(CLUSTERING.target_size, CLUSTERING.max_size, CLUSTERING.threshold, 0)  # as a build clusters
 PARTS = ("pca", "em", "em_round", "assign", "bfs", "leiden", "layer")
 WARM_ROWS = 14_000  # more than one cell
 # Of a round with tied variances, the matrix of responsibilities is written, read or both by: the product (1), the
@@ -118,7 +116,7 @@ def measure(
         scores = timed("pca", lambda: kernels.pca(vectors, CLUSTERING.reduce_dims, 0))
         rows = standardise(scores)
     if parts & {"em", "em_round", "assign"}:
-        start = isotropic_mixture(rows[:n_components], 1.0, np.full(n_components, 1 / n_components), "tied")
+        start = isotropic_mixture(rows[:n_components], 1.0, np.full(n_components, 1 / n_components))
         fitted = found.fitted = timed(
             "em", lambda: fit(lambda mixture: kernels.statistics(rows, mixture), start, n_rows)
         )
@@ -144,7 +142,7 @@ def measure(
 def shares(fitted: Mixture, n_rows: int, seconds: float, card: dict[str, Any]) -> dict[str, float]:
     """Return the utilisation of the card in a round of EM: bytes moved and operations done, over its measured peak."""
     n_dims = fitted.means.shape[1]
-    n_columns = n_dims + {"diag": n_dims, "full": n_dims * (n_dims + 1) // 2}.get(fitted.covariance, 1)
+    n_columns = n_dims + 1
     elements = n_rows * fitted.n_components
     moved = 4 * (PASSES * elements + 4 * n_rows * n_dims)
     operations = 2 * elements * (n_dims + n_columns)  # the product with the rows, and those with the shares

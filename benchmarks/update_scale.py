@@ -40,7 +40,7 @@ from benchmarks.generated_tables import generated_names
 from benchmarks.prose import Prose
 from benchmarks.settings import HASHING
 from benchmarks.update_steps import measured
-from hirag_dist.composition.indexing import run_add, run_build, run_remove
+from hirag_dist.application.build import run_add, run_build, run_remove
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.execution.dataset import Dataset, DatasetPart

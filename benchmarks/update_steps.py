@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks.build import start_simulator
 from benchmarks.settings import HASHING
-from hirag_dist.composition.drift import measure_drift
-from hirag_dist.composition.index_result import IndexResult
+from hirag_dist.application.drift import measure_drift
+from hirag_dist.application.index_result import IndexResult
 from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
 from hirag_dist.execution.events import StageFailedEvent, TaskFinished, UsageRecorded

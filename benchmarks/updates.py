@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks.update_corpora import CorpusFolder, of_median_length, read_corpus, with_new_sentence
 from benchmarks.update_steps import EXTRACTION, configured, drift_figures, measured, units
-from hirag_dist.composition.indexing import run_build, run_refresh
+from hirag_dist.application.build import run_build, run_refresh
 from hirag_dist.config.model import Config
 
 Documents = Mapping[str, str]

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
         remove_documents,
         remove_documents_async,
     )
+    from hirag_dist.application.index_result import IndexResult
     from hirag_dist.client import AsyncHiragClient, HiragClient
-    from hirag_dist.composition.index_result import IndexResult
     from hirag_dist.config.model import Config
     from hirag_dist.errors import (
         BackendUnavailable,
@@ -75,7 +75,7 @@ _MODULES = {
         "remove_documents_async",
     ),
     "hirag_dist.client": ("AsyncHiragClient", "HiragClient"),
-    "hirag_dist.composition.index_result": ("IndexResult",),
+    "hirag_dist.application.index_result": ("IndexResult",),
     "hirag_dist.config.model": ("Config",),
     "hirag_dist.errors": (
         "BackendUnavailable",

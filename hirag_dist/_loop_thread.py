@@ -20,11 +20,14 @@ class LoopThread:
     Args:
         name: name of the thread.
         closed: returns the error of a call after `close`.
+
+    Attributes:
+        loop: The event loop.
     """
 
     def __init__(self, name: str, closed: Callable[[], Exception]) -> None:
         self._closed = closed
-        self._loop = asyncio.new_event_loop()
+        self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
@@ -38,7 +41,7 @@ class LoopThread:
         if not self.running:
             work.close()
             raise self._closed()
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
             return future.result()
         except BaseException:
@@ -60,7 +63,7 @@ class LoopThread:
 
         if not self.running:
             raise self._closed()
-        future = asyncio.run_coroutine_threadsafe(produce(), self._loop)
+        future = asyncio.run_coroutine_threadsafe(produce(), self.loop)
         try:
             while (item := queue.get()) is not done:
                 yield item
@@ -73,18 +76,18 @@ class LoopThread:
     def close(self) -> None:
         """Stop the loop when its coroutines have ended, or after some seconds, and wait for its thread."""
         if self.running and threading.current_thread() is not self._thread:
-            asyncio.run_coroutine_threadsafe(_others_ended(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            asyncio.run_coroutine_threadsafe(_others_ended(), self.loop).result()
+            self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join()
 
     def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
+        asyncio.set_event_loop(self.loop)
         try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+            self.loop.run_forever()
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(self.loop.shutdown_default_executor())
         finally:
-            self._loop.close()
+            self.loop.close()
 
 
 async def _others_ended() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.indexing import BuildOptions, run_build
+from hirag_dist.application.build import BuildOptions, run_build
+from hirag_dist.application.index_result import IndexResult
 from hirag_dist.config.model import Config
 
 CONFIG = Config.model_validate({"execution": {"executor": "inline"}, "kernels": "cpu"})

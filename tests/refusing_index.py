@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hirag_dist.application.build import BuildOptions, run_add, run_build
+from hirag_dist.application.index_result import IndexResult
+from hirag_dist.application.retry import run_retry
 from hirag_dist.composition.build_records import dead_letters, last_build
-from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.indexing import BuildOptions, run_add, run_build
-from hirag_dist.composition.retry import run_retry
 from hirag_dist.config.model import Config
 from hirag_dist.execution.dead_letters import load_drops
 from hirag_dist.llm.rule_based import reply_to
@@ -45,7 +45,7 @@ class RefusingIndex:
             {
                 "execution": {"executor": "inline"},
                 "max_reject_ratio": 1,
-                "pack_units": 1,
+                "pack_tokens": 0,
                 "update": {"max_ratio": 1000},
                 **self.keys,
                 "llm": {

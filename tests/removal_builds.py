@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.indexing import run_build
+from hirag_dist.application.build import run_build
+from hirag_dist.application.index_result import IndexResult
 from hirag_dist.config.model import Config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
@@ -69,7 +69,7 @@ def removal_bench(folder: Path) -> Iterator[RemovalBench]:
         config = Config.model_validate(
             {
                 "execution": {"executor": "inline"},
-                "clustering": {"target_size": 4, "max_size": 8},
+                "clustering": {"target_size": 4},
                 "llm": {"endpoints": endpoints, "roles": chat | {"embed": "vectors"}, "attempts": 2},
             }
         )

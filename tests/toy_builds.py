@@ -147,9 +147,9 @@ class Bench:
         config = Config.model_validate(
             {
                 "chunking": "none",
-                "clustering": {"target_size": 4, "max_size": 8},
+                "clustering": {"target_size": 4},
                 "max_reject_ratio": 1,
-                "pack_units": 1,  # the scripted model answers one unit at a time
+                "pack_tokens": 0,  # the scripted model answers one unit at a time
             }
             | keys
         )

@@ -13,8 +13,8 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.scale.processes import ProcessWatcher, Use
-from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.indexing import run_add, run_build
+from hirag_dist.application.build import run_add, run_build
+from hirag_dist.application.index_result import IndexResult
 from hirag_dist.config.model import Config
 from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
 from hirag_dist.indexing import pipeline

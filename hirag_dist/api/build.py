@@ -8,9 +8,9 @@ from typing import Unpack
 
 from hirag_dist.api.build_keywords import BuildKeywords, Inputs, input_names, run_with
 from hirag_dist.api.config import ConfigLike, as_config
+from hirag_dist.application.build import run_build
+from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import recorded_speeds
-from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.indexing import run_build
 from hirag_dist.composition.models import BUILD_ROLES
 from hirag_dist.composition.windows import ask_windows, index_windows, role_windows
 from hirag_dist.config.model import Config

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 from hirag_dist.api.config import ConfigLike, as_config
-from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.indexing import BuildOptions
+from hirag_dist.application.build import BuildOptions
+from hirag_dist.application.index_result import IndexResult
 from hirag_dist.config.model import Config
 from hirag_dist.protocols import EventListener
 

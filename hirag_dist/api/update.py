@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Unpack
 
 from hirag_dist.api.build_keywords import BuildKeywords, Inputs, input_names, run_with
-from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.indexing import run_add, run_remove
-from hirag_dist.composition.refresh import refresh_within
+from hirag_dist.application.build import refresh_within, run_add, run_remove
+from hirag_dist.application.index_result import IndexResult
 from hirag_dist.indexing.update.documents import DocumentSelection
 
 

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from hirag_dist.cli._output import emit, out, table
-from hirag_dist.composition.document_bill import (
+from hirag_dist.application.document_bill import (
     KINDS,
     BillShare,
     DocumentBill,
@@ -17,6 +16,7 @@ from hirag_dist.composition.document_bill import (
     grouped,
     metadata_values,
 )
+from hirag_dist.cli._output import emit, out, table
 from hirag_dist.llm.usage import dollars
 from hirag_dist.storage.snapshot.reader import Snapshot
 

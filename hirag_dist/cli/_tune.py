@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from hirag_dist.application.tuning import (
+    TuningProposal,
+    TuningSample,
+    check_target,
+    plan_tuning,
+    run_tuning,
+    take_sample,
+    write_files,
+)
 from hirag_dist.cli._output import emit, err, out
 from hirag_dist.cli.plan import estimate_table, stage_row
-from hirag_dist.composition.tuning import TuningProposal, TuningSample, plan_tuning, run_tuning, take_sample
-from hirag_dist.composition.tuning_files import check_target, write_files
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.indexing.estimate import StageEstimate

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import typer
 
+from hirag_dist.application.removal.evidence import find_removed
+from hirag_dist.application.removal.given import read_given
+from hirag_dist.application.removal.verification import VerificationResult, verify_removed
 from hirag_dist.cli._output import emit, out, table
-from hirag_dist.composition.removal.evidence import find_removed
-from hirag_dist.composition.removal.given import read_given
-from hirag_dist.composition.removal.verification import VerificationResult, verify_removed
 from hirag_dist.config.loader import LoadedConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError, SnapshotNotFound

@@ -21,8 +21,13 @@ from hirag_dist.cli._durations import about
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
 from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.composition.build_records import recorded_embedder
-from hirag_dist.composition.embedder_choice import settle_embedder
-from hirag_dist.composition.models import BUILD_ROLES, CHAT_ROLES, lexical_embedding_notice, role_endpoints
+from hirag_dist.composition.models import (
+    BUILD_ROLES,
+    CHAT_ROLES,
+    lexical_embedding_notice,
+    role_endpoints,
+    settle_embedder,
+)
 from hirag_dist.composition.windows import endpoint_with_window, role_windows
 from hirag_dist.compute.kernels import has_gpu_workers, resolve_kernels
 from hirag_dist.config.model import Config

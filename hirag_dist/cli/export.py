@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 
+from hirag_dist.application.exported_index import keep_snapshot
 from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, use_json
-from hirag_dist.composition.exported_index import keep_snapshot
 from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.interop.exporters import graphrag_tables, write_graphml
 from hirag_dist.storage.layout import METADATA_TABLES

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from hirag_dist.application.build import BuildOptions, read_import, run_import
+from hirag_dist.application.exported_index import FOLDER, exported_snapshot, import_snapshot
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     ConfigOption,
@@ -23,8 +25,6 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import err, use_json
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.composition.exported_index import FOLDER, exported_snapshot, import_snapshot
-from hirag_dist.composition.indexing import BuildOptions, read_import, run_import
 from hirag_dist.core.text.normalize import count_noun
 
 Communities = Literal["new", "keep"]

@@ -11,6 +11,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from hirag_dist.application.drift import measure_drift, update_state
 from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._drift import show_drift
@@ -18,7 +19,6 @@ from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.cli._update_state import debt_line, missing_line, update_line
-from hirag_dist.composition.drift import measure_drift, update_state
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.application.forget import forget
+from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.cli._durations import seconds
 from hirag_dist.cli._options import ConfigOption, IndexOption, JsonOption, SetOption, WaitOption, configuration
 from hirag_dist.cli._output import emit, err, out, table, use_json
-from hirag_dist.composition.forget import forget
-from hirag_dist.composition.removal.pending import pending_forget
 from hirag_dist.config.model import VectorsConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import BackendUnavailable

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from hirag_dist.api.update import remove_documents
+from hirag_dist.application.forget import run_forget
+from hirag_dist.application.removal.selection import SelectedDocuments, select_documents
 from hirag_dist.cli._build import show
 from hirag_dist.cli._options import (
     ConfigOption,
@@ -28,8 +30,6 @@ from hirag_dist.cli._options import (
 from hirag_dist.cli._output import emit, out, use_json
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli._verify import verify
-from hirag_dist.composition.forget import run_forget
-from hirag_dist.composition.removal.selection import SelectedDocuments, select_documents
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.indexing.update.documents import DocumentSelection

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.application.build import BuildOptions
+from hirag_dist.application.retry import LetterSelection, estimate_retry, run_drop, run_retry
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     ConfigOption,
@@ -25,9 +27,6 @@ from hirag_dist.cli._options import (
 from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli.plan import estimate_table, stage_row, total_row
-from hirag_dist.composition.drop import LetterSelection, run_drop
-from hirag_dist.composition.indexing import BuildOptions
-from hirag_dist.composition.retry import estimate_retry, run_retry
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.indexing.estimate import RetryEstimate

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from hirag_dist.application.index_result import letter_groups, letter_places
+from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._build import group_line
 from hirag_dist.cli._document_bill import show_bill
@@ -25,8 +27,6 @@ from hirag_dist.composition.build_records import (
     measured_speeds,
     published,
 )
-from hirag_dist.composition.letters import letter_groups, letter_places
-from hirag_dist.composition.removal.pending import pending_forget
 from hirag_dist.core.prompts.refusal_reasons import beginning, by_reason
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from hirag_dist.application.index_result import IndexResult
+from hirag_dist.application.watch import WatchEvent, debt_tokens, make_watch
 from hirag_dist.cli._durations import seconds
 from hirag_dist.cli._options import (
     ConfigOption,
@@ -26,8 +28,6 @@ from hirag_dist.cli._options import (
     running,
 )
 from hirag_dist.cli._output import emit, err, out, short, use_json
-from hirag_dist.composition.index_result import IndexResult
-from hirag_dist.composition.watch import WatchEvent, debt_tokens, make_watch
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.usage import dollars

@@ -57,7 +57,7 @@ class AsyncHiragClient:
     not, since an answer would be paid for twice.
 
     Args:
-        target: HOST:PORT.
+        target: HOST:PORT, http://HOST:PORT, or https://HOST:PORT with TLS.
         options: fields of `ClientOptions`: token or token_file, root_certificates, certificate, key, timeout_s, …
 
     Raises:
@@ -71,9 +71,9 @@ class AsyncHiragClient:
         self._arguments = CallArguments(self._options)
         credentials, arguments = self._options.credentials(), self._options.channel_options()
         if credentials is None:
-            self._channel = grpc.aio.insecure_channel(target, options=arguments)
+            self._channel = grpc.aio.insecure_channel(self._options.target, options=arguments)
         else:
-            self._channel = grpc.aio.secure_channel(target, credentials, options=arguments)
+            self._channel = grpc.aio.secure_channel(self._options.target, credentials, options=arguments)
         generated: Any = query_pb2_grpc  # without types
         self._stub = generated.QueryServiceStub(self._channel)
         self._closed = False

@@ -14,7 +14,7 @@ import grpc
 
 from hirag_dist.client.tokens import TokenFile, check_token
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
-from hirag_dist.types import Answer, Query, QueryOptions, Retrieval
+from hirag_dist.types import Answer, Query, QueryOptions, Retrieval, as_query
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_lookups import lookup_request
 from hirag_dist.wire.convert_query import query_to_proto
@@ -89,8 +89,8 @@ class ClientOptions:
     """Address, security and limits of a connection to a service.
 
     Attributes:
-        target: HOST:PORT, or any gRPC name whose addresses are used in turn: dns:///HOST:PORT, or
-            ipv4:ADDRESS:PORT,ADDRESS:PORT.
+        target: HOST:PORT, http://HOST:PORT, https://HOST:PORT (with TLS), or any gRPC name whose addresses are used in
+            turn: dns:///HOST:PORT, or ipv4:ADDRESS:PORT,ADDRESS:PORT.
         token: bearer token. Without TLS it crosses the network in the clear.
         token_file: file with the token, instead of `token`; read again when it changes, so a token can be rotated.
         tls: use TLS with the system's authorities; implied by the three paths and by `server_name`.
@@ -124,6 +124,10 @@ class ClientOptions:
     retries: bool = True
 
     def __post_init__(self) -> None:
+        target, scheme = _address(self.target)
+        object.__setattr__(self, "target", target)
+        if scheme == "https":
+            object.__setattr__(self, "tls", True)
         if (self.certificate is None) != (self.key is None):
             raise ConfigError("a client certificate needs both certificate and key")
         if self.token is not None and self.token_file is not None:
@@ -224,6 +228,27 @@ class CallArguments:
         return self._index if index is None else index
 
 
+def _address(target: object) -> tuple[str, str]:
+    """Return the gRPC name of an address, and its scheme; empty without one.
+
+    Raises:
+        ConfigError: the address is no text, or a URL with something else than host and port.
+
+    >>> _address("https://hirag.example.org:443/"), _address("127.0.0.1:50051")
+    (('hirag.example.org:443', 'https'), ('127.0.0.1:50051', ''))
+    """
+    wanted = "HOST:PORT, http://HOST:PORT or https://HOST:PORT of the gRPC service, such as 127.0.0.1:50051"
+    if not isinstance(target, str):
+        raise ConfigError(f"target: expected {wanted}, got {type(target).__name__}")
+    scheme, found, rest = target.partition("://")
+    if not found or scheme.lower() not in ("http", "https"):
+        return target, ""
+    rest = rest.removesuffix("/")
+    if not re.fullmatch(r"[^/?#@\s]+:[0-9]+", rest):
+        raise ConfigError(f"target: expected {wanted}, got {target!r}")
+    return rest, scheme.lower()
+
+
 def client_options(target: str, options: Mapping[str, Any]) -> ClientOptions:
     """Return the options of a client.
 
@@ -265,7 +290,7 @@ def query_message(query: Query | str) -> pb.Query:
     Raises:
         InvalidQuery: as `query_to_proto`.
     """
-    return query_to_proto(Query(query) if isinstance(query, str) else query)
+    return query_to_proto(as_query(query, {}))
 
 
 def health_watch(channel: grpc.Channel | grpc.aio.Channel) -> Any:

@@ -53,7 +53,7 @@ class HiragClient:
     not, since an answer would be paid for twice.
 
     Args:
-        target: HOST:PORT.
+        target: HOST:PORT, http://HOST:PORT, or https://HOST:PORT with TLS.
         options: fields of `ClientOptions`: token or token_file, root_certificates, certificate, key, timeout_s, …
 
     Raises:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from hirag_dist.composition.stored_record import read_record
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, HiragError, SnapshotError, SnapshotNotFound, StoreError
 from hirag_dist.execution.dead_letters import Drops, letter_rows, split_letters, stage_letters
@@ -33,6 +32,8 @@ from hirag_dist.storage.store import Store
 
 if TYPE_CHECKING:
     from hirag_dist.indexing.update.documents import DocumentSelection
+import json
+import logging
 
 KEPT = 20  # records of earlier builds
 IN_SHORT = ("stage", "unit_id", "reason", "attempts")  # columns of REJECTS
@@ -426,3 +427,22 @@ def measured_speeds(stages: Iterable[Mapping[str, Any]]) -> dict[str, float]:
             tokens[name] = tokens.get(name, 0) + row["output_tokens"]
             seconds[name] = seconds.get(name, 0.0) + stage["seconds"]
     return {name: n / seconds[name] for name, n in tokens.items() if n >= _LEAST_TOKENS and seconds[name]}
+
+
+logger = logging.getLogger(__name__)
+
+
+def read_record(store: Store, path: str) -> dict[str, Any] | None:
+    """Return a record, None where there is none or it is damaged.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    if not store.exists(path):
+        return None
+    try:
+        record = json.loads(store.read_bytes(path))
+        return record if "state" in record and "started_at" in record else None
+    except (TypeError, ValueError) as error:
+        logger.warning("%s/%s is damaged and counts as not there: %s", store.uri, path, error)
+        return None

@@ -1,4 +1,4 @@
-"""Endpoints, roles, pools and limits from the configuration."""
+"""Endpoints, roles, pools, prices and limits from the configuration."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker
+from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME, local_embedder
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import RAISE_LIMIT, QuotaCoordinator
@@ -233,3 +234,22 @@ def retry_policy(config: Config) -> RetryPolicy:
     """Return the configured limits of retries."""
     llm = config.llm
     return RetryPolicy(llm.attempts, llm.outage_timeout_s)
+
+
+def settle_embedder(config: Config, built_with: str | None) -> Config:
+    """Return the configuration with an embedder in place of `auto`, and with the weights of the index for `minilm`.
+
+    Args:
+        built_with: name of the embedder that the index records; None for a new index.
+    """
+    name = config.llm.roles.embed
+    endpoint = config.llm.endpoints[name]
+    if endpoint.kind == "auto":
+        settled = endpoint.model_copy(update=local_embedder(built_with))
+    elif endpoint.kind == "minilm" and endpoint.model is None and built_with in (NAME, FORMER_NAME):
+        settled = endpoint.model_copy(update={"model": built_with})
+    else:
+        return config
+    llm = config.llm.model_copy(update={"endpoints": {**config.llm.endpoints, name: settled}})
+    logger.info("embedder %s: %s", name, settled.model or settled.kind)
+    return config.model_copy(update={"llm": llm})

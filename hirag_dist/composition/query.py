@@ -6,8 +6,14 @@ import threading
 import uuid
 from dataclasses import replace
 
-from hirag_dist.composition.embedder_choice import settle_embedder
-from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator, make_pool, retry_policy
+from hirag_dist.composition.models import (
+    limited_embedder,
+    limited_reranker,
+    make_coordinator,
+    make_pool,
+    retry_policy,
+    settle_embedder,
+)
 from hirag_dist.composition.windows import role_windows
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import os
 import pickle
@@ -20,7 +21,6 @@ from hirag_dist.composition.logs import log_messages_only
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
-from hirag_dist.composition.uploads import upload_options
 from hirag_dist.composition.windows import ask_windows
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
@@ -38,6 +38,7 @@ from hirag_dist.service.server import serve as serve_grpc
 from hirag_dist.service.shutdown import STOP_GRACE_S, exit_within
 from hirag_dist.service.supervisor import Supervisor, WorkerJob, reserve
 from hirag_dist.service.web.options import PageOptions, url_of
+from hirag_dist.service.web.uploads.options import UploadOptions
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from hirag_dist.storage.store import Store
@@ -363,3 +364,35 @@ def _reserve(stack: ExitStack, address: str) -> str:
     reserved = stack.enter_context(reserve(host, port))
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{reserved.getsockname()[1]}"
+
+
+_LEVELS = ("", "hirag_dist.service", "hirag_dist.service.web")
+
+
+def upload_options(config: Config, index: str) -> UploadOptions | None:
+    """Return the options of uploads, None where they are off.
+
+    Args:
+        index: the index folder; empty for many indexes.
+
+    Raises:
+        ConfigError: uploads need the page, and one index in a local folder.
+    """
+    service = config.service
+    if service.http_uploads is None:
+        return None
+    if service.http is None or not service.http_page:
+        raise ConfigError("uploads are on the browser page: give --http HOST:PORT, and leave service.http_page on")
+    if not index:
+        raise ConfigError("uploads are for one index: give --index URI, and no catalogue")
+    labels = service.anonymous_labels
+    payload = pickle.dumps((config, {name: logging.getLogger(name).level for name in _LEVELS}))
+    return UploadOptions(
+        folder=service.http_uploads,
+        index=index,
+        command=(sys.executable, "-m", "hirag_dist.application.upload_process"),
+        payload=base64.b64encode(payload).decode(),
+        callers_file=service.callers_file,
+        anonymous=None if labels == "all" else frozenset(labels),
+        max_file_bytes=config.reading.max_file_bytes,
+    )

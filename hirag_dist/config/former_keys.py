@@ -11,6 +11,8 @@ _ONE_FINDER = "extraction.method is llm or nlp, and nlp has no settings; leave t
 _FIDELITY = "retrieval.fidelity is best, which does the best that was measured, or paper"
 
 RENAMED: Mapping[str, str] = {  # former dotted path of a key → its path now; * stands for one name
+    "clustering.summary_pack_tokens": "pack_tokens",
+    "communities.report_pack_tokens": "pack_tokens",
     "llm.endpoints.*.timeout_s": "llm.endpoints.*.silence_timeout_s",
     "llm.patience_s": "llm.outage_timeout_s",
     "reading.pdf_cpu_s": "reading.cpu_s",
@@ -21,6 +23,8 @@ RENAMED: Mapping[str, str] = {  # former dotted path of a key → its path now; 
 }
 
 REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its place; * stands for one name
+    "clustering.covariance": "components are round, and have one width: leave the key out",
+    "clustering.max_size": "a cluster has at most twice clustering.target_size members",
     "clustering.reduction": "vectors are reduced by principal components: leave the key out",
     "communities.reports": "communities.report_share is the share of the reports that a build writes",
     "execution.tasks_in_flight": "it follows from the limits of calls: leave the key out",
@@ -44,7 +48,10 @@ REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its
     "reading.max_records": _FIXED,
     "reading.office_cpu_s": "reading.cpu_s holds for all files that a process of its own reads",
     "reading.office_memory_bytes": "reading.memory_bytes holds for all files that a process of its own reads",
+    "pack_units": "pack_tokens limits the units that share a call, and 0 gives each its own",
     "resolution.llm_band": _FIXED,
+    "resolution.pairs_per_call": "pack_tokens limits the pairs that share a call, and 0 gives each its own",
+    "resolution.tiers": "all rules hold, and the summarise model is asked where they leave doubt: leave the key out",
     "retrieval.bridge_endpoints": _FIDELITY,
     "retrieval.bridge_paths": "a bridge takes shortest paths in the graph",
     "retrieval.bridge_ranking": _FIDELITY,

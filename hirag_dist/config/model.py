@@ -179,21 +179,16 @@ class LlmConfig(ConfigSection):
 
 
 MEMBER_CHARS = 480
-_FULL_DIMS = 64  # a component then has 2,080 covariances
 
 
 class ClusteringConfig(ConfigSection):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
     reduce_dims: int = Field(64, ge=1, description="Dimensions to which vectors are reduced before they are clustered")
-    covariance: Literal["tied", "spherical", "diag", "full"] = Field(
-        "tied",
-        description="Covariance of components; tied: round, with one width for all; full: any ellipsoid, for few "
-        "dimensions",
-    )
-    target_size: int = Field(20, ge=2, description="Members that a cluster should have, about")
-    max_size: int = Field(
-        40, ge=2, description="Maximum members of a cluster, which one prompt shows; a larger cluster is split again"
+    target_size: int = Field(
+        20,
+        ge=2,
+        description="Members that a cluster should have, about; a cluster with more than twice as many is split again",
     )
     threshold: float = Field(0.1, gt=0, lt=1, description="Minimum responsibility of a cluster for its members")
     member_chars: int = Field(
@@ -201,33 +196,20 @@ class ClusteringConfig(ConfigSection):
         ge=20,
         description="Maximum characters of a member's description in the prompt of a summary",
     )
-    summary_pack_tokens: int = Field(
-        10000, ge=0, description="Approximate tokens of the clusters that share one call; 0: one cluster a call"
-    )
+
+    @property
+    def max_size(self) -> int:
+        """Maximum members of a cluster, which one prompt shows; a larger cluster is split again."""
+        return 2 * self.target_size
 
 
 class ResolutionConfig(ConfigSection):
-    """Names of one entity of layer 0 made one, by the certain rules first."""
+    """Names of one entity of layer 0, joined by rules where they are certain, and by the summarise model in doubt."""
 
     enabled: bool = Field(False, description="Join the names of one entity before clustering")
-    tiers: tuple[Literal["normalise", "alias", "vector", "llm"], ...] = Field(
-        ("normalise", "alias", "vector", "llm"),
-        description="Ways to join. normalise: spellings; alias: acronyms, initials, parts of a person's name; vector: "
-        "near vectors in one context; llm: the model of role summarise is asked about what is left in doubt",
-    )
     threshold: float = Field(
         0.8, ge=-1, le=1, description="Minimum cosine of vectors at which names of the same words are joined"
     )
-    pairs_per_call: int = Field(20, ge=1, description="Maximum pairs of names that share one call")
-
-    @model_validator(mode="after")
-    def _proposing(self) -> ResolutionConfig:
-        if not set(self.tiers) - {"llm"}:
-            raise ValueError(
-                "Invalid tiers: llm only answers, so one of normalise, alias and vector must propose, as in "
-                "tiers: [normalise, alias, llm]"
-            )
-        return self
 
 
 class CommunitiesConfig(ConfigSection):
@@ -248,9 +230,6 @@ class CommunitiesConfig(ConfigSection):
         4, ge=1, description="Minimum entities of a community whose report a model writes; others list their members"
     )
     report_tokens: int = Field(4000, ge=200, description="Maximum tokens of the material in the prompt of a report")
-    report_pack_tokens: int = Field(
-        12000, ge=0, description="Approximate tokens of the communities that share one call; 0: one community a call"
-    )
 
 
 class UpdateConfig(ConfigSection):
@@ -357,7 +336,12 @@ class Config(ConfigSection):
     description_tokens: int = Field(
         400, ge=20, description="Maximum tokens of a merged description; a longer one is summarised"
     )
-    pack_units: int = Field(8, ge=1, description="Maximum clusters or communities that share one call")
+    pack_tokens: int = Field(
+        12_000,
+        ge=0,
+        description="Approximate tokens of the clusters, communities or questions of resolution that share one call; "
+        "0: one a call",
+    )
     reply_language: Literal["text", "any"] = Field(
         "text",
         description="Language of replies. text: a reply in another language than its text is refused; any: taken",
@@ -399,14 +383,10 @@ class Config(ConfigSection):
     def _consistent(self) -> Config:
         if self.chunk_overlap_tokens >= self.chunk_tokens:
             raise ValueError("Invalid chunk_overlap_tokens: must be below chunk_tokens")
-        if self.clustering.covariance == "full" and self.clustering.reduce_dims > _FULL_DIMS:
-            raise ValueError(f"Invalid clustering.covariance: full needs clustering.reduce_dims up to {_FULL_DIMS}")
         target = self.llm.roles.extract
         extractors = [target] if isinstance(target, str) else [share.endpoint for share in target]
         if self.claims and any(self.llm.endpoints[name].kind == "extractive" for name in extractors):
             raise ValueError(
                 "Invalid claims: true needs a language model in llm.roles.extract; the built-in one finds none"
             )
-        if self.clustering.max_size < self.clustering.target_size:
-            raise ValueError("Invalid clustering.max_size: must be at least clustering.target_size")
         return self

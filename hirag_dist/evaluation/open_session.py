@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from hirag_dist.composition.embedder_choice import settle_embedder
+from hirag_dist.composition.models import settle_embedder
 from hirag_dist.composition.windows import with_windows
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts

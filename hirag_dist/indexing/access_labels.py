@@ -30,6 +30,7 @@ from hirag_dist.indexing.stages.access_labels import (
     KeepStatements,
     NameSources,
 )
+from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
 from hirag_dist.schemas import ENTITY_MENTIONS, REJECTS, STATEMENTS, SUMMARY_SOURCES, VECTORS
 
 logger = logging.getLogger(__name__)
@@ -70,12 +71,12 @@ def collect_label_provenance(
     if not has_labels and not documents.metadata:
         return None
     set_of, sets = label_sets(labelled["labels"].to_pylist())
-    if len(sets) > 1 and config.pack_units > 1:
+    if len(sets) > 1 and config.pack_tokens:
         logger.warning(
             "documents carry %d different sets of labels, and up to %d clusters or communities share a call; where a "
-            "model must not see them together, set pack_units to 1",
+            "model must not see them together, set pack_tokens to 0",
             len(sets),
-            config.pack_units,
+            MAX_UNITS,
         )
     places = datasets.read(documents.chunks, ["chunk_id", "document_id"])
     document_of = rows_of(places["document_id"], labelled["document_id"])

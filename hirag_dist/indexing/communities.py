@@ -211,7 +211,7 @@ def write_reports(
         max_tokens=config.report_tokens,
         min_entities=config.report_min_entities,
         tokenizer=context.config.tokenizer,
-        packing=PackingOptions(config.report_pack_tokens, context.config.pack_units),
+        packing=PackingOptions(context.config.pack_tokens),
         same_language=context.same_language,
         prompts=context.prompts.of("report"),
         models=() if stand_in else context.models.models["report"],

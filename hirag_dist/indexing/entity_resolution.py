@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hirag_dist.core.entities.resolution.candidate_pairs import LLM, PairRules
+from hirag_dist.core.entities.resolution.candidate_pairs import PairRules
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.resolve import (
     ANSWERS,
+    PAIRS_PER_CALL,
     AskPairs,
     GroupNames,
     ProposePairs,
@@ -52,7 +54,7 @@ def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMention
         mentions: its mentions.
     """
     config, runner, models = context.config.resolution, context.runner, context.models
-    rules = PairRules(config.tiers, config.threshold, config.threshold - _ASKED_BAND)
+    rules = PairRules(config.threshold, config.threshold - _ASKED_BAND)
     proposed = runner.run(
         ProposePairs(rules, models.dim),
         "propose pairs",
@@ -61,9 +63,10 @@ def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMention
         vectors=layer.vectors,
     )
     answers, rejects = Dataset(ANSWERS), Dataset(REJECTS)
-    if LLM in config.tiers and proposed.questions.rows:
+    if proposed.questions.rows:
         structured, answering = models.structured["summarise"], models.models["summarise"]
-        ask = AskPairs(structured, config.pairs_per_call, context.prompts.of("same-entity"), answering)
+        packing = PackingOptions(context.config.pack_tokens, PAIRS_PER_CALL)
+        ask = AskPairs(structured, packing, context.prompts.of("same-entity"), answering)
         asked = runner.run(ask, "resolve", questions=proposed.questions)
         answers, rejects = asked.answers, asked.rejects
     grouped = runner.run(

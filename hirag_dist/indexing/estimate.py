@@ -23,7 +23,6 @@ from tiktoken import Encoding
 from hirag_dist.config.model import META_TYPES, Config, EndpointConfig, RoleTarget
 from hirag_dist.core.entities.claims import claims_request
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
-from hirag_dist.core.entities.resolution.candidate_pairs import LLM
 from hirag_dist.core.prompts.templates import (
     Prompts,
     describe_request,
@@ -43,6 +42,8 @@ from hirag_dist.indexing.base_layer import DESCRIBE_PROMPT_TOKENS
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
+from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
+from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
 from hirag_dist.llm.rule_based.finder import best_names
 from hirag_dist.llm.rule_based.sentences import split_sentences
 from hirag_dist.llm.usage import dollars, total_cost
@@ -370,9 +371,9 @@ def works_of_build(
     shown = sum(described) + calls * system(describe_request("", "", [], prompts, 1))
     shown += sum(n * DESCRIBE_OUT for n in parts if n > 1)
     yield Work("describe", roles.summarise, calls, shown, calls * DESCRIBE_OUT)
-    if config.resolution.enabled and LLM in config.resolution.tiers:
+    if config.resolution.enabled:
         pairs = entities * QUESTIONS_PER_ENTITY
-        n_calls = pairs / config.resolution.pairs_per_call
+        n_calls = pairs / (PAIRS_PER_CALL if config.pack_tokens else 1)
         shown = pairs * QUESTION_IN + n_calls * system(same_entity_request([], prompts, None))
         yield Work("resolve", roles.summarise, n_calls, shown, pairs * QUESTION_OUT)
     summaries = _summaries(entities, config)
@@ -380,14 +381,12 @@ def works_of_build(
     if generated and summaries.clusters:
         shown = min(n_chunks, N_EXCERPTS) * min(config.chunk_tokens, EXCERPT_CHARS / CHARS_PER_TOKEN)
         yield Work("meta types", roles.summarise, 1, system(meta_types_request([], prompts)) + shown, MIN_OUT)
-    room = config.clustering.summary_pack_tokens / SUMMARY_PACK_TOKENS
-    n_calls = summaries.clusters / units_per_call(SUMMARIES_PER_CALL, room, config.pack_units)
+    n_calls = summaries.clusters / units_per_call(SUMMARIES_PER_CALL, config.pack_tokens / SUMMARY_PACK_TOKENS)
     fixed = system(summary_request([], prompts, META_TYPES if generated else config.meta_types, None))
     yield Work("summarise", roles.summarise, n_calls, summaries.tokens_in + n_calls * fixed, summaries.tokens_out)
     in_graph = entities + summaries.entities
     reports = _reports(in_graph, config)
-    room = config.communities.report_pack_tokens / REPORT_PACK_TOKENS
-    n_calls = reports.written / units_per_call(REPORTS_PER_CALL, room, config.pack_units)
+    n_calls = reports.written / units_per_call(REPORTS_PER_CALL, config.pack_tokens / REPORT_PACK_TOKENS)
     fixed = system(report_request([], [], [], prompts, None))
     yield Work("reports", roles.report, n_calls, reports.tokens_in + n_calls * fixed, reports.tokens_out)
     batches = (in_graph + n_chunks) / config.llm.endpoints[roles.embed].batch_size
@@ -458,9 +457,9 @@ def _reports(entities: float, config: Config) -> _Reports:
     return _Reports(total * share, tokens * of_tokens, out * of_tokens, total * (1 - share), missing)
 
 
-def units_per_call(usual: float, room: float, max_units: int) -> float:
+def units_per_call(usual: float, room: float) -> float:
     """Return how many units share a call, about: in proportion to the tokens that may."""
-    return min(max(usual * room, 1.0), float(max(max_units, 1)))
+    return min(max(usual * room, 1.0), float(MAX_UNITS))
 
 
 def _shares(

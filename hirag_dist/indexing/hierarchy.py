@@ -114,7 +114,7 @@ def summary_stage(context: BuildContext, layer: int, meta_types: tuple[str, ...]
         layer=layer,
         structured=context.models.structured["summarise"],
         meta_types=meta_types,
-        packing=PackingOptions(config.clustering.summary_pack_tokens, config.pack_units),
+        packing=PackingOptions(config.pack_tokens),
         same_language=context.same_language,
         prompts=prompts,
         models=context.models.models["summarise"],
@@ -192,7 +192,7 @@ def clustering_options(context: BuildContext) -> LayerClusteringOptions:
     """Return the options of clustering layers."""
     config = context.config.clustering
     return LayerClusteringOptions(
-        ClusterSettings(config.target_size, config.max_size, config.threshold, context.config.seed, config.covariance),
+        ClusterSettings(config.target_size, config.max_size, config.threshold, context.config.seed),
         context.models.dim,
         config.reduce_dims,
         config.member_chars,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 _MIN_CHUNK = 64  # tokens; in less there is no relation to find
 _MEMBER_TOKENS = 52  # of a cluster's member, at least: number, name, type and a short description
 _MIN_PACK = 1000  # tokens of units that share a call; below, each unit has its own
-_QUESTION_TOKENS = 240  # of a pair of entities that may be one, and of the answer
 _REPLY_OF_PACK = {"summary": 0.5, "report": 1.0}  # tokens of the reply for each token of the units
 _WRITTEN = {  # task → tokens of the reply for each token of the chunk: of short chunks, in which more is named
     "extract-graph": 2.0,
@@ -40,12 +40,9 @@ _SIZES = (
     "chunk_tokens",
     "chunk_overlap_tokens",
     "description_tokens",
-    "clustering.max_size",
+    "pack_tokens",
     "clustering.target_size",
-    "clustering.summary_pack_tokens",
     "communities.report_tokens",
-    "communities.report_pack_tokens",
-    "resolution.pairs_per_call",
 )
 _AGAIN_TOKENS = 40  # of the question for what was missed
 
@@ -59,10 +56,10 @@ def fit_to_windows(config: Config, windows: Mapping[str, int], prompts: Prompts)
     Raises:
         ConfigError: a window is too small for the instructions of a task.
     """
-    changes = _extract_sizes(config, windows, prompts) | _summary_sizes(config, windows, prompts)
-    changes |= _report_sizes(config, windows, prompts)
     fitted = config
-    for name, value in changes.items():
+    for name, value in chain.from_iterable(
+        sizes(config, windows, prompts).items() for sizes in (_extract_sizes, _summary_sizes, _report_sizes)
+    ):
         *sections, key = name.split(".")
         section: Any = fitted
         for part in sections:
@@ -144,13 +141,10 @@ def _summary_sizes(config: Config, windows: Mapping[str, int], prompts: Prompts)
     kinds = USUAL_META_TYPES if config.meta_types == "generate" else config.meta_types
     members = max(member_tokens(window, prompts, kinds, config.tokenizer) // _MEMBER_TOKENS, 2)
     packed = counter(config.tokenizer)(prompts.system(PACKED["summarise"], None, meta_types=", ".join(kinds)).content)
-    questions = counter(config.tokenizer)(prompts.system(PACKED["same-entity"], None).content)
     return {
         "description_tokens": core.reply_tokens(window, core.DESCRIPTION),
-        "clustering.max_size": members,
         "clustering.target_size": max(members // 2, 2),
-        "clustering.summary_pack_tokens": _pack_tokens(window, packed, "summary"),
-        "resolution.pairs_per_call": max(core.prompt_room(window, questions, 0) // _QUESTION_TOKENS, 1),
+        "pack_tokens": _pack_tokens(window, packed, "summary"),
     }
 
 
@@ -164,7 +158,7 @@ def _report_sizes(config: Config, windows: Mapping[str, int], prompts: Prompts) 
     room = core.prompt_room(window, alone, core.reply_tokens(window, core.REPORT))
     return {
         "communities.report_tokens": max(room - core.FRAME, 1),  # sections have tags of their own
-        "communities.report_pack_tokens": _pack_tokens(window, packed, "report"),
+        "pack_tokens": _pack_tokens(window, packed, "report"),
     }
 
 

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from hirag_dist.config.object_stores import store_uri
 from hirag_dist.errors import InputError
 from hirag_dist.readers.local_files import (
     LOCK_MARK,
@@ -98,7 +99,7 @@ def _find_remote(name: str) -> list[SourceFile]:
     root = (base if magic is None else base[: base.rfind("/", 0, magic.start())]).rstrip("/")
     root = quote(root, safe="/:@%+,;=&$!'()~")
     try:
-        filesystem, path = fs.FileSystem.from_uri(root + mark + query)
+        filesystem, path = fs.FileSystem.from_uri(store_uri(root + mark + query))
         info = filesystem.get_file_info(path)
         if info.type == fs.FileType.File and magic is None:
             return [_source(root + mark + query, public_uri(root), info.size, _modified(info), named=True)]

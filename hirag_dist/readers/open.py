@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, cast
 import pyarrow as pa
 from pyarrow import fs
 
+from hirag_dist.config.object_stores import store_uri
 from hirag_dist.readers.model import InputTooLarge, ReadOptions, SourceFile
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def open_source(source: SourceFile, options: ReadOptions) -> Iterator[io.Buffere
         READ_ERRORS: on opening, and later from the stream.
         InputTooLarge: later from the stream, if decompression makes too much of the file.
     """
-    filesystem, path = fs.FileSystem.from_uri(source.uri)
+    filesystem, path = fs.FileSystem.from_uri(store_uri(source.uri))
     with filesystem.open_input_stream(path, compression=None) as raw:
         opened = cast(io.RawIOBase, raw)
         if source.compression is not None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from hirag_dist.config.object_stores import store_uri
 from hirag_dist.readers.document_builder import (
     ID_FIELDS,
     LABEL_FIELDS,
@@ -119,7 +120,7 @@ class ParquetRows:
 
     def _ask(self, **request: object) -> dict[str, Any]:
         limits = {"memory_bytes": self._options.memory_bytes, "cpu_s": self._options.cpu_s}
-        return READER.ask({"uri": self._uri, **limits, **request}, b"")
+        return READER.ask({"uri": store_uri(self._uri), **limits, **request}, b"")
 
 
 def _checked(reply: dict[str, Any], options: ReadOptions) -> dict[str, Any]:

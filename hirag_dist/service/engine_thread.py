@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, TypeVar
+
+from hirag_dist._loop_thread import LoopThread
 
 T = TypeVar("T")
 
@@ -83,11 +84,9 @@ class ThreadEngineRunner(EngineRunner):
     """Runner in one thread with an event loop of its own; it shortens the interpreter's switch interval."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="engine", daemon=True)
+        self._thread = LoopThread("engine", lambda: RuntimeError("the engine is closed"))
         self._switch_s = sys.getswitchinterval()
         sys.setswitchinterval(_SWITCH_S)
-        self._thread.start()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of `work`, which runs in the thread."""
@@ -96,17 +95,17 @@ class ThreadEngineRunner(EngineRunner):
         started: list[asyncio.Task[T]] = []
 
         def start() -> None:
-            started.append(self._loop.create_task(work))
+            started.append(self._thread.loop.create_task(work))
             started[0].add_done_callback(lambda task: here.call_soon_threadsafe(ended.set_result, task))
 
-        self._loop.call_soon_threadsafe(start)
+        self._thread.loop.call_soon_threadsafe(start)
         cancelled: asyncio.CancelledError | None = None
         while not ended.done():
             try:
                 await asyncio.shield(ended)
             except asyncio.CancelledError as error:  # a second cancellation waits for the end of the work too
                 if cancelled is None:
-                    self._loop.call_soon_threadsafe(lambda: started[0].cancel())
+                    self._thread.loop.call_soon_threadsafe(lambda: started[0].cancel())
                 cancelled = error
         task = ended.result()
         if cancelled is not None:
@@ -117,19 +116,9 @@ class ThreadEngineRunner(EngineRunner):
 
     async def close(self) -> None:
         """End the thread."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            await asyncio.to_thread(self._thread.join)
+        if self._thread.running:
+            await asyncio.to_thread(self._thread.close)
             sys.setswitchinterval(self._switch_s)
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        finally:
-            self._loop.close()
 
 
 class _End:

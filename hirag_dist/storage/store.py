@@ -19,6 +19,7 @@ from typing import IO, Any, BinaryIO, cast
 import pyarrow as pa
 from pyarrow import fs
 
+from hirag_dist.config.object_stores import store_uri
 from hirag_dist.errors import StoreError
 from hirag_dist.storage.conditional_put import S3ConditionalPut
 from hirag_dist.storage.durability import append_durably, link_or_copy, make_folder, sync, sync_tree
@@ -64,7 +65,7 @@ class Store:
         self.uri = without_credentials(uri)  # for messages
         if "://" in uri:
             try:
-                self._fs, self.root = fs.FileSystem.from_uri(uri)
+                self._fs, self.root = fs.FileSystem.from_uri(store_uri(uri))
             except (pa.ArrowInvalid, OSError, NotImplementedError) as error:
                 reason = one_line_of(error).replace(uri, self.uri)
                 raise StoreError(f"cannot open {self.uri}: {reason}") from error

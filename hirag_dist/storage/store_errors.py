@@ -28,7 +28,23 @@ def store_error(error: BaseException, verb: str, where: str) -> StoreError:
         return StoreError(f"cannot {verb} {where}: a file is in the place of a folder on that path")
     if number == errno.ENOENT or isinstance(error, FileNotFoundError):
         return StoreError(f"cannot {verb} {where}: it is not there")
-    return StoreError(f"cannot {verb} {where}: {one_line_of(error)}")
+    return StoreError(f"cannot {verb} {where}: {one_line_of(error)}{cure_of(error)}")
+
+
+_CURES = {  # part of an error of an object store → the variables to look at
+    "NETWORK_CONNECTION": "check AWS_ENDPOINT_URL or endpoint_override, the region, and the network",
+    "error trying to connect": "check AWS_ENDPOINT_URL or endpoint_override, the region, and the network",
+    "builder error": "check AWS_ENDPOINT_URL or endpoint_override: expected http://HOST:PORT or https://HOST",
+    "ACCESS_DENIED": "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and the rights on the bucket",
+    "INVALID_ACCESS_KEY_ID": "check AWS_ACCESS_KEY_ID and AWS_ENDPOINT_URL",
+    "SIGNATURE_DOES_NOT_MATCH": "check AWS_SECRET_ACCESS_KEY and the region",
+    "NO_SUCH_BUCKET": "check the name of the bucket and AWS_ENDPOINT_URL",
+}
+
+
+def cure_of(error: BaseException) -> str:
+    """Return what to check after an error of an object store, "" for other errors."""
+    return next((f"; {cure}" for part, cure in _CURES.items() if part in str(error)), "")
 
 
 def without_credentials(uri: str) -> str:

@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from hirag_dist.types.arrays import (
         AccessFilter,
         Assignment,
-        Covariance,
         CsrGraph,
         FloatMatrix,
         FloatVector,
@@ -86,7 +85,6 @@ __all__ = [
     "ClaimItem",
     "CommunityDetails",
     "CommunityItem",
-    "Covariance",
     "CsrGraph",
     "DocumentPart",
     "EntityDetails",
@@ -125,10 +123,11 @@ __all__ = [
     "as_scope",
 ]
 
+if not TYPE_CHECKING:  # mypy would take any name for one that exists
 
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module("hirag_dist.types.arrays"), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module("hirag_dist.types.arrays"), name)
+        globals()[name] = value
+        return value

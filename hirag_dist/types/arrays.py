@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 FloatMatrix = NDArray[np.float32]
 FloatVector = NDArray[np.float64]
 IntVector = NDArray[np.int64]
-Covariance = Literal["diag", "spherical", "tied", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +83,19 @@ class AccessFilter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A Gaussian mixture (Eq. 7): k components over d columns.
+    """A Gaussian mixture (Eq. 7): k spherical components over d columns, all with one variance.
 
     Attributes:
         weights: (k,) shares, summing to 1.
         means: (k, d) float32.
-        variances: float32; (k, d) diag, (k, 1) spherical and tied, (k, d, d) full.
-        covariance: which of the four; tied is spherical with one variance for all.
-        min_variance: floor of the variance along any axis.
+        variance: of every component along any axis; a value of float32.
+        min_variance: floor of the variance.
         log_likelihood: of all rows together, in nats, by the round before the last update.
     """
 
     weights: FloatVector
     means: FloatMatrix
-    variances: FloatMatrix
-    covariance: Covariance
+    variance: float
     min_variance: float
     log_likelihood: float = -np.inf
 
@@ -115,8 +112,7 @@ class MixtureStatistics:
     Attributes:
         counts: (k,) float64 rows of each component, in shares.
         sums: (k, d) float64 rows weighted by their shares.
-        squares: (k, q) float64 second-order features, weighted alike: q = d diag, 1 spherical and tied,
-            d (d + 1) / 2 full.
+        squares: (k,) float64 squared lengths of the rows, weighted alike.
         log_likelihood: nats, under the mixture that the shares come from.
     """
 

@@ -192,8 +192,10 @@ def as_query(query: Query | str, options: QueryOptions) -> Query:
     """Return a question as a `Query` with the options applied.
 
     Raises:
-        TypeError: an option has no such name.
+        TypeError: an option has no such name, or the question is neither a text nor a `Query`.
     """
+    if not isinstance(query, str | Query):
+        raise TypeError(f"question: expected a text or a Query, got {type(query).__name__}")
     for name in options:
         if name not in QueryOptions.__annotations__:
             near = get_close_matches(name, QueryOptions.__annotations__, n=1, cutoff=0.5)

@@ -12,7 +12,7 @@ import hirag_dist as hd
 from hirag_dist.config.model import UpdateConfig
 from tests.removal_builds import KEPT, REMOVED, removal_bench
 
-CONFIG: dict[str, Any] = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4, "max_size": 8}}
+CONFIG: dict[str, Any] = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
 
 
 def write(folder: Path, texts: dict[str, str]) -> Path:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from hirag_dist.application.forget import run_forget
 from hirag_dist.cli._command_line import run
-from hirag_dist.composition.forget import run_forget
 from hirag_dist.config.model import Config
 from hirag_dist.storage.layout import FORGET, HISTORY
 from tests.removal_builds import KEPT, REMOVED, RemovalBench
 
-SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4, "max_size": 8}}
+SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 from tests.removal_builds import KEPT
 
-SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4, "max_size": 8}}
+SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
 
 
 @dataclass

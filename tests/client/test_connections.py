@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.client import RequestTooLarge
-from hirag_dist.errors import ServiceError
+from hirag_dist.client import ClientOptions, ConfigError, HiragClient, RequestTooLarge, ServiceError
 from hirag_dist.types import Answer
 from tests.client.conftest import both_clients
 from tests.service import fakes
@@ -232,3 +231,19 @@ async def test_a_closed_client_says_so(start: fakes.Start, engine: fakes.FakeEng
     for name in ("retrieve", "answer", "describe", "wait_ready"):
         with pytest.raises(RuntimeError, match="this client is closed"):
             await client.call(name, *(("q",) if name in ("retrieve", "answer") else ()))
+
+
+def test_addresses_as_urls() -> None:
+    assert ClientOptions("http://127.0.0.1:50051/").target == "127.0.0.1:50051"
+    assert ClientOptions("http://127.0.0.1:50051").credentials() is None
+    assert ClientOptions("https://[::1]:443").target == "[::1]:443"
+    assert ClientOptions("https://[::1]:443").credentials() is not None
+    assert ClientOptions("dns:///hirag.example.org:50051").target == "dns:///hirag.example.org:50051"
+    for wrong in ("http://hirag.example.org", "http://a:1/path", None):
+        with pytest.raises(ConfigError, match="expected HOST:PORT, http://HOST:PORT or https://HOST:PORT"):
+            ClientOptions(wrong)  # type: ignore[arg-type]
+
+
+def test_a_question_of_another_type() -> None:
+    with HiragClient("127.0.0.1:1") as client, pytest.raises(TypeError, match="expected a text or a Query, got NoneT"):
+        client.answer(None)  # type: ignore[arg-type]

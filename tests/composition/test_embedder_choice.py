@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from hirag_dist import Config, build_index, open_index
-from hirag_dist.composition.embedder_choice import settle_embedder
-from hirag_dist.composition.models import make_coordinator
+from hirag_dist.composition.models import make_coordinator, settle_embedder
 from hirag_dist.composition.query import SharedModels, make_engine
 from hirag_dist.llm.endpoints import minilm
 from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME

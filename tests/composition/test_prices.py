@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.api.index import open_index
-from hirag_dist.composition.indexing import BuildOptions, run_build
+from hirag_dist.application.build import BuildOptions, run_build
 from hirag_dist.composition.models import check_prices
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError

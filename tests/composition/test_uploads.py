@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.composition.uploads import upload_options
+from hirag_dist.composition.serving import upload_options
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.api.index import open_index
-from hirag_dist.composition.indexing import BuildOptions, run_build
+from hirag_dist.application.build import BuildOptions, run_build
 from hirag_dist.composition.windows import ask_windows, role_windows
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter

@@ -71,7 +71,7 @@ def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
 def test_what_is_small_never_reaches_the_card() -> None:
     """A card needs longer to launch its kernels than the CPU needs for the mixture of a cell."""
     rows = standardise(blobs(4, 2_000, 3, seed=1)[0])
-    fitted = fitted_mixture(rows, 4, 0, "tied")
+    fitted = fitted_mixture(rows, 4, 0)
 
     def fail(*arguments: Any, **options: Any) -> None:
         raise AssertionError("used the card")

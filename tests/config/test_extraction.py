@@ -42,7 +42,11 @@ def test_summaries_that_see_less_of_their_members_are_another_index() -> None:
 
 def test_a_key_that_is_fixed_now_is_no_difference() -> None:
     now: dict[str, Any] = {"kernels": "cpu", "config": content_config(Config())}
-    assert differences(now | {"config": now["config"] | {"homonyms": "merge"}}, now) == []
+    config = now["config"]
+    former = config | {"homonyms": "merge", "pack_units": 8, "clustering": config["clustering"] | {"max_size": 40}}
+    assert differences(now | {"config": former}, now) == []
+    former["clustering"]["max_size"] = 60
+    assert differences(now | {"config": former}, now) == ["config.clustering.max_size: 60 → not there"]
     assert differences(now | {"config": now["config"] | {"homonyms": "split"}}, now) == [
         "config.homonyms: split → not there"
     ]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, fit, isotropic_mixture, mixture_statistics
 from hirag_dist.core.clustering.kmeans import labelled_sums, nearest, start_means
-from hirag_dist.types import Covariance, Mixture
+from hirag_dist.types import Mixture
 
 Rows = NDArray[np.float32]
 
@@ -22,26 +22,18 @@ def blobs(n_blobs: int, per_blob: int, n_dims: int, seed: int, spread: float = 0
     return (centres[labels] + rng.normal(0, spread, (len(labels), n_dims))).astype(np.float32), labels
 
 
-def fitted_mixture(rows: Rows, k: int, seed: int, covariance: Covariance = "diag", xp: Any = np) -> Mixture:
+def fitted_mixture(rows: Rows, k: int, seed: int, xp: Any = np) -> Mixture:
     """A mixture fitted from means drawn by k-means++, with the variance of the rows around them."""
     means = start_means(rows, k, seed)
     spread = labelled_sums(rows, nearest(np, rows, means), k).spread / rows.size
-    start = isotropic_mixture(means, max(spread, MIN_VARIANCE), np.full(k, 1 / k), covariance)
+    start = isotropic_mixture(means, max(spread, MIN_VARIANCE), np.full(k, 1 / k))
     return fit(lambda mixture: mixture_statistics(xp, rows, mixture), start, len(rows), 50)
-
-
-def covariances(mixture: Mixture) -> NDArray[np.float64]:
-    """(k, d, d) whatever the kind."""
-    d = mixture.means.shape[1]
-    variances = mixture.variances.astype(float)
-    return variances if mixture.covariance == "full" else variances[:, :, None] * np.eye(d)
 
 
 def densities(rows: Rows, mixture: Mixture) -> NDArray[np.float64]:
     """(n, k) log of weight times density, straight from the formula, in float64."""
     columns = []
-    for weight, mean, covariance in zip(mixture.weights, mixture.means, covariances(mixture), strict=True):
-        apart = rows.astype(float) - mean
-        energy = np.einsum("ni,ij,nj->n", apart, np.linalg.inv(covariance), apart)
-        columns.append(np.log(weight) - 0.5 * (np.linalg.slogdet(2 * np.pi * covariance)[1] + energy))
+    for weight, mean in zip(mixture.weights, mixture.means, strict=True):
+        energy = np.sum((rows.astype(float) - mean) ** 2, axis=1) / mixture.variance
+        columns.append(np.log(weight) - 0.5 * (len(mean) * np.log(2 * np.pi * mixture.variance) + energy))
     return np.column_stack(columns)

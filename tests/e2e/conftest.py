@@ -26,7 +26,7 @@ FILES = (
 SMALL = {  # several tasks a stage and three layers out of four documents
     "chunk_tokens": 150,
     "chunk_overlap_tokens": 10,
-    "clustering": {"target_size": 6, "max_size": 12},
+    "clustering": {"target_size": 6},
     "communities": {"max_size": 40},
     "llm": {"endpoints": {"builtin-embedder": {"kind": "hashing"}}},  # minilm takes 5 s of a build that takes 1
 }

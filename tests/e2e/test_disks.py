@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.crash_images import MountImpossible, why_impossible
-from hirag_dist.composition.indexing import run_build
+from hirag_dist.application.build import run_build
 from hirag_dist.errors import StoreError
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.storage.snapshot.fallback import open_current

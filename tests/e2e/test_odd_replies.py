@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.composition.indexing import BuildOptions, run_build
+from hirag_dist.application.build import BuildOptions, run_build
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached
 from hirag_dist.llm.reply_store import Ledger, scan_records

@@ -54,7 +54,7 @@ class Job:
         vectors = {"base_url": url, "model": "hashing", "dim": 384} | key
         roles = dict.fromkeys(("extract", "summarise", "report", "answer", "judge"), "chat")
         llm = {"endpoints": {"chat": chat, "vectors": vectors}, "roles": roles | {"embed": "vectors"}}
-        return {"chunk_tokens": 300, "clustering": {"target_size": 6, "max_size": 12}, "llm": llm}
+        return {"chunk_tokens": 300, "clustering": {"target_size": 6}, "llm": llm}
 
     def arguments(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "hirag_dist", *arguments]

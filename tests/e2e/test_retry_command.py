@@ -28,7 +28,7 @@ from hirag_dist.types import Message
 
 INLINE = ("--executor", "inline")
 REFUSAL = "I'm sorry, but I cannot help with that."
-KEYS = {"max_reject_ratio": 0.5, "pack_units": 1}  # every unit by itself, so that calls can be counted
+KEYS = {"max_reject_ratio": 0.5, "pack_tokens": 0}  # every unit by itself, so that calls can be counted
 
 
 class Moody:

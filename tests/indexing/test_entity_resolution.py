@@ -17,7 +17,7 @@ from hirag_dist.types import ChatRequest
 from tests.labelled_builds import build as labelled_build
 from tests.toy_builds import Bench, between, rows, task_of
 
-ON = {"enabled": True, "pairs_per_call": 1}
+ON = {"enabled": True}
 TEXTS = [  # "NAME/type: description" a line, then "NAME + NAME"
     "World Health Organization/organization: An agency.\nGeneva/location: A city.\nWorld Health Organization + Geneva",
     "WHO/organization: The World Health Organization (WHO) gives advice.\nGeneva/location: On a lake.\nWHO + Geneva",
@@ -155,9 +155,3 @@ def test_a_refused_question_keeps_the_pair_apart_as_a_dead_letter_that_retry_ask
     healed = build(bench, reply, resolution=ON, retry=True)
     assert not {"Marley", "Jacob Marley"} <= names(healed)
     assert healed.manifest.complete
-
-
-def test_without_the_last_tier_no_model_is_asked(bench: Bench) -> None:
-    snapshot = build(bench, resolution={"enabled": True, "tiers": ["normalise", "alias", "vector"]})
-    assert [row["tier"] for row in rows(snapshot, "aliases")] == ["alias"]
-    assert not bench.asked("same-entity")

@@ -77,12 +77,12 @@ def test_tokens_a_minute_bound_the_time() -> None:
 
 
 def test_entity_resolution_is_counted_where_it_asks() -> None:
-    def asked(**resolution: Any) -> dict[str, Any]:
-        return {stage.stage: stage for stage in plan([CORPUS], llm=priced(), resolution=resolution).stages}
+    def asked(**keys: Any) -> dict[str, Any]:
+        return {stage.stage: stage for stage in plan([CORPUS], llm=priced(), **keys).stages}
 
     assert "resolve" not in asked()
-    assert "resolve" not in asked(enabled=True, tiers=["normalise", "alias"])
-    packed, alone = asked(enabled=True)["resolve"], asked(enabled=True, pairs_per_call=1)["resolve"]
+    on = {"enabled": True}
+    packed, alone = asked(resolution=on)["resolve"], asked(resolution=on, pack_tokens=0)["resolve"]
     assert packed.endpoint == "paid"
     assert 0 < packed.calls < alone.calls
     assert packed.input_tokens < alone.input_tokens

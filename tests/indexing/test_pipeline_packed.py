@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from hirag_dist.composition.indexing import run_build
+from hirag_dist.application.build import run_build
 from hirag_dist.config.loader import load_config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
@@ -32,7 +32,7 @@ def calls(snapshot: Snapshot) -> Counter[str]:
 
 def test_packed_and_unpacked_builds_give_the_same_snapshot(tmp_path: Path) -> None:
     packed = built(tmp_path / "packed")
-    alone = built(tmp_path / "alone", pack_units=1)
+    alone = built(tmp_path / "alone", pack_tokens=0)
     assert packed.manifest.snapshot_id == alone.manifest.snapshot_id
     n_written = sum(row["origin"] == "model" for row in alone.table("reports").to_pylist())
     assert calls(alone)["reports"] == n_written

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.composition.indexing import run_build
+from hirag_dist.application.build import run_build
 from hirag_dist.config.loader import load_config
 from hirag_dist.storage.layout import LEDGER
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -20,7 +20,6 @@ from hirag_dist.testing.simulator.run import SimulatorThread
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
 FILES = sorted(CORPUS.glob("newton-*"))[:3]
-RESOLUTION = {"enabled": True, "pairs_per_call": 4}
 Use = Counter[tuple[str, str]]
 
 
@@ -42,9 +41,10 @@ class Bench:
         whole = {
             "chunk_tokens": 200,
             "chunk_overlap_tokens": 0,
-            "clustering": {"target_size": 6, "max_size": 12},
+            "clustering": {"target_size": 6},
             "communities": {"max_size": 40},
-            "resolution": RESOLUTION,
+            "resolution": {"enabled": True},
+            "pack_tokens": 2000,
             "execution": {"executor": "inline"},
             "llm": llm,
         }
@@ -75,8 +75,8 @@ def test_a_build_that_packs_otherwise_pays_nothing(bench: Bench) -> None:
     assert all(use[stage, "calls"] > 1 for stage in ("resolve", "summarise", "reports"))
     for name, keys in {
         "same": {},
-        "smaller": {"pack_units": 2, "resolution": RESOLUTION | {"pairs_per_call": 3}},
-        "larger": {"pack_units": 20, "resolution": RESOLUTION | {"pairs_per_call": 50}},
+        "smaller": {"pack_tokens": 1000},
+        "larger": {"pack_tokens": 50_000},
     }.items():
         again, found, n_sent = bench.build(name, ledger_of="first", **keys)
         assert (again, n_sent) == (snapshot, 0), name

@@ -14,11 +14,9 @@ SIZES = (
     "chunk_tokens",
     "chunk_overlap_tokens",
     "description_tokens",
-    "clustering.max_size",
-    "clustering.summary_pack_tokens",
+    "pack_tokens",
+    "clustering.target_size",
     "communities.report_tokens",
-    "communities.report_pack_tokens",
-    "resolution.pairs_per_call",
 )
 
 
@@ -44,6 +42,10 @@ def test_the_sizes_that_were_cut_are_named() -> None:
     changes = size_changes(Config(), fitted(1024))
     assert f"chunk_tokens 1,200 → {fitted(1024).chunk_tokens}" in changes
     assert size_changes(Config(), fitted(131_072)) == []
+
+
+def test_units_share_no_call_in_a_small_window() -> None:
+    assert fit_to_windows(Config(), {"summarise": 131_072, "report": 1024}, Prompts()).pack_tokens == 0
 
 
 def test_a_role_without_a_known_window_keeps_its_sizes() -> None:

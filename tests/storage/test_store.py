@@ -210,6 +210,25 @@ def test_an_object_store_keeps_the_same_promises() -> None:
         assert "secret" not in str(caught.value)
 
 
+def test_the_usual_variables_reach_both_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("moto.server")
+    from tests.storage.s3_server import s3_server
+
+    with s3_server() as (_, uri):
+        port = uri.partition("127.0.0.1:")[2].partition("&")[0]
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        store = Store("s3://bucket/some/index")
+        store.write_bytes("a", b"1")
+        data, version = store.read_version("a") or (b"", "")
+        assert (data, store.replace("a", b"2", "no version")) == (b"1", None)
+        assert store.replace("a", b"2", version)
+        assert store.read_bytes("a") == b"2"
+    with pytest.raises(StoreError, match="check AWS_ENDPOINT_URL"):
+        store.read_bytes("a")
+
+
 def test_a_file_that_is_created_piece_by_piece_is_there_whole_or_not_at_all(store: Store) -> None:
     with store.create("a/one") as stream:
         stream.write(b"ab")

@@ -24,7 +24,8 @@ schema` prints the JSON schema. An unknown key is an error that suggests the nea
 - `--set section.key=value` on the command line overrides both.
 
 Keys at the top level, and the models that `llm` names, decide the content of an index: another value is another build.
-`max_reject_ratio` and the sections `retrieval`, `vectors`, `service` and `execution` do not change what is built.
+`max_reject_ratio`, `pack_tokens` and the sections `retrieval`, `vectors`, `service` and `execution` do not change what
+is built.
 
 """
 

@@ -1,8 +1,8 @@
 """Gaussian mixtures (paper Eq. 7) by expectation maximisation, for rows on a CPU or on a GPU.
 
 One code path serves NumPy and CuPy: functions take the array module `xp` and return NumPy arrays. Products are float32
-over fixed blocks of rows, and sums are float64 in block order: memory is bounded by a block. Every covariance type is
-one product with second-order features of the row: its squares, their sum, or the products of its columns.
+over fixed blocks of rows, and sums are float64 in block order: memory is bounded by a block. Components are spherical
+and have one variance, so that a row's squared length is the same addend for all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.array_module import finite_products, to_numpy
-from hirag_dist.types import Assignment, Covariance, FloatMatrix, IntVector, Mixture, MixtureStatistics
+from hirag_dist.types import Assignment, FloatMatrix, IntVector, Mixture, MixtureStatistics
 
 BLOCK_ROWS = 4_096
 MAX_ITERATIONS = 15
@@ -36,27 +36,17 @@ def sample_numbers(n_rows: int, size: int, seed: int) -> IntVector:
 
 
 def isotropic_mixture(
-    means: FloatMatrix,
-    width: float,
-    weights: NDArray[np.float64],
-    covariance: Covariance,
-    min_variance: float = MIN_VARIANCE,
+    means: FloatMatrix, variance: float, weights: NDArray[np.float64], min_variance: float = MIN_VARIANCE
 ) -> Mixture:
-    """Return isotropic components with one variance, in the shape of the covariance type.
+    """Return the components of these means and weights, with one variance.
 
     Args:
         means: (k, d) float32.
-        width: their variance along an axis.
+        variance: along an axis.
         weights: (k,) that add up to 1.
-        covariance: of the mixture.
-        min_variance: of the mixture; the default is that of scaled rows.
+        min_variance: floor of the variance; the default is that of scaled rows.
     """
-    n_components, n_dims = means.shape
-    shape = {"diag": (n_dims,), "spherical": (1,), "tied": (1,), "full": (n_dims, n_dims)}[covariance]
-    variances = np.full((n_components, *shape), width, np.float32)
-    if covariance == "full":
-        variances *= np.eye(n_dims, dtype=np.float32)
-    return Mixture(weights, means, variances, covariance, min_variance)
+    return Mixture(weights, means, float(np.float32(variance)), min_variance)
 
 
 def fit(
@@ -86,31 +76,16 @@ def fit(
 
 
 def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
-    """Return the maximum-likelihood mixture of these statistics (M step); covariance type and floor as before."""
+    """Return the maximum-likelihood mixture of these statistics (M step), with the same floor of the variance."""
     counts = np.maximum(statistics.counts, MIN_COUNT)
-    safe = counts[:, None]
-    means = statistics.sums / safe
-    squares = statistics.squares / safe
-    n_dims = means.shape[1]
-    if before.covariance == "full":
-        first, second = np.triu_indices(n_dims)
-        spread = np.empty((len(counts), n_dims, n_dims))
-        spread[:, first, second] = squares - means[:, first] * means[:, second]
-        spread[:, second, first] = spread[:, first, second]
-        lengths, axes = np.linalg.eigh(spread)
-        variances = (axes * np.maximum(lengths, before.min_variance)[:, None, :]) @ axes.transpose(0, 2, 1)
-    elif before.covariance in ("spherical", "tied"):
-        spread = (squares - np.sum(means**2, axis=1, keepdims=True)) / n_dims
-        if before.covariance == "tied":
-            spread[:] = np.average(spread[:, 0], weights=counts)
-        variances = np.maximum(spread, before.min_variance)
-    else:
-        variances = np.maximum(squares - means**2, before.min_variance)
+    means = statistics.sums / counts[:, None]
+    spread = (statistics.squares / counts - np.sum(means**2, axis=1)) / means.shape[1]
+    variance = max(float(np.average(spread, weights=counts)), before.min_variance)
     return replace(
         before,
         weights=counts / counts.sum(),
         means=means.astype(np.float32),
-        variances=variances.astype(np.float32),
+        variance=float(np.float32(variance)),
     )
 
 
@@ -128,17 +103,17 @@ def mixture_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = B
     n_dims = mixture.means.shape[1]
     counts = xp.zeros(mixture.n_components)
     sums = xp.zeros((mixture.n_components, n_dims))
-    squares = xp.zeros((mixture.n_components, density.n_features))
+    squares = xp.zeros((mixture.n_components, 1))
     likelihood = xp.zeros(())
     for first in range(0, len(rows), block_rows):
         block = xp.asarray(rows[first : first + block_rows])
-        features = density.features(block)
-        shares, log_density = density.shares(block, features)
+        lengths = (block * block).sum(axis=1, keepdims=True)
+        shares, log_density = density.shares(block, lengths)
         likelihood += log_density.sum(dtype=np.float64)
         counts += shares.sum(axis=0, dtype=np.float64)
         sums += shares.T @ block
-        squares += shares.T @ features
-    return MixtureStatistics(to_numpy(xp, counts), to_numpy(xp, sums), to_numpy(xp, squares), float(likelihood))
+        squares += shares.T @ lengths
+    return MixtureStatistics(to_numpy(xp, counts), to_numpy(xp, sums), to_numpy(xp, squares)[:, 0], float(likelihood))
 
 
 @finite_products
@@ -156,7 +131,7 @@ def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: i
     found, log_densities = [], [np.zeros(0, np.float32)]
     for first in range(0, len(rows), block_rows):
         block = xp.asarray(rows[first : first + block_rows])
-        shares, log_density = density.shares(block, density.features(block))
+        shares, log_density = density.shares(block, (block * block).sum(axis=1, keepdims=True))
         log_densities.append(to_numpy(xp, log_density).astype(np.float32))
         keep = shares >= threshold
         keep[xp.arange(len(shares)), shares.argmax(axis=1)] = True
@@ -186,52 +161,26 @@ def standardised(rows: FloatMatrix) -> tuple[FloatMatrix, FloatMatrix, float]:
 
 
 class _Density:
-    """Log density of a mixture as products of a row and its second-order features, kept on the device."""
+    """Log density of a mixture as a product of its rows, kept on the device."""
 
     def __init__(self, xp: Any, mixture: Mixture) -> None:
         self._xp = xp
-        self._covariance = mixture.covariance
-        means, n_dims = mixture.means, mixture.means.shape[1]
-        if mixture.covariance == "full":
-            first, second = np.triu_indices(n_dims)
-            self._pairs = xp.asarray(first), xp.asarray(second)
-            inverse = np.linalg.inv(mixture.variances.astype(np.float64))
-            log_determinant = np.linalg.slogdet(mixture.variances.astype(np.float64))[1]
-            linear = np.einsum("kij,kj->ki", inverse, means)
-            energy = np.einsum("ki,ki->k", linear, means)
-            twice = np.where(first == second, 1.0, 2.0)  # a pair off the diagonal stands for two
-            quadratic = -0.5 * inverse[:, first, second] * twice
-        else:
-            precision = 1.0 / mixture.variances
-            copies = n_dims // mixture.variances.shape[1]
-            log_determinant = copies * np.log(mixture.variances, dtype=np.float64).sum(axis=1)
-            linear = means * precision
-            energy = (means.astype(np.float64) ** 2 * precision).sum(axis=1)
-            quadratic = np.asarray(-0.5 * precision)
+        n_dims = mixture.means.shape[1]
+        precision = np.float32(1.0) / np.float32(mixture.variance)
+        log_determinant = n_dims * np.log(mixture.variance)
+        energy = (mixture.means.astype(np.float64) ** 2 * precision).sum(axis=1)
         constant = np.log(mixture.weights) - 0.5 * log_determinant - 0.5 * n_dims * np.log(2 * np.pi) - 0.5 * energy
-        self.n_features = quadratic.shape[1]
-        self._quadratic = xp.asarray(quadratic.astype(np.float32))
-        self._linear = xp.asarray(linear.astype(np.float32))
+        self._quadratic = np.float32(-0.5 * precision)
+        self._linear = xp.asarray(mixture.means * precision)
         self._constant = xp.asarray(constant.astype(np.float32))
 
-    def features(self, block: Any) -> Any:
-        """Return the (b, q) second-order features of (b, d) rows."""
-        if self._covariance == "full":
-            return block[:, self._pairs[0]] * block[:, self._pairs[1]]
-        squares = block * block
-        return squares if self._covariance == "diag" else squares.sum(axis=1, keepdims=True)
-
-    def shares(self, block: Any, features: Any) -> tuple[Any, Any]:
-        """Return ((b, k) responsibilities, (b,) log densities).
+    def shares(self, block: Any, lengths: Any) -> tuple[Any, Any]:
+        """Return ((b, k) responsibilities, (b,) log densities) of (b, d) rows with (b, 1) squared lengths.
 
         No responsibility is subnormal: operations on such numbers take tens of times as long on some processors.
         """
         xp = self._xp
         log_joint = block @ self._linear.T
-        if self._covariance == "spherical":
-            log_joint += features * self._quadratic[:, 0]
-        elif self._covariance != "tied":
-            log_joint += features @ self._quadratic.T
         log_joint += self._constant
         top = log_joint.max(axis=1, keepdims=True)
         log_joint -= top
@@ -239,6 +188,4 @@ class _Density:
         xp.exp(log_joint, out=log_joint)
         sums = log_joint.sum(axis=1, keepdims=True)
         log_joint /= sums
-        if self._covariance == "tied":  # the same for all components of a row
-            top = top + features * self._quadratic[0, 0]
-        return log_joint, (top + xp.log(sums))[:, 0]
+        return log_joint, (top + lengths * self._quadratic + xp.log(sums))[:, 0]

@@ -23,7 +23,7 @@ from hirag_dist.core.clustering.gaussian_mixture import (
 from hirag_dist.core.clustering.kmeans import lloyd
 from hirag_dist.core.clustering.ward import MAX_LEAVES
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import Covariance, FloatMatrix, GroupSums, IntVector, Mixture
+from hirag_dist.types import FloatMatrix, GroupSums, IntVector, Mixture
 
 CELL_ROWS = 12_288
 SHARD_ROWS = 65_536  # that one worker sums up
@@ -49,7 +49,6 @@ class ClusterSettings:
         max_size: members that it may have.
         threshold: responsibility that makes a member, in (0, 1).
         seed: of every start.
-        covariance: of the mixtures.
         cell_rows: rows that a cell should have at most, overlap apart; a layer with no more is one cell.
         shard_rows: rows of a shard: blocks are counted from its first row, so it decides the last bits.
     """
@@ -58,7 +57,6 @@ class ClusterSettings:
     max_size: int
     threshold: float
     seed: int
-    covariance: Covariance = "tied"
     cell_rows: int = CELL_ROWS
     shard_rows: int = SHARD_ROWS
 
@@ -163,7 +161,7 @@ def largest_of_row(rows: IntVector, shares: NDArray[np.float32]) -> NDArray[np.b
 
 
 def coarse_mixture(kernels: Kernels, rows: FloatMatrix, n_components: int, settings: ClusterSettings) -> Mixture:
-    """Return a mixture with tied spherical covariance fitted to rows of any scale, in their own scale.
+    """Return a mixture fitted to rows of any scale, in their own scale.
 
     Args:
         kernels: does the products.
@@ -184,7 +182,7 @@ def _mixture(means: FloatMatrix, counts: IntVector, spread: float, min_variance:
     n_rows = float(counts.sum())
     variance = max(spread / (n_rows * means.shape[1]), min_variance)
     weights = np.maximum(counts, MIN_COUNT) / n_rows
-    return isotropic_mixture(means, variance, weights / weights.sum(), "tied", min_variance)
+    return isotropic_mixture(means, variance, weights / weights.sum(), min_variance)
 
 
 def _n_children(n_rows: float, settings: ClusterSettings) -> int:

@@ -173,10 +173,10 @@ def cell_memberships(
         is_home: (n,) bool, true at least once.
         tree: of these rows.
         height: at which it is cut.
-        settings: sizes, threshold and covariance.
+        settings: sizes and threshold.
     """
     scaled, _, scale = standardised(rows)
-    start = start_of(scaled, tree.labels(height), settings.covariance)
+    start = start_of(scaled, tree.labels(height))
     mixture = fit(lambda mixture: kernels.statistics(scaled, mixture), start, len(rows))
     assignment = kernels.assign(scaled, mixture, settings.threshold)
     n_expected = float(len(rows))
@@ -189,9 +189,7 @@ def cell_memberships(
         kept |= not kept.any()
         weights = mixture.weights[kept]
         n_expected *= float(weights.sum())
-        mixture = replace(
-            mixture, weights=weights / weights.sum(), means=mixture.means[kept], variances=mixture.variances[kept]
-        )
+        mixture = replace(mixture, weights=weights / weights.sum(), means=mixture.means[kept])
         assignment = kernels.assign(scaled, mixture, settings.threshold)
     evidence = np.log(n_expected) + assignment.log_densities.astype(np.float64) - rows.shape[1] * np.log(scale)
     return Memberships(

@@ -23,7 +23,7 @@ from scipy.spatial.distance import pdist, squareform
 from hirag_dist.core.clustering.cluster_count import height_of
 from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, isotropic_mixture
 from hirag_dist.core.numba_jit import compiled
-from hirag_dist.types import Covariance, FloatMatrix, FloatVector, IntVector, Mixture
+from hirag_dist.types import FloatMatrix, FloatVector, IntVector, Mixture
 
 MAX_LEAVES = 2_048  # of which all pairs are compared: 34 MB
 _PART_ROWS = 1_024
@@ -95,19 +95,18 @@ def row_tree(rows: FloatMatrix) -> RowTree:
     return RowTree(leaves, ward_tree(means, sizes))
 
 
-def start_of(rows: FloatMatrix, labels: IntVector, covariance: Covariance) -> Mixture:
+def start_of(rows: FloatMatrix, labels: IntVector) -> Mixture:
     """Return one component for each cluster, with one variance for all.
 
     Args:
         rows: (n, d) float32, as `standardise` gives them.
         labels: (n,) cluster of each row, from 0 on, none empty.
-        covariance: of the mixture.
     """
     n_rows, n_dims = rows.shape
     means, sizes = _group_means(rows, labels)
     apart = float(np.sum((rows - means[labels]) ** 2))
     width = max(apart / (max(n_rows - len(sizes), 1) * n_dims), MIN_VARIANCE)
-    return isotropic_mixture(means.astype(np.float32), width, sizes / n_rows, covariance)
+    return isotropic_mixture(means.astype(np.float32), width, sizes / n_rows)
 
 
 def ward_tree(rows: FloatMatrix | FloatVector, sizes: IntVector | None = None) -> Tree:

@@ -16,7 +16,7 @@ _REMEDIES = tuple(
         (
             "cut off at the token limit|only thinking text",
             "raise {endpoint}.max_reply_tokens, turn thinking off by {endpoint}.extra_body, or lower chunk_tokens and "
-            "pack_units",
+            "pack_tokens",
         ),
         ("then none for", "raise {endpoint}.silence_timeout_s, or lower {endpoint}.max_concurrent"),
         (
@@ -34,7 +34,7 @@ _REMEDIES = tuple(
         ("no recorded reply|no reply to it is stored", "set {endpoint}.fallback"),
         (
             "record|form|code|loop|repeat|summary|report|reply|answer",
-            "set {endpoint}.output: json_schema where the endpoint supports it, pack_units: 1, or another "
+            "set {endpoint}.output: json_schema where the endpoint supports it, pack_tokens: 0, or another "
             "{endpoint}.model",
         ),
     )

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from hirag_dist.core.text.normalize import UNSPACED
 
 SHINGLE_WORDS = 8
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")
+_STATEMENT_END = re.compile(r"[.!?;:\n\u3002\uff01\uff1f]+")
 _MIN_WORDS = 6  # of a text that is shorter than a shingle and counts as a whole
 
 Passage = tuple[str, ...]
@@ -52,6 +54,9 @@ class Passages:
     def __len__(self) -> int:
         return sum(map(len, self._by_length.values()))
 
+    def __iter__(self) -> Iterator[Passage]:
+        return chain.from_iterable(self._by_length.values())
+
     def add(self, passages: Iterable[Passage]) -> None:
         """Add passages; empty ones are ignored."""
         for passage in passages:
@@ -76,6 +81,51 @@ class Passages:
     def discard_within(self, text: str) -> None:
         """Remove the passages that a text holds."""
         self.discard(self.within(text))
+
+
+class Joints:
+    """Passages that arise where statements are joined, as a summary puts sentences of several documents in a row.
+
+    >>> joints = Joints([("terms", "of", "calder", "it", "will", "answer")])
+    >>> joints.add("These are the terms of Calder. It will answer.")
+    >>> joints.joined()
+    [('terms', 'of', 'calder', 'it', 'will', 'answer')]
+    """
+
+    def __init__(self, passages: Iterable[Passage]) -> None:
+        """Look for these passages."""
+        self._passages = list(passages)
+        self._wanted = {
+            passage[first:last]
+            for passage in self._passages
+            for first in range(len(passage))
+            for last in range(first + 1, len(passage) + 1)
+            if last - first < len(passage)
+        }
+        self._ends: set[Passage] = set()  # wanted parts with which a statement ends
+        self._begins: set[Passage] = set()
+        self._whole: set[Passage] = set()
+
+    def add(self, text: str) -> None:
+        """Note the statements of a text, which other texts may hold in any order."""
+        for statement in _STATEMENT_END.split(text):
+            said = tuple(words(statement))
+            self._ends |= self._wanted.intersection(said[-size:] for size in range(1, SHINGLE_WORDS))
+            self._begins |= self._wanted.intersection(said[:size] for size in range(1, SHINGLE_WORDS))
+            if said in self._wanted:
+                self._whole.add(said)
+
+    def joined(self) -> list[Passage]:
+        """Return the passages that two or three statements make, one after the other."""
+        return [passage for passage in self._passages if self._is_joined(passage)]
+
+    def _is_joined(self, passage: Passage) -> bool:
+        cuts = range(1, len(passage))
+        firsts = [cut for cut in cuts if passage[:cut] in self._ends]
+        lasts = [cut for cut in cuts if passage[cut:] in self._begins]
+        return any(
+            first == last or (first < last and passage[first:last] in self._whole) for first in firsts for last in lasts
+        )
 
 
 def _runs(found: list[str], length: int) -> Iterator[Passage]:

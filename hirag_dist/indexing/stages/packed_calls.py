@@ -17,6 +17,7 @@ from hirag_dist.protocols import PackingPool, UnitReplies
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 
 T = TypeVar("T")
+MAX_UNITS = 8  # that share a call: a model loses count of more
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,12 @@ class PackingOptions:
     """Limits of a shared call: about `max_tokens` in total, and at most `max_units` units."""
 
     max_tokens: int
-    max_units: int
+    max_units: int = MAX_UNITS
 
     @property
     def enabled(self) -> bool:
         """False if no units share calls; a reply that a model gave while it saw other units is not used then either."""
-        return self.max_tokens > 0 and self.max_units > 1
+        return self.max_tokens > 0
 
 
 async def ask_packed(

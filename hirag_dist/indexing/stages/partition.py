@@ -59,7 +59,7 @@ class FitCells:
     """
 
     name: ClassVar[str] = "fit_cells"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     class Inputs(TableSet):
         scores: Annotated[Dataset, VECTORS]
@@ -96,7 +96,7 @@ class AssignCells:
     """Scores → the cells that see each row."""
 
     name: ClassVar[str] = "assign_cells"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     class Inputs(TableSet):
         scores: Annotated[Dataset, VECTORS]

@@ -15,12 +15,11 @@ CELL_NODES = pa.schema(  # a row a node, the root first, parents before their ch
         pa.field("parent", pa.int32(), nullable=False),  # row of the parent, −1 for the root
         pa.field("place", pa.int32(), nullable=False),  # among the parent's children
         pa.field("cells", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),  # −1: a node
-        pa.field("covariance", pa.string(), nullable=False),
         pa.field("min_variance", pa.float64(), nullable=False),
         pa.field("dims", pa.int32(), nullable=False),
         pa.field("weights", pa.binary(), nullable=False),  # (k,) float64; these are little endian
         pa.field("means", pa.binary(), nullable=False),  # (k, dims) float32
-        pa.field("variances", pa.binary(), nullable=False),  # float32, the covariance's shape
+        pa.field("variance", pa.float64(), nullable=False),
     ]
 )
 
@@ -36,12 +35,11 @@ def node_table(cells: PartitionTree) -> pa.Table:
                 "parent": parent,
                 "place": place,
                 "cells": [-1 if isinstance(child, PartitionNode) else child for child in node.children],
-                "covariance": mixture.covariance,
                 "min_variance": mixture.min_variance,
                 "dims": mixture.means.shape[1],
                 "weights": np.ascontiguousarray(mixture.weights, "<f8").tobytes(),
                 "means": np.ascontiguousarray(mixture.means, "<f4").tobytes(),
-                "variances": np.ascontiguousarray(mixture.variances, "<f4").tobytes(),
+                "variance": mixture.variance,
             }
         )
         for number, child in enumerate(node.children):
@@ -70,11 +68,9 @@ def cells_of(table: pa.Table) -> PartitionTree:
 def _mixture(row: dict[str, Any]) -> Mixture:
     k = len(row["cells"])
     dims = row["dims"]
-    variances = np.frombuffer(row["variances"], "<f4")
     return Mixture(
         np.frombuffer(row["weights"], "<f8"),
         np.frombuffer(row["means"], "<f4").reshape(k, dims),
-        variances.reshape((k, dims, dims) if row["covariance"] == "full" else (k, -1)),
-        row["covariance"],
+        row["variance"],
         min_variance=row["min_variance"],
     )

@@ -26,7 +26,7 @@ from hirag_dist.types import Rejected
 
 _DESCRIPTION_CHARS = 320  # of an entity that is asked about
 _NEIGHBOURS = 6  # of an entity that is asked about, by name
-_PACK_TOKENS = 8000
+PAIRS_PER_CALL = 20
 _SEED = 0  # of the partitions that near vectors are looked for in
 
 _PAIR = [
@@ -122,7 +122,7 @@ class AskPairs:
         rejects: Annotated[Dataset, REJECTS]
 
     structured: bool
-    pairs_per_call: int
+    packing: PackingOptions
     prompts: Prompts
     models: tuple[str, ...]
 
@@ -136,8 +136,7 @@ class AskPairs:
             PackableUnit(same_entity_request([row["left_text"], row["right_text"]], self.prompts, alone), parse_same)
             for row in questions
         ]
-        packing = PackingOptions(_PACK_TOKENS, self.pairs_per_call)
-        results = await ask_packed(units, packing, "same-entity", system, services)
+        results = await ask_packed(units, self.packing, "same-entity", system, services)
         answers, rejects = [], []
         for row, result in zip(questions, results, strict=True):
             if isinstance(result, Rejected):

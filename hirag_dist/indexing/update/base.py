@@ -26,7 +26,15 @@ from hirag_dist.types import FloatMatrix, IntVector
 logger = logging.getLogger(__name__)
 NOTES = "update"  # key of the manifest's notes
 _STATE = (MENTIONS, SUMMARIES, REPORT_INPUTS)
-_NOT_DECISIVE = ("config.max_reject_ratio", "windows.")  # the sizes that follow from windows are in config
+_NOT_DECISIVE = (
+    "config.max_reject_ratio",
+    "config.pack_tokens",  # and the four keys of former versions that it stands for
+    "config.pack_units",
+    "config.clustering.summary_pack_tokens",
+    "config.communities.report_pack_tokens",
+    "config.resolution.pairs_per_call",
+    "windows.",  # the sizes that follow from windows are in config
+)
 _MAX_DIFFERENCES = 5
 _MAX_BYTES = 16 << 20  # of a table in memory; a larger one is mapped from a file
 _COMPRESSION = 4  # of the text of a table in its file, at most
@@ -200,9 +208,11 @@ def open_configured(snapshot: Snapshot, config: Config) -> tuple[UpdateBase | No
 
 
 _FIXED_NOW = {  # keys that former versions recorded → the value that holds without them
+    "clustering.covariance": "tied",
     "clustering.reduction": "pca",
     "homonyms": "merge",
     "resolution.llm_band": "0.2",
+    "resolution.tiers": "normalise, alias, vector, llm",
 }
 _NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"}
 
@@ -225,7 +235,9 @@ def content_config(config: Config) -> dict[str, Any]:
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences of two configurations that decide the content of an index (`Build.decisive`)."""
     old, new = _flatten(before), _flatten(now)
-    old = {key: value for key, value in old.items() if _FIXED_NOW.get(key.removeprefix("config.")) != value}
+    sizes = [old.get(f"config.clustering.{name}", "0") for name in ("max_size", "target_size")]
+    fixed = _FIXED_NOW | ({"clustering.max_size": sizes[0]} if int(sizes[0]) == 2 * int(sizes[1]) else {})
+    old = {key: value for key, value in old.items() if fixed.get(key.removeprefix("config.")) != value}
     if not (old.get("kernels") and new.get("kernels")):  # unknown until a worker with a GPU names them
         new["kernels"] = old.get("kernels", "")
     return [

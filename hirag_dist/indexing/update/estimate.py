@@ -360,14 +360,14 @@ def _works(
         for work in works:
             yield Work(work.stage, work.target, work.calls, work.input_tokens * scale, work.output_tokens * scale)
     packs = {
-        "summaries": (SUMMARIES_PER_CALL, config.clustering.summary_pack_tokens / SUMMARY_PACK_TOKENS),
-        "reports": (REPORTS_PER_CALL, config.communities.report_pack_tokens / REPORT_PACK_TOKENS),
+        "summaries": (SUMMARIES_PER_CALL, config.pack_tokens / SUMMARY_PACK_TOKENS),
+        "reports": (REPORTS_PER_CALL, config.pack_tokens / REPORT_PACK_TOKENS),
     }
     targets = {"summaries": ("summarise", roles.summarise), "reports": ("reports", roles.report)}
     for (name, (usual, room)), reply in zip(packs.items(), base.notes["reply_tokens"], strict=True):
         text, (stage, target) = due[name], targets[name]
         written = min(text.written * float(reply), float(text.tokens))
-        calls = text.written / units_per_call(usual, room, config.pack_units)
+        calls = text.written / units_per_call(usual, room)
         yield Work(stage, target, calls, text.tokens - written, written)
     counts = base.snapshot.manifest.counts
     entities = changed.chunks * counts["entities"] / max(counts["chunks"], 1)

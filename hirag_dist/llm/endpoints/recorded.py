@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from hirag_dist.config.object_stores import store_uri
 from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.core.text.ids import content_id, unit_id
 from hirag_dist.core.text.normalize import encodable, one_line
@@ -291,7 +292,8 @@ def _missing(request: ChatRequest) -> RequestRejected:
 def _folders(paths: Sequence[str]) -> Iterator[_Folder]:
     for path in paths:
         try:
-            filesystem, inner = fs.FileSystem.from_uri(path) if "://" in path else (fs.LocalFileSystem(), path)
+            is_uri = "://" in path
+            filesystem, inner = fs.FileSystem.from_uri(store_uri(path)) if is_uri else (fs.LocalFileSystem(), path)
             info = filesystem.get_file_info(inner)
             if info.type == fs.FileType.NotFound:
                 raise ConfigError(f"recorded: there is no {path}")

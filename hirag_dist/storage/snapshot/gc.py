@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hirag_dist.errors import IndexBusy, SnapshotNotFound, StoreError
-from hirag_dist.storage.layout import BUILD, CACHE, MANIFEST, snapshot_path
+from hirag_dist.storage.layout import BUILD, CACHE, FORGET, MANIFEST, snapshot_path
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.history import record_current, remove_from_history, retired_at
 from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
@@ -104,6 +104,9 @@ def served(store: Store) -> str:
 def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
     """Return the plan by the rule. The current snapshot and that of the last build are always kept.
 
+    So are snapshots with documents that are being forgotten, until the rest is verified to have no trace of them: they
+    are what it is compared with.
+
     Args:
         now: seconds since the epoch.
 
@@ -112,7 +115,7 @@ def plan_gc(store: Store, rule: RetentionPolicy, now: float) -> GcPlan:
         SnapshotCorrupt: the current snapshot is damaged: an earlier one may be the last that is whole.
     """
     open_snapshot(store, served(store), full_check=store.local is not None)
-    needed = {served(store), *_of_last_build(store)}
+    needed = {served(store), *_of_last_build(store), *_unverified(store)}
     history = record_current(store)
     retired: list[tuple[float, str]] = []
     unfinished: list[str] = []
@@ -188,6 +191,14 @@ def _of_last_build(store: Store) -> Iterator[str]:
         record = store.read_json(BUILD)
         if isinstance(record, dict) and record.get("snapshot"):
             yield str(record["snapshot"])
+
+
+def _unverified(store: Store) -> Iterator[str]:
+    """Yield the snapshots of a forgetting that is not verified yet."""
+    if store.exists(FORGET):
+        record = store.read_json(FORGET)
+        if not record.get("verified"):
+            yield from record.get("snapshots", ())
 
 
 def _remove_derived(store: Store, snapshot_id: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,40 +16,26 @@ from hirag_dist.core.clustering.gaussian_mixture import (
     sample_numbers,
     standardise,
 )
-from hirag_dist.types import Covariance
-from tests.core.planted_rows import blobs, covariances, densities, fitted_mixture
+from tests.core.planted_rows import blobs, densities, fitted_mixture
 
 
-@pytest.mark.parametrize(("n_blobs", "per_blob", "n_dims"), [(4, 60, 2), (10, 30, 16), (25, 20, 8)])
-def test_likelihood_is_not_worse_than_scikit_learns(n_blobs: int, per_blob: int, n_dims: int) -> None:
-    rows = standardise(blobs(n_blobs, per_blob, n_dims, seed=n_blobs)[0])
-    ours = fitted_mixture(rows, n_blobs, seed=0)
-    theirs = GaussianMixture(n_blobs, covariance_type="diag", reg_covar=1e-4, init_params="k-means++", random_state=0)
-    theirs.fit(rows)
-    best = theirs.score(rows) * len(rows)
-    achieved = float(logsumexp(densities(rows, ours), axis=1).sum())
-    assert achieved >= best - 0.01 * abs(best)
-    assert ours.log_likelihood == pytest.approx(achieved, abs=0.01 * len(rows))
-
-
-def test_expectation_and_maximisation_reach_scikit_learns_optimum_from_the_same_start() -> None:
-    """Two well separated blobs: there is one optimum, and both must be at it."""
+def test_expectation_and_maximisation_reach_the_optimum_of_separate_blobs() -> None:
+    """There is one optimum. Scikit-learn's spherical components have a width each: the common one is their mean."""
     rows = standardise(blobs(2, 200, 3, seed=5)[0])
     ours = fitted_mixture(rows, 2, seed=3)
     theirs: Any = GaussianMixture(
-        2, covariance_type="diag", reg_covar=1e-9, means_init=ours.means.astype(float), tol=1e-6
+        2, covariance_type="spherical", reg_covar=1e-9, means_init=ours.means.astype(float), tol=1e-6
     ).fit(rows.astype(float))
     assert ours.weights == pytest.approx(theirs.weights_, abs=1e-3)
     assert ours.means == pytest.approx(theirs.means_, abs=1e-3)
-    assert ours.variances == pytest.approx(theirs.covariances_, rel=0.02, abs=1e-4)
-    assert ours.log_likelihood == pytest.approx(theirs.score(rows.astype(float)) * len(rows), rel=1e-3)
+    assert ours.variance == pytest.approx(theirs.weights_ @ theirs.covariances_, rel=0.01)
 
 
 def test_weights_sum_to_one_and_variances_keep_their_floor() -> None:
     rows = standardise(np.repeat(np.eye(3, dtype=np.float32), 20, axis=0))
     mixture = fitted_mixture(rows, 5, seed=1)
     assert mixture.weights.sum() == pytest.approx(1)
-    assert mixture.variances.min() >= np.float32(1e-4)
+    assert mixture.variance >= np.float32(1e-4)
     assert np.isfinite(mixture.log_likelihood)
 
 
@@ -77,50 +63,22 @@ class Device(ModuleType):
         return np.asarray(values)
 
 
-KINDS: tuple[Covariance, ...] = ("diag", "spherical", "tied", "full")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_covariance_has_the_likelihood_of_the_formula(kind: Covariance) -> None:
+def test_the_likelihood_is_the_formulas() -> None:
     rows = standardise(blobs(3, 300, 3, seed=2, spread=4.0)[0])
-    mixture = fitted_mixture(rows, 3, 0, kind)
+    mixture = fitted_mixture(rows, 3, 0)
     statistics = mixture_statistics(np, rows, mixture)
     log_joint = densities(rows, mixture)
     shares = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
     assert statistics.log_likelihood == pytest.approx(logsumexp(log_joint, axis=1).sum(), rel=1e-4)
     assert statistics.counts == pytest.approx(shares.sum(axis=0), rel=1e-3)
     assert statistics.sums == pytest.approx(shares.T @ rows, abs=0.1)
+    assert statistics.squares == pytest.approx(shares.T @ (rows**2).sum(axis=1), rel=1e-3)
 
 
-@pytest.mark.parametrize("kind", ["diag", "spherical", "tied", "full"])
-def test_every_covariance_ends_where_scikit_learn_does_from_the_same_means(kind: str) -> None:
-    """Two well separated blobs: there is one optimum. The `tied` of scikit-learn has a full matrix."""
-    rows = standardise(blobs(2, 200, 3, seed=5)[0])
-    ours = fitted_mixture(rows, 2, 3, cast(Covariance, kind))
-    found = covariances(ours)
-    if kind == "tied":
-        assert np.array_equal(found[0], found[1])
-        apart = [rows[np.linalg.norm(rows - mean, axis=1) < 1] - mean for mean in ours.means]
-        assert found[0, 0, 0] == pytest.approx(np.concatenate(apart).var(), rel=0.02)
-        return
-    theirs: Any = GaussianMixture(
-        2, covariance_type=kind, means_init=ours.means.astype(float), reg_covar=1e-9, tol=1e-6
-    )
-    theirs.fit(rows.astype(float))
-    expected = {
-        "diag": lambda: theirs.covariances_[:, :, None] * np.eye(3),
-        "spherical": lambda: theirs.covariances_[:, None, None] * np.eye(3),
-        "full": lambda: theirs.covariances_,
-    }[kind]()
-    assert found == pytest.approx(expected, rel=0.05, abs=2e-4)
-    assert ours.log_likelihood == pytest.approx(theirs.score(rows.astype(float)) * len(rows), rel=2e-3)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_another_array_module_goes_the_same_way(kind: Covariance) -> None:
+def test_another_array_module_goes_the_same_way() -> None:
     rows = standardise(blobs(4, 50, 3, seed=1)[0])
     device = Device()
-    ours, theirs = (fitted_mixture(rows, 4, 0, kind, xp) for xp in (np, device))
+    ours, theirs = (fitted_mixture(rows, 4, 0, xp) for xp in (np, device))
     assert ours.means.tobytes() == theirs.means.tobytes()
     assert device.fetched > 0
     near, far = (assign(xp, rows, ours, 0.2) for xp in (np, device))
@@ -154,11 +112,10 @@ def test_a_sample_is_of_distinct_rows_in_order_and_the_seeds() -> None:
     assert np.array_equal(sample_numbers(5, 100, 7), np.arange(5))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_responsibility_is_subnormal(kind: Covariance) -> None:
+def test_no_responsibility_is_subnormal() -> None:
     """Some processors take tens of times as long for operations on such numbers."""
     rows = standardise(blobs(40, 30, 8, seed=4, spread=0.1)[0])
-    mixture = fitted_mixture(rows, 40, 0, kind)
+    mixture = fitted_mixture(rows, 40, 0)
     found = assign(np, rows, mixture, 0.0)
     assert len(found.shares) == len(rows) * 40
     assert found.shares.min() > 1e-30

@@ -78,8 +78,8 @@ def test_a_row_between_two_blobs_belongs_to_both() -> None:
 
 def test_responsibilities_are_those_of_the_formula_and_sum_to_one() -> None:
     rows = standardise(np.random.default_rng(1).normal(size=(120, 4)).astype(np.float32))
-    settings = ClusterSettings(20, 1000, 0.01, 9, covariance="diag")
-    start = start_of(rows, row_tree(rows).cut(6), "diag")
+    settings = ClusterSettings(20, 1000, 0.01, 9)
+    start = start_of(rows, row_tree(rows).cut(6))
     mixture = fit(lambda mixture: KERNELS.statistics(rows, mixture), start, len(rows))
     expected = np.exp(densities(rows, mixture) - logsumexp(densities(rows, mixture), axis=1, keepdims=True))
     found = soft_clusters(rows, settings, KERNELS)

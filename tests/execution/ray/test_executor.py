@@ -50,7 +50,7 @@ HASHING = {"builtin-embedder": {"kind": "hashing"}}  # in all processes
 SMALL = {
     "chunk_tokens": 100,
     "chunk_overlap_tokens": 0,
-    "clustering": {"target_size": 6, "max_size": 12},
+    "clustering": {"target_size": 6},
     "execution": {"executor": "inline"},
     "llm": {"endpoints": HASHING},
 }

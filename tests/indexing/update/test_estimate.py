@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.composition.indexing import run_add, run_build
+from hirag_dist.application.build import run_add, run_build
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.indexing.update.documents import DocumentCounts
@@ -17,7 +17,7 @@ from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
 SAMPLES = Path(__file__).parents[3] / "hirag_dist" / "samples" / "corpus"
-SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4, "max_size": 8}}
+SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
 FILES = ("melville-brit-and-squid.md", "monroe-1823-doctrine.md", "newton-whiteness-from-colours.md")
 CHAT = {"base_url": "http://127.0.0.1:9", "model": "m", "price": {"input": 2.0, "output": 8.0}}
 PRICED = {"llm": {"endpoints": {"paid": CHAT}, "roles": dict.fromkeys(("extract", "summarise", "report"), "paid")}}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hirag_dist.composition.drift import measure_drift
+from hirag_dist.application.drift import measure_drift
 from hirag_dist.core.key_sets import key_sets
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError, SnapshotError
@@ -192,7 +192,7 @@ def test_the_work_folder_does_not_grow_with_the_number_of_updates(living: Living
     assert living.index(texts | {"more.txt": text("sea", 200)}).manifest.complete
 
 
-@pytest.mark.parametrize("keys", [{}, {"resolution": {"enabled": True, "tiers": ["normalise"]}}])
+@pytest.mark.parametrize("keys", [{}, {"resolution": {"enabled": True}}])
 def test_layer_0_equals_a_fresh_builds_whatever_the_history(living: LivingBench, keys: dict[str, Any]) -> None:
     rng = random.Random(7)
     now = corpus(12)

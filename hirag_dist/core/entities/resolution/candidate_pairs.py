@@ -7,8 +7,9 @@ names are known to differ.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -61,12 +62,10 @@ class PairRules:
     """Rules of the pairs that may be proposed.
 
     Attributes:
-        tiers: of `TIERS`; without `llm` no pair is asked about.
         threshold: cosine from which vectors may merge by themselves.
         ask_from: cosine from which vectors may propose a pair to a model.
     """
 
-    tiers: tuple[str, ...]
     threshold: float
     ask_from: float
 
@@ -79,23 +78,15 @@ def propose_pairs(view: EntityFeatures, vectors: FloatMatrix, rules: PairRules, 
         seed: for the partitions of a large index.
     """
     found: dict[tuple[int, int], CandidatePair] = {}
-    proposed: list[Iterable[CandidatePair]] = []
-    if NORMALISE in rules.tiers:
-        proposed.append(_spellings(view))
-    if ALIAS in rules.tiers:
-        proposed += [_acronyms(view), _stated(view), _people(view)]
-    if VECTOR in rules.tiers:
-        proposed.append(_neighbours(view, vectors, rules, seed))
-    for pairs in proposed:
-        for pair in pairs:
-            if pair.ask and LLM not in rules.tiers:
-                continue
-            key = (pair.left, pair.right)
-            known = found.get(key)
-            if known is not None and (pair.ask or not known.ask):
-                continue
-            if not known_different(view.forms[pair.left], view.forms[pair.right]):
-                found[key] = pair
+    for pair in chain(
+        _spellings(view), _acronyms(view), _stated(view), _people(view), _neighbours(view, vectors, rules, seed)
+    ):
+        key = (pair.left, pair.right)
+        known = found.get(key)
+        if known is not None and (pair.ask or not known.ask):
+            continue
+        if not known_different(view.forms[pair.left], view.forms[pair.right]):
+            found[key] = pair
     return [found[key] for key in sorted(found)]
 
 
@@ -285,9 +276,10 @@ def _neighbours(view: EntityFeatures, vectors: FloatMatrix, rules: PairRules, se
     proposed at all.
     """
     families = np.array([form.family for form in view.forms])
-    least = rules.ask_from if LLM in rules.tiers else rules.threshold
     for family in sorted(set(families.tolist()) - {UNKNOWN}):
-        lefts, rights, cosines = near_pairs(vectors, np.flatnonzero(families == family), least, _N_NEAREST, seed)
+        lefts, rights, cosines = near_pairs(
+            vectors, np.flatnonzero(families == family), rules.ask_from, _N_NEAREST, seed
+        )
         for left, right, cosine in zip(lefts.tolist(), rights.tolist(), cosines.tolist(), strict=True):
             shared = view.shared(left, right)
             if not shared:

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.entities.resolution.candidate_pairs import TIERS, CandidatePair, PairRules, propose_pairs
+from hirag_dist.core.entities.resolution.candidate_pairs import CandidatePair, PairRules, propose_pairs
 from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.schemas import ENTITIES, RELATIONS
 from hirag_dist.types import FloatMatrix
 
-ALL = PairRules(TIERS, threshold=0.8, ask_from=0.6)
+ALL = PairRules(threshold=0.8, ask_from=0.6)
 
 
 def entities(

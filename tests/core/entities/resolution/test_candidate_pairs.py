@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -120,7 +118,6 @@ def test_the_plural_of_a_proper_name_is_asked_about() -> None:
     }
     view = view_of(dict.fromkeys(chunks, THING), chunks=chunks, said=said)
     assert [pair.ask for pair in proposed(view, vectors=NEAR).values()] == [True]  # nearness does not overrule it
-    assert proposed(view, replace(ALL, tiers=("normalise", "vector")), NEAR) == {}
     said = {"Windows": "The windows of the house.", "Window": "A window is an opening."}
     assert verdicts({"kinds": dict.fromkeys(chunks, THING), "chunks": chunks, "said": said}) == {
         ("Window", "Windows"): "normalise"
@@ -174,15 +171,3 @@ def test_near_vectors_without_context_or_of_two_kinds_are_nothing() -> None:
 def test_signs_set_names_apart(one: str, other: str) -> None:
     view = view_of({one: THING, other: THING}, chunks={one: ["c"], other: ["c"]})
     assert proposed(view, vectors=NEAR) == {}
-
-
-def test_tiers_that_are_off_propose_nothing() -> None:
-    args = {
-        "kinds": {"Time": FIRM, "The Times": FIRM, "WHO": FIRM, "World Health Organization (WHO)": FIRM, "B.B.C.": FIRM}
-        | {"BBC": FIRM}
-    }
-    everything = verdicts(args)
-    assert set(everything.values()) == {"normalise", "alias", "ask"}
-    assert verdicts(args, replace(ALL, tiers=("normalise",))) == {("B.B.C.", "BBC"): "normalise"}
-    assert set(verdicts(args, replace(ALL, tiers=("alias",))).values()) == {"alias"}
-    assert verdicts(args, replace(ALL, tiers=())) == {}

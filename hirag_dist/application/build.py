@@ -1,0 +1,485 @@
+"""One run on an index: build, add, remove, refresh or import. A build starts in `run_build`.
+
+Each takes the lock, resolves models, makes the executor, keeps a record and returns a result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from hirag_dist.application.index_result import IndexResult, letter_groups
+from hirag_dist.composition.build import make_executor, resolve
+from hirag_dist.composition.build_records import (
+    BuildArguments,
+    BuildRecord,
+    last_build,
+    note_not_begun,
+    recorded_embedder,
+)
+from hirag_dist.composition.models import BUILD_ROLES, check_prices, settle_embedder
+from hirag_dist.composition.windows import index_windows, role_windows, with_windows
+from hirag_dist.compute.kernels import has_gpu_workers
+from hirag_dist.config.model import Config
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.core.text.tokens import counter
+from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, SnapshotNotFound, StoreError, WorkFileDamaged
+from hirag_dist.execution.process_memory import return_freed_memory
+from hirag_dist.execution.runner import StageRunner
+from hirag_dist.indexing.context import BuildContext, ResolvedModels
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.indexing.window_sizes import fit_to_windows, size_changes
+from hirag_dist.interop.importers import ImportedGraph, read_working_folder
+from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.llm.reply_store import Ledger, compact
+from hirag_dist.llm.usage import UsageMeter, usage_rows
+from hirag_dist.protocols import EventListener
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.fallback import open_current
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
+from hirag_dist.storage.spill import spill_file
+from hirag_dist.storage.store import Store
+
+logger = logging.getLogger(__name__)
+Action = Literal["index", "add", "remove", "refresh", "import", "retry"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """Options of one run that do not change the content of the index.
+
+    Attributes:
+        max_usd, max_tokens: spending limits of this run; None for none.
+        fresh: run finished stages again; replies in the ledger are not paid again.
+        require_complete: publish nothing while there are dead letters.
+        wait_s: how long to wait for another build of the index to end.
+        force_current: make the snapshot current even if `current` was set back from that very snapshot.
+        rebuild: build an index that exists from nothing; found replies are not paid again.
+    """
+
+    max_usd: float | None = None
+    max_tokens: int | None = None
+    fresh: bool = False
+    require_complete: bool = False
+    wait_s: float = 0.0
+    force_current: bool = False
+    rebuild: bool = False
+
+    @property
+    def limits(self) -> dict[str, float | None]:
+        """Spending limits, for the build record."""
+        return {"max_usd": self.max_usd, "max_tokens": self.max_tokens}
+
+
+def run_build(
+    inputs: Sequence[str],
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Build an index of files and publish its snapshot; after an interruption, call it again to continue.
+
+    Args:
+        inputs: files, folders, globs and object-store URIs.
+        index_uri: folder or object-store URI of the index.
+        listeners: called with the events of `execution.events`.
+
+    Raises:
+        InputError: there is nothing to read.
+        StageFailed: a stage has too many dead letters, or any with `require_complete`.
+        BudgetReached: a spending limit was reached.
+        IndexBusy: another build holds the index.
+    """
+    options = options or BuildOptions()
+    arguments = replace(BuildArguments.index(inputs, config), rebuild=options.rebuild)
+    return execute_build(
+        config,
+        Store(index_uri),
+        "index",
+        arguments,
+        options,
+        lambda build: build.index(inputs),
+        listeners,
+    )
+
+
+def run_add(
+    inputs: Sequence[str],
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Add documents to an index; one of the same place, (URI, record), replaces the former. See `run_build`.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `run_build`.
+    """
+    arguments = replace(BuildArguments.index(inputs, config), command="add")
+    return execute_build(
+        config,
+        _existing(index_uri),
+        "add",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.add(inputs),
+        listeners,
+    )
+
+
+def run_remove(
+    selection: DocumentSelection,
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Remove documents from an index. See `run_build`.
+
+    Raises:
+        InputError: the index has no document that the selection names, or no other.
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `run_build`.
+    """
+    arguments = BuildArguments.removal(selection, config)
+    return execute_build(
+        config,
+        _existing(index_uri),
+        "remove",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.remove(selection),
+        listeners,
+    )
+
+
+def run_refresh(
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+    budget_tokens: int | None = None,
+    all_reports: bool = False,
+) -> IndexResult:
+    """Write the summaries and reports of an index that updates have put off. See `run_build`.
+
+    Args:
+        budget_tokens: to spend at most, about; None for all that are due.
+        all_reports: write reports too that `communities.report_share` leaves out.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `run_build`.
+    """
+    arguments = replace(BuildArguments.index((), config), command="refresh", all_reports=all_reports)
+    return execute_build(
+        config,
+        _existing(index_uri),
+        "refresh",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.refresh(budget_tokens, all_reports),
+        listeners,
+    )
+
+
+def run_import(
+    graph: ImportedGraph,
+    folder: str,
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Build the hierarchy on a graph that another tool extracted and publish its snapshot.
+
+    Args:
+        graph: content of `folder`; its communities and reports are kept if it has any.
+        folder: working folder of the other tool, for the build record.
+        index_uri, listeners: see `run_build`.
+
+    Raises:
+        HiragError: see `run_build`.
+    """
+    communities = "new" if graph.communities is None else "keep"
+    arguments = BuildArguments.imported(folder, graph.left_out, config, communities)
+    return execute_build(
+        config,
+        Store(index_uri),
+        "import",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.index_graph(graph),
+        listeners,
+    )
+
+
+def read_import(folder: str, config: Config, keep_communities: bool = False) -> ImportedGraph:
+    """Return the graph of another tool's working folder, with its communities and reports on request.
+
+    Raises:
+        InputError: the folder is of no known tool, or damaged.
+    """
+    return read_working_folder(folder, counter(config.tokenizer), keep_communities)
+
+
+def execute_build(
+    config: Config,
+    store: Store,
+    action: Action,
+    arguments: BuildArguments,
+    options: BuildOptions,
+    work: Callable[[Build], BuildResult],
+    listeners: Sequence[EventListener] = (),
+    check: Callable[[Build], None] = lambda build: None,
+    base_id: str | None = "",
+) -> IndexResult:
+    """Run one build under the lock, with a build record.
+
+    Args:
+        action: the command, for the record; `retry` gives refused units new attempts.
+        arguments: input of the build, for the record and for a later retry.
+        work: runs the pipeline.
+        check: may refuse the build before the previous record is archived.
+        base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
+    """
+    started = time.perf_counter()
+    return_freed_memory()
+    prompts = load_prompts(config.prompts)
+    store.check_writable()
+    check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
+    with BuildLock(store, options.wait_s) as lock, spill_file() as spill:
+        config = settle_embedder(config, None if options.fresh else recorded_embedder(store))
+        _compact_ledger(store, lock)
+        probes = UsageMeter()
+        try:
+            models = _resolve(config, store, options, probes)
+            config, models = _cut_to_windows(
+                config, store, prompts, models, from_nothing=options.rebuild or options.fresh
+            )
+        except BaseException as error:
+            with suppress(StoreError, IndexBusy):  # the error of the models is the one to raise
+                note_not_begun(store, action, arguments, config, options.limits, probes, error, lock.fenced)
+            raise
+
+        def emit(event: object) -> None:
+            for listener in listeners:
+                listener(event)
+
+        executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels, emit)
+        try:
+            runner = StageRunner(
+                store,
+                executor,
+                (),
+                config.max_reject_ratio,
+                options.fresh,
+                action == "retry",
+                lock.fenced,
+            )
+            context = BuildContext(runner, config, prompts, models)
+            base_id = None if options.rebuild or options.fresh else base_id
+            build = Build(
+                context,
+                force_current=options.force_current,
+                require_complete=options.require_complete,
+                base_id=base_id,
+                spill=spill,
+            )
+            check(build)
+            record = BuildRecord(
+                store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced, base=base_id
+            )
+            runner.listeners = (*listeners, record)
+            runner.record_usage("probes", probes)
+            with record.closed():
+                result = _repairing(runner, lambda: work(build))
+                record.close_published(result.manifest.snapshot_id)
+        finally:
+            executor.close()
+    repaired = tuple(runner.repaired)
+    return index_result(store, result, runner.bill.sent, time.perf_counter() - started, repaired)
+
+
+def _repairing(runner: StageRunner, work: Callable[[], BuildResult]) -> BuildResult:
+    """Return the result of the pipeline, which begins again where a file of the work folder turns out damaged.
+
+    Finished stages are reused, and replies are in the ledger: only what was damaged is made again.
+    """
+    while True:
+        try:
+            return work()
+        except WorkFileDamaged as error:
+            runner.repair(error)
+
+
+def _existing(index_uri: str) -> Store:
+    """Return the store of an index; the lock would create a folder for a mistyped name.
+
+    Raises:
+        SnapshotNotFound: nothing is published.
+    """
+    store = Store(index_uri)
+    if current_id(store) is None:
+        raise SnapshotNotFound(
+            f"{store.uri} holds no index to update; `hirag-dist index INPUT --index {store.uri}` builds one"
+        )
+    return store
+
+
+def index_result(
+    store: Store, result: BuildResult, sent: UsageMeter, seconds: float, repaired: tuple[str, ...] = ()
+) -> IndexResult:
+    """Return the outcome of a build whose snapshot is published.
+
+    Args:
+        sent: usage of this run.
+        repaired: as `IndexResult.repaired`.
+    """
+    snapshot = open_snapshot(store, result.manifest.snapshot_id)
+    usage = usage_rows(snapshot.table("usage"))
+    letters = snapshot.table("rejects", ["stage", "reason"])
+    groups = letter_groups(letters["stage"].to_pylist(), letters["reason"].to_pylist(), usage)
+    return IndexResult(
+        index_uri=store.uri,
+        manifest=result.manifest,
+        changed=result.changed,
+        kept_current_id=result.kept_current_id,
+        stages_run=result.stages_run,
+        dead_letters=result.rejects,
+        dropped=result.dropped,
+        layers=tuple(snapshot.table("layers").to_pylist()),
+        communities_by_level=snapshot.info().communities_by_level,
+        usage=tuple(usage),
+        tokens_per_corpus_token=tokens_per_corpus_token(snapshot),
+        sent=sent,
+        seconds=seconds,
+        update=result.update,
+        rebuilt_because=result.rebuilt_because,
+        up_to_date=result.up_to_date,
+        fallback=result.fallback,
+        repaired=repaired,
+        letter_groups=tuple(groups),
+    )
+
+
+def _resolve(config: Config, store: Store, options: BuildOptions, probes: UsageMeter) -> ResolvedModels:
+    """Return the capabilities of the models; `probes` counts the calls."""
+    kernels = None if options.fresh and config.kernels == "gpu" else _previous_kernels(config, store)
+    return resolve(config, Ledger(store), kernels, options.max_usd, options.max_tokens, probes)
+
+
+def _cut_to_windows(
+    config: Config, store: Store, prompts: Prompts, models: ResolvedModels, *, from_nothing: bool
+) -> tuple[Config, ResolvedModels]:
+    """Return the configuration with no size larger than the models' windows allow, and the models with these.
+
+    The servers are asked after the probes: some load a model with its first call, and tell its window then.
+    """
+    asked = asyncio.run(with_windows(config, BUILD_ROLES))
+    now = role_windows(asked, BUILD_ROLES)
+    windows = now if from_nothing else index_windows(config, asked, store)
+    fitted = fit_to_windows(asked, windows, prompts)
+    if cuts := size_changes(asked, fitted):
+        logger.info("sizes in tokens, cut to the models' context windows: %s", "; ".join(cuts))
+    if any(window < windows.get(role, math.inf) for role, window in now.items()):
+        _say_smaller_windows(asked, fitted, now, prompts, store)
+    return fitted, replace(models, windows=windows)
+
+
+def _say_smaller_windows(asked: Config, kept: Config, now: Mapping[str, int], prompts: Prompts, store: Store) -> None:
+    """Warn of sizes that an index keeps although they are larger than the windows of now allow."""
+    try:
+        changes = size_changes(kept, fit_to_windows(asked, now, prompts))
+    except ConfigError as error:
+        changes = [str(error)]
+    if changes:
+        logger.warning(
+            "%s keeps the sizes that it was begun with, and the context windows of its models are smaller now: prompts "
+            "that do not fit are asked in parts; --rebuild cuts it anew (%s)",
+            store.uri,
+            "; ".join(changes),
+        )
+
+
+def _previous_kernels(config: Config, store: Store) -> str | None:
+    """Return the kernels of the index: those of its current snapshot.
+
+    With separate GPU workers the record of an unfinished build takes precedence, so that it continues with the
+    kernels that its worker named.
+    """
+    if has_gpu_workers(config):
+        with suppress(StoreError):  # a damaged record is none
+            if kernels := (last_build(store) or {}).get("decisive", {}).get("kernels"):
+                return str(kernels)
+    if current_id(store) is None:
+        return None
+    try:
+        return str(open_current(store).manifest.build["kernels"])
+    except (SnapshotError, KeyError):  # of another version, or damaged: the build makes a new one
+        return None
+
+
+def _compact_ledger(store: Store, lock: BuildLock) -> None:
+    """Compact the ledger if it is due; a failure does not stop the build."""
+    try:
+        compact(store, lock.check)
+    except StoreError as error:
+        logger.warning("the ledger was not compacted: %s", error)
+
+
+_WRITING_ROLES = ("summarise", "report")
+_CHAT_ROLES = (*_WRITING_ROLES, "extract")
+
+
+def refresh_within(
+    index_uri: str,
+    config: Config,
+    options: BuildOptions,
+    listeners: Sequence[EventListener] = (),
+    all_reports: bool = False,
+) -> IndexResult:
+    """Write the texts that are due and fit the limits of `options`, about: the oldest and most stale first.
+
+    Args:
+        all_reports: write reports too that `communities.report_share` leaves out.
+
+    Raises:
+        ConfigError: a limit in dollars is given, and no price of the replies is known.
+        HiragError: see `application.build.run_refresh`.
+    """
+    limits = [] if options.max_tokens is None else [options.max_tokens]
+    if options.max_usd is not None:
+        limits.append(tokens_for(index_uri, options.max_usd))
+    without = replace(options, max_usd=None, max_tokens=None)
+    return run_refresh(index_uri, config, without, listeners, min(limits, default=None), all_reports)
+
+
+def tokens_for(index_uri: str, usd: float) -> int:
+    """Return the tokens of summaries and reports that an amount pays, at the price that the last build paid.
+
+    Raises:
+        ConfigError: the last build had no reply, or they cost nothing, or their price is not known.
+        SnapshotNotFound: nothing is published.
+    """
+    usage = open_snapshot(Store(index_uri)).table("usage", ["role", "input_tokens", "output_tokens", "cost_usd"])
+    chat = [row for row in usage.to_pylist() if row["role"] in _CHAT_ROLES]
+    rows = [row for row in chat if row["role"] in _WRITING_ROLES] or chat
+    tokens = sum(row["input_tokens"] + row["output_tokens"] for row in rows)
+    cost = sum(row["cost_usd"] for row in rows)
+    if not tokens or not cost or math.isnan(cost):
+        raise ConfigError(
+            f"the last build of {index_uri} has no replies with a price, so dollars cannot be turned into tokens: "
+            "limit the refresh in tokens (--max-tokens)"
+        )
+    return int(usd / cost * tokens)

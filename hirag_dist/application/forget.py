@@ -1,0 +1,187 @@
+"""Forgetting of removed documents: ledger, work, records, caches, old snapshots and their collections.
+
+The steps are on record in forget.json from the first to the last, so that a run that is killed anywhere is continued by
+the next one. A step is done again rather than left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from hirag_dist.application.removal.cleaning import clear_workspace, purge_replies, remove_snapshots
+from hirag_dist.application.removal.evidence import RemovedDocuments, find_removed
+from hirag_dist.application.removal.pending import PendingForget, note_forget, pending_forget, write_pending
+from hirag_dist.application.removal.search import Finding
+from hirag_dist.application.removal.verification import find_collections, verify_removed
+from hirag_dist.config.model import Config
+from hirag_dist.core.text.normalize import count_noun
+from hirag_dist.errors import BackendUnavailable, InputError
+from hirag_dist.storage.layout import FORGET
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.gc import RetentionPolicy, served
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from hirag_dist.storage.store import Store
+
+logger = logging.getLogger(__name__)
+GRACE_S = RetentionPolicy().older_than_s
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetResult:
+    """Outcome of a forgetting.
+
+    Attributes:
+        documents: ids of the documents, all versions.
+        replies_dropped, replies_kept: records of the ledger, by the purge; None while it is not done.
+        collections: names that were dropped in Milvus.
+        waiting: old snapshots that hold the documents and are still within their grace period.
+        findings: what still derives from the documents elsewhere; old snapshots stay until there is none.
+        problems: obstacles, for people.
+    """
+
+    documents: tuple[str, ...]
+    replies_dropped: int | None
+    replies_kept: int | None
+    collections: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """True if nothing in the index derives from the documents any more."""
+        return not (self.waiting or self.findings or self.problems)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as JSON-ready values."""
+        return asdict(self) | {"complete": self.complete}
+
+
+def run_forget(
+    index_uri: str, config: Config, document_ids: Sequence[str], now: bool = False, wait_s: float = 0.0
+) -> ForgetResult:
+    """Take removed documents out of everything that the current snapshot does not need.
+
+    The current snapshot must not have them: remove them first. Snapshots that hold them are removed when they have not
+    been current for a day, by a later run or by `prune`.
+
+    Args:
+        document_ids: of documents that were removed, or their owner's source ids; none continues an earlier run.
+        now: remove these snapshots at once. A service that still has one open may fail.
+        wait_s: how long to wait for a build of the index to end.
+
+    Raises:
+        InputError: a document is in the current snapshot, or no snapshot knows it.
+        ConfigError: this is not the configuration of the last build.
+        SnapshotNotFound: no snapshot is served.
+        IndexBusy: a build holds the index.
+    """
+    store = Store(index_uri)
+    served(store)  # before the lock, which would create a folder for a mistyped name
+    with BuildLock(store, wait_s) as lock:
+        return forget(store, config, lock, document_ids, 0.0 if now else GRACE_S)
+
+
+def forget(
+    store: Store,
+    config: Config,
+    lock: BuildLock,
+    document_ids: Sequence[str],
+    older_than_s: float,
+    clock: Callable[[], float] = time.time,
+) -> ForgetResult:
+    """Forget documents, and those of an unfinished earlier run, as `run_forget` describes.
+
+    Args:
+        lock: held by the caller.
+        older_than_s: seconds since a snapshot stopped being current before it is removed.
+        clock: seconds since the epoch.
+    """
+    current = open_snapshot(store, served(store))
+    pending, removed = _begin(store, lock, current, document_ids)
+    if pending is None:
+        return ForgetResult((), None, None)
+    problems: list[str] = []
+    if pending.replies_dropped is None:
+        purged = purge_replies(store, config, lock, current)
+        logger.info("the ledger: %d replies are kept, %d dropped", purged.kept, purged.dropped)
+        if purged.held:
+            logs = count_noun(len(purged.held), "log")
+            problems.append(f"a process still writes to {logs} of the reply store; end it and run the command again")
+        else:
+            pending = replace(pending, replies_dropped=purged.dropped, replies_kept=purged.kept)
+            pending = _note(store, lock, pending)
+    findings: tuple[Finding, ...] = ()
+    if not pending.verified:
+        clear_workspace(store, lock, removed)
+        result = verify_removed(store, config, removed, without=pending.snapshots, with_collections=False)
+        findings = result.findings
+        problems += result.problems
+        pending = _note(store, lock, replace(pending, verified=result.clean and not problems))
+    collections: list[str] = []
+    waiting = list(pending.snapshots)
+    if pending.verified:
+        try:
+            collections, waiting = remove_snapshots(store, config, lock, pending.snapshots, older_than_s, clock())
+            found, unreachable = find_collections(store, config.vectors, ())
+            findings += tuple(found)
+            problems += unreachable
+        except BackendUnavailable as error:
+            problems.append(str(error))
+    done = ForgetResult(
+        pending.documents,
+        pending.replies_dropped,
+        pending.replies_kept,
+        tuple(collections),
+        tuple(waiting),
+        findings,
+        tuple(problems),
+    )
+    with lock.fenced():
+        if done.complete:
+            store.delete(FORGET)
+        else:
+            write_pending(store, replace(pending, snapshots=done.waiting, problems=done.problems))
+    return done
+
+
+def _begin(
+    store: Store, lock: BuildLock, current: Snapshot, document_ids: Sequence[str]
+) -> tuple[PendingForget | None, RemovedDocuments]:
+    """Put the documents on record; None where there is nothing to do.
+
+    Raises:
+        InputError: a document is in the current snapshot, or no snapshot knows it.
+    """
+    before = pending_forget(store)
+    known = set() if before is None else set(before.documents)
+    rows = current.table("documents", ["document_id", "source_ids"]).to_pylist()
+    present = {own for row in rows for own in (row["document_id"], *row["source_ids"])}
+    if again := sorted(set(document_ids) & present):
+        raise InputError(
+            f"{', '.join(again)}: in the current snapshot of {store.uri}; `hirag-dist remove` removes documents, and "
+            "what was removed can be forgotten"
+        )
+    wanted = [*document_ids, *sorted(known - present)]  # one that was added again is not to be forgotten
+    removed = find_removed(store, wanted, chunk_ids=() if before is None else before.chunks)
+    if unknown := sorted(removed.unknown - known):
+        raise InputError(f"no snapshot of {store.uri} has {', '.join(unknown)}: nothing is known of what to forget")
+    if not wanted:
+        if before is not None:
+            with lock.fenced():
+                store.delete(FORGET)
+        return None, removed
+    snapshots = [name for name in removed.snapshots if name != current.manifest.snapshot_id]
+    with lock.fenced():
+        return note_forget(
+            store, {*removed.ids, *removed.unknown}, removed.chunks["chunk_id"].to_pylist(), snapshots
+        ), removed
+
+
+def _note(store: Store, lock: BuildLock, pending: PendingForget) -> PendingForget:
+    with lock.fenced():
+        return write_pending(store, pending)

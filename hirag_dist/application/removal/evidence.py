@@ -1,0 +1,325 @@
+"""Traces by which removed documents are recognised: ids, hashes of their chunks, and passages no other document has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.core.text.ids import entity_id, text_key, text_keys
+from hirag_dist.core.text.shingles import Joints, Passage, Passages, shingles, words
+from hirag_dist.schemas import CHUNKS
+from hirag_dist.storage.layout import CLAIMS, MANIFEST, MENTIONS, RELATION_MENTIONS, snapshot_path
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
+from hirag_dist.types import FloatMatrix, IntVector
+
+_BATCH_ROWS = 4096
+_MIN_NAME_CHARS = 4
+_DOCUMENT_COLUMNS = ("document_id", "uri", "record", "title", "source_ids", "labels")
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedDocuments:
+    """Traces of removed documents, with everything that the documents of the current snapshot share with them left out.
+
+    Runs of words that arise where statements of these documents are joined are left out too.
+
+    Attributes:
+        ids: of the documents.
+        unknown: ids that were asked for and that no snapshot knows.
+        chunks: CHUNKS of the documents, of all their versions.
+        text_keys: of chunks whose text no chunk of the current snapshot has.
+        values: strings that stand for them alone: ids of documents, chunks, entities and claims, paths, source ids.
+        passages: runs of words, of their texts and of what was extracted from them.
+        names: of entities that no other document names.
+        vectors: float32 rows, as bytes.
+        snapshots: that hold a version of one of the documents, or a chunk with one of the text keys.
+    """
+
+    ids: frozenset[str]
+    unknown: frozenset[str]
+    chunks: pa.Table
+    text_keys: frozenset[int]
+    values: frozenset[str]
+    passages: Passages
+    names: Passages
+    vectors: frozenset[bytes]
+    snapshots: tuple[str, ...]
+
+    @property
+    def own_chunks(self) -> pa.Table:
+        """CHUNKS whose text the current snapshot does not have."""
+        kept = [text_key(own) in self.text_keys for own in self.chunks["chunk_id"].to_pylist()]
+        return self.chunks.filter(pa.array(kept, pa.bool_()))
+
+
+@dataclass(slots=True)
+class _Traces:
+    """Traces while the snapshots are read."""
+
+    chunks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    values: set[str] = field(default_factory=set)
+    passages: Passages = field(default_factory=Passages)
+    names: dict[str, str] = field(default_factory=dict)  # name key → name
+    vectors: set[bytes] = field(default_factory=set)
+    snapshots: set[str] = field(default_factory=set)
+
+
+def find_removed(
+    store: Store,
+    ids: Sequence[str],
+    given: tuple[pa.Table, pa.Table] | None = None,
+    chunk_ids: Sequence[str] = (),
+) -> RemovedDocuments:
+    """Return the traces of documents, also of those that the current snapshot has.
+
+    A document with the same place (uri and record) in an older snapshot is a version of it, unless the current snapshot
+    has that version.
+
+    Args:
+        ids: of documents, or their owner's source ids.
+        given: DOCUMENTS and CHUNKS of documents that no snapshot may have.
+        chunk_ids: of their chunks, where these are known from a record.
+
+    Raises:
+        SnapshotError: a snapshot is damaged: then nothing can be proved.
+    """
+    snapshots = {name: open_snapshot(store, name) for name in finished_snapshots(store)}
+    current = current_id(store)
+    wanted = set(ids) | (set() if given is None else set(given[0]["document_id"].to_pylist()))
+    documents = {name: _documents(snapshot) for name, snapshot in snapshots.items()}
+    if given is not None:
+        documents[""] = given[0].select(_DOCUMENT_COLUMNS).to_pylist()
+    removed, known = _versions(documents, wanted, documents.get(current or "", []))
+    remaining = [row for row in documents.get(current or "", []) if row["document_id"] not in removed]
+    traces = _Traces()
+    for name, snapshot in snapshots.items():
+        if any(row["document_id"] in removed for row in documents[name]):
+            traces.snapshots.add(name)
+            _add_snapshot(traces, snapshot, removed)
+    if given is not None:
+        _add_chunks(traces, given[1])
+    for rows in documents.values():
+        for row in rows:
+            if row["document_id"] in removed:
+                traces.values |= {row["document_id"], row["uri"], *row["source_ids"], *row["labels"]}
+                traces.passages.add(shingles(row["title"]))
+    unknown = wanted - known
+    traces.values |= {*unknown, *chunk_ids}
+    keys = {text_key(own) for own in (*traces.chunks, *chunk_ids)}
+    return _own(traces, keys, frozenset(removed), frozenset(unknown), snapshots, current, remaining)
+
+
+def finished_snapshots(store: Store) -> list[str]:
+    """Return the ids of the snapshots that have a manifest."""
+    return [name for name in store.names("snapshots") if store.exists(f"{snapshot_path(name)}/{MANIFEST}")]
+
+
+def _documents(snapshot: Snapshot) -> list[dict[str, Any]]:
+    return list(snapshot.table("documents", _DOCUMENT_COLUMNS).to_pylist())
+
+
+def _versions(
+    documents: dict[str, list[dict[str, Any]]], wanted: set[str], current: list[dict[str, Any]]
+) -> tuple[set[str], set[str]]:
+    """Return the ids of the documents that are meant, and those of `wanted` that name one."""
+    removed: set[str] = set()
+    known: set[str] = set()
+    places: set[tuple[str, int]] = set()
+    for rows in documents.values():
+        for row in rows:
+            if named := wanted & {row["document_id"], *row["source_ids"]}:
+                known |= named
+                removed.add(row["document_id"])
+                places.add((row["uri"], row["record"]))
+    served = {row["document_id"] for row in current}
+    for rows in documents.values():
+        removed |= {
+            row["document_id"]
+            for row in rows
+            if row["uri"] and (row["uri"], row["record"]) in places and row["document_id"] not in served
+        }
+    return removed, known
+
+
+def _add_snapshot(traces: _Traces, snapshot: Snapshot, removed: set[str]) -> None:
+    """Add what a snapshot knows of removed documents."""
+    chunks = snapshot.table("chunks")
+    of_removed = pc.is_in(chunks["document_id"], pa.array(sorted(removed), pa.string()))
+    _add_chunks(traces, chunks.filter(of_removed))
+    own = pa.array(sorted(traces.chunks), pa.string())
+    files = snapshot.manifest.files
+    if f"{MENTIONS}.parquet" in files:
+        mentions = _rows(snapshot, MENTIONS, ["name_key", "chunk_id", "name", "description"], own)
+        traces.names |= dict(zip(mentions["name_key"].to_pylist(), mentions["name"].to_pylist(), strict=True))
+        _add_passages(traces, mentions["description"])
+        _add_passages(traces, _rows(snapshot, RELATION_MENTIONS, ["chunk_id", "description"], own)["description"])
+    if f"{CLAIMS}.parquet" in files:
+        claims = _rows(snapshot, CLAIMS, ["claim_id", "chunk_id", "description"], own)
+        traces.values.update(claims["claim_id"].to_pylist())
+        _add_passages(traces, claims["description"])
+    _add_vectors(traces, snapshot.chunk_vectors, pc.indices_nonzero(of_removed))
+    entities = snapshot.table("entities", ["entity_id", "layer", "name", "chunk_ids"])
+    rows = [
+        row
+        for row, found in enumerate(entities["chunk_ids"].to_pylist())
+        if found and all(chunk in traces.chunks for chunk in found)
+    ]
+    _add_vectors(traces, snapshot.entity_vectors, rows)
+    traces.values.update(entities["entity_id"].take(rows).to_pylist())
+    if f"{MENTIONS}.parquet" not in files:
+        traces.names |= {name: name for name in entities["name"].take(rows).to_pylist()}
+
+
+def _rows(snapshot: Snapshot, table: str, columns: Sequence[str], chunk_ids: pa.Array) -> pa.Table:
+    found = snapshot.table(table, columns)
+    return found.filter(pc.is_in(found["chunk_id"], chunk_ids))
+
+
+def _add_chunks(traces: _Traces, chunks: pa.Table) -> None:
+    for row in chunks.cast(CHUNKS).to_pylist():
+        traces.chunks[row["chunk_id"]] = row
+        traces.passages.add(shingles(row["text"]))
+    traces.values |= traces.chunks.keys()
+
+
+def _add_passages(traces: _Traces, texts: pa.ChunkedArray) -> None:
+    for text in texts.unique().to_pylist():
+        traces.passages.add(shingles(text))
+
+
+def _add_vectors(traces: _Traces, vectors: Any, rows: Iterable[Any]) -> None:
+    for row in rows:
+        vector = np.ascontiguousarray(vectors[int(row)], "<f4")
+        if vector.any():
+            traces.vectors.add(vector.tobytes())
+
+
+def _own(
+    traces: _Traces,
+    keys: set[int],
+    removed: frozenset[str],
+    unknown: frozenset[str],
+    snapshots: dict[str, Snapshot],
+    current: str | None,
+    remaining: list[dict[str, Any]],
+) -> RemovedDocuments:
+    """Return the traces without those that the remaining documents of the current snapshot share."""
+    names = _OwnNames(traces.names.values())
+    traces.values -= {value for row in remaining for value in (row["uri"], *row["source_ids"], *row["labels"])}
+    traces.values.discard("")
+    if current is not None and current in snapshots:
+        served = snapshots[current]
+        keys -= _remaining_keys(served, removed)
+        joints = Joints(traces.passages)
+        for text in _remaining_texts(served, removed):
+            traces.passages.discard_within(text)
+            names.discard_within(text)
+            joints.add(text)
+        _share_layer_0(traces, names, joints, served, removed)
+        traces.passages.discard(joints.joined())
+    holding = {name for name, snapshot in snapshots.items() if name in traces.snapshots or _has_key(snapshot, keys)}
+    rows = [traces.chunks[own] for own in sorted(traces.chunks)]
+    return RemovedDocuments(
+        removed,
+        unknown,
+        pa.Table.from_pylist(rows, CHUNKS),
+        frozenset(keys),
+        frozenset(traces.values),
+        traces.passages,
+        names.passages,
+        frozenset(traces.vectors),
+        tuple(sorted(holding)),
+    )
+
+
+class _OwnNames:
+    """Names that remaining documents do not have, to be searched for in texts.
+
+    A name of three or more words is left out too where a remaining document has it but for its first or last word: an
+    extracted name may begin with a word of its sentence ("And Ada Lovelace"), and a title may put the same word there.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        said = [tuple(words(name)) for name in names if len(name) >= _MIN_NAME_CHARS]
+        self.passages = Passages(said)
+        self._names_of: dict[Passage, set[Passage]] = {}
+        for name in said:
+            for core in (name[1:], name[:-1]) if len(name) > 2 else ():
+                self._names_of.setdefault(core, set()).add(name)
+        self._cores = Passages(self._names_of)
+
+    def discard_within(self, text: str) -> None:
+        """Leave out the names that a remaining text holds."""
+        self.passages.discard_within(text)
+        for core in self._cores.within(text):
+            self.passages.discard(self._names_of[core])
+
+
+def _remaining_keys(served: Snapshot, removed: frozenset[str]) -> set[int]:
+    chunks = served.table("chunks", ["chunk_id", "document_id"])
+    pairs = zip(chunks["chunk_id"].to_pylist(), chunks["document_id"].to_pylist(), strict=True)
+    return {text_key(own) for own, document in pairs if document not in removed}
+
+
+def _remaining_texts(served: Snapshot, removed: frozenset[str]) -> Iterator[str]:
+    columns = ["document_id", "text", "title", "uri"]
+    for batch in served.store.scan(f"{served.folder}/documents.parquet", columns, _BATCH_ROWS):
+        documents, *texts = (batch.column(at).to_pylist() for at in range(len(columns)))
+        for document, *said in zip(documents, *texts, strict=True):
+            if document not in removed:
+                yield from said
+
+
+def _has_key(snapshot: Snapshot, keys: set[int]) -> bool:
+    return bool(np.isin(text_keys(snapshot.table("chunks", ["chunk_id"])["chunk_id"]), sorted(keys)).any())
+
+
+def _share_layer_0(
+    traces: _Traces, names: _OwnNames, joints: Joints, served: Snapshot, removed: frozenset[str]
+) -> None:
+    """Leave out what is extracted from remaining documents too: entities, names, words of descriptions, vectors."""
+    chunks = served.table("chunks", ["chunk_id", "document_id"])
+    remains = pc.invert(pc.is_in(chunks["document_id"], pa.array(sorted(removed), pa.string())))
+    remaining = set(chunks["chunk_id"].filter(remains).to_pylist())
+    traces.values -= remaining
+    entities = served.table("entities", ["entity_id", "name", "description", "chunk_ids"])
+    rows = [
+        row for row, found in enumerate(entities["chunk_ids"].to_pylist()) if any(chunk in remaining for chunk in found)
+    ]
+    traces.values.difference_update(entities["entity_id"].take(rows).to_pylist())
+    for name in entities["name"].take(rows).to_pylist():
+        names.discard_within(name)
+        joints.add(name)
+    if f"{MENTIONS}.parquet" in served.manifest.files:
+        mentions = _rows(served, MENTIONS, ["name_key", "chunk_id", "name", "description"], pa.array(sorted(remaining)))
+        traces.values.difference_update(entity_id(0, key) for key in mentions["name_key"].unique().to_pylist())
+        links = _rows(served, RELATION_MENTIONS, ["chunk_id", "description"], pa.array(sorted(remaining)))
+        for text in (*mentions["name"].unique().to_pylist(), *mentions["description"].unique().to_pylist()):
+            traces.passages.discard_within(text)
+            names.discard_within(text)
+            joints.add(text)
+        for text in links["description"].unique().to_pylist():
+            traces.passages.discard_within(text)
+            joints.add(text)
+    for vectors, kept in (
+        (served.entity_vectors, rows),
+        (served.chunk_vectors, pc.indices_nonzero(remains).to_pylist()),
+    ):
+        shared = np.intersect1d(equal_rows(vectors, traces.vectors), kept)
+        traces.vectors -= {np.ascontiguousarray(vectors[row], "<f4").tobytes() for row in shared}
+
+
+def equal_rows(matrix: FloatMatrix, vectors: Collection[bytes]) -> IntVector:
+    """Return the numbers of the rows of (n, dim) that are one of these vectors, float32 as bytes."""
+    if not vectors or not matrix.size:
+        return np.zeros(0, np.int64)
+    firsts = np.array([np.frombuffer(vector, "<f4", 1)[0] for vector in vectors])
+    candidates = np.flatnonzero(np.isin(matrix[:, 0], firsts))
+    found = [row for row in candidates if np.ascontiguousarray(matrix[row], "<f4").tobytes() in vectors]
+    return np.array(found, np.int64)

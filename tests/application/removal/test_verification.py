@@ -1,0 +1,353 @@
+"""Whatever derives from a removed document is found, wherever it is: one leftover in each place."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pymilvus import MilvusClient
+
+import hirag_dist
+from hirag_dist.application.build import run_remove
+from hirag_dist.application.forget import run_forget
+from hirag_dist.application.removal.evidence import RemovedDocuments, find_removed
+from hirag_dist.application.removal.given import read_given
+from hirag_dist.application.removal.search import Finding
+from hirag_dist.application.removal.verification import VerificationResult, verify_removed
+from hirag_dist.config.model import Config, VectorsConfig
+from hirag_dist.core.text.ids import text_key
+from hirag_dist.execution.dead_letters import DroppedLetter
+from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.reply_store.block_format import Record, pack_value
+from hirag_dist.llm.reply_store.segment import write_segment
+from hirag_dist.retrieval.vector_index.milvus import open_milvus_lite
+from hirag_dist.schemas import SUMMARIES, VECTORS
+from hirag_dist.storage.layout import snapshot_path
+from hirag_dist.storage.snapshot.cache import _key, user_cache
+from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.storage.store import Store
+from tests.removal_builds import KEPT, REMOVED, RemovalBench, removal_bench
+
+TEXT = REMOVED["patient.txt"]
+SENTENCE = "She was treated in Saint Hedwig Hospital for a fever in the spring."
+
+
+@dataclass
+class Index:
+    """An index from which a document was removed and forgotten, and what is known of the document."""
+
+    bench: RemovalBench
+    removed: RemovedDocuments
+    gone: str
+    chunk: str
+    vector: bytes
+
+    @property
+    def store(self) -> Store:
+        return self.bench.store
+
+    @property
+    def current_id(self) -> str:
+        return str(current_id(self.store))
+
+    def findings(self, **options: Any) -> tuple[Finding, ...]:
+        return verify_removed(self.store, self.bench.config, self.removed, **options).findings
+
+    def table(self, name: str) -> pa.Table:
+        return pq.read_table(self._path(name))
+
+    def put(self, name: str, table: pa.Table) -> None:
+        """Replace a table of the current snapshot, as no command would."""
+        pq.write_table(table, self._path(name))
+        self.accept(f"{name}.parquet")
+
+    def accept(self, file: str) -> None:
+        """Make a changed file of the current snapshot one that its manifest lists."""
+        path = f"{snapshot_path(self.current_id)}/manifest.json"
+        manifest = self.store.read_json(path)
+        data = (Path(self.store.root) / snapshot_path(self.current_id) / file).read_bytes()
+        manifest["files"][file] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        self.store.write_json(path, manifest)
+
+    def _path(self, name: str) -> Path:
+        return Path(self.store.root) / snapshot_path(self.current_id) / f"{name}.parquet"
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    with removal_bench(tmp_path_factory.mktemp("template")) as bench:
+        bench.build(KEPT | REMOVED)
+        gone = bench.document_id("patient.txt")
+        bench.build(KEPT)
+        removed = find_removed(bench.store, [gone])
+        (chunk,) = removed.chunks["chunk_id"].to_pylist()
+        run_forget(bench.store.uri, bench.config, [gone], now=True)
+        yield Index(bench, removed, gone, chunk, min(removed.vectors))
+
+
+@pytest.fixture
+def index(template: Index, tmp_path: Path) -> Index:
+    shutil.copytree(template.bench.folder / "index", tmp_path / "index")
+    return replace(template, bench=RemovalBench(tmp_path, template.bench.config))
+
+
+def test_a_clean_index_is_clean(index: Index) -> None:
+    assert index.findings() == ()
+
+
+def changed(table: pa.Table, column: str, change: Callable[[Any], Any]) -> pa.Table:
+    """Return a table with another value in the first row of a column."""
+    at = table.schema.get_field_index(column)
+    values = table[column].to_pylist()
+    values[0] = change(values[0])
+    return table.set_column(at, table.schema.field(at), pa.array(values, table.schema.field(at).type))
+
+
+PLANTED: Mapping[str, tuple[str, str, Callable[[Index], Callable[[Any], Any]]]] = {
+    "a document": ("documents", "document_id", lambda index: lambda _: index.gone),
+    "a path": ("documents", "uri", lambda index: lambda _: "corpus/patient.txt"),
+    "a source id": ("documents", "source_ids", lambda index: lambda _: ["patient.txt"]),
+    "a chunk": ("chunks", "chunk_id", lambda index: lambda _: index.chunk),
+    "a text": ("chunks", "text", lambda index: lambda text: f"{text} {SENTENCE}"),
+    "a chunk of an entity": ("entities", "chunk_ids", lambda index: lambda ids: [*ids, index.chunk]),
+    "a name": ("entities", "name", lambda index: lambda _: "WILHELMINA  Throckmorton"),
+    "a description": ("entities", "description", lambda index: lambda text: f"{text} {SENTENCE}"),
+    "a chunk of a relation": ("relations", "chunk_ids", lambda index: lambda ids: [*ids, index.chunk]),
+    "a statement": ("relations", "description", lambda index: lambda text: f"{SENTENCE} {text}"),
+    "a name in a report": ("reports", "summary", lambda index: lambda _: "Much is said of Saint Hedwig Hospital."),
+    "a member of a community": (
+        "communities",
+        "entity_ids",
+        lambda index: lambda ids: [*ids, max(index.removed.values - {index.gone, index.chunk, "patient.txt"})],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_leftover_in_a_table_is_found(index: Index, what: str) -> None:
+    name, column, change = PLANTED[what]
+    index.put(name, changed(index.table(name), column, change(index)))
+    for options in ({}, {"snapshot_only": True}):
+        (found,) = index.findings(**options)
+        assert (found.place, found.what, found.count) == (
+            f"snapshot {index.current_id} (current)",
+            f"{name}.{column}",
+            1,
+        )
+        assert found.examples
+
+
+def test_a_source_of_a_summary_is_found_and_one_of_a_remaining_text_is_not(index: Index) -> None:
+    remaining = text_key(index.table("chunks")["chunk_id"][0].as_py())
+    row = {"layer": 0, "cluster_id": "c", "entities": [], "covers": [], "origin": "model", "n_founded": 1}
+    row |= {"n_turned": 0, "inputs": [], "stale_share": 0.0, "stale_since": 0}
+    for sources, found in (([remaining], []), ([remaining, text_key(index.chunk)], ["summaries.sources"])):
+        index.put("summaries", pa.Table.from_pylist([row | {"sources": sorted(sources)}], SUMMARIES))
+        assert [finding.what for finding in index.findings()] == found
+
+
+def test_a_dead_letter_is_found(index: Index) -> None:
+    row = {"stage": "extract", "unit_id": "u", "reason": "r", "attempts": 1, "request": f"<text>{TEXT}</text>"}
+    rejects = index.table("rejects")
+    index.put("rejects", pa.Table.from_pylist([row | {"reply": ""}], rejects.schema))
+    assert [found.what for found in index.findings()] == ["rejects.request"]
+
+
+def test_a_vector_is_found(index: Index) -> None:
+    path = Path(index.store.root) / snapshot_path(index.current_id) / "vectors" / "entities.npy"
+    vectors = np.load(path)
+    vectors[2] = np.frombuffer(index.vector, "<f4")
+    np.save(path, vectors)
+    index.accept("vectors/entities.npy")
+    assert [(found.what, found.examples) for found in index.findings()] == [("vectors/entities.npy", ("row 2",))]
+
+
+def test_a_serving_file_is_found(index: Index) -> None:
+    path = Path(index.store.root) / snapshot_path(index.current_id) / "serving-2" / "reports.arrow"
+    table = pa.table({"title": ["x"], "text": [SENTENCE]})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    index.accept("serving-2/reports.arrow")
+    assert [found.what for found in index.findings()] == ["serving-2/reports.arrow.text"]
+
+
+def test_an_older_snapshot_is_found(index: Index) -> None:
+    current = index.current_id
+    before = index.bench.build(KEPT | REMOVED).snapshot_id
+    shutil.rmtree(Path(index.store.root) / "work")
+    index.bench.build(KEPT)
+    assert index.current_id == current
+    places = {found.place for found in index.findings()}
+    assert f"snapshot {before}" in places
+    assert f"snapshot {current} (current)" not in places
+    assert f"snapshot {before}" not in {found.place for found in index.findings(without=[before])}
+    (Path(index.store.root) / snapshot_path(before) / "manifest.json").unlink()
+    assert f"unfinished snapshot {before}" in {found.place for found in index.findings()}
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ({"text": f'{{"entities": [{{"name": "x", "description": "{SENTENCE}"}}]}}'}, "text of a reply"),
+        ({"text": "entity<|>Saint Hedwig Hospital<|>organization<|>\n<|COMPLETE|>"}, "text of a reply"),
+        ({"vector": b"", "tokens": 1}, "vector of a text"),
+    ],
+)
+def test_a_stored_reply_is_found_by_what_it_says(index: Index, value: dict[str, Any], what: str) -> None:
+    value = value | {"vector": index.vector} if "vector" in value else value
+    write_segment(index.store, f"{1:016x}-00000.seg", [Record(b"k" * 20, 1.0, pack_value(value))])
+    assert [(found.place, found.what, found.count) for found in index.findings()] == [("reply store", what, 1)]
+
+
+def test_a_stored_reply_is_found_by_what_was_asked(index: Index) -> None:
+    """Also where it says nothing that is distinctive."""
+    bench = RemovalBench(index.bench.folder / "again", index.bench.config)
+    bench.folder.mkdir()
+    bench.build(KEPT | REMOVED)
+    segments = [path for path in bench.store.walk("ledger") if path.endswith(".seg")]  # those of probes are one
+    for number, name in enumerate(segments, 2):
+        shutil.copy(Path(bench.store.root, name), Path(index.store.root, "ledger", f"{number:016x}-00000.seg"))
+    found = {finding.what: finding.count for finding in index.findings()}
+    assert found["reply to a request"] == 1
+
+
+async def test_a_reply_in_an_open_log_is_found(index: Index) -> None:
+    ledger = Ledger(index.store)
+    await ledger.put("ab" * 20, {"text": SENTENCE})
+    assert [found.place for found in await asyncio.to_thread(index.findings)] == ["reply store"]
+    await ledger.close()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "jsonl", "temporary"])
+def test_a_work_file_is_found(index: Index, kind: str) -> None:
+    path = Path(index.store.root) / "work" / "extract" / "key" / f"part.{kind}"
+    path.parent.mkdir(parents=True)
+    if kind == "parquet":
+        pq.write_table(pa.table({"id": ["x"], "vector": [index.vector]}, VECTORS), path)
+    elif kind == "temporary":
+        path.write_bytes(b"?")
+        path.rename(path.with_name(".tmp-part.parquet"))
+        path = path.with_name(".tmp-part.parquet")
+
+        os.utime(path, (0, 0))
+    else:
+        line = f'{{"prompt": "{TEXT}"}}\n'.replace(" a ", " \\u0061 ")
+        path.write_text(line if kind == "json" else line * 2)
+    (found,) = index.findings()
+    assert found.place == ("temporary files" if kind == "temporary" else "work")
+
+
+@pytest.mark.parametrize("where", ["build.json", "builds/earlier.json"])
+def test_a_record_of_a_build_is_found(index: Index, where: str) -> None:
+    record = index.store.read_json("build.json")
+    record["given"]["inputs"] = ["/data/corpus/patient.txt"]
+    index.store.write_json(where, record)
+    assert [(found.place, found.count) for found in index.findings()] == [("records of builds", 1)]
+
+
+def test_an_accepted_loss_is_found(index: Index) -> None:
+    index.store.write_json("drops.json", {"drops": [asdict(DroppedLetter("extract", index.chunk, "me", "now", ""))]})
+    assert [found.place for found in index.findings()] == ["accepted losses"]
+
+
+@pytest.mark.parametrize("name", ["gone", "current"])
+def test_a_cache_is_found(index: Index, name: str) -> None:
+    folder = Path(index.store.root) / "cache" / (index.current_id if name == "current" else "0123456789abcdef")
+    folder.mkdir(parents=True)
+    table = pa.table({"text": [SENTENCE]})
+    with pa.ipc.new_file(str(folder / "chunks.arrow"), table.schema) as writer:
+        writer.write_table(table)
+    assert [found.place for found in index.findings()] == ["cache"]
+
+
+def test_a_cache_outside_the_index_is_found(index: Index) -> None:
+    before = index.bench.build(KEPT | REMOVED).snapshot_id
+    index.bench.build(KEPT)
+
+    folder = user_cache() / _key(index.store.uri) / before
+    folder.mkdir(parents=True)
+    try:
+        removed = find_removed(index.store, [index.gone])
+        found = verify_removed(index.store, index.bench.config, removed).findings
+        assert [finding.place for finding in found].count("cache") == 1
+    finally:
+        shutil.rmtree(folder.parent)
+
+
+def test_a_collection_of_milvus_lite_is_found(index: Index) -> None:
+    before = index.bench.build(KEPT | REMOVED).snapshot_id
+    open_milvus_lite(index.bench.snapshot(before), VectorsConfig()).close()
+    index.bench.build(KEPT)
+    removed = find_removed(index.store, [index.gone])
+    found = verify_removed(index.store, index.bench.config, removed).findings
+    assert "Milvus Lite" in {finding.place for finding in found}
+    done = run_forget(index.store.uri, index.bench.config, [index.gone], now=True)
+    assert (done.complete, len(done.collections)) == (True, 1)
+    assert verify_removed(index.store, index.bench.config, removed).clean
+
+
+def test_a_row_of_a_shared_collection_is_found(index: Index) -> None:
+    before = index.bench.build(KEPT | REMOVED).snapshot_id
+    index.bench.build(KEPT)
+    for own in (before, index.current_id):
+        open_milvus_lite(index.bench.snapshot(own), VectorsConfig()).close()
+    assert run_forget(index.store.uri, index.bench.config, [index.gone], now=True).complete
+    assert index.findings() == ()
+    client = MilvusClient(str(Path(index.store.root) / "milvus" / "milvus.db"))
+    (collection,) = client.list_collections()
+    client.load_collection(collection)
+    (row,) = client.query(collection, filter="", output_fields=["*"], limit=1)
+    (key,) = [field["name"] for field in client.describe_collection(collection)["fields"] if field.get("is_primary")]
+    client.insert(collection, [row | {key: 1}])
+    client.close()
+    (found,) = index.findings()
+    assert (found.place, found.what, found.count) == ("Milvus Lite", "rows that no snapshot needs", 1)
+
+
+def test_by_text_where_no_snapshot_has_the_document(index: Index, tmp_path: Path) -> None:
+    (tmp_path / "patient.txt").write_text(TEXT)
+    given = read_given(index.bench.config, index.store, [str(tmp_path / "patient.txt")])
+    removed = find_removed(index.store, [], given)
+    assert removed.ids == {index.gone}
+    assert verify_removed(index.store, index.bench.config, removed).clean
+    index.put("reports", changed(index.table("reports"), "summary", lambda _: SENTENCE))
+    (found,) = verify_removed(index.store, index.bench.config, removed).findings
+    assert found.what == "reports.summary"
+
+
+def test_nothing_derives_from_a_document_that_was_edited_and_then_removed(tmp_path: Path) -> None:
+    """With layers of summaries and reports: what was written from either version is written again or masked."""
+    samples = sorted((Path(hirag_dist.__file__).parent / "samples" / "corpus").iterdir())[:8]
+    texts = {path.name: path.read_text() for path in samples}
+    edited = samples[0].name
+    settings = {
+        "execution": {"executor": "inline"},
+        "clustering": {"target_size": 4},
+        "chunk_tokens": 200,
+    }
+    bench = RemovalBench(tmp_path, Config.model_validate(settings))
+    bench.build(texts)
+    texts[edited] = "\n\n".join(part for number, part in enumerate(texts[edited].split("\n\n")) if number % 3)
+    bench.build(texts)
+    gone = bench.document_id(edited)
+    assert not verify(bench, gone).clean
+    result = run_remove(DocumentSelection((gone,)), bench.store.uri, bench.config)
+    assert result.update is not None
+    assert result.manifest.counts["summaries"] > 10
+    assert len(find_removed(bench.store, [gone]).ids) == 2
+    assert verify(bench, gone).findings == ()
+
+
+def verify(bench: RemovalBench, gone: str) -> VerificationResult:
+    return verify_removed(bench.store, bench.config, find_removed(bench.store, [gone]), snapshot_only=True)

@@ -1,0 +1,223 @@
+"""Forgetting leaves nothing of removed documents, wherever it is killed, and keeps what the rest rests on."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.application.build import BuildOptions
+from hirag_dist.application.forget import GRACE_S, ForgetResult, forget, run_forget
+from hirag_dist.application.removal.evidence import find_removed
+from hirag_dist.application.removal.pending import pending_forget
+from hirag_dist.application.removal.verification import verify_removed
+from hirag_dist.errors import ConfigError, InputError
+from hirag_dist.llm.reply_store import Ledger, scan_records
+from hirag_dist.storage.layout import FORGET, HISTORY
+from hirag_dist.storage.lock import BuildLock
+from hirag_dist.storage.snapshot.gc import RetentionPolicy, plan_gc
+from hirag_dist.storage.snapshot.reader import current_id
+from hirag_dist.storage.store import Store
+from tests.removal_builds import KEPT, REMOVED, RemovalBench, removal_bench
+
+
+@dataclass
+class Index:
+    """A copy of an index with a removed document."""
+
+    bench: RemovalBench
+    gone: str
+    before: str  # the snapshot that has it
+
+    def verify(self) -> bool:
+        removed = find_removed(self.bench.store, [self.gone])
+        return verify_removed(self.bench.store, self.bench.config, removed).clean
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Index]:
+    with removal_bench(tmp_path_factory.mktemp("template")) as bench:
+        before = bench.build(KEPT | REMOVED).snapshot_id
+        gone = bench.document_id("patient.txt")
+        bench.build(KEPT, options=BuildOptions(rebuild=True))
+        yield Index(bench, gone, before)
+
+
+@pytest.fixture
+def index(template: Index, tmp_path: Path) -> Index:
+    shutil.copytree(template.bench.folder / "index", tmp_path / "index")
+    return replace(template, bench=RemovalBench(tmp_path, template.bench.config))
+
+
+def run(index: Index, *ids: str, now: bool = True) -> ForgetResult:
+    return run_forget(index.bench.store.uri, index.bench.config, ids or [index.gone], now)
+
+
+def test_nothing_is_left_and_the_rest_needs_no_extraction(index: Index) -> None:
+    assert not index.verify()
+    done = run(index)
+    assert done.complete
+    assert done.replies_dropped
+    assert done.replies_kept
+    assert index.verify()
+    store = index.bench.store
+    assert not any(b"Throckmorton" in Path(store.root, path).read_bytes() for path in store.walk(""))
+    assert (store.names("snapshots"), store.exists("work"), store.exists(FORGET)) == ([current_id(store)], False, False)
+    again = index.bench.build(KEPT)
+    assert (again.snapshot_id, again.changed) == (current_id(store), False)
+    rebuilt = index.bench.build(KEPT, options=BuildOptions(rebuild=True))
+    sent = {role: use.calls - use.ledger_hits for (role, *_), use in rebuilt.sent.uses.items()}
+    assert (sent["extract"], sent["embed"], sent["probe"]) == (0, 0, 0)
+
+
+def test_a_removal_that_made_a_former_snapshot_current_again_is_forgotten_too(tmp_path: Path) -> None:
+    with removal_bench(tmp_path) as bench:
+        first = bench.build(KEPT).snapshot_id
+        before = bench.build(KEPT | REMOVED).snapshot_id
+        index = Index(bench, bench.document_id("patient.txt"), before)
+        assert bench.build(KEPT).snapshot_id == first == current_id(bench.store)
+        assert not index.verify()
+        assert run(index).complete
+        assert index.verify()
+        assert bench.store.names("snapshots") == [first]
+
+
+def test_old_snapshots_stay_for_their_grace_period(index: Index) -> None:
+    store = index.bench.store
+    done = run(index, now=False)
+    assert (done.complete, done.waiting) == (False, (index.before,))
+    pending = pending_forget(store)
+    assert pending is not None
+    assert (pending.documents, pending.snapshots, pending.verified) == ((index.gone,), (index.before,), True)
+    assert "Throckmorton" not in store.read_bytes(FORGET).decode()
+    assert run(index, now=False).waiting == (index.before,)
+    history = store.read_json(HISTORY)
+    history["history"] = [[own, since - GRACE_S] for own, since in history["history"]]
+    store.write_json(HISTORY, history)
+    done = run_forget(store.uri, index.bench.config, [])
+    assert (done.complete, done.replies_dropped) == (True, pending.replies_dropped)
+    assert (index.verify(), pending_forget(store)) == (True, None)
+
+
+class Killed(BaseException):
+    pass
+
+
+class MortalStore(Store):
+    """Ends the command right after its n-th change of the index."""
+
+    def __init__(self, uri: str, dies_at: int) -> None:
+        super().__init__(uri)
+        self._left = dies_at
+
+    def _count(self, path: str) -> None:
+        self._left -= path != "run.lock"
+        if self._left == 0:
+            raise Killed(path)
+
+    def write_bytes(self, path: str, data: bytes, replace: bool = True, *, durable: bool = True) -> None:
+        super().write_bytes(path, data, replace, durable=durable)
+        self._count(path)
+
+    def delete(self, path: str) -> None:
+        super().delete(path)
+        self._count(path)
+
+
+def test_killed_after_any_change_it_is_continued(template: Index, tmp_path: Path) -> None:
+    n_kills = 0
+    while True:
+        folder = tmp_path / str(n_kills)
+        shutil.copytree(template.bench.folder / "index", folder / "index")
+        index = replace(template, bench=RemovalBench(folder, template.bench.config))
+        store = MortalStore(index.bench.store.root, n_kills + 1)
+        try:
+            with BuildLock(Store(store.root)) as lock:
+                forget(store, index.bench.config, lock, [index.gone], 0.0)
+            break
+        except Killed:
+            n_kills += 1
+        if pending_forget(index.bench.store) is not None:
+            assert run_forget(store.uri, index.bench.config, [], now=True).complete
+        assert index.verify(), f"killed after change {n_kills}"
+        assert pending_forget(index.bench.store) is None
+        shutil.rmtree(folder)
+    assert n_kills > 8
+
+
+def test_a_document_that_is_still_there_is_refused(index: Index) -> None:
+    kept = index.bench.document_id("loom.txt")
+    with pytest.raises(InputError, match=r"remove` removes documents"):
+        run(index, kept)
+    with pytest.raises(InputError, match="no snapshot of"):
+        run(index, "0" * 24)
+    assert pending_forget(index.bench.store) is None
+
+
+def test_a_document_that_was_added_again_is_not_forgotten(index: Index) -> None:
+    run(index, now=False)
+    index.bench.build(KEPT | REMOVED)
+    done = run_forget(index.bench.store.uri, index.bench.config, [], now=True)
+    assert (done.documents, done.complete, pending_forget(index.bench.store)) == ((), True, None)
+    assert index.bench.document_id("patient.txt") == index.gone
+
+
+def test_another_configuration_drops_no_reply(index: Index) -> None:
+    before = {record.key for record in scan_records(index.bench.store)}
+    other = index.bench.config.model_copy(update={"chunk_tokens": 77})
+    with pytest.raises(ConfigError, match="chunk_tokens"):
+        run_forget(index.bench.store.uri, other, [index.gone])
+    assert {record.key for record in scan_records(index.bench.store)} == before
+    assert run(index).complete, "the right configuration continues"
+
+
+async def test_a_process_that_writes_replies_keeps_it_pending(index: Index) -> None:
+    ledger = Ledger(index.bench.store)
+    await ledger.put("ab" * 20, {"text": "Wilhelmina Throckmorton"})
+    done = await asyncio.to_thread(run, index)
+    assert not done.complete
+    assert "still writes to 1 log" in done.problems[0]
+    assert [(finding.place, finding.count) for finding in done.findings] == [("reply store", 1)]
+    assert index.before in index.bench.store.names("snapshots"), "the evidence stays"
+    await ledger.close()
+    assert (await asyncio.to_thread(run, index)).complete
+    assert await asyncio.to_thread(index.verify)
+
+
+SHARED = "Calder Hospital treats all patients under the general terms of Calder County."
+ANSWERS = "Calder Hospital will answer questions by letter within ten working days."
+LETTERS = {
+    "p1.txt": f"Patient Anna Berg was admitted to Calder Hospital on Monday morning. {SHARED}",
+    "p2.txt": f"{SHARED} Doctor Emil Strand signed the discharge papers in Aldney.",
+    "p4.txt": f"{ANSWERS} Peter Lund visited Highmoor twice.",
+    "p5.txt": "Lower Tarn is a village where Olga Reeve runs the bakery with Martin Reeve and sells bread to Highmoor.",
+}
+LETTER = {"p3.txt": f"{SHARED} {ANSWERS} Mrs Ida Quist asked for her records in Whitstone."}
+
+
+def test_sentences_that_remaining_documents_share_are_no_trace_where_they_are_joined(tmp_path: Path) -> None:
+    with removal_bench(tmp_path) as bench:
+        before = bench.build(LETTERS | LETTER).snapshot_id
+        index = Index(bench, bench.document_id("p3.txt"), before)
+        bench.build(LETTERS)
+        assert run(index).complete
+        assert not any(b"Quist" in Path(bench.store.root, path).read_bytes() for path in bench.store.walk(""))
+
+
+def test_a_snapshot_that_a_verification_needs_is_not_pruned(index: Index) -> None:
+    store = index.bench.store
+    store.write_bytes("work/note.txt", b"Doctor Aloysius Pemberley gave Wilhelmina Throckmorton quinine and more.")
+    store.write_bytes("note.txt", b"Doctor Aloysius Pemberley gave Wilhelmina Throckmorton quinine and more.")
+    assert run(index).findings
+    rule = RetentionPolicy(keep=0, older_than_s=0.0)
+    assert index.before in plan_gc(store, rule, time.time()).kept
+    assert run(index).findings  # it is still compared
+    store.delete("note.txt")
+    done = run(index, now=False)
+    assert done.waiting == (index.before,)
+    assert [each.snapshot_id for each in plan_gc(store, rule, time.time()).snapshots] == [index.before]

@@ -1,0 +1,196 @@
+"""Common part of index, retry and import: a recorded build even if its models are not reachable, and its summary."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hirag_dist.application.build import Action, BuildOptions, execute_build, run_build
+from hirag_dist.application.index_result import IndexResult
+from hirag_dist.application.retry import check_same_configuration
+from hirag_dist.cli._bill import bill_table, ratio_line
+from hirag_dist.cli._build import show
+from hirag_dist.composition.build_records import BuildArguments, last_build, published
+from hirag_dist.config.model import Config
+from hirag_dist.errors import BudgetReached, ConfigError, HiragError
+from hirag_dist.execution.events import KernelsResolved
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.storage.layout import CURRENT
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
+from hirag_dist.storage.store import Store
+from tests.scripted_endpoint import Asked, Endpoint
+
+TEXT = "Ada Lovelace wrote notes on the Analytical Engine. Charles Babbage designed the Analytical Engine in London."
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(str(tmp_path / "index"))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> str:
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text(TEXT)
+    return str(tmp_path / "corpus")
+
+
+@pytest.fixture
+def dead() -> dict[str, Any]:
+    """Return an endpoint without a listener."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+    return {"base_url": f"http://127.0.0.1:{port}/v1", "model": "m", "api_key": "k", "price": {"input": 1}}
+
+
+def config(dead: dict[str, Any], *roles: str) -> Config:
+    """The built-in model, and the dead endpoint in some roles."""
+    return Config.model_validate(
+        {
+            "execution": {"executor": "inline"},
+            "llm": {
+                "outage_timeout_s": 0,
+                "attempts": 1,
+                "endpoints": {"dead": dead},
+                "roles": dict.fromkeys(roles, "dead"),
+            },
+        }
+    )
+
+
+def run(store: Store, corpus: str, made: Config, action: Action = "index", force_current: bool = False) -> IndexResult:
+    options = BuildOptions(max_usd=1.0, force_current=force_current)
+    arguments = BuildArguments.index([corpus], made)
+    return execute_build(made, store, action, arguments, options, lambda build: build.index([corpus]))
+
+
+def test_an_index_below_its_input_does_not_index_itself(corpus: str, dead: dict[str, Any]) -> None:
+    made = config(dead)
+    built = run_build([corpus], f"{corpus}/my-index", made)
+    again = run_build([corpus], f"{corpus}/my-index", made)
+    assert again.up_to_date
+    assert again.manifest.counts["documents"] == built.manifest.counts["documents"] == 1
+    assert not again.dead_letters
+
+
+def test_models_that_cannot_be_asked_are_on_record(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+    with pytest.raises(HiragError) as raised:
+        run(store, corpus, config(dead, "extract"))
+    seen = last_build(store)
+    assert seen is not None
+    assert (seen["state"], seen["action"], seen["limits"]["max_usd"]) == ("failed", "index", 1.0)
+    assert seen["error"] == str(raised.value)
+
+
+def test_the_build_before_can_still_be_retried_and_dropped(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+    result = run(store, corpus, config(dead))
+    before = last_build(store)
+    with pytest.raises(HiragError):
+        run(store, corpus, config(dead, "report"), action="retry")
+    seen = last_build(store)
+    assert before is not None
+    assert seen is not None
+    assert (seen["attempt"]["action"], seen["attempt"]["state"]) == ("retry", "failed")
+    assert published(store, seen) == result.manifest.snapshot_id
+    assert (seen["decisive"], seen["stages"]) == (before["decisive"], before["stages"])
+    run(store, corpus, config(dead))
+    after = last_build(store)
+    assert after is not None
+    assert "attempt" not in after
+
+
+def test_a_summary_says_that_a_snapshot_somebody_went_back_to_stays(
+    store: Store, corpus: str, dead: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = config(dead)
+    first = run(store, corpus, made)
+    (Path(corpus) / "b.txt").write_text("Mary Somerville taught Ada Lovelace in London.")
+    second = run(store, corpus, made)
+    earlier, later = first.manifest.snapshot_id, second.manifest.snapshot_id
+    store.write_bytes(CURRENT, earlier.encode())
+    report = run(store, corpus, made).to_dict()
+    assert (report["snapshot"], report["changed"], report["stays_current"]) == (later, False, earlier)
+    show(report)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"{earlier} stays current: `current` was set back to it from {later}." in said
+    assert "--make-current" in said
+    report = run(store, corpus, made, force_current=True).to_dict()
+    assert (report["changed"], report["stays_current"], current_id(store)) == (True, None, later)
+
+
+def test_only_what_a_build_asks_is_probed(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+    result = run(store, corpus, config(dead, "answer", "judge"))
+    assert result.manifest.complete
+
+
+def test_tokens_for_each_token_of_the_corpus(store: Store, corpus: str, dead: dict[str, Any]) -> None:
+    report = run(store, corpus, config(dead)).to_dict()
+    snapshot = open_snapshot(store)
+    (chunk,) = snapshot.table("chunks").to_pylist()
+    used: dict[str, int] = {}
+    for row in report["usage"]:
+        used[row["stage"]] = used.get(row["stage"], 0) + row["input_tokens"] + row["output_tokens"]
+    ratio = report["tokens_per_corpus_token"]
+    assert ratio == tokens_per_corpus_token(snapshot)
+    assert ratio["by_stage"] == {stage: tokens / chunk["n_tokens"] for stage, tokens in used.items()}
+    assert ratio["by_stage"]["extract"] > 1  # the prompt alone is longer than the text
+    assert ratio["total"] == pytest.approx(sum(ratio["by_stage"].values()))
+    assert ratio_line({"total": 1234.56, "by_stage": {}}) == "1,234.6 tokens per token of the corpus."
+    assert bill_table(report["usage"])
+
+
+@pytest.mark.parametrize("found", ["gpu", "cupy"])
+def test_what_a_worker_said_of_its_kernels_is_on_record_and_not_asked_again(
+    store: Store, corpus: str, found: str
+) -> None:
+    """Also of a build that did not end: its kernel stages may be done."""
+    made = Config.model_validate({"kernels": "gpu", "execution": {"gpu_workers": 1}})
+
+    def work(said: list[str], names: tuple[str, ...], fresh: bool = False) -> None:
+        def stop(one: Build) -> BuildResult:
+            said.append(one.decisive()["kernels"])
+            for name in names:
+                for listener in one.context.runner.listeners:
+                    listener(KernelsResolved(name))
+            raise ConfigError("a build that does not end")
+
+        arguments = BuildArguments.index([corpus], made)
+        with pytest.raises(ConfigError):
+            execute_build(made, store, "index", arguments, BuildOptions(fresh=fresh), stop)
+
+    said: list[str] = []
+    work(said, ())
+    work(said, (found,))
+    work(said, ())
+    assert said == ["", "", found]
+    assert (last_build(store) or {})["decisive"]["kernels"] == found
+    work(said, (), fresh=True)
+    assert said[-1] == ""  # all is done again: the worker may have more by now
+
+
+@pytest.mark.parametrize(("before", "now", "same"), [("", "gpu", True), ("gpu", "", True), ("gpu", "cupy", False)])
+def test_kernels_that_are_not_known_yet_are_no_other_configuration(before: str, now: str, same: bool) -> None:
+    with nullcontext() if same else pytest.raises(ConfigError, match="kernels: gpu → cupy"):
+        check_same_configuration({"kernels": before, "seed": 1}, {"kernels": now, "seed": 1}, "here")
+
+
+def test_what_models_can_is_asked_within_the_spending_limit(store: Store, corpus: str) -> None:
+    def script(asked: Asked) -> str:
+        raise AssertionError("nothing may be sent")
+
+    endpoint = Endpoint(script)
+    own = {"base_url": endpoint.url, "model": "m", "price": {"input": 1, "output": 1}}
+    roles = dict.fromkeys(("extract", "summarise", "report"), "big")
+    config = Config.model_validate({"llm": {"endpoints": {"big": own}, "roles": roles}})
+    try:
+        with pytest.raises(BudgetReached, match="--max-tokens 100 was passed"):
+            run_build([corpus], store.uri, config, BuildOptions(max_tokens=100))
+    finally:
+        endpoint.close()
+    assert endpoint.asked == []

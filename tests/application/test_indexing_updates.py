@@ -1,0 +1,166 @@
+"""Updates after an import and after a rollback, and what reads snapshots with stand-ins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from hirag_dist.application.build import read_import, run_add, run_build, run_import, run_refresh
+from hirag_dist.application.index_result import IndexResult
+from hirag_dist.composition.build_records import last_build
+from hirag_dist.errors import SnapshotError
+from hirag_dist.indexing.stages.read import unit_of
+from hirag_dist.inspection.summary import inspect_tables
+from hirag_dist.interop.exporters import graphrag_tables, write_graphml
+from hirag_dist.storage.layout import CURRENT
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.storage.store import Store
+from tests.refusing_index import TEXTS, RefusingIndex
+
+KEYS = {
+    "clustering": {"target_size": 3},
+    "communities": {"report_min_entities": 1},
+    "update": {"max_ratio": 0},
+}
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[RefusingIndex]:
+    found = RefusingIndex(tmp_path, KEYS)
+    yield found
+    found.endpoint.close()
+
+
+def tables_of(snapshot: Snapshot) -> dict[str, Any]:
+    return {name: snapshot.table(name) for name in snapshot.manifest.counts}
+
+
+def stand_ins(snapshot: Snapshot) -> int:
+    return sum(origin == "stand-in" for origin in snapshot.table("reports", ["origin"])["origin"].to_pylist())
+
+
+@pytest.fixture
+def behind(index: RefusingIndex) -> Snapshot:
+    """Return an index whose update had no budget: its reports are stand-ins."""
+    index.build("engine.txt", "loom.txt")
+    result = index.build(*TEXTS)
+    assert result.update is not None
+    snapshot = open_snapshot(index.store)
+    assert stand_ins(snapshot)
+    return snapshot
+
+
+@pytest.fixture
+def imported(behind: Snapshot, index: RefusingIndex, tmp_path: Path) -> tuple[str, IndexResult]:
+    """Return another index, of a graph that was exported."""
+    folder, uri = tmp_path / "graphrag", str(tmp_path / "imported")
+    folder.mkdir()
+    for name, table in graphrag_tables(tables_of(behind)).items():
+        pq.write_table(table, folder / f"{name}.parquet")
+    return uri, run_import(read_import(str(folder), index.config), str(folder), uri, index.config)
+
+
+def test_an_imported_graph_is_no_base(imported: tuple[str, IndexResult], index: RefusingIndex) -> None:
+    """Nor does what was imported stay: `index` builds from INPUT alone, and can be updated from then on."""
+    uri, before = imported
+    assert "update" not in before.manifest.notes
+    with pytest.raises(SnapshotError, match=r"cannot be updated: .* imported, and holds no state for updates"):
+        run_add(index.files("engine.txt"), uri, index.config)
+    with pytest.raises(SnapshotError, match="cannot be updated"):
+        run_refresh(uri, index.config)
+    assert current_id(Store(uri)) == before.snapshot_id
+    built = run_build(index.files("engine.txt", "loom.txt"), uri, index.config)
+    assert "imported" in built.rebuilt_because
+    assert built.manifest.counts["documents"] == 2
+    added = run_add(index.files("bridge.txt"), uri, index.config)
+    assert added.update is not None
+    assert added.update.base == built.snapshot_id
+
+
+def test_an_update_after_a_rollback_starts_from_what_is_current(index: RefusingIndex) -> None:
+    first = index.build("engine.txt", "loom.txt")
+    second = index.build("engine.txt", "loom.txt", "bridge.txt")
+    index.store.write_bytes(CURRENT, first.snapshot_id.encode())
+    added = index.add("train.txt")
+    assert added.update is not None
+    assert added.update.base == first.snapshot_id != second.snapshot_id
+    assert index.names() == {"engine.txt", "loom.txt", "train.txt"}
+
+
+def test_a_rebuild_is_from_nothing_and_its_retry_too(index: RefusingIndex) -> None:
+    index.build("engine.txt", "loom.txt")
+    index.build("engine.txt", "loom.txt", "bridge.txt")
+    rebuilt = index.build("engine.txt", "loom.txt", "bridge.txt", rebuild=True)
+    again = index.retry()
+    assert (rebuilt.update, again.update) == (None, None)
+    assert again.snapshot_id == rebuilt.snapshot_id == current_id(index.store)
+    record = last_build(index.store)
+    assert record is not None
+    assert (record["action"], record["base"], record["given"]["rebuild"]) == ("retry", None, True)
+
+
+def test_stand_ins_are_shown_and_exported_as_such(behind: Snapshot) -> None:
+    tables = tables_of(behind)
+    found = inspect_tables(tables, behind.manifest.model_dump(mode="json"))
+    origins = behind.table("reports", ["origin"])["origin"].to_pylist()
+    assert found.reports.reports == len(origins)
+    assert (
+        found.reports.from_model
+        == origins.count("model")
+        == len(origins) - stand_ins(behind) - origins.count("members")
+    )
+    exported = graphrag_tables(tables)["community_reports"]
+    assert exported["origin"].to_pylist().count("stand-in") == stand_ins(behind)
+    stream = BytesIO()
+    write_graphml(tables, stream)
+    assert b"Rocket" in stream.getvalue() or b"ROCKET" in stream.getvalue()
+
+
+def uris(index: RefusingIndex) -> list[str]:
+    rows = open_snapshot(index.store).table("documents", ["uri", "record"]).to_pylist()
+    return sorted(unit_of(row["uri"], row["record"]) for row in rows)
+
+
+def write_records(path: Path, *lines: str) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_a_file_that_cannot_be_read_keeps_its_last_version_until_it_is_gone(index: RefusingIndex) -> None:
+    rows = [json.dumps({"text": TEXTS[name]}) for name in ("loom.txt", "bridge.txt", "train.txt")]
+    (engine,) = index.files("engine.txt")
+    folder = Path(engine).parent
+    write_records(folder / "rows.jsonl", *rows)
+    whole = index.build_folder()
+    every = ["engine.txt", "rows.jsonl", "rows.jsonl#1", "rows.jsonl#2"]
+    assert (uris(index), whole.dead_letters) == (every, 0)
+
+    Path(engine).write_bytes(b"\x00\x01\x02\xff" * 50)  # as a copy begins on some file systems
+    write_records(folder / "rows.jsonl", rows[0], rows[1][:20])  # cut off within a record
+    half = index.build_folder()
+    assert (uris(index), half.dead_letters, half.exit_code) == (every, 2, 3)
+    assert index.build_folder().up_to_date
+
+    index.files("engine.txt")
+    write_records(folder / "rows.jsonl", "{", rows[2])  # one bad record, and one that is gone
+    partly = index.build_folder()
+    assert (uris(index), partly.dead_letters) == (["engine.txt", "rows.jsonl", "rows.jsonl#1"], 1)
+
+    (folder / "rows.jsonl").unlink()
+    gone = index.build_folder()
+    assert (uris(index), gone.dead_letters) == (["engine.txt"], 0)
+
+
+def test_a_new_file_that_cannot_be_read_is_a_dead_letter_of_an_index_without_changes(index: RefusingIndex) -> None:
+    (engine,) = index.files("engine.txt")
+    index.build_folder()
+    (Path(engine).parent / "new.txt").write_bytes(b"\x00\x01\x02\xff" * 50)
+    found = index.build_folder()
+    assert (uris(index), found.dead_letters) == (["engine.txt"], 1)
+    assert found.update is not None
+    assert found.update.other_changes == ("dead letters",)

@@ -1,0 +1,145 @@
+"""Repetition of the last build where that was an update, against an endpoint that refuses chosen texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hirag_dist.application.build import run_build, run_refresh, run_remove
+from hirag_dist.application.retry import LetterSelection, run_drop, run_retry
+from hirag_dist.errors import IndexBusy
+from hirag_dist.execution.events import StageStarted
+from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.storage.layout import snapshot_path
+from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
+from tests.built_in_builds import CONFIG, build, write_corpus
+from tests.refusing_index import TEXTS, RefusingIndex
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Iterator[RefusingIndex]:
+    found = RefusingIndex(tmp_path)
+    yield found
+    found.endpoint.close()
+
+
+def extracted(snapshot: Snapshot) -> str:
+    return " ".join(snapshot.table("entities", ["name"])["name"].to_pylist()).upper()
+
+
+def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingIndex) -> None:
+    index.build("engine.txt", "loom.txt")
+    index.refused = "Brunel"
+    added = index.add("bridge.txt")
+    assert added.dead_letters == 1
+    (letter,) = index.letters()
+    assert (letter["stage"], "Brunel" in letter["request"]) == ("extract", True)
+    index.refused = ""
+    healed = index.retry()
+    assert healed.update is not None
+    assert added.update is not None
+    assert (healed.complete, healed.update.base) == (True, added.update.base)
+    assert "BRUNEL" in extracted(open_snapshot(index.store))
+    assert index.letters() == []
+    assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
+
+
+@pytest.mark.parametrize("again", ["index", "add", "refresh"])
+def test_letters_stay_after_a_run_that_changed_nothing(index: RefusingIndex, again: str) -> None:
+    index.refused = "Brunel"
+    index.build("engine.txt", "bridge.txt")
+    index.add("loom.txt")
+    match again:
+        case "index":
+            index.build("engine.txt", "bridge.txt", "loom.txt")
+        case "add":
+            index.add("engine.txt")
+        case _:
+            run_refresh(index.uri, index.config)
+    assert [letter["stage"] for letter in index.letters()] == ["extract"]
+    index.refused = ""
+    assert index.retry().complete
+    assert index.letters() == []
+    assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
+
+
+@pytest.mark.parametrize("work", ["add", "refresh", "remove"])
+def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex, work: str) -> None:
+    """The snapshot that a run left as it was came from an earlier base."""
+    index.build("engine.txt", "loom.txt")
+    index.add("bridge.txt")
+    index.add("train.txt")
+    wanted = set(TEXTS)
+    match work:
+        case "add":
+            assert not index.add("bridge.txt").changed
+        case "refresh":
+            assert not run_refresh(index.uri, index.config).changed
+        case _:
+            run_remove(DocumentSelection(sources=("*loom.txt",)), index.uri, index.config)
+            wanted.remove("loom.txt")
+    before = open_snapshot(index.store).manifest.snapshot_id
+    assert index.retry().snapshot_id == before
+    assert index.names() == wanted
+    assert index.asked == []
+
+
+def test_dropped_letters_of_an_update_are_not_asked_again(index: RefusingIndex) -> None:
+    index.build("engine.txt", "loom.txt")
+    index.refused = "Brunel"
+    index.add("bridge.txt")
+    dropped = run_drop(index.uri, LetterSelection(why="not needed"))
+    assert dropped.manifest is not None
+    assert dropped.manifest.complete
+    assert open_snapshot(index.store).manifest.snapshot_id == dropped.manifest.snapshot_id
+    index.refused = ""
+    index.asked.clear()
+    added = index.add("train.txt")
+    assert (added.complete, added.dropped) == (True, 1)
+    assert not [text for text in index.asked if "Brunel" in text and "<text>" in text]
+    assert [letter["dropped"]["why"] for letter in index.letters()] == ["not needed"]
+
+
+def test_a_retry_of_a_removal_repeats_it_on_its_base(index: RefusingIndex) -> None:
+    index.build(*TEXTS)
+    index.refused = "Babbage"
+    removed = run_remove(DocumentSelection(sources=("*train.txt",)), index.uri, index.config)
+    index.refused = ""
+    healed = index.retry()
+    assert removed.update is not None
+    assert healed.update is not None
+    assert healed.update.base == removed.update.base
+    assert healed.complete
+    assert index.names() == set(TEXTS) - {"train.txt"}
+
+
+def test_a_base_that_was_pruned_is_replaced_by_the_current_snapshot(index: RefusingIndex) -> None:
+    first = index.build("engine.txt", "loom.txt")
+    index.refused = "Brunel"
+    added = index.add("bridge.txt")
+    index.store.delete(snapshot_path(first.snapshot_id))
+    index.refused = ""
+    again = index.retry()
+    assert again.update is not None
+    assert again.update.base == added.snapshot_id
+    assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
+
+
+def test_a_retry_beside_a_build_is_refused_and_leaves_it_alone(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus", 3)
+    expected = build(corpus, tmp_path / "undisturbed").snapshot_id
+    index, refused = tmp_path / "index", []
+
+    def retry(event: object) -> None:
+        if isinstance(event, StageStarted):
+            with pytest.raises(IndexBusy) as raised:
+                run_retry(str(index), CONFIG)
+            refused.append(raised.value.exit_code)
+
+    result = run_build([str(corpus)], str(index), CONFIG, listeners=[retry])
+    assert (result.snapshot_id, result.complete) == (expected, True)
+    assert len(refused) > 5
+    assert set(refused) == {5}
+    assert run_retry(str(index), CONFIG).snapshot_id == expected
