@@ -69,6 +69,13 @@ def test_a_snapshot_without_its_manifest_was_never_finished(store: Store) -> Non
         open_snapshot(store)
 
 
+def test_a_snapshot_under_another_id_is_not_taken_for_it(store: Store) -> None:
+    own = folder(store, snapshots.publish(store).snapshot_id)
+    own.rename(own.with_name("0" * len(own.name)))
+    with pytest.raises(SnapshotCorrupt, match=f"its manifest is of {own.name}"):
+        open_snapshot(store, "0" * len(own.name))
+
+
 @pytest.mark.parametrize("name", ["entities.parquet", "graph/indices.npy", "vectors/chunks.npy"])
 def test_one_flipped_byte_is_found(store: Store, name: str) -> None:
     file = folder(store, snapshots.publish(store).snapshot_id) / name

@@ -60,7 +60,7 @@ def test_limits_themselves_hold() -> None:
 
 @pytest.mark.parametrize(
     ("communities", "name"),
-    [(replace(COMMUNITIES, modularity=0.79), "modularity gap"), (replace(COMMUNITIES, orphans=2), "orphans")],
+    [(replace(COMMUNITIES, modularity=0.79), "modularity gap"), (replace(COMMUNITIES, orphans=1), "orphans")],
 )
 def test_gates_of_communities(communities: CommunityDrift, name: str) -> None:
     assert failing(replace(REPORT, communities=communities)) == [(name, "communities")]
