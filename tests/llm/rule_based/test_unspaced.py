@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from hirag_dist.llm.rule_based.finder import find_clusters
 from hirag_dist.llm.rule_based.sentences import split_sentences
-from hirag_dist.llm.rule_based.unspaced import find_clusters
 
 THAI = (
     "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย กรุงเทพมหานครตั้งอยู่บนแม่น้ำเจ้าพระยา แม่น้ำเจ้าพระยาไหลลงสู่อ่าวไทย "
