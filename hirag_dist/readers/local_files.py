@@ -25,8 +25,8 @@ LOCK_MARK = "~$"
 """Beginning of the name of a lock file, which office programs write beside an open document."""
 
 _INDEX_NAMES = frozenset((
-    "current", "snapshots", "reports", "work", "ledger", "build.json", "builds", "forget.json", "drops.json",
-    "snapshot_history.json", "run.lock", "milvus", "cache",
+    "current", "snapshots", "reports", "work", "ledger", "build.json", "builds", "forget.json", "purged.json",
+    "drops.json", "snapshot_history.json", "run.lock", "milvus", "cache",
 ))  # fmt: skip
 _COPY = "hirag_dist"  # folder beside exported tables that holds the index they are from
 _TABLES = frozenset((

@@ -9,6 +9,7 @@ URI/
   ledger/                     every paid reply: *.log being written, *.seg sealed; never delete it
   build.json                  inputs, results and costs of the last build; builds/ has the earlier ones
   forget.json                 removed documents that are still to be forgotten, while `remove --forget` is not done
+  purged.json                 an id of the last removal of replies: processes that began before it store no reply
   drops.json                  dead letters whose loss was accepted: by whom, when and why
   snapshot_history.json       which snapshot was current since when, for `prune`
   run.lock                    the lock of the build in progress
@@ -33,6 +34,7 @@ BUILD: Final = "build.json"
 BUILDS: Final = "builds"
 DROPS: Final = "drops.json"
 FORGET: Final = "forget.json"
+PURGED: Final = "purged.json"
 
 CONTENT_TABLES: Final = ("documents", "chunks", "entities", "relations", "clusters", "layers", "communities", "reports")
 TABLES: Final = (*CONTENT_TABLES, "usage", "rejects")

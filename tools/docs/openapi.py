@@ -43,6 +43,25 @@ _SCALARS: dict[int, dict[str, Any]] = {
     descriptor_pb2.FieldDescriptorProto.TYPE_BOOL: {"type": "boolean"},
     descriptor_pb2.FieldDescriptorProto.TYPE_STRING: {"type": "string"},
 }
+_ID, _LIMIT = {"minLength": 1}, {"minimum": 0, "maximum": 1000}  # 0 stands for the default
+_BOUNDS: dict[str, dict[str, Any]] = {  # of fields of requests, as the service checks them
+    "question": _ID,
+    "topN": {"minimum": 1},
+    "topM": {"minimum": 1},
+    "topC": {"minimum": 1},
+    "contextTokens": {"minimum": 200},
+    "entity": _ID,
+    "source": _ID,
+    "target": _ID,
+    "communityId": _ID,
+    "documentId": _ID,
+    "maxRelations": _LIMIT,
+    "maxSources": _LIMIT,
+    "maxMembers": _LIMIT,
+    "start": {"minimum": 0},
+    "maxChars": {"minimum": 0, "maximum": 1_000_000},
+}
+_NEEDED = ("query", *(name for name, bounds in _BOUNDS.items() if bounds is _ID))  # fields that a request must have
 _REPEATED = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
 _MESSAGE, _ENUM = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE, descriptor_pb2.FieldDescriptorProto.TYPE_ENUM
 
@@ -150,7 +169,7 @@ def _message(
     entries = {nested.name: nested for nested in message.nested_type if nested.options.map_entry}
     properties, required = {}, []
     for at, field in enumerate(message.field):
-        schema = _field(field, entries)
+        schema = _field(field, entries) | (_BOUNDS.get(field.json_name, {}) if in_requests else {})
         if comment := comments.get((*path, 2, at)):
             schema = schema | {"description": comment}
         properties[field.json_name] = schema
@@ -159,7 +178,8 @@ def _message(
             required.append(field.json_name)
     schema = {"type": "object", "description": comments.get(path, ""), "properties": properties}
     if in_requests:
-        return schema | {"additionalProperties": False}
+        required = [name for name in properties if name in _NEEDED]
+        schema |= {"additionalProperties": False}
     return schema | ({"required": required} if required else {})
 
 

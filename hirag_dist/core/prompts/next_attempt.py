@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hirag_dist.core.prompts.record_lines import record_lines
-from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply, RepeatedReply
+from hirag_dist.core.prompts.reply_validation import CutOffReply, InvalidJson, MalformedReply, RepeatedReply
 from hirag_dist.core.text.thinking import without_thinking
 from hirag_dist.errors import ContextLengthExceeded
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
@@ -92,9 +92,10 @@ def next_attempt(
     """Return the request that follows a refused reply.
 
     A loop is left by a penalty on words that were used; a reply that was cut off gets twice the limit, and after
-    thinking, which no task's limit counts, the endpoint's own. Any other refusal is told in a few words, with the
-    number of the attempt from the third on: an endpoint that remembers its replies would give the same one. The
-    refused reply is not shown again: a small model would go on with it.
+    thinking, which no task's limit counts, the endpoint's own; one that was no JSON is asked for once more, at another
+    temperature. Any other refusal is told in a few words, with the number of the attempt from the third on: an endpoint
+    that remembers its replies would give the same one. The refused reply is not shown again: a small model would go on
+    with it.
 
     Args:
         first: the request of the first attempt.
@@ -109,6 +110,8 @@ def next_attempt(
     if isinstance(refusal, CutOffReply):
         limit = 2 * before.max_tokens if before.max_tokens and not reply.reasoning_tokens else None
         return replace(again, max_tokens=limit)
+    if isinstance(refusal, InvalidJson):
+        return again
     *others, last = first.messages
     reason = str(refusal)[:_REASON_CHARS]
     note = f"\n\nAn earlier reply could not be used: {reason}. Reply in the requested form, and completely."

@@ -24,6 +24,7 @@ MAX_CHARS = 2_000_000  # of a reply; no model writes so much at once
 _MIN_LOOP = 12  # lines that must repeat one text for it to be a loop
 _TAIL_CHARS, _TAIL_RATIO = 1500, 0.08  # of prose or records zlib leaves 25 to 60 %
 _CUT_TAIL_RATIO = 0.1
+INVALID_JSON: Final = "invalid_json"  # finish_reason of a reply that its server withholds for that
 LOOP_CHARS: Final = 4500  # of a reply that is still being written, which show whether it is stuck
 _STUCK_RATIO = 0.08
 
@@ -34,6 +35,10 @@ class MalformedReply(ValueError):
 
 class CutOffReply(MalformedReply):
     """A reply broke off at the token limit."""
+
+
+class InvalidJson(MalformedReply):
+    """A reply is withheld by its server, since it is not valid JSON."""
 
 
 class RepeatedReply(MalformedReply):
@@ -53,6 +58,8 @@ def finished_text(reply: ChatReply) -> str:
         raise MalformedReply("the endpoint's content filter withheld the reply")
     if reply.finish_reason == "refusal":
         raise MalformedReply("the model refused")
+    if reply.finish_reason == INVALID_JSON:
+        raise InvalidJson("the server withheld the reply, which is not valid JSON")
     text = without_thinking(reply.text)
     if not text:
         raise MalformedReply("the reply is empty" if not reply.text.strip() else "the reply holds only thinking text")

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from hirag_dist.core.prompts.reply_validation import LOOP_CHARS, is_stuck
+from hirag_dist.core.prompts.reply_validation import INVALID_JSON, LOOP_CHARS, is_stuck
 from hirag_dist.core.prompts.schemas import array_schema, integer_schema, object_schema, text_schema
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
@@ -355,7 +355,7 @@ class OpenAiChat:
             return self.filtered(self._count_input(request))
         if error.code == _NO_JSON:
             text = message_text(error.detail.get("failed_generation"))
-            return ChatReply(text, "stop", self.name, self._count_input(request), 0, self._count(text))
+            return ChatReply(text, INVALID_JSON, self.name, self._count_input(request), 0, self._count(text))
         return None
 
     def _fewer(self, forms: _Forms, body: Mapping[str, Any], error: EndpointRefused) -> _Forms:

@@ -16,6 +16,7 @@ from hirag_dist.llm.reply_store.file_names import new_log, new_run, path_of, seg
 from hirag_dist.llm.reply_store.reader import LedgerReader
 from hirag_dist.llm.reply_store.segment import write_segment
 from hirag_dist.storage.file_locks import FileLock
+from hirag_dist.storage.layout import PURGED
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ class _OpenLog:
 class Ledger:
     """The replies of one index. One instance serves one event loop; any number may share a folder.
 
-    Of two records of a key the one stored first counts, for every reader.
+    Of two records of a key the one stored first counts, for every reader. A process that began before replies were
+    removed (`purge`) stores no more: its reply may be about what was removed.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Ledger:
         self._clock = clock
         self._latest = 0.0  # no record is stamped earlier than one before it, also where the clock is set back
         self._view = LedgerReader(store)
+        self._purge: bytes | None = None  # `purged.json` when this ledger was first used; None: not used yet
         self._opening: asyncio.Task[None] | None = None
         self._log = _OpenLog()
         self._full: list[_OpenLog] = []  # being written to the end, or sealed
@@ -167,11 +170,34 @@ class Ledger:
         while running := [task for task in self._tasks if not task.done()]:
             await asyncio.wait(running)
 
+    async def _open(self) -> None:
+        if self._purge is None:
+            self._purge = await asyncio.to_thread(self._last_purge)
+        await self.refresh()
+
+    def _last_purge(self) -> bytes:
+        return self._store.read_bytes(PURGED) if self._store.exists(PURGED) else b""
+
+    def _check_purge(self) -> None:
+        """Check that no reply was removed since the first use.
+
+        Raises:
+            StoreError: some were.
+        """
+        now = self._last_purge()
+        if self._purge is None:
+            self._purge = now
+        if now != self._purge:
+            raise StoreError(
+                f"cannot store replies in {self._store.uri}: documents were forgotten after this process began, and a "
+                "reply may be about them; run the command again"
+            )
+
     async def _opened(self) -> None:
         """Read the ledger's tails once, before the first lookup; again where that failed."""
         opening = self._opening
         if opening is None or (opening.done() and (opening.cancelled() or opening.exception() is not None)):
-            opening = self._opening = asyncio.ensure_future(self.refresh())
+            opening = self._opening = asyncio.ensure_future(self._open())
         await asyncio.shield(opening)
 
     def _own(self) -> list[_OpenLog]:
@@ -232,6 +258,7 @@ class Ledger:
                 to.hold = self._store.try_lock(path, create=True)
             if to.hold is None:
                 raise StoreError(f"cannot write {self._store.uri}/{path}: another process holds it; run again")
+        self._check_purge()  # after the log is locked: a purge that begins now finds it
         file, _ = self._store.append(path, pack_block(records))
         to.files.add(file)
 

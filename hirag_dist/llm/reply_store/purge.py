@@ -4,16 +4,18 @@ A file with a record to remove is replaced: the records to keep are written to a
 A purge that is stopped between the two leaves both files; the next purge replaces the old one again. Readers go on
 meanwhile: one that finds a file gone lists the folder again and finds the kept records in the new segment.
 
-A record that is removed could come back only from a process that has a copy of it: a compaction that was suspended
-before the purge, or a writer that has not sealed its log. The caller holds the build lock, so that a suspended
-compaction deletes nothing afterwards, but the segment that it was writing may appear. `scan_records` afterwards shows
-whether the ledger is clean.
+A reply that was in flight is not stored afterwards: a purge first writes a new `purged.json`, and a process that began
+before it stores nothing any more (`Ledger`). A record that is removed could come back only from a process that has a
+copy of it: a compaction that was suspended before the purge, or a writer that has not sealed its log. The caller holds
+the build lock, so that a suspended compaction deletes nothing afterwards, but the segment that it was writing may
+appear. `scan_records` afterwards shows whether the ledger is clean.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -23,7 +25,7 @@ from hirag_dist.llm.reply_store.compaction import may_be_finished
 from hirag_dist.llm.reply_store.file_names import LogName, log_name, new_run, path_of, run_of, segment_name
 from hirag_dist.llm.reply_store.segment import Segment, open_segment, write_segment
 from hirag_dist.llm.reply_store.write_ahead_log import scan_log
-from hirag_dist.storage.layout import LEDGER
+from hirag_dist.storage.layout import LEDGER, PURGED
 from hirag_dist.storage.store import Store, StoreEntry
 
 logger = logging.getLogger(__name__)
@@ -64,6 +66,8 @@ def purge(
         StoreError: a file cannot be read, written or deleted. Every record to keep is where it was, or in two places.
     """
     done = PurgeResult()
+    check()
+    store.write_json(PURGED, {"purge": uuid.uuid4().hex})  # before logs are listed: what is opened later is refused
     store.sweep(LEDGER, _LEFTOVER_S)
     clean: set[str] = set()
     while new := {name: entry for name, entry in store.entries(LEDGER).items() if name not in clean}:

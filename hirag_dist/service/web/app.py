@@ -46,6 +46,8 @@ _TYPES = {
 }
 logger = logging.getLogger(__name__)
 _TOKEN_MAX = 4096
+_PROBES = ("/healthz", "/readyz")
+_READY_S = 1.0  # for the gRPC service to say that it is ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,8 @@ class PageApp:
         """Return the application."""
         app = web.Application(middlewares=[self._checked, _errors], client_max_size=self._options.max_body_bytes)
         app.on_response_prepare.append(self._guard.sign)
+        app.router.add_get("/healthz", self._alive)
+        app.router.add_get("/readyz", self._ready)
         if self._api is not None:
             app.on_response_prepare.append(self._api.sign)
             self._api.add_to(app.router)
@@ -124,10 +128,24 @@ class PageApp:
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Check a request as one of the APIs, or as one of the page."""
+        """Check a request as one of the APIs, or as one of the page. Probes name an address, and see no content."""
+        if request.path in _PROBES:
+            return await handler(request)
         if self._api is not None and self._api.serves(request.path):
             return await self._api.reply(request, handler)
         return await self._guard.check(request, handler)
+
+    async def _alive(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(text="alive")
+
+    async def _ready(self, request: web.Request) -> web.StreamResponse:
+        """Return whether the service has a snapshot loaded, as `grpc.health.v1` tells."""
+        try:
+            with self._clients.lease() as client:
+                await client.wait_ready(_READY_S)
+        except HiragError as error:
+            return web.Response(status=503, text=str(error))
+        return web.Response(text="ready")
 
     async def _file(self, request: web.Request) -> web.StreamResponse:
         file: StaticFile | None = self._files.get(request.match_info.get("name", "index.html"))

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from aiohttp import web
 
+from hirag_dist.core.prompts.next_attempt import next_attempt
+from hirag_dist.core.prompts.reply_validation import InvalidJson, usable_text
 from hirag_dist.errors import EndpointUnreachable, RequestRejected, TimedOut
 from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
@@ -236,7 +238,12 @@ async def test_a_reply_that_the_server_withholds_since_it_is_no_json_is_a_reply(
 
     async with chatting(answer) as chat:
         reply = await chat.complete(FORMED)
-    assert (reply.text, reply.finish_reason) == ('{"a": ', "stop")
+    assert reply.text == '{"a": '
+    with pytest.raises(InvalidJson) as refusal:
+        usable_text(reply)
+    again = next_attempt(FORMED, FORMED, reply, refusal.value)
+    assert again.messages == FORMED.messages, "the same question at another temperature"
+    assert again.temperature != FORMED.temperature
 
 
 @pytest.mark.parametrize("message", ["Invalid schema: 'maxLength' is not permitted", "failed to parse grammar"])

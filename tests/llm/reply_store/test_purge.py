@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store import Ledger, compact, ledger_size, purge, scan_records
 from hirag_dist.llm.reply_store.block_format import Record
 from hirag_dist.llm.reply_store.reader import LedgerReader
@@ -114,3 +115,18 @@ def test_the_log_of_a_running_writer_is_left_and_reported(store: Store) -> None:
     done = purge(store, keep)
     assert (done.held, done.dropped) == ([], 1)
     assert found(store) == LEFT
+
+
+async def test_a_reply_that_was_in_flight_during_a_purge_is_not_stored(store: Store) -> None:
+    ledger = Ledger(store)
+    assert await ledger.get(key(7)) is not None  # looked up before the call is sent
+    purge(store, keep)
+    with pytest.raises(StoreError, match="documents were forgotten after this process began"):
+        await ledger.put(key(7), {"text": "a reply about it"})
+    await ledger.close()
+    assert found(store) == LEFT
+    after = Ledger(store)
+    await after.get(key(7))
+    await after.put(key(7), {"text": "a reply that was asked for again"})
+    await after.close()
+    assert (await Ledger(store).get(key(7)) or {})["text"] == "a reply that was asked for again"

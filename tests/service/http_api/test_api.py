@@ -54,5 +54,22 @@ async def test_the_document_describes_what_is_sent(serve: Serve, http: Any) -> N
     schema(document, "Response").validate(json.loads(await reply("/v1/responses", {"model": "hirag", "input": "q"})))
     served.engine.error = Overloaded("busy")
     schema(document, "OpenAiError").validate(json.loads(await reply("/v1/chat/completions", chat)))
-    with pytest.raises(jsonschema.ValidationError):
-        schema(document, "RetrieveRequest").validate({"query": {"top_k": 3}})
+    served.engine.error = None
+    for name, wrong in (
+        ("Retrieve", {}),
+        ("Retrieve", {"query": {"question": "q", "top_k": 3}}),
+        ("Retrieve", {"query": {"question": ""}}),
+        ("Retrieve", {"query": {"question": "q", "topN": 0}}),
+        ("GetEntity", {}),
+        ("GetDocument", {}),
+    ):
+        with pytest.raises(jsonschema.ValidationError):
+            schema(document, f"{name}Request").validate(wrong)
+        schema(document, "Error").validate(json.loads(await reply(f"{rpc}/{name}", wrong)))
+
+
+async def test_probes(serve: Serve, http: Any) -> None:
+    served = await serve()
+    for path, text in (("healthz", "alive"), ("readyz", "ready")):
+        async with http.get(f"{served.url}{path}", headers={"Host": "10.0.0.7:8080"}) as response:
+            assert (response.status, await response.text()) == (200, text)
