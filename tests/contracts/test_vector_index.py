@@ -67,9 +67,6 @@ def make_snapshot(folder: Path, salt: str = "", n_rows: int = len(LAYERS)) -> Sn
     return open_snapshot(store, manifest.snapshot_id)
 
 
-INDEXES = ("flat", "hnsw", "ivf_flat", "ivf_sq8")
-
-
 def _milvus(index: str, uri: str | None = None) -> Opener:
     """Opens with so wide a search that nothing is missed."""
     config = VectorsConfig.model_validate({"uri": uri, "index": index, "search_breadth": 500})
@@ -84,9 +81,10 @@ def _milvus(index: str, uri: str | None = None) -> Opener:
     scope="module",
     params=[
         "memory",
-        *(f"milvus-lite {index}" for index in INDEXES),
+        "milvus-lite flat",
+        "milvus-lite hnsw",
         pytest.param("milvus flat", marks=[pytest.mark.integration, pytest.mark.smoke]),
-        *(pytest.param(f"milvus {index}", marks=pytest.mark.integration) for index in (*INDEXES[1:], "scann")),
+        *(pytest.param(f"milvus {index}", marks=pytest.mark.integration) for index in ("hnsw", "ivf_sq8", "scann")),
     ],
 )
 def opener(request: pytest.FixtureRequest) -> Opener:
@@ -117,8 +115,8 @@ def brute_force(
     return best, [scores[row] for row in best]
 
 
-@pytest.mark.parametrize("max_layer", [None, 0, 1, 2, 9])
-@pytest.mark.parametrize("limit", [1, 5, 13, 87, 500])
+@pytest.mark.parametrize("max_layer", [None, 0, 1, 9])
+@pytest.mark.parametrize("limit", [1, 13, 500])
 async def test_gives_the_rows_and_scores_of_brute_force(
     index: VectorIndex, snapshot: Snapshot, limit: int, max_layer: int | None
 ) -> None:
@@ -132,7 +130,7 @@ async def test_gives_the_rows_and_scores_of_brute_force(
         assert (rows.dtype, scores.dtype) == (np.int64, np.float32)
 
 
-@pytest.mark.parametrize("limit", [1, 4, 8, 11, 12])
+@pytest.mark.parametrize("limit", [4, 12])
 async def test_ties_go_by_row(index: VectorIndex, snapshot: Snapshot, limit: int) -> None:
     equal = [3, 20, 21, 22, 23, 24, 70, 71, 72, 73, 74]
     rows, scores = await index.search(snapshot.entity_vectors[3], limit)
