@@ -12,12 +12,11 @@ import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.errors import BudgetReached, ModelUnavailable, RateLimited, RequestRejected
-from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.call import CallContext, PricedModel, ledger_key, request_hash
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel, ledger_key, request_hash
 from hirag_dist.llm.reply_store import Ledger, ledger_size
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
