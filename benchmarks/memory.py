@@ -44,12 +44,12 @@ from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.extract import ExtractGraph
 from hirag_dist.indexing.stages.merge import MergeEntities, MergeRelations
 from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
+from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import QuotaClient
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.protocols import CPU, Executor, ResidentShards

@@ -21,13 +21,13 @@ from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot

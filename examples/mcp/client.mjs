@@ -38,8 +38,8 @@ if (second) {
 }
 const [community] = named("community");
 if (community) {
-  const report = await call("report", { community_id: community.id });
-  console.log("report:", report.references[0].title);
+  await call("report", { community_id: community.id });
+  console.log("report:", community.title);
 }
 const source = await client.readResource({ uri: named("chunk")[0].uri });
 const inMarks = (text) => text.split("\n").slice(2, -1).join("\n"); // after the line that says that it is data

@@ -16,8 +16,7 @@ from hirag_dist.client.tokens import TokenFile, check_token
 from hirag_dist.errors import ConfigError, HiragError, ServiceError
 from hirag_dist.types import Answer, Query, QueryOptions, Retrieval, as_query
 from hirag_dist.wire._pb import query_pb2 as pb
-from hirag_dist.wire.convert_lookups import lookup_request
-from hirag_dist.wire.convert_query import query_to_proto
+from hirag_dist.wire.convert_query import lookup_request, query_to_proto
 from hirag_dist.wire.convert_results import answer_from_proto, retrieval_from_proto
 from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
 from hirag_dist.wire.error_status import REQUEST_ID_KEY, DeadlinePassed, RequestTooLarge, Unauthenticated, error_of

@@ -10,7 +10,7 @@ from dataclasses import replace
 from hirag_dist.config.model import Config, EndpointConfig, RoleTarget
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError
-from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.call import CallContext, PricedModel
 from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
@@ -19,7 +19,6 @@ from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME, local_embedder
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import RAISE_LIMIT, QuotaCoordinator
-from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.replay import UnavailableModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reranking import LimitedReranker, PricedReranker

@@ -14,6 +14,7 @@ from hirag_dist.indexing.inputs import check_read, read_options, source_table
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata, read_metadata
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
+from hirag_dist.readers import is_access_refusal
 from hirag_dist.schemas import REJECTS
 
 
@@ -30,7 +31,7 @@ class ChunkedDocuments:
 
 @dataclass(frozen=True)
 class UnreadRecords:
-    """Records of INPUT that are there and could not be read.
+    """Records of INPUT that are there and could not be read, those apart that access rules refuse.
 
     Attributes:
         records: (URI, record).
@@ -136,7 +137,9 @@ def read_input(context: BuildContext, inputs: Sequence[str]) -> ReadInput:
         letters = letters.filter(pc.equal(letters["stage"], ReadDocuments.name))
         if letters.num_rows:
             check_read(sources, set(uris), letters, reading.text_field)
-        units, files = letters["unit_id"].to_pylist(), set(sources["shown"].to_pylist())
+        files = set(sources["shown"].to_pylist())
+        pairs = zip(letters["unit_id"].to_pylist(), letters["reason"].to_pylist(), strict=True)
+        units = [unit for unit, reason in pairs if not is_access_refusal(reason)]
         unread = UnreadRecords.of(units, files, zip(uris, records, strict=True))
     metadata = read_metadata(context, read.metadata)
     documents = unique_documents(context, read.documents, read.places)

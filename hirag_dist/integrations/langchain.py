@@ -28,9 +28,9 @@ class HiragRetriever(BaseRetriever):
     Each field but `source` and `client_options` can also be given to one call: `retriever.invoke("…", k=3)`; so can
     `vector`, the question's embedding. Errors are those of `hirag_dist.errors`.
 
-    Metadata of a document: `level`, `score`, `source` (its URI), `snapshot_id`, `mode`,
-    `partial` if the deadline cut levels off, and the fields of its record: of a chunk `chunk_id`, `document_id`,
-    `title`, `uri`, `start`, `end`, `places`, and the metadata of its document.
+    Metadata of a document: `level`, `score`, `source` (its URI, unless its own metadata has one), `snapshot_id`,
+    `mode`, `partial` if the deadline cut levels off, and the fields of its record: of a chunk `chunk_id`,
+    `document_id`, `title`, `uri`, `start`, `end`, `places`, and the metadata of its document.
 
     Attributes:
         source: HOST:PORT of a service, a client (`hirag_dist.client`), or an open index (`hirag_dist.open_index`).
@@ -110,6 +110,6 @@ class HiragRetriever(BaseRetriever):
 
 def _documents(found: Iterable[RetrievedDocument]) -> list[Document]:
     return [
-        Document(id=one.id, page_content=one.text, metadata={**one.metadata, "source": one.metadata.get("uri", "")})
+        Document(id=one.id, page_content=one.text, metadata={"source": one.metadata.get("uri", ""), **one.metadata})
         for one in found
     ]

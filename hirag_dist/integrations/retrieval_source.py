@@ -44,6 +44,10 @@ class RetrievalSource:
         self._client: HiragClient | None = None
         self._by_loop: dict[asyncio.AbstractEventLoop, AsyncHiragClient] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles hold the address and its options; they open connections of their own."""
+        return RetrievalSource, (self._source, self._options)
+
     @property
     def is_service(self) -> bool:
         """True if calls take the keyword arguments of a client."""

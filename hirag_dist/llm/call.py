@@ -1,15 +1,21 @@
-"""The call that passes through the layers cached → retried → limited → endpoint, and the reply that comes back."""
+"""A call to an endpoint: what it takes, where it is sent, and the models of a role with their prices."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import math
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from functools import lru_cache
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from hirag_dist.llm.refusals import SystematicRefusals
+from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.types import RateLimits
+from hirag_dist.protocols import ChatModel
+from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -140,3 +146,148 @@ async def finish_if_sent(call: Call[P, R], work: Coroutine[Any, Any, CallReply[R
         if not task.cancelled():
             task.exception()  # irrelevant to a caller that was cancelled
         raise
+
+
+@runtime_checkable
+class Pingable(Protocol):
+    """A model that can be asked for one token."""
+
+    async def ping(self) -> ChatReply:
+        """Return the reply. Raises as `ChatModel.complete`."""
+        ...
+
+
+@dataclass(frozen=True)
+class PricedModel:
+    """A model at an endpoint with its price and settings. Implements `llm.call.CallTarget`.
+
+    Attributes:
+        endpoint: the configured name, which rate limits go by.
+        settings: settings that change replies (temperature, extra body); part of ledger keys.
+        price: US dollars per million tokens: input, cached input, output; None: not known.
+        paid: whether its replies go through ledger and rate limits; built-in models compute theirs again.
+        weight: its share of a role's requests, if several endpoints have the same model.
+        max_reply_tokens: Maximum tokens of any reply; requests may have a lower limit of their own.
+    """
+
+    endpoint: str
+    model: ChatModel
+    settings: str = ""
+    price: tuple[float, float, float] | None = (0.0, 0.0, 0.0)
+    paid: bool = True
+    weight: float = 1.0
+    max_reply_tokens: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The model's name, for the bill."""
+        return self.model.name
+
+    def cost(self, reply: ChatReply) -> float:
+        """Return US dollars; 0.0 where the price is not known: then no limit in dollars is set."""
+        if self.price is None:
+            return 0.0
+        fresh = reply.input_tokens - reply.cached_tokens
+        return (fresh * self.price[0] + reply.cached_tokens * self.price[1] + reply.output_tokens * self.price[2]) / 1e6
+
+    def max_use(self, call: Call[Any, Any]) -> tuple[int, float]:
+        """Return the (tokens, US dollars) that the call can use at most."""
+        limits = [limit for limit in (call.max_output_tokens, self.max_reply_tokens) if limit]
+        n_output = min(limits, default=MAX_REPLY_TOKENS)
+        largest = ChatReply("", input_tokens=call.max_input_tokens, output_tokens=n_output)
+        return call.max_input_tokens + n_output, self.cost(largest)
+
+    async def send(self, call: ChatCall) -> CallReply[ChatReply]:
+        """Send the request once and count its cost: it is paid even if the caller is cancelled."""
+        reply = await self.model.complete(call.payload)
+        usd = self.cost(reply)
+        self.count(call.context.meter, call.role, reply, usd)
+        tokens = reply.input_tokens + reply.output_tokens
+        return CallReply(reply, self.endpoint, tokens, usd, self.model.rate_limits)
+
+    async def ping(self, call: Call[Any, Any]) -> bool:
+        """Ask for one token and count its cost; return False if the model cannot be asked for so little."""
+        if not isinstance(self.model, Pingable):
+            return False
+        reply = await self.model.ping()
+        self.count(call.context.meter, "probe", reply, self.cost(reply))
+        return True
+
+    def count(self, meter: UsageMeter, role: str, reply: ChatReply, usd: float, from_ledger: bool = False) -> None:
+        """Count a reply's tokens and cost."""
+        known = math.nan if self.price is None else usd
+        meter.count(role, reply.model or self.name, self.endpoint, reply, known, from_ledger)
+
+
+ChatCall = Call[ChatRequest, ChatReply]
+
+
+@dataclass(frozen=True)
+class ModelGroup:
+    """The endpoints of one model with the same settings: they give the same replies and share ledger keys."""
+
+    members: tuple[PricedModel, ...]
+
+    @property
+    def weight(self) -> float:
+        """The sum of its members' weights."""
+        return sum(each.weight for each in self.members)
+
+    @property
+    def first(self) -> PricedModel:
+        """The first member."""
+        return self.members[0]
+
+    def member(self, endpoint: object) -> PricedModel:
+        """Return the member at an endpoint; the first if the configuration does not have that endpoint any more."""
+        return next((each for each in self.members if each.endpoint == endpoint), self.first)
+
+
+def group_models(models: Sequence[PricedModel]) -> list[ModelGroup]:
+    """Return the models grouped by name and settings."""
+    by_model: dict[tuple[str, str, bool], list[PricedModel]] = {}
+    for each in models:
+        by_model.setdefault((each.model.name, each.settings, each.paid), []).append(each)
+    return [ModelGroup(tuple(members)) for members in by_model.values()]
+
+
+@lru_cache(maxsize=256)  # used several times during a request
+def request_hash(request: ChatRequest) -> str:
+    """Return the SHA-256 (hex) of everything that the model sees, and of the replicate number."""
+    seen: list[Any] = [
+        [(message.role, message.content) for message in request.messages],
+        request.form,
+        request.hashed_limit,
+    ]
+    if request.replicate:  # the first replicate keeps the hash of requests without replicates
+        seen.append(request.replicate)
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()
+
+
+def ledger_key(request: ChatRequest, chosen: PricedModel, attempt: int) -> str:
+    """Return the ledger key of a reply: a hash of request, model, settings and attempt."""
+    return _key(request, chosen, str(attempt))
+
+
+def part_key(request: ChatRequest, chosen: PricedModel) -> str:
+    """Return the ledger key of the part of a pack's reply that is about the unit of a request.
+
+    It differs from that of a reply to the request alone: the model saw the texts of other units too, which may have
+    other access labels.
+    """
+    return _key(request, chosen, "part")
+
+
+def _key(request: ChatRequest, chosen: PricedModel, kind: str) -> str:
+    parts = f"chat|{chosen.model.name}|{chosen.settings}|{request_hash(request)}|{kind}"
+    return hashlib.sha256(parts.encode()).hexdigest()[:40]
+
+
+def in_order(groups: list[ModelGroup], request: ChatRequest) -> list[ModelGroup]:
+    """Return the groups of a role: first the one that the request's hash chooses by weight, then its fallbacks."""
+    place = int(request_hash(request)[:12], 16) / 16**12 * sum(each.weight for each in groups)
+    for at, group in enumerate(groups):
+        place -= group.weight
+        if place < 0:
+            return groups[at:] + groups[:at]
+    return groups[-1:] + groups[:-1]

@@ -6,8 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
-from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
-from hirag_dist.llm.priced_model import PricedModel
+from hirag_dist.llm.call import Call, CallContext, CallReply, PricedModel, finish_if_sent
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from
 from hirag_dist.llm.retry import RetriedCalls

@@ -14,9 +14,19 @@ from hirag_dist.core.prompts.next_attempt import fitted, is_incomplete, is_short
 from hirag_dist.core.prompts.refusal_reasons import KEPT
 from hirag_dist.core.prompts.reply_validation import CutOffReply, MalformedReply
 from hirag_dist.errors import ContextLengthExceeded, ModelError, ModelUnavailable, RateLimited, RequestRejected
-from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
+from hirag_dist.llm.call import (
+    Call,
+    CallContext,
+    CallReply,
+    ChatCall,
+    ModelGroup,
+    PricedModel,
+    finish_if_sent,
+    group_models,
+    in_order,
+    ledger_key,
+)
 from hirag_dist.llm.key_locks import KeyLocks
-from hirag_dist.llm.priced_model import ChatCall, ModelGroup, PricedModel, group_models, in_order, ledger_key
 from hirag_dist.llm.refusals import NotSent, SystematicRefusals
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.codec import record_of, reply_from

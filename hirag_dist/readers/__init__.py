@@ -7,7 +7,7 @@ silently, and nothing but `InputError` is raised.
 
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.discover import find_inputs
-from hirag_dist.readers.document_builder import is_missing_text
+from hirag_dist.readers.document_builder import is_access_refusal, is_missing_text
 from hirag_dist.readers.model import Document, ReadOptions, SourceFile, Unreadable
 from hirag_dist.readers.office_files import missing_package, missing_packages
 from hirag_dist.readers.read import read_source
@@ -22,6 +22,7 @@ __all__ = [
     "Unreadable",
     "clean_text",
     "find_inputs",
+    "is_access_refusal",
     "is_missing_text",
     "is_uri",
     "is_utf8",

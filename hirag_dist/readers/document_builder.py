@@ -162,6 +162,13 @@ def is_missing_text(reason: str, wanted: str) -> bool:
     return reason.startswith(f"no field {wanted!r}; there is: ")
 
 
+def is_access_refusal(reason: str) -> bool:
+    """Check that a file or record was left out because of its labels or where its link leads, not for its content."""
+    return any(
+        part in reason for part in ("with the labels", "the labels are neither", "a link that leads out of INPUT")
+    )
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 

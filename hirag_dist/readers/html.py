@@ -144,10 +144,13 @@ def _visible_text(root: etree._Element) -> _Lines | None:
             depth += 1
             if depth >= _MAX_DEPTH:
                 return None
-            if shown:
+            if shown and tag in ("sup", "sub") and (number := _raised_or_lowered(element, lines.ends_in_digit)):
+                lines.add(number)
+                walker.skip_subtree()
+            elif shown:
                 lines.open(tag)
                 lines.mark(_anchor(element, tag), _section(element, tag))
-                lines.add(raised_text(element.text) if tag == "sup" and element.text else element.text)
+                lines.add(element.text)
             else:
                 if tag == "math":
                     lines.add(formula_text(element))
@@ -159,6 +162,19 @@ def _visible_text(root: etree._Element) -> _Lines | None:
             if element is not root:
                 lines.add(element.tail)
     return lines
+
+
+def _raised_or_lowered(element: etree._Element, after_digit: bool) -> str:
+    """Return a number in `sup` or `sub` so that it does not change the number before it; "" for other content."""
+    text = " ".join("".join(element.itertext()).split())
+    raised = raised_text(text)
+    if raised == text:
+        return ""
+    if element.tag == "sub":
+        return f"_{text}" if after_digit else text
+    below = element.getnext()
+    is_fraction = (element.tail or "").strip() in ("/", "\u2044") and below is not None and below.tag == "sub"
+    return f" {text}" if is_fraction and after_digit else text if is_fraction else raised
 
 
 def _anchor(element: etree._Element, tag: str) -> str:
@@ -192,6 +208,10 @@ class _Lines:
         self._anchor = self._heading = ""
         self._is_marked = False
         self._marks: list[tuple[int, str, str]] = []  # where a place begins, its anchor and section
+
+    @property
+    def ends_in_digit(self) -> bool:
+        return not self._gap and bool(self._pieces) and self._pieces[-1][-1:].isdigit()
 
     def mark(self, anchor: str, section: str) -> None:
         """Begin a place with the next text, if there is an anchor or a section."""

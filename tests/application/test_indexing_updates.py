@@ -163,3 +163,18 @@ def test_a_new_file_that_cannot_be_read_is_a_dead_letter_of_an_index_without_cha
     assert (uris(index), found.dead_letters) == (["engine.txt"], 1)
     assert found.update is not None
     assert found.update.other_changes == ("dead letters",)
+
+
+def test_what_access_rules_refuse_does_not_stay(index: RefusingIndex) -> None:
+    (engine,) = index.files("engine.txt")
+    folder = Path(engine).parent
+    labelled = [json.dumps({"text": TEXTS[name], "labels": ["red"]}) for name in ("loom.txt", "bridge.txt")]
+    write_records(folder / "rows.jsonl", *labelled)
+    index.build_folder()
+    assert uris(index) == ["engine.txt", "rows.jsonl", "rows.jsonl#1"]
+    index.config = index.config.model_copy(
+        update={"reading": index.config.reading.model_copy(update={"label_field": "labels"})}
+    )
+    write_records(folder / "rows.jsonl", labelled[0], json.dumps({"text": TEXTS["bridge.txt"]}))
+    found = index.build_folder()
+    assert (uris(index), found.dead_letters) == (["rows.jsonl"], 2)

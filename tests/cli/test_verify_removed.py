@@ -39,7 +39,7 @@ def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
     code, said = command(bench, capfd, "remove", "--verify", "patient.txt")
     assert code == 6
     assert "documents.uri" in said
-    assert "work/extract" in said
+    assert "vectors/entities.npy" in said
     code, said = command(bench, capfd, "remove", "--verify", "patient.txt", "--snapshot-only")
     assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.\n")
 

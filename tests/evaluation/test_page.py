@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from lxml import html
 
-from hirag_dist.evaluation.page import render_page
+from hirag_dist.evaluation.report import render_page
 from hirag_dist.html import Bars, Lines, Matrix, Section, Table, Text
 from hirag_dist.readers import ReadOptions, find_inputs, read_source
 from hirag_dist.types.statistics import NOTHING, Interval

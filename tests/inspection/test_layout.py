@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hirag_dist.inspection.layout import lay_out, pack_circles, sunflower
+from hirag_dist.inspection.graph_view import lay_out, pack_circles, sunflower
 
 Floats = NDArray[np.float64]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -69,6 +72,23 @@ async def test_metadata_of_chunks(start: fakes.Start, engine: fakes.FakeEngine) 
         "places": [{"start": 0, "end": 30, "kind": "page", "display": "p. 7", "page": 7, "page_label": "vii"}],
     }
     await retriever.aclose()
+
+
+async def test_a_source_of_the_document_stays(start: fakes.Start, engine: fakes.FakeEngine) -> None:
+    sources = tuple(replace(each, metadata={"source": "archive"}) for each in engine.whole.sources)
+    engine.whole = replace(engine.whole, sources=sources)
+    (first, *_) = await HiragRetriever(source=(await start(engine)).address).ainvoke("Who lit the lamp?")
+    assert first.metadata["source"] == "archive"
+    assert first.metadata["uri"].startswith("file:///")
+
+
+def test_copies_have_connections_of_their_own(address: str) -> None:
+    retriever = HiragRetriever(source=address, k=1, token="t")
+    with_connection = retriever.invoke("q")
+    for made in (pickle.loads(pickle.dumps(retriever)), copy.deepcopy(retriever), retriever.model_copy(deep=True)):
+        assert made.invoke("q") == with_connection
+        made.close()
+    retriever.close()
 
 
 async def test_levels_as_documents(start: fakes.Start, engine: fakes.FakeEngine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -65,6 +66,12 @@ def test_retrieve_and_its_events(address: str, events: list[str]) -> None:
     assert len(debug.get_event_pairs(CBEventType.RETRIEVE)) == 1
     assert first.node.to_dict()["metadata"] == said  # plain values
     retriever.close()
+
+
+def test_a_retriever_can_be_pickled(address: str) -> None:
+    made = pickle.loads(pickle.dumps(HiragRetriever(address)))
+    assert made.retrieve("q")
+    made.close()
 
 
 async def test_aretrieve_with_levels_and_settings(start: fakes.Start, engine: fakes.FakeEngine) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from hirag_dist.errors import BudgetReached, ModelUnavailable
+from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
-from hirag_dist.errors import BudgetReached, RateLimited, RequestRejected
-from hirag_dist.llm.call import CallContext
+from hirag_dist.errors import BudgetReached, ModelUnavailable, RateLimited, RequestRejected
+from hirag_dist.llm.call import CallContext, PricedModel, ledger_key, request_hash
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel, ledger_key, request_hash
 from hirag_dist.llm.reply_store import Ledger, ledger_size
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
@@ -191,3 +190,57 @@ async def test_of_equal_requests_never_two_are_on_their_way(ledger: Ledger) -> N
     outcomes = await asyncio.gather(*(asking.ask(question(), text_of) for _ in range(6)))
     assert most == 1
     assert sum(each == "m" for each in outcomes) == 5
+
+
+class Streaming(Named):
+    """Fails after some letters of its name."""
+
+    def __init__(self, name: str, n_letters: int) -> None:
+        super().__init__(name)
+        self.n_letters = n_letters
+
+    async def stream(self, request: ChatRequest) -> AsyncIterator[str | ChatReply]:
+        self.n_calls += 1
+        for letter in self.name[: self.n_letters]:
+            yield letter
+        raise ModelUnavailable("gone")
+
+
+@pytest.mark.parametrize("n_letters", [0, 2])
+async def test_a_stream_moves_to_another_model_until_it_has_begun(n_letters: int) -> None:
+    broken, sound = Streaming("broken", n_letters), Named("sound")
+    asked = pool(None, PricedModel("e", broken, weight=1e9), PricedModel("e", sound, weight=1e-9))
+    pieces: list[str] = []
+    try:
+        async for piece in asked.stream(question()):
+            pieces.append(piece.text if isinstance(piece, ChatReply) else piece)
+    except ModelUnavailable:
+        pass
+    assert "".join(pieces) == ("br" if n_letters else "soundsound")
+    assert (broken.n_calls, sound.n_calls) == (1, 0 if n_letters else 1)
+
+
+async def test_parts_of_a_pack_are_found_by_unit_and_cost_what_the_pack_did(ledger: Ledger) -> None:
+    model = Named("m")
+    asked = pool(ledger, PricedModel("e", model))
+    units = asked.unit_replies
+    assert units is not None
+    parts = [question(1), question(2), question(3)]
+    assert await units.find(parts) == [None] * 3
+    pack = question(123)
+    reply = await asked.ask(pack, lambda reply: reply)
+    assert isinstance(reply, ChatReply)
+    await units.store(pack, [(parts[0], "first"), (parts[1], "second")])
+    meter = UsageMeter()
+    found_units = pool(ledger, PricedModel("e", model)).with_context(CallContext(meter)).unit_replies
+    assert found_units is not None
+    first, second, none = await found_units.find(parts)
+    assert first is not None
+    assert second is not None
+    assert none is None
+    assert (first.reply.text, second.reply.text) == ("first", "second")
+    for kind in ("input_tokens", "cached_tokens", "output_tokens"):
+        assert getattr(first.reply, kind) + getattr(second.reply, kind) == getattr(reply, kind)
+    found_units.count("extract", [first, second, first])
+    use = meter.use("extract", "m", "e")
+    assert (use.calls, use.ledger_hits, use.input_tokens) == (1, 1, reply.input_tokens), "one pack, counted once"

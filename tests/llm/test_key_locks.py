@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from hirag_dist.errors import RequestRejected, StageFailed
+from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import Embedded, LedgerEmbedder, PricedEmbedder
 from hirag_dist.llm.key_locks import KeyLocks, KeyLockTable, LockReply
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.storage.store import Store

@@ -16,12 +16,11 @@ from hirag_dist.errors import (
     RequestRejected,
     StoreError,
 )
-from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.call import CallContext, PricedModel, ledger_key
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel, ledger_key
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter

@@ -6,8 +6,8 @@ import json
 import math
 
 from hirag_dist.indexing.publish import usage_table
+from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.endpoints.scripted import ScriptedModel
-from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.usage import UsageMeter, dollars, total_cost, usage_rows
 from hirag_dist.types import ChatReply
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.readers.html import parse_page
+
 Read = Callable[..., list[Any]]
 
 PAGE = """<!DOCTYPE html><html><head><title>Stave  One</title><style>p{}</style>
@@ -60,3 +62,21 @@ def test_places_are_sections_with_the_anchors_before_them(read: Read) -> None:
         ("Install & run", "old", ["four", "Five."]),
     ]
     assert read("a.html", "<p>Nothing to point at.</p>")[0].places == ()
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("10<sup><em>6</em></sup> litres", "10^6 litres"),
+        ("10<sup> 6</sup>", "10^6"),
+        ("10<sup><span>-</span>3</sup>", "10^-3"),
+        ("3<sup>1</sup>/<sub>2</sub> cups", "3 1/2 cups"),
+        ("<sup>3</sup>\u2044<sub>4</sub> litre", "3\u20444 litre"),
+        ("101<sub>2</sub> is 5", "101_2 is 5"),
+        ("CO<sub>2</sub>, the 1<sup>st</sup>", "CO2, the 1st"),
+    ],
+)
+def test_raised_and_lowered_numbers_stay_apart(page: str, text: str) -> None:
+    found = parse_page(f"<p>{page}</p>".encode(), 1 << 28)
+    assert not isinstance(found, str)
+    assert found.text == text

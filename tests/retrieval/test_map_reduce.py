@@ -21,10 +21,9 @@ from hirag_dist.core.retrieval.map_reduce import PartBudget
 from hirag_dist.core.retrieval.record_texts import source_text
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import BudgetReached, InvalidQuery, RequestRejected
-from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.call import CallContext, PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.retrieval.answer_stream import answer_pieces

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.storage.lock_holder import HolderProcess, own_process
+from hirag_dist.storage.lock_holder import HolderProcess, LockHolder, own_process
 
 
 @pytest.fixture
@@ -59,3 +59,13 @@ class TestHasEnded:
             process.kill()
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             assert zombie.has_ended(own_process())
+
+
+def test_the_content_of_a_lock_is_read_back_and_a_damaged_one_names_nobody() -> None:
+    holder = LockHolder(own_process(), "now", "token", 1.5, 2.5, 3)
+    assert LockHolder.decode(holder.encode()) == holder
+    assert LockHolder.decode(b'{"host": "a", "pid": 7, "since": "", "token": "", "beat": 1}') == LockHolder(
+        HolderProcess("a", 7), "", "", 1.0, 0.0, 0
+    ), "what is not known"
+    for damaged in (b"", b"[]", b"{}", holder.encode()[:-5], b'{"host": "a", "pid": "x"}'):
+        assert LockHolder.decode(damaged) is None

@@ -9,13 +9,9 @@ import pytest
 
 from hirag_dist.errors import SnapshotCorrupt, SnapshotNotFound, SnapshotTooNew
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
+from hirag_dist.storage.snapshot.token_ratio import tokens_per_corpus_token
 from hirag_dist.storage.store import Store
 from tests.storage import snapshots
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "index"))
 
 
 def folder(store: Store, own_id: str) -> Path:
@@ -50,11 +46,34 @@ def test_usage_does_not_show_in_the_id(store: Store, tmp_path: Path) -> None:
     assert snapshots.publish(store, tables).snapshot_id == snapshots.publish(Store(str(tmp_path / "b"))).snapshot_id
 
 
+def test_tokens_of_replies_by_tokens_of_the_corpus(store: Store) -> None:
+    tables = snapshots.tiny_tables()
+    rows = [
+        dict.fromkeys(("role", "model", "endpoint"), "x")
+        | dict.fromkeys(tables["usage"].schema.names[4:], 9)
+        | {"stage": stage}
+        for stage in ("extraction", "extraction", "reports")
+    ]
+    tables["usage"] = pa.Table.from_pylist(rows, tables["usage"].schema)
+    snapshots.publish(store, tables)
+    assert tokens_per_corpus_token(open_snapshot(store)) == {
+        "total": 6.0,
+        "by_stage": {"extraction": 4.0, "reports": 2.0},
+    }
+
+
 def test_a_snapshot_without_its_manifest_was_never_finished(store: Store) -> None:
     manifest = snapshots.publish(store)
     (folder(store, manifest.snapshot_id) / "manifest.json").unlink()
     with pytest.raises(SnapshotNotFound, match="never finished"):
         open_snapshot(store)
+
+
+def test_a_snapshot_under_another_id_is_not_taken_for_it(store: Store) -> None:
+    own = folder(store, snapshots.publish(store).snapshot_id)
+    own.rename(own.with_name("0" * len(own.name)))
+    with pytest.raises(SnapshotCorrupt, match=f"its manifest is of {own.name}"):
+        open_snapshot(store, "0" * len(own.name))
 
 
 @pytest.mark.parametrize("name", ["entities.parquet", "graph/indices.npy", "vectors/chunks.npy"])

@@ -16,6 +16,7 @@ import pytest
 
 from hirag_dist.errors import StoreError
 from hirag_dist.storage.store import Store
+from tests.storage.s3_server import s3_server
 
 TABLE = pa.table({"a": [1, 2], "b": ["x", None]})
 
@@ -187,16 +188,11 @@ def test_messages_hold_no_credentials() -> None:
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.smoke
 def test_an_object_store_keeps_the_same_promises() -> None:
-    moto_server = pytest.importorskip("moto.server")
-    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    try:
-        _, port = server.get_host_and_port()
-        options = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
-        store = Store(f"s3://key:secret@bucket/some/index?{options}")
+    with s3_server() as (_, uri):
+        store = Store(uri)
         assert store.local is None
-        store._fs.create_dir("bucket")
         store.write_bytes("a/b.bin", b"0123456789")
         store.write_table("t.parquet", TABLE)
         assert store.read_range("a/b.bin", 3, 4) == b"3456"
@@ -212,8 +208,6 @@ def test_an_object_store_keeps_the_same_promises() -> None:
         with pytest.raises(StoreError, match="not there") as caught:
             store.read_bytes("a/b.bin")
         assert "secret" not in str(caught.value)
-    finally:
-        server.stop()
 
 
 def test_the_usual_variables_reach_both_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

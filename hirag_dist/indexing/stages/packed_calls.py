@@ -12,7 +12,7 @@ from hirag_dist.core.prompts.packing import approximate_tokens, packs, split_rep
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import pack_request
 from hirag_dist.execution.stage import Services, gather_calls
-from hirag_dist.llm.priced_model import request_hash
+from hirag_dist.llm.call import request_hash
 from hirag_dist.protocols import PackingPool, UnitReplies
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -15,6 +15,7 @@ from hirag_dist.core.prompts.reply_validation import INVALID_JSON, LOOP_CHARS, i
 from hirag_dist.core.prompts.schemas import array_schema, integer_schema, object_schema, text_schema
 from hirag_dist.core.prompts.templates import reply_schema
 from hirag_dist.core.text.thinking import ThinkingReader, without_thinking
+from hirag_dist.core.windows import RATIO, reply_room
 from hirag_dist.errors import ModelUnavailable, UnusableReply
 from hirag_dist.llm.endpoints.openai_client import DONE, EndpointClient, EndpointRefused, EndpointSettings, error_codes
 from hirag_dist.llm.endpoints.openai_replies import (
@@ -25,9 +26,101 @@ from hirag_dist.llm.endpoints.openai_replies import (
     parse_completion,
     parse_object,
 )
-from hirag_dist.llm.endpoints.reply_limit import MESSAGE_TOKENS, ReplyLimit
-from hirag_dist.llm.endpoints.schema_keywords import to_give_up, without
+from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
+
+# Those that are refused most often come first. They are given up in this order, where a refusal names none.
+KEYWORD_GROUPS: tuple[tuple[str, ...], ...] = (
+    ("maxLength", "minLength", "pattern", "maxItems", "minItems"),
+    ("minimum", "maximum", "enum", "additionalProperties"),
+)
+
+
+def without(schema: Mapping[str, Any], keywords: Collection[str]) -> dict[str, Any]:
+    """Return a schema without some keywords, at any depth; properties that are named as a keyword stay.
+
+    >>> without({"properties": {"enum": {"type": "string", "maxLength": 9}}}, ["enum", "maxLength"])
+    {'properties': {'enum': {'type': 'string'}}}
+    """
+    kept: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in ("properties", "$defs", "definitions") and isinstance(value, Mapping):
+            kept[key] = {name: _inner(inner, keywords) for name, inner in value.items()}
+        elif key not in keywords:
+            kept[key] = value if key in ("enum", "const", "default", "required") else _inner(value, keywords)
+    return kept
+
+
+def to_give_up(schema: Mapping[str, Any], said: str, given_up: Collection[str]) -> frozenset[str]:
+    """Return the keywords of a schema that a server refuses next: those that it names, else the next group.
+
+    Args:
+        said: the server's refusal.
+        given_up: keywords that were left out of the refused request.
+    """
+    present = [tuple(word for word in group if _uses(schema, word)) for group in KEYWORD_GROUPS]
+    left = [[word for word in group if word not in given_up] for group in present]
+    lower = said.lower()
+    named = frozenset(word for group in left for word in group if word.lower() in lower)
+    return named or frozenset(next((group for group in left if group), ()))
+
+
+def _inner(value: Any, keywords: Collection[str]) -> Any:
+    if isinstance(value, Mapping):
+        return without(value, keywords)
+    if isinstance(value, list):
+        return [_inner(item, keywords) for item in value]
+    return value
+
+
+def _uses(value: Any, keyword: str) -> bool:
+    if isinstance(value, Mapping):
+        return keyword in value or any(_uses(inner, keyword) for inner in value.values())
+    return isinstance(value, list) and any(_uses(item, keyword) for item in value)
+
+
+MESSAGE_TOKENS = 4  # what the chat template puts around a message, about
+
+
+class ReplyLimit:
+    """Limits of the replies of one endpoint, which learn how its model's tokenizer counts against the local one."""
+
+    def __init__(self, window: int | None, count_tokens: Callable[[str], int]) -> None:
+        """Begin with the usual ratio.
+
+        Args:
+            window: Tokens of a prompt and its reply together; None where it is not known: nothing is limited.
+            count_tokens: Counts the tokens of a text with the local tokenizer.
+        """
+        self._window = window
+        self._count = count_tokens
+        self._ratio = RATIO
+
+    def of(self, texts: Sequence[str], wanted: int | None) -> int | None:
+        """Return the maximum tokens of a reply: what is wanted, as far as the window has room; None for no limit.
+
+        Args:
+            texts: Messages of the prompt.
+            wanted: Maximum tokens that the request asks for; None where it names none.
+        """
+        if self._window is None:
+            return wanted
+        enough = MAX_REPLY_TOKENS if wanted is None else wanted
+        most = sum(len(text) + MESSAGE_TOKENS for text in texts)  # few tokens are shorter than a character
+        if reply_room(self._window, most) >= enough:
+            return wanted
+        room = reply_room(self._window, self._counted(texts), self._ratio)
+        return wanted if room >= enough else room
+
+    def learn(self, texts: Sequence[str], reported: int) -> None:
+        """Note how many tokens the endpoint counted in a prompt."""
+        if self._window is None or 4 * sum(map(len, texts)) < self._window:  # far from the end: not worth counting
+            return
+        self._ratio = max(self._ratio, reported / max(self._counted(texts), 1))
+
+    def _counted(self, texts: Sequence[str]) -> int:
+        return sum(self._count(text) + MESSAGE_TOKENS for text in texts)
+
 
 logger = logging.getLogger(__name__)
 _PATH = "/chat/completions"

@@ -1,18 +1,313 @@
-"""The built-in model: a conversation in, the reply out. Rules and counting, no language model."""
+"""The built-in model: a conversation in, the reply out. Rules and counting, no language model.
+
+Extraction, descriptions and reports are here; summaries and answers have files of their own.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
+from hirag_dist.core.prompts.templates import BAR, DONE, FIELD
+from hirag_dist.core.text.normalize import is_name, name_key, shorten
 from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.rule_based.answers import answer, map_answer, reduce_answer, short_answer
-from hirag_dist.llm.rule_based.descriptions import describe, same_entity
-from hirag_dist.llm.rule_based.extraction import entity_types, extract, meta_types
-from hirag_dist.llm.rule_based.reports import report
-from hirag_dist.llm.rule_based.requests import ParsedRequest, asked, each_unit
+from hirag_dist.llm.rule_based.entity_types import DEFAULT_TYPES, TypeWords, listed_types
+from hirag_dist.llm.rule_based.finder import best_names, described, find_entities, related
+from hirag_dist.llm.rule_based.language import UNSPACED, content_words
+from hirag_dist.llm.rule_based.requests import (
+    EntityLine,
+    ParsedRequest,
+    RelationLine,
+    asked,
+    each_unit,
+    safe,
+    safe_name,
+    write,
+)
+from hirag_dist.llm.rule_based.sentences import sentences, split_sentences
 from hirag_dist.llm.rule_based.summaries import summarise
-from hirag_dist.types import ChatReply, ChatRequest, Message, RateLimits
+from hirag_dist.types import ChatReply, ChatRequest, FoundName, Message, RateLimits
+
+_RECORD = re.compile(r"^\s*\[?([ERC]\d+)\]?[.:)]?\s+(.*)$")
+_NAMED = re.compile(r"^(.*?)(?: \([^()]{0,80}\))?(?:: (.*))?$")
+_PAIR = re.compile(r"^(.*?) (?:—|–|->|--|→|-) (.*?)(?: \([^()]{0,80}\))?(?:: (.*))?$")
+_SHOWN = re.compile(r"^(E\d+)-(E\d+)(?:: (.*))?$")
+_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+")
+_N_FINDINGS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A record of a community: an entity, a relation with the names of both ends, or the report of a part."""
+
+    ref: str
+    names: tuple[str, ...]
+    text: str
+
+
+class _Finding(NamedTuple):
+    summary: str
+    explanation: str
+    references: list[str]
+
+
+def report(ask: ParsedRequest) -> str:
+    """Return the reply to report."""
+    entities = [_entity(*one) for one in _lines(ask.between("entities"))]
+    shown = {line.ref: line for line in entities}
+    relations = [_relation(*one, shown) for one in _lines(ask.between("relations"))]
+    below = [_entity(*one) for one in _lines(ask.between("reports"))]
+    ties = Counter(name_key(name) for line in relations for name in line.names)
+    ranked = sorted(entities, key=lambda line: -ties[name_key(line.names[0])])
+    main = ranked[:3] or below[:3] or [line for line in relations[:2] if line.names]
+    title = safe(" · ".join(shorten(line.names[0], 60) for line in main) or "unknown", 200)
+    told = [_sentence(line.text) for line in [*main, *ranked[3:6], *below[:3], *relations[:3]] if line.text]
+    names = ", ".join(line.names[0] for line in ranked[:12])
+    summary = safe(" ".join(list(dict.fromkeys(told))[:5]) or names or "unknown", 900)
+    findings = _findings(ranked, relations, below)
+    if ask.form is not None:
+        found = [one._asdict() for one in findings]
+        return json.dumps({"title": title, "summary": summary, "findings": found}, ensure_ascii=False)
+    lines = [BAR.join(("finding", one.summary, one.explanation, " ".join(one.references))) for one in findings]
+    return "\n".join([f"title{BAR}{title}", f"summary{BAR}{summary}", *lines, DONE])
+
+
+def _lines(text: str) -> list[tuple[str, str]]:
+    """Return (reference, rest) of each record; lines without a reference belong to the record above."""
+    found: list[tuple[str, str]] = []
+    for line in text.split("\n"):
+        match = _RECORD.match(line)
+        if match:
+            found.append((match.group(1), match.group(2)))
+        elif found and line.strip():
+            ref, before = found[-1]
+            found[-1] = (ref, f"{before} {line.strip()}" if len(before) < 1200 else before)
+    return found
+
+
+def _entity(ref: str, rest: str) -> _Line:
+    match = _NAMED.match(rest)
+    name, text = match.groups() if match else (rest, "")
+    return _Line(ref, (safe(name, 120),), safe(text or "", 600))
+
+
+def _relation(ref: str, rest: str, shown: Mapping[str, _Line]) -> _Line:
+    """Return a relation; one without a text of its own has that of its first entity."""
+    match = _SHOWN.match(rest) or _PAIR.match(rest)
+    if match is None:
+        return _Line(ref, (), safe(rest, 400))
+    ends = [shown[end] if end in shown else _Line(end, (safe(end, 120),), "") for end in match.groups()[:2]]
+    told = match.group(3) or next((end.text for end in ends if end.text), "")
+    return _Line(ref, (ends[0].names[0], ends[1].names[0]), safe(told, 400))
+
+
+def _sentence(text: str) -> str:
+    cut = shorten(_SENTENCE.split(text.strip(), maxsplit=1)[0], 260)
+    return cut if cut.endswith((".", "!", "?", "…", "。", "！", "？")) else f"{cut}."
+
+
+def _findings(ranked: Sequence[_Line], relations: Sequence[_Line], below: Sequence[_Line]) -> list[_Finding]:
+    """Return a finding for each leading entity with its relations, then for sub-communities; at least two."""
+    findings: list[_Finding] = []
+    used: set[str] = set()
+    for line in [*ranked[:8], *below[:4]]:
+        own = name_key(line.names[0])
+        mine = [one for one in relations if one.ref not in used and own in map(name_key, one.names)][:3]
+        texts = list(dict.fromkeys(_sentence(one.text) for one in [line, *mine] if one.text))
+        if texts and len(findings) < _N_FINDINGS:
+            used.update(one.ref for one in mine)
+            others = dict.fromkeys(name for one in mine for name in one.names if name_key(name) != own)
+            about = ", ".join(others) or shorten(texts[0], 120)
+            refs = [line.ref, *(one.ref for one in mine)]
+            findings.append(_Finding(safe(f"{line.names[0]}: {about}", 240), safe(" ".join(texts), 800), refs))
+    for line in [*ranked, *relations, *below]:
+        if len(findings) > 1:
+            break
+        summary = " — ".join(line.names) or shorten(line.text, 120)
+        findings.append(_Finding(safe(summary, 240), line.text or summary, [line.ref]))
+    return findings
+
+
+_MISSED_OF_LESSER = 0.15  # of the lower two thirds: 10 % of all
+_MAX_META_TYPES = 7
+_ALWAYS = ("concept", "field", "process")  # what groups of things are about, however few excerpts say so
+
+
+def extract(ask: ParsedRequest) -> str:
+    """Return the reply to extract-graph, extract-entities or extract-relations, of a first pass or a gleaning."""
+    lines = split_sentences(ask.between("text"))
+    if ask.task == "extract-relations":
+        return _listed_relations(ask, lines)
+    wanted = ask.task == "extract-graph"
+    if ask.round > 1:
+        return write([], [] if wanted else None, ask.form)
+    found = best_names(lines)
+    late = _missed([one.name for one in found], ask)
+    words = TypeWords(listed_types(ask.system))
+    told = [described(one, lines) for one in found]
+    order = sorted(range(len(found)), key=lambda at: late[at])  # what is missed is numbered on in the next reply
+    entities = [
+        EntityLine(found[at].name, words.word(found[at].type), told[at]) for at in order if late[at] == (ask.round == 1)
+    ]
+    first = 1 if ask.round == 0 else late.count(False) + 1
+    if not wanted:
+        return write(entities, None, ask.form, first)
+    number_of = {found[at].name: number for number, at in enumerate(order, start=1)}
+    missed = {one.name for one, is_late in zip(found, late, strict=True) if is_late}
+    relations = [
+        RelationLine(number_of[one.source], number_of[one.target], one.description)
+        for one in related(found, lines)
+        if (one.source in missed or one.target in missed) == (ask.round == 1)
+    ]
+    return write(entities, relations, ask.form, first, [told[at] for at in order])
+
+
+def _listed_relations(ask: ParsedRequest, lines: Sequence[str]) -> str:
+    """Return the relations of the entities that a request lists."""
+    rows = [line.split(BAR) for line in ask.between("entities").split("\n") if line.strip()]
+    listed = [BAR.join(row[1:-1]).strip() for row in rows]
+    number_of = {safe_name(name): at for at, name in reversed(list(enumerate(listed, start=1)))}
+    relations = related(_placed(listed, lines), lines)
+    missed = _missed([f"{one.source}\n{one.target}" for one in relations], ask)
+    chosen = [
+        RelationLine(number_of[one.source], number_of[one.target], one.description)
+        for one, is_late in zip(relations, missed, strict=True)
+        if is_late == (ask.round == 1)
+    ]
+    return write(None, chosen if ask.round < 2 else [], ask.form)
+
+
+def _placed(names: Sequence[str], lines: Sequence[str]) -> list[FoundName]:
+    """Return where the listed entities stand in the text, most often named first."""
+    known = {name_key(one.name): one.places for one in find_entities(lines)}
+    lowered = [line.lower() for line in lines]
+    found: dict[str, FoundName] = {}
+    for name in names:
+        key = name_key(name)
+        if not is_name(key) or key in found:
+            continue
+        spots = ((number, line.find(name.lower())) for number, line in enumerate(lowered))
+        places = known.get(key) or tuple((number, at // 6) for number, at in spots if at >= 0)
+        found[key] = FoundName(safe_name(name), "", places, float(len(places)))
+    return sorted(found.values(), key=lambda one: (-one.score, one.name))
+
+
+def _missed(keys: Sequence[str], ask: ParsedRequest) -> list[bool]:
+    """Return the records, best first, that a first pass overlooks: a fixed share of the lesser ones."""
+    salt = f"{ask.seed}\n{ask.body}".encode("utf-8", "surrogatepass")
+    base = hashlib.blake2b(salt, digest_size=16).digest()
+    late = []
+    for rank, key in enumerate(keys):
+        data = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), key=base, digest_size=4).digest()
+        share = int.from_bytes(data, "little") / 2**32
+        late.append(rank * 3 >= len(keys) and rank > 1 and share < _MISSED_OF_LESSER)
+    return late
+
+
+def entity_types(ask: ParsedRequest) -> str:
+    """Return the reply to entity-types: the built-in kinds, the most frequent in the excerpts first."""
+    counts = _counts(ask)
+    return "\n".join(sorted(DEFAULT_TYPES, key=lambda kind: (-counts[kind], DEFAULT_TYPES.index(kind))))
+
+
+def meta_types(ask: ParsedRequest) -> str:
+    """Return the reply to meta-types: one a line, the most frequent first."""
+    counts = _counts(ask)
+    ranked = sorted(counts, key=lambda kind: (-counts[kind], kind))[:_MAX_META_TYPES]
+    return "\n".join(dict.fromkeys([*ranked, *_ALWAYS]))
+
+
+def _counts(ask: ParsedRequest) -> Counter[str]:
+    """Return how often the excerpts name each kind."""
+    counts: Counter[str] = Counter()
+    for piece in ask.body.split("<excerpt>")[1:]:
+        lines = split_sentences(piece.partition("</excerpt>")[0])
+        counts.update(found.type for found in find_entities(lines))
+    return counts
+
+
+_MAX_WORDS = re.compile(r"at most\s+(\d+)\s+words|(\d+)\s+words")
+_DEFAULT_WORDS = 120
+_ENTITY = re.compile(r"^\d+\. (.*?) \(([^()]{0,80})\)(?:: (.*))?$")
+_MIN_SHARED = 0.6  # of the words that the shorter description has
+
+
+def describe(ask: ParsedRequest) -> str:
+    """Return the reply to describe."""
+    match = _MAX_WORDS.search(ask.system)
+    limit = int(match.group(1) or match.group(2)) if match else _DEFAULT_WORDS
+    given = [line.removeprefix("- ") for line in ask.between("descriptions").split("\n") if line.strip()]
+    pieces = [safe(sentence, 600) for text in given for sentence in sentences(text)]
+    text = " ".join(central([piece for piece in pieces if piece], limit))
+    return text or ask.between("entity") or "unknown"
+
+
+def central(pieces: Sequence[str], n_words: int, n_most: int = 40) -> list[str]:
+    """Return the pieces that say most of what the others say too, without repeating, within a number of words."""
+    bags = [frozenset(content_words(piece)) for piece in pieces]
+    shared = Counter(word for bag in dict.fromkeys(bags) for word in sorted(bag))
+    worth = [sum(shared[word] for word in sorted(bag)) / (8 + len(bag)) for bag in bags]
+    chosen: list[int] = []
+    left = n_words
+    for place in sorted(range(len(pieces)), key=lambda place: (-worth[place], place))[:200]:
+        if any(_near(bags[place], bags[other]) for other in chosen):
+            continue
+        size = words_in(pieces[place])
+        if size > left:
+            continue
+        chosen.append(place)
+        left -= size
+        if len(chosen) == n_most:
+            break
+    if not chosen and pieces:
+        return [_cut(pieces[0], n_words)]
+    return [pieces[place] for place in chosen]
+
+
+def words_in(text: str) -> int:
+    """Return the length of a text in words; two characters of an unspaced script count as one."""
+    return text.count(" ") + 1 + len(UNSPACED.findall(text)) // 2
+
+
+def _near(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) >= 0.75 * max(min(len(one), len(other)), 1)
+
+
+def _cut(text: str, n_words: int) -> str:
+    if UNSPACED.search(text):
+        return shorten(text, 2 * n_words)
+    return " ".join(text.split(" ")[:n_words])
+
+
+def same_entity(ask: ParsedRequest) -> str:
+    """Return the reply to same-entity: yes where one description spells the other name out, or says much the same."""
+    found = [_ENTITY.match(line) for line in ask.between("entities").split("\n")]
+    told = [(each.group(1), each.group(3) or "") for each in found if each is not None]
+    same, reason = _judged(*told[:2]) if len(told) >= 2 else (False, "there are not two entities")
+    if ask.form is not None:
+        return json.dumps({"same": same, "reason": reason}, ensure_ascii=False)
+    return f"answer{FIELD}{'yes' if same else 'no'}{FIELD}{reason}\n{DONE}"
+
+
+def _judged(one: tuple[str, str], other: tuple[str, str]) -> tuple[bool, str]:
+    (short, of_short), (long, of_long) = sorted((one, other), key=lambda told: len(told[0]))
+    words, all_words = set(name_key(short).split()), set(name_key(long).split())
+    if not words <= all_words:
+        return False, "each name has words of its own"
+    if name_key(long) in name_key(of_short):
+        return True, safe(f"the description of {short} says {long}")
+    ours, theirs = set(content_words(of_short)) - words, set(content_words(of_long)) - words
+    fewer = min(len(ours), len(theirs))
+    if fewer >= 4 and len(ours & theirs) >= _MIN_SHARED * fewer:
+        return True, "the descriptions say much the same"
+    return False, "nothing says that they are one"
+
 
 _PIECES = re.compile(r"\s*\S{1,24}|\s+")
 

@@ -14,7 +14,7 @@ from hirag_dist.core.prompts.evaluation_requests import (
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.llm.priced_model import request_hash
+from hirag_dist.llm.call import request_hash
 from hirag_dist.types import ChatReply, ChatRequest
 
 PROMPTS = Prompts()

@@ -12,6 +12,7 @@ from hirag_dist.core.reports.material import (
     ReportDraft,
     ReportMember,
     ReportRelation,
+    main_members,
     members_report,
     report_row,
     report_text,
@@ -151,3 +152,10 @@ def test_half_of_the_material_is_the_more_prominent_half_of_each_kind() -> None:
     smallest = half.halved()
     assert smallest is not None
     assert smallest.halved() is None
+
+
+def test_members_stand_in_for_a_report_as_far_as_there_is_room() -> None:
+    members = [("Ada", "person", "wrote notes"), ("Engine", "work", ""), ("Far", "place", "away")]
+    assert main_members(members, 41, 30).splitlines() == ["Ada (person): wrote notes", "Engine (work)"]
+    assert main_members(members, 0, 30).splitlines() == ["Ada (person): wrote notes"], "the first is always in"
+    assert main_members(members, 99, 14).splitlines()[0].startswith("Ada (person)")

@@ -24,6 +24,15 @@ def test_chunks_end_and_begin_at_sentences() -> None:
     assert all(chunk.startswith("Sentence number") and chunk.endswith(".") for chunk in chunks)
 
 
+def test_no_chunk_is_longer_than_the_size() -> None:
+    spans = chunk_spans(PROSE, O200K, 50, 10, at_sentences=True)
+    assert all(span.n_tokens <= 50 for span in spans)
+    unbroken = "".join(random.Random(1).choices("abcdefghij", k=900))
+    chunks = cut(unbroken, size=40, overlap=0)
+    assert "".join(chunks) == unbroken, "cut at tokens where there is no space"
+    assert max(len(O200K.encode_ordinary(chunk)) for chunk in chunks) <= 41
+
+
 def test_neighbours_share_about_the_overlap() -> None:
     spans = chunk_spans(PROSE, O200K, 50, 15, at_sentences=True)
     shared = [first.end - second.start for first, second in pairwise(spans)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hirag_dist.evaluation.metrics.rater_agreement import cohen_kappa, fleiss_kappa
+from hirag_dist.evaluation.metrics.win_rates import cohen_kappa, fleiss_kappa
 
 # Fleiss (1971), as the example is usually given: 10 items, 14 raters, 5 categories.
 FLEISS = [

@@ -11,12 +11,12 @@ import pytest
 from hirag_dist.core.prompts.reply_parsing import MalformedReply
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
+from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.endpoints.recorded import RecordedModel
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.rule_based import ExtractiveModel
 from hirag_dist.types import ChatReply, ChatRequest, Message, Rejected

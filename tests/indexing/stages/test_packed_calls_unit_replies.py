@@ -13,12 +13,11 @@ from hirag_dist.core.prompts.reply_validation import MalformedReply
 from hirag_dist.errors import RequestRejected
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_pack, ask_packed
-from hirag_dist.llm.call import CallContext
+from hirag_dist.llm.call import CallContext, PricedModel, part_key
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel, part_key
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import ModelUsage, UsageMeter

@@ -17,6 +17,7 @@ from aiohttp import web
 from hirag_dist.core.prompts.next_attempt import next_attempt
 from hirag_dist.core.prompts.reply_validation import InvalidJson, usable_text
 from hirag_dist.errors import EndpointUnreachable, RequestRejected, TimedOut
+from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PricedEmbedder, TextsRefused
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
@@ -25,7 +26,6 @@ from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
-from hirag_dist.llm.priced_model import PricedModel
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.storage.store import Store

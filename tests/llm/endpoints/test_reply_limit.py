@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hirag_dist.llm.endpoints.reply_limit import ReplyLimit
+from hirag_dist.llm.endpoints.openai_chat import ReplyLimit
 
 
 def words(text: str) -> int:

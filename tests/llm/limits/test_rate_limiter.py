@@ -11,9 +11,8 @@ import pytest
 from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
-from hirag_dist.llm.limits.endpoint_limiter import Permit
 from hirag_dist.llm.limits.protocol import CallDemand, Grant, WorkerReport
-from hirag_dist.llm.limits.rate_limiter import EndpointPaused, RateLimiter
+from hirag_dist.llm.limits.rate_limiter import EndpointPaused, Permit, RateLimiter
 from tests.llm.limits.virtual_time import virtual_time
 
 

@@ -29,6 +29,7 @@ from hirag_dist.llm.reply_store.reader import LedgerReader
 from hirag_dist.llm.reply_store.segment import write_segment
 from hirag_dist.storage.file_locks import FileLock
 from hirag_dist.storage.store import Store, StoreEntry
+from tests.storage.s3_server import s3_server
 
 TINY = CompactionSizes(
     segment_bytes=2000,
@@ -377,15 +378,10 @@ def test_a_ledger_is_a_dictionary_that_keeps_the_first(steps: list[tuple[str, li
             assert fresh.find(every) == expected
 
 
+@pytest.mark.integration
 async def test_an_object_store_keeps_the_same_promises() -> None:
-    moto_server = pytest.importorskip("moto.server")
-    server = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        _, port = server.get_host_and_port()
-        options = f"endpoint_override=127.0.0.1:{port}&scheme=http&region=us-east-1&allow_bucket_creation=true"
-        store = Store(f"s3://key:secret@bucket/index?{options}")
-        store._fs.create_dir("bucket")
+    with s3_server() as (_, uri):
+        store = Store(uri)
         writer, other, reader = Ledger(store), Ledger(store), Ledger(store)
         expected = {key(n): {"n": n, "vector": random.Random(n).randbytes(300)} for n in range(300)}
         for first in range(0, 300, 75):
@@ -405,5 +401,3 @@ async def test_an_object_store_keeps_the_same_promises() -> None:
         assert await Ledger(store).get_many(list(expected)) == expected
         await other.close()
         assert await Ledger(store).get_many([*expected, key("none")]) == expected
-    finally:
-        server.stop()

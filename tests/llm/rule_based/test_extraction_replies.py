@@ -6,8 +6,10 @@ import pytest
 
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, ExtractionReply, parse_extraction
 from hirag_dist.core.prompts.templates import DONE, Prompts, extraction_request, gleaning_request
+from hirag_dist.core.prompts.tuning_requests import entity_types_request
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.llm.rule_based import reply_to
+from hirag_dist.llm.rule_based.entity_types import DEFAULT_TYPES
 from hirag_dist.types import ChatReply, ChatRequest
 
 TYPES = ["organization", "person", "location", "event", "technology", "concept"]
@@ -119,3 +121,10 @@ def test_a_text_about_nothing_gives_an_empty_reply(text: str, form: str | None) 
     reply, extraction = read(request("extract-graph", form, text))
     assert extraction == ExtractionReply((), ())
     assert form is not None or reply == DONE
+
+
+def test_types_for_a_corpus_begin_with_the_most_frequent() -> None:
+    request = entity_types_request([STORY, STORY], Prompts())
+    kinds = reply_to(request.messages, request.form).splitlines()
+    assert set(kinds[:2]) == {"person", "location"}
+    assert set(kinds) == set(DEFAULT_TYPES)

@@ -10,7 +10,6 @@ from hirag_dist.llm.rule_based.entity_types import TypeWords, listed_types
 from hirag_dist.llm.rule_based.finder import extract_records, find_entities
 from hirag_dist.llm.rule_based.sentences import split_sentences
 from hirag_dist.types import FoundName
-from tests.llm.rule_based.test_phrases import CASES
 
 ENGLISH = (
     "Ebenezer Scrooge was a miser in London. Scrooge met the ghost of Jacob Marley on Christmas Eve. "
@@ -20,6 +19,27 @@ GERMAN = (
     "Die Universität Heidelberg wurde 1386 gegründet. Heute studieren an der Universität viele Menschen. Die "
     "Bibliothek der Universität besitzt den Codex Manesse. Der Codex Manesse stammt aus Zürich."
 )
+ARABIC = (
+    "ولد نجيب محفوظ في القاهرة عام 1911. كتب نجيب محفوظ رواية أولاد حارتنا. نال نجيب محفوظ جائزة نوبل في الأدب. "
+    "تدور أحداث رواية أولاد حارتنا في القاهرة. جائزة نوبل في الأدب هي أرفع جائزة أدبية."
+)
+KOREAN = (
+    "훈민정음은 1446년에 반포되었다. 세종대왕은 훈민정음을 만들었다. 세종대왕은 집현전 학자들과 함께 연구하였다. "
+    "집현전은 경복궁에 있었다. 경복궁은 서울에 있다."
+)
+HINDI = "महात्मा गांधी का जन्म पोरबंदर में हुआ। महात्मा गांधी ने दक्षिण अफ्रीका में वकालत की। दक्षिण अफ्रीका में वे रहे।"
+HEBREW = "מדינת ישראל הוקמה בתל אביב. בירת מדינת ישראל היא ירושלים. ירושלים עיר עתיקה."
+THAI = (
+    "กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย กรุงเทพมหานครตั้งอยู่บนแม่น้ำเจ้าพระยา แม่น้ำเจ้าพระยาไหลลงสู่อ่าวไทย "
+    "ประเทศไทยมีพระมหากษัตริย์เป็นประมุข รัชกาลที่ 1 ทรงสถาปนากรุงเทพมหานคร"
+)
+CASES = [
+    (ARABIC, {"نجيب محفوظ", "رواية أولاد حارتنا", "القاهرة", "جائزة نوبل"}),
+    (KOREAN, {"훈민정음", "집현전", "경복궁"}),
+    (HINDI, {"महात्मा गांधी", "दक्षिण अफ्रीका"}),
+    (HEBREW, {"מדינת ישראל", "ירושלים"}),
+    (THAI, {"กรุงเทพมหานคร", "แม่น้ำเจ้าพระยา", "ประเทศไทย"}),
+]
 
 
 def find(text: str) -> dict[str, FoundName]:

@@ -42,10 +42,6 @@ def test_names_a_cluster_by_what_its_members_share(form: str | None) -> None:
     assert "swarming" in summary.entities[0].description.lower()
 
 
-def test_both_forms_say_the_same() -> None:
-    assert summary_of(HIVE + MUSIC, None) == summary_of(HIVE + MUSIC, "summarise")
-
-
 def test_two_themes_become_two_entities_that_cover_all() -> None:
     summary = summary_of(HIVE + MUSIC, None)
     assert len(summary.entities) == 2
