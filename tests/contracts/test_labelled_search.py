@@ -55,7 +55,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 )
 def index(request: pytest.FixtureRequest, snapshot: Snapshot) -> Iterator[VectorIndex]:
     backend, _, tenants = request.param.partition(" ")
-    config = {"index": "flat", "tenant_prefix": "tenant:" if tenants else None}
+    config = {"tenant_prefix": "tenant:" if tenants else None}
     opened: VectorIndex
     if backend == "memory":
         opened = MemoryVectors(snapshot)
@@ -152,7 +152,7 @@ async def test_finds_what_passes_a_filter_by_metadata(
     """By Milvus, or by an exact search where few rows pass."""
     wide = None
     if isinstance(index, MilvusVectors) and index.name == "milvus-lite":
-        wide = searched_with(snapshot, VectorsConfig.model_validate({"index": "flat"}), LabelledRows(snapshot), 0)
+        wide = searched_with(snapshot, VectorsConfig(), LabelledRows(snapshot), 0)
     try:
         for seed in range(3):
             access = some_rows(admission_of(snapshot, REACHES[3]), share, seed)
@@ -171,7 +171,7 @@ async def test_a_filter_that_would_be_too_long_is_an_exact_search(snapshot: Snap
     assert LabelledRows(snapshot).filter(access)
     short = LabelledRows(snapshot, max_listed=0)
     assert short.filter(access) is None
-    config = VectorsConfig.model_validate({"index": "flat"})
+    config = VectorsConfig()
     index = searched_with(snapshot, config, short)
     try:
         vector = snapshot.entity_vectors[5]
@@ -186,8 +186,7 @@ async def test_services_with_other_tenant_prefixes_leave_each_others_collections
     vector = snapshot.entity_vectors[5]
     expected = brute_force(snapshot, access, vector, 9, None)[0]
     opened = [
-        open_milvus_lite(snapshot, VectorsConfig.model_validate({"index": "flat", "tenant_prefix": prefix}))
-        for prefix in ("tenant:", "customer:", None)
+        open_milvus_lite(snapshot, VectorsConfig(tenant_prefix=prefix)) for prefix in ("tenant:", "customer:", None)
     ]
     try:
         for index in opened:
@@ -212,7 +211,7 @@ async def test_what_milvus_finds_is_checked(snapshot: Snapshot) -> None:
         def filter(self, access: AccessFilter) -> RowFilter:
             return RowFilter("part >= -1", self.n_entities)
 
-    config = VectorsConfig.model_validate({"index": "flat"})
+    config = VectorsConfig()
     index = searched_with(snapshot, config, Heedless(snapshot))
     access = admission_of(snapshot, frozenset())
     try:

@@ -301,14 +301,9 @@ async def test_a_preflight(serve: Serve, http: Any) -> None:
         assert response.status == 403, "no origin is allowed unless the operator names it"
 
 
-async def test_page_and_apis_are_independent(serve: Serve, http: Any) -> None:
+async def test_the_apis_are_served_without_the_page(serve: Serve, http: Any) -> None:
     served = await serve(page={"page": False})
     async with http.get(served.url) as response:
         assert response.status == 404
     async with http.post(url(served, "Retrieve"), json=ASK) as response:
         assert response.status == 200
-    served = await serve(page={"api": False})
-    async with http.get(served.url) as response:
-        assert response.status == 200
-    async with http.post(url(served, "Retrieve"), json=ASK) as response:
-        assert response.status == 404

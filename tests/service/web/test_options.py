@@ -22,7 +22,6 @@ from hirag_dist.service.web.options import PageOptions, reached_at, url_of
         ({"listen": "[::]:80", "tls_cert": "c", "tls_key": "k"}, "opens the index to the network"),
         ({"listen": "127.0.0.1"}, "HOST:PORT"),
         ({"listen": "127.0.0.1:0", "tls_cert": "c"}, "both tls_cert and tls_key"),
-        ({"listen": "127.0.0.1:0", "page": False, "api": False}, "nothing to serve"),
         ({"listen": "127.0.0.1:0", "origins": ("*",)}, "lets every web page ask where no token is needed"),
         ({"listen": "127.0.0.1:0", "client_cert": "c"}, "both http_client_cert and http_client_key"),
         (
