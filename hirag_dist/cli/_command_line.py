@@ -190,6 +190,6 @@ def _explain_usage(error: typer.TyperException) -> int:
         print(error.format_message())
         return 2
     context = getattr(error, "ctx", None)  # typer does not export the class that has it
-    path = context.command_path if isinstance(context, typer.Context) else "hirag-dist"
+    path = getattr(context, "command_path", "hirag-dist")
     emit_error(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
     return 2
