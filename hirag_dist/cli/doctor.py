@@ -19,7 +19,7 @@ from rich.markup import escape
 
 from hirag_dist.cli._durations import about
 from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli._output import emit, out, use_json
+from hirag_dist.cli._output import emit, out, short, use_json
 from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import (
     BUILD_ROLES,
@@ -284,7 +284,7 @@ async def _window_and_speed(name: str, config: Config, tokens_per_s: float) -> s
     window = (
         "not told: set context_window" if endpoint.context_window is None else f"{endpoint.context_window:,} tokens"
     )
-    seen = f", window {window}, about {tokens_per_s:.2g} tokens a second in one call"
+    seen = f", window {window}, about {short(tokens_per_s)} tokens a second in one call"
     if endpoint.max_concurrent is None:
         return seen
     settled = {**config.llm.endpoints, name: endpoint}

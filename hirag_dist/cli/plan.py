@@ -106,7 +106,7 @@ def _window_line(made: CostEstimate) -> str:
     if len(set(made.windows.values())) == 1:
         windows = [f"{next(iter(made.windows.values())):,} tokens"]
     known = [f"window {', '.join(windows)}"] if windows else []
-    known += [f"{name} about {speed:.2g} tokens a second" for name, speed in made.speeds.items()]
+    known += [f"{name} about {short(speed)} tokens a second" for name, speed in made.speeds.items()]
     if not known:
         return ""
     time = f"{count_noun(made.documents, 'document takes', 'documents take')} at least {about(made.seconds)}"

@@ -241,7 +241,7 @@ def _window_line(build: dict[str, Any]) -> str:
     windows = (build.get("decisive") or {}).get("windows") or {}
     known = [f"window of {role} {window:,} tokens" for role, window in windows.items()]
     speeds = measured_speeds(build["stages"])
-    known += [f"{name} about {speed:.2g} tokens a second" for name, speed in speeds.items()]
+    known += [f"{name} about {short(speed)} tokens a second" for name, speed in speeds.items()]
     return f"Models: {', '.join(known)}." if known else ""
 
 
