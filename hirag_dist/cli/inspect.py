@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +15,12 @@ from numpy.typing import NDArray
 from hirag_dist.application.drift import measure_drift, update_state
 from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import layer_table
-from hirag_dist.cli._drift import show_drift
 from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import emit, out, table, use_json
 from hirag_dist.cli._update_state import debt_line, missing_line, update_line
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
+from hirag_dist.core.drift.report import CommunityDrift, DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
@@ -200,3 +201,81 @@ def _resolved_table(inspection: Inspection) -> Any:
     ]
     title = f"Entity resolution: {count_noun(total, 'name that is', 'names that are')} another name's entity; examples"
     return table(title, ["tier", "names", "name", "entity", "why"], rows, right=(1,), spare=(4,))
+
+
+def show_drift(report: DriftReport) -> None:
+    """Print the tables of a report, its gates, and what to do where they fail."""
+    if report.layers:
+        columns = ["layer", "entities", "clusters", "of shadow", "Jaccard", "ARI", "compactness", "of shadow", "ratio"]
+        columns += ["orphans", "of 1", "too large"]
+        rows = [_layer_row(layer) for layer in report.layers]
+        out.print(table("Clusters", columns, rows, right=range(len(columns)), spare=(10, 11, 1)))
+    if report.communities is not None:
+        columns = ["communities", "number", "of shadow", "Jaccard", "ARI", "modularity", "of shadow", "gap", "orphans"]
+        columns += ["too large", "of shadow"]
+        rows = _community_rows(report.communities)
+        out.print(table("Communities", columns, rows, right=range(1, len(columns)), spare=(10, 9)))
+    if report.update is not None:
+        _show_update(report.update)
+    columns = ["gate", "of", "value", "limit", "state"]
+    out.print(table("Gates", columns, [_gate_row(gate) for gate in report.gates], right=(2, 3)))
+    for line in (*_advice(report.gates), *report.notes):
+        out.print(line)
+
+
+def _layer_row(layer: LayerDrift) -> tuple[object, ...]:
+    return (
+        layer.layer,
+        layer.entities,
+        *_agreement(layer.clusters),
+        f"{layer.compactness:.4f}",
+        f"{layer.shadow_compactness:.4f}",
+        f"{layer.compactness_ratio:.3f}",
+        layer.orphans,
+        layer.clusters.sizes.small,
+        layer.clusters.sizes.large,
+    )
+
+
+def _community_rows(found: CommunityDrift) -> list[tuple[object, ...]]:
+    top, leaves = found.top, found.leaves
+    figures = (f"{found.modularity:.4f}", f"{found.shadow_modularity:.4f}", f"{found.modularity_gap:+.2%}")
+    return [
+        ("level 0", *_agreement(top), *figures, found.orphans, None, None),
+        ("leaves", *_agreement(leaves), None, None, None, None, leaves.sizes.large, leaves.shadow_sizes.large),
+    ]
+
+
+def _agreement(groups: PartitionDrift) -> tuple[object, ...]:
+    return groups.sizes.groups, groups.shadow_sizes.groups, f"{groups.jaccard:.3f}", f"{groups.ari:.3f}"
+
+
+def _show_update(state: UpdateStaleness) -> None:
+    out.print(f"{update_line(state.number, state.documents, state.other_changes)} {debt_line({'debt': state.debt})}")
+    columns = ["texts", "number", "due", "tokens", "due", "share due", "material changed"]
+    rows = [
+        (
+            kind,
+            texts.units,
+            texts.due,
+            texts.tokens,
+            texts.due_tokens,
+            f"{texts.due_share:.1%}",
+            f"{texts.changed_share:.1%}",
+        )
+        for kind, texts in (("summaries", state.summaries), ("reports", state.reports))
+    ]
+    out.print(table("Stale texts; tokens at four characters each", columns, rows, right=range(1, len(columns))))
+
+
+def _gate_row(gate: Gate) -> tuple[object, ...]:
+    return gate.name, gate.part, gate.value_text, gate.limit_text, "holds" if gate.holds else "FAILS"
+
+
+def _advice(gates: Sequence[Gate]) -> list[str]:
+    """Return one sentence for each remedy that a failing gate has."""
+    failing: dict[str, list[str]] = {}
+    for gate in gates:
+        if not gate.holds:
+            failing.setdefault(gate.advice, []).append(f"{gate.name} of {gate.part}" if gate.part else gate.name)
+    return [f"Against {', '.join(names)}: {advice}." for advice, names in failing.items()]

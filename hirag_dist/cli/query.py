@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
+from rich.cells import cell_len
 
 from hirag_dist.cli._bill import sent_line
 from hirag_dist.cli._fallback import conclude_reading
@@ -29,7 +31,6 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import emit, err, out, use_json
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
-from hirag_dist.cli._streamed_text import StreamedText
 from hirag_dist.errors import ConfigError, HiragError
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval, ScopeOptions
 
@@ -236,3 +237,55 @@ def _show(result: Retrieval | Answer, *, streamed: bool) -> None:
 
 def _swallow(piece: str) -> None:
     """Keep the pieces for the answer at the end."""
+
+
+_TOKEN = re.compile(r"\S+|\n|[^\S\n]+")
+
+
+class StreamedText:
+    """Prints pieces of a text. A word that is not complete yet is kept until it is.
+
+    Args:
+        stream: file that the text is written to.
+        width: columns of the terminal; None prints the pieces as they are.
+    """
+
+    def __init__(self, stream: TextIO, width: int | None) -> None:
+        self._stream = stream
+        self._width = width
+        self._word = ""
+        self._gap = ""
+        self._column = 0
+
+    def add(self, piece: str) -> None:
+        """Print the next piece, apart from its last word."""
+        if self._width is None:
+            self._stream.write(piece)
+        else:
+            for token in _TOKEN.findall(piece):
+                if not token.isspace():
+                    self._word += token
+                    continue
+                self._end_word()
+                if token == "\n":
+                    self._stream.write("\n")
+                    self._column, self._gap = 0, ""
+                else:
+                    self._gap = " "
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Print what is kept."""
+        self._end_word()
+        self._stream.flush()
+
+    def _end_word(self) -> None:
+        if not self._word:
+            return
+        gap = self._gap if self._column else ""
+        size = cell_len(self._word)
+        if self._width is not None and self._column and self._column + len(gap) + size > self._width:
+            gap, self._column = "\n", -1
+        self._stream.write(gap + self._word)
+        self._column += len(gap) + size
+        self._word = self._gap = ""

@@ -11,13 +11,53 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
 from hirag_dist.config.base import ConfigSection, Url
-from hirag_dist.config.execution import ExecutionConfig
 from hirag_dist.config.extraction import ExtractionConfig, long_form
 from hirag_dist.config.metadata import MetadataConfig
-from hirag_dist.config.prices import PriceConfig
 from hirag_dist.config.reading import ReadingConfig
 from hirag_dist.config.retrieval import RetrievalConfig as RetrievalConfig
 from hirag_dist.config.service import ServiceConfig
+
+
+class ExecutionConfig(ConfigSection):
+    """Engine that builds the index; it does not change the content of the index."""
+
+    executor: Literal["auto", "ray", "inline"] = Field(
+        "auto",
+        description="Engine of builds. ray: a Ray of this machine or ray_address; inline: this process; auto: inline "
+        "up to 1,024 chunks, Ray above, and where workers, gpu_workers or ray_address is set",
+    )
+    workers: int | None = Field(None, ge=1, description="Number of workers; null: one for each core of the cluster")
+    gpu_workers: int = Field(
+        0,
+        ge=0,
+        description="Number of Ray workers with a GPU each, which run only while kernels compute; the others do the "
+        "rest. 0: every worker does everything",
+    )
+    ray_address: Url | None = Field(
+        None, description="Address of a Ray cluster; auto: a running one; null: a Ray that lives as long as the command"
+    )
+
+    @property
+    def chosen(self) -> Literal["auto", "ray", "inline"]:
+        """The executor; auto only where the size of the work decides."""
+        return (
+            "ray"
+            if self.executor == "auto" and (self.workers or self.gpu_workers or self.ray_address)
+            else self.executor
+        )
+
+
+class PriceConfig(ConfigSection):
+    """Price in US dollars a million tokens. Without `input` and `output` it is not known."""
+
+    input: float | None = Field(None, ge=0, description="Dollars a million input tokens; 0 for a free model")
+    cached: float | None = Field(
+        None, ge=0, description="Dollars a million input tokens that the provider had cached; null: the price of input"
+    )
+    output: float | None = Field(
+        None, ge=0, description="Dollars a million output tokens; null: 0 where input is given, else not known"
+    )
+
 
 ENTITY_TYPES = ("person", "organization", "location", "event", "work", "technology", "product", "concept")
 META_TYPES = ("organization", "person", "location", "event", "technology", "product", "concept", "field", "process")

@@ -6,17 +6,31 @@ import logging
 from dataclasses import dataclass, replace
 
 from hirag_dist.config.model import Config
+from hirag_dist.core.entities.resolution.candidate_pairs import PairRules
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.entity_resolution import find_aliases, rename
 from hirag_dist.indexing.extraction import extract_mentions
 from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
+from hirag_dist.indexing.stages.resolve import (
+    ANSWERS,
+    PAIRS_PER_CALL,
+    AskPairs,
+    GroupNames,
+    ProposePairs,
+    RenameMentions,
+    RenameRelations,
+    UntouchedEntities,
+    UntouchedLetters,
+    UntouchedVectors,
+)
 from hirag_dist.indexing.window_sizes import described_tokens
+from hirag_dist.schemas import REJECTS
 
 logger = logging.getLogger(__name__)
 DESCRIBE_PROMPT_TOKENS = 6000  # descriptions in one describe call
@@ -173,3 +187,71 @@ def extract_claims(
     )
     run = context.runner.run_tolerant if any_letters else context.runner.run
     return run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)
+
+
+@dataclass(frozen=True)
+class RenamedGraph:
+    """The result of renaming mentions by aliases.
+
+    Attributes:
+        mentions: mentions of the entities that absorbed others, and all relation mentions, by their new keys.
+        entities, vectors, rejects: rows of layer 0 that do not have to be made again.
+    """
+
+    mentions: GraphMentions
+    entities: Dataset
+    vectors: Dataset
+    rejects: Dataset
+
+
+_MERGED_FROM = 0.8  # cosine of vectors at which names of the same words are joined
+_ASKED_FROM = 0.6  # cosine of vectors at which a pair of names is asked about
+
+
+def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -> tuple[Dataset, Dataset]:
+    """Return ALIASES, and the dead letters of the questions to the model.
+
+    Args:
+        layer: merged by name.
+        mentions: its mentions.
+    """
+    runner, models = context.runner, context.models
+    rules = PairRules(_MERGED_FROM, _ASKED_FROM)
+    proposed = runner.run(
+        ProposePairs(rules, models.dim),
+        "propose pairs",
+        entities=layer.entities,
+        relations=layer.relations,
+        vectors=layer.vectors,
+    )
+    answers, rejects = Dataset(ANSWERS), Dataset(REJECTS)
+    if proposed.questions.rows:
+        structured, answering = models.structured["summarise"], models.models["summarise"]
+        packing = PackingOptions(context.config.pack_tokens, PAIRS_PER_CALL)
+        ask = AskPairs(structured, packing, context.prompts.of("same-entity"), answering)
+        asked = runner.run(ask, "resolve", questions=proposed.questions)
+        answers, rejects = asked.answers, asked.rejects
+    grouped = runner.run(
+        GroupNames(),
+        "group names",
+        pairs=proposed.pairs,
+        answers=answers,
+        entities=layer.entities,
+        mentions=mentions.entities,
+    )
+    return grouped.aliases, rejects
+
+
+def rename(context: BuildContext, layer: BaseLayer, mentions: GraphMentions, aliases: Dataset) -> RenamedGraph:
+    """Return the mentions to merge again by resolved names, and the parts of the layer that stay as they are."""
+    run = context.runner.run
+    relations = run(RenameRelations(), "rename relations", relation_mentions=mentions.relations, aliases=aliases)
+    return RenamedGraph(
+        mentions=GraphMentions(
+            run(RenameMentions(), "rename mentions", mentions=mentions.entities, aliases=aliases).mentions,
+            relations.relation_mentions,
+        ),
+        entities=run(UntouchedEntities(), "keep entities", entities=layer.entities, aliases=aliases).entities,
+        vectors=run(UntouchedVectors(), "keep vectors", vectors=layer.vectors, aliases=aliases).vectors,
+        rejects=run(UntouchedLetters(), "keep letters", letters=layer.rejects, aliases=aliases).letters,
+    )

@@ -86,7 +86,7 @@ class StageEstimate:
         cost_usd: US dollars; None where the endpoint's price is not known.
         seconds: max(calls / rpm, tokens / tpm, calls × latency / max_concurrent); 0 for built-in models.
         bound: which of these it is: rpm, tpm, concurrency or speed; empty for built-in models.
-        latency_s: what a call is assumed to take.
+        latency_s: assumed seconds of a call.
     """
 
     stage: str
@@ -177,7 +177,7 @@ class PlannedInput:
     """INPUT as a build would read it.
 
     Attributes:
-        documents: by id, each text once for each set of labels.
+        documents: documents by id, each text once for each set of labels.
         duplicates: copies that were left out.
         unreadable: (name, reason) of what could not be read.
         mentions: chunks that mention an entity, for each entity that several mention, see `expected_mentions`.
@@ -209,7 +209,7 @@ def estimate_build(
     """Read INPUT and estimate its index.
 
     Args:
-        latency_s: what a chat call takes; None for `FIRST_TOKEN_S` and `S_PER_TOKEN` for each token of its reply.
+        latency_s: seconds of a chat call; None for `FIRST_TOKEN_S` and `S_PER_TOKEN` for each token of its reply.
         speeds: Endpoint → tokens a second of its replies, all calls together, where that is known.
 
     Raises:
@@ -345,7 +345,7 @@ def works_of_build(
     """Yield the work of an index built from nothing, stage by stage.
 
     Args:
-        n_tokens: of all chunks.
+        n_tokens: tokens of all chunks.
         mentions: chunks that mention an entity, for each entity that many mention.
     """
     roles = config.llm.roles
@@ -449,7 +449,7 @@ def _reports(entities: float, config: Config) -> _Reports:
         tokens += n_here * parts * min(size * REPORT_IN_PER_ENTITY, 0.85 * limit)
         if parts == 1.0:
             break
-        # Sizes differ: where the mean is a quarter of the limit few are above it, above the limit nearly all.
+        # Sizes differ: few communities exceed the limit where the mean is a quarter of it, nearly all where it is more.
         n_here, inside = n_here * parts * min(max(size / largest - 0.25, 0.0), 1.0), size
     share = config.communities.report_share
     of_tokens, out = share**_SIZE_EXPONENT, total * REPORT_OUT
@@ -520,7 +520,7 @@ def announce_calls(context: BuildContext, chunks: Dataset) -> None:
 
 
 # Stage of a dead letter, in the order of a build → role, beginning of its label on the bill, and whether its replies
-# change units of the same stage: those of the layers or levels above.
+# change units of the same stage, in the layers or levels above.
 _ASKED: Mapping[str, tuple[str, str, bool]] = {
     "extract": ("extract", "extract", False),
     "claims": ("extract", "claims", False),
@@ -544,7 +544,7 @@ class RetryEstimate:
         stages: the letters themselves, one call each.
         later: at most in addition: every call of the later stages again. Units that the new replies do not reach are
             found in the ledger.
-        seconds: of both, one after the other.
+        seconds: seconds of `stages` and `later`, one after the other.
     """
 
     letters: Mapping[str, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict, dataclass, replace
 
-from hirag_dist.config.model import Config
+from hirag_dist.config.model import META_TYPES, Config
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.stop_rule import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.execution.dataset import Dataset
@@ -18,7 +18,7 @@ from hirag_dist.indexing.layers import (
     SummaryLayer,
     embed_entities,
 )
-from hirag_dist.indexing.meta_types import MetaTypes, resolve_meta_types
+from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS, ProposeMetaTypes, SampleChunks
 from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.summarise import SummariseClusters
 from hirag_dist.indexing.stages.summary_layer import (
@@ -28,7 +28,7 @@ from hirag_dist.indexing.stages.summary_layer import (
     NormaliseNames,
     RelateEqualNames,
 )
-from hirag_dist.indexing.window_sizes import member_tokens
+from hirag_dist.indexing.window_sizes import excerpt_tokens, member_tokens
 from hirag_dist.schemas import REJECTS, RELATIONS
 
 logger = logging.getLogger(__name__)
@@ -203,3 +203,29 @@ def clustering_options(context: BuildContext) -> LayerClusteringOptions:
 def stop_limits(config: Config) -> StopLimits:
     """Return the limits of the stop rule."""
     return StopLimits(config.stop, config.min_change_rate, config.clustering.target_size, config.max_layers)
+
+
+@dataclass(frozen=True)
+class MetaTypes:
+    """Names of the meta types, and the dead letters of proposing them."""
+
+    names: tuple[str, ...]
+    rejects: Dataset = Dataset(REJECTS)
+
+
+def resolve_meta_types(context: BuildContext, chunks: Dataset) -> MetaTypes:
+    """Return the configured meta types, or those that the summarise model proposes; the defaults if it fails."""
+    config, runner = context.config, context.runner
+    if config.meta_types != "generate":
+        return MetaTypes(config.meta_types)
+    sample = runner.run(SampleChunks(N_EXCERPTS, EXCERPT_CHARS), "meta types: sample", chunks=chunks)
+    prompts, window = context.prompts.of("meta-types"), context.models.windows.get("summarise")
+    propose = ProposeMetaTypes(
+        N_EXCERPTS,
+        prompts,
+        context.models.models["summarise"],
+        None if window is None else excerpt_tokens(window, prompts, config.tokenizer),
+    )
+    proposed = runner.run_tolerant(propose, "meta types", excerpts=sample.excerpts)
+    names = context.datasets.read(proposed.meta_types)["meta_type"].to_pylist()
+    return MetaTypes(tuple(names) or META_TYPES, proposed.rejects)

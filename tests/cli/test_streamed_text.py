@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from hirag_dist.cli._streamed_text import StreamedText
+from hirag_dist.cli.query import StreamedText
 
 TEXT = "Who lit the lamp? The keeper did [S1].\n\n- 灯台守 is his name\nVerylongwordthatfitsnoline at all."
 

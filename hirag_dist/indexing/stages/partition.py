@@ -11,7 +11,14 @@ import pyarrow as pa
 
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
 from hirag_dist.core.clustering.kmeans import labelled_sums, total_sums
-from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size
+from hirag_dist.core.clustering.partition_tree import (
+    ClusterSettings,
+    PartitionNode,
+    PartitionTree,
+    assign_cells,
+    fit_cells,
+    sample_size,
+)
 from hirag_dist.core.clustering.soft_clusters import cell_memberships, split_labels
 from hirag_dist.core.clustering.ward import RowTree, row_tree
 from hirag_dist.core.graph.csr import rows_of
@@ -19,10 +26,75 @@ from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Iterative, Services, Tables
 from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.indexing.stages.memberships import CELL_LINKS, KEPT_LINKS, NAMED_LINKS, cluster_id
-from hirag_dist.indexing.stages.partition_tables import CELL_NODES, cells_of, node_table
 from hirag_dist.protocols import Kernels, ResidentShards
 from hirag_dist.schemas import VECTORS
-from hirag_dist.types import FloatMatrix, GroupSums, IntVector
+from hirag_dist.types import FloatMatrix, GroupSums, IntVector, Mixture
+
+CELL_NODES = pa.schema(  # a row a node, the root first, parents before their children; none where there is one cell
+    [
+        pa.field("parent", pa.int32(), nullable=False),  # row of the parent, −1 for the root
+        pa.field("place", pa.int32(), nullable=False),  # among the parent's children
+        pa.field("cells", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),  # −1: a node
+        pa.field("min_variance", pa.float64(), nullable=False),
+        pa.field("dims", pa.int32(), nullable=False),
+        pa.field("weights", pa.binary(), nullable=False),  # (k,) float64; these are little endian
+        pa.field("means", pa.binary(), nullable=False),  # (k, dims) float32
+        pa.field("variance", pa.float64(), nullable=False),
+    ]
+)
+
+
+def node_table(cells: PartitionTree) -> pa.Table:
+    """Return CELL_NODES."""
+    rows: list[dict[str, Any]] = []
+
+    def add(node: PartitionNode, parent: int, place: int) -> None:
+        own, mixture = len(rows), node.mixture
+        rows.append(
+            {
+                "parent": parent,
+                "place": place,
+                "cells": [-1 if isinstance(child, PartitionNode) else child for child in node.children],
+                "min_variance": mixture.min_variance,
+                "dims": mixture.means.shape[1],
+                "weights": np.ascontiguousarray(mixture.weights, "<f8").tobytes(),
+                "means": np.ascontiguousarray(mixture.means, "<f4").tobytes(),
+                "variance": mixture.variance,
+            }
+        )
+        for number, child in enumerate(node.children):
+            if isinstance(child, PartitionNode):
+                add(child, own, number)
+
+    if cells.root is not None:
+        add(cells.root, -1, 0)
+    return pa.Table.from_pylist(rows, CELL_NODES)
+
+
+def cells_of(table: pa.Table) -> PartitionTree:
+    """Return the input of `node_table`, without likelihoods, which are not stored."""
+    rows = table.to_pylist()
+    if not rows:
+        return PartitionTree(None, 1)
+    children: list[list[Any]] = [list(row["cells"]) for row in rows]
+    for own in range(len(rows) - 1, -1, -1):  # children come after their parents: here they are done first
+        row = rows[own]
+        node = PartitionNode(_mixture(row), tuple(children[own]))
+        if row["parent"] >= 0:
+            children[row["parent"]][row["place"]] = node
+    return PartitionTree(node, 1 + max(cell for row in rows for cell in row["cells"]))
+
+
+def _mixture(row: dict[str, Any]) -> Mixture:
+    k = len(row["cells"])
+    dims = row["dims"]
+    return Mixture(
+        np.frombuffer(row["weights"], "<f8"),
+        np.frombuffer(row["means"], "<f4").reshape(k, dims),
+        row["variance"],
+        min_variance=row["min_variance"],
+    )
+
 
 CELL_ROWS = pa.schema(  # a row of the layer, once for each cell that sees it
     [

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
@@ -14,7 +16,6 @@ from aiohttp import web
 
 from hirag_dist.errors import ServiceError
 from hirag_dist.service.http_api.gateway import Gateway, GatewayCall
-from hirag_dist.service.http_api.openai_errors import error_body, error_status, retry_headers
 from hirag_dist.service.http_api.openai_replies import CompletionReply, model_list, model_object
 from hirag_dist.service.http_api.openai_requests import (
     Asked,
@@ -27,8 +28,7 @@ from hirag_dist.service.http_api.openai_requests import (
 from hirag_dist.service.http_api.openai_responses import ResponsesReply
 from hirag_dist.service.http_api.requests import REQUEST_ID_HEADER, ApiRequests, BodyTooLarge
 from hirag_dist.service.http_api.rpc_routes import TIMEOUT_HEADER, dump, timeout_s
-from hirag_dist.service.http_api.status_error import StatusError, error_of
-from hirag_dist.service.http_api.stop_sequences import StopReader, cut_answer
+from hirag_dist.service.http_api.status_error import StatusError, error_headers, error_of, http_status
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.records import MODE_NAMES
 
@@ -229,3 +229,120 @@ def _json_response(value: Mapping[str, Any], call: GatewayCall) -> web.Response:
 
 def _ids(call: GatewayCall) -> dict[str, str]:
     return {REQUEST_ID_HEADER: call.request_id}
+
+
+_REQUEST, _SERVER, _RATE = "invalid_request_error", "server_error", "rate_limit_error"
+_CODES = {
+    grpc.StatusCode.UNAUTHENTICATED: ("authentication_error", "invalid_api_key"),
+    grpc.StatusCode.PERMISSION_DENIED: ("permission_error", "permission_denied"),
+    grpc.StatusCode.NOT_FOUND: (_REQUEST, "model_not_found"),
+    grpc.StatusCode.INVALID_ARGUMENT: (_REQUEST, "invalid_value"),
+    grpc.StatusCode.RESOURCE_EXHAUSTED: (_RATE, "rate_limit_exceeded"),
+    grpc.StatusCode.DEADLINE_EXCEEDED: (_SERVER, "timeout"),
+}
+_TOO_LARGE = "REQUEST_TOO_LARGE"  # reason of a reply that is larger than a message
+
+
+def error_body(error: Exception) -> dict[str, Any]:
+    """Return an error as a JSON object."""
+    kind, param, code = _REQUEST, None, None
+    match error:
+        case BadRequest():
+            param, code = error.param, error.code
+        case BodyTooLarge():
+            code = "request_too_large"
+        case StatusError():
+            kind, code = _CODES.get(error.code, (_SERVER, error.reason.lower() or error.code.name.lower()))
+            if error.code is grpc.StatusCode.NOT_FOUND:
+                param = "model"
+            elif error.code is grpc.StatusCode.INVALID_ARGUMENT:
+                field = error.field.removeprefix("query").lstrip(".")
+                param = {"": None, "question": "messages", "mode": "model"}.get(field, f"hirag.{field}")
+            elif error.reason == "QUOTA_EXCEEDED":
+                code = "insufficient_quota"
+        case _:
+            kind = _SERVER
+    return {"error": {"message": str(error), "type": kind, "param": param, "code": code}}
+
+
+def error_status(error: Exception) -> int:
+    """Return the HTTP status of an error."""
+    match error:
+        case BadRequest():
+            return error.status
+        case BodyTooLarge():
+            return 413
+        case StatusError():
+            return 413 if error.reason == _TOO_LARGE else http_status(error.code)
+    return 500
+
+
+def retry_headers(error: Exception) -> dict[str, str]:
+    """Return the headers that say when to ask again, in seconds and in milliseconds, and how to authenticate."""
+    if not isinstance(error, StatusError):
+        return {}
+    headers = error_headers(error)
+    if error.retry_after_s is not None:
+        headers["Retry-After-Ms"] = str(math.ceil(error.retry_after_s * 1000))
+    return headers
+
+
+class StopReader:
+    """Passes on the pieces of a streamed text up to the first stop sequence.
+
+    Characters that may be the beginning of a sequence are kept back until the next piece.
+
+    Args:
+        stops: the sequences, without empty ones.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = stops
+        self._longest = max(map(len, stops), default=0)
+        self._kept = ""
+        self._stopped = False
+
+    def feed(self, piece: str) -> str:
+        """Return the text that can be shown after another piece; it may be empty."""
+        if self._stopped:
+            return ""
+        text = self._kept + piece
+        shown = cut_text(text, self._stops)
+        self._stopped = len(shown) < len(text)
+        if self._stopped:
+            self._kept = ""
+            return shown
+        for start in range(max(len(text) - self._longest + 1, 0), len(text)):
+            if any(stop.startswith(text[start:]) for stop in self._stops):
+                self._kept = text[start:]
+                return text[:start]
+        self._kept = ""
+        return text
+
+    def end(self) -> str:
+        """Return the text that was kept back."""
+        kept, self._kept = self._kept, ""
+        return kept
+
+
+def cut_text(text: str, stops: Sequence[str]) -> str:
+    r"""Return a text up to the first stop sequence.
+
+    >>> cut_text("The keeper.\nObservation: none", ["\nObservation", "END"])
+    'The keeper.'
+    """
+    found = re.search("|".join(map(re.escape, stops)), text) if stops else None
+    return text if found is None else text[: found.start()]
+
+
+def cut_answer(answer: pb.FinalAnswer, stops: Sequence[str]) -> pb.FinalAnswer:
+    """Return an answer whose text ends before the first stop sequence, with the citations of that text."""
+    text = cut_text(answer.text, stops)
+    if text == answer.text:
+        return answer
+    cut = pb.FinalAnswer()
+    cut.CopyFrom(answer)
+    cut.text, cut.finish_reason = text, "stop"
+    del cut.citations[:]
+    cut.citations.extend(each for each in answer.citations if f"[{each.ref}]" in text)
+    return cut

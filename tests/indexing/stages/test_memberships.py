@@ -19,8 +19,7 @@ from hirag_dist.indexing.stages.memberships import (
     ChooseMemberships,
     grouped,
 )
-from hirag_dist.indexing.stages.partition import CELL_ROWS, SplitClusters
-from hirag_dist.indexing.stages.partition_tables import cells_of, node_table
+from hirag_dist.indexing.stages.partition import CELL_ROWS, SplitClusters, cells_of, node_table
 from hirag_dist.types import Mixture
 
 SERVICES: Any = SimpleNamespace()

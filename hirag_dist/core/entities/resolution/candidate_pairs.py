@@ -6,6 +6,7 @@ names are known to differ.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,6 @@ from hirag_dist.core.entities.resolution.negative_rules import (
     same_given_names,
 )
 from hirag_dist.core.entities.resolution.neighbours import near_pairs
-from hirag_dist.core.entities.resolution.proper_nouns import is_proper
 from hirag_dist.core.entities.resolution.word_lists import FEMALE_TITLES, SMALL_WORDS
 from hirag_dist.types import FloatMatrix
 
@@ -335,3 +335,28 @@ def _same_words(one: NameForm, other: NameForm) -> bool:
     """Return whether two names differ in order, small words or a slip alone; one word by itself must be equal."""
     lengthy = min(len(one.words), len(other.words)) > 1
     return one.aside == other.aside and likeness_of(one, other) == 1.0 and (lengthy or one.text == other.text)
+
+
+_ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
+_BEFORE_A_SENTENCE = re.compile(r"(?:^|[.!?:;\n])[\s\"“'‘(]*(?:(?:The|An?)\s+)?$")
+
+
+def is_proper(name: str, description: str) -> bool:
+    """Test of whether a name is that of one thing rather than of a kind.
+
+    The description decides: a proper name has its capital within a sentence, a common one is in lower case somewhere.
+    Where it does not say, one word that begins with a capital is taken for proper, and several words are not: models
+    write names like titles.
+
+    >>> is_proper("Windows", "Sold by Microsoft as Windows."), is_proper("Bees", "Insects; bees make honey.")
+    (True, False)
+    """
+    bare = _ARTICLE.sub("", name, count=1) if _ARTICLE.match(name) else name
+    if not bare[:1].isupper():
+        return False
+    proper = len(bare.split()) == 1
+    for found in re.finditer(rf"(?<!\w){re.escape(bare)}(?!\w)", description, re.IGNORECASE):
+        if found.group()[0].islower():
+            return False
+        proper = proper or not _BEFORE_A_SENTENCE.search(description, 0, found.start())
+    return proper

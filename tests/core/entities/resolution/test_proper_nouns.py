@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.core.entities.resolution.proper_nouns import is_proper
+from hirag_dist.core.entities.resolution.candidate_pairs import is_proper
 
 
 @pytest.mark.parametrize(
