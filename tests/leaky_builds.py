@@ -21,7 +21,6 @@ import pytest
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.prompts.templates import DONE, Prompts
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.retrieval.engine import QueryEngine, open_engine
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -30,6 +29,7 @@ from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.convert_results import answer_to_proto, retrieval_fields
 from hirag_dist.wire.records import message_of
 from tests.labelled_builds import build
+from tests.scripted_model import ScriptedModel
 from tests.toy_builds import Bench, between, members, task_of
 
 T = TypeVar("T")

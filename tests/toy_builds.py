@@ -24,7 +24,6 @@ from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.llm.call import PricedModel
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
@@ -34,6 +33,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.spill import spill_file
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatReply, ChatRequest
+from tests.scripted_model import ScriptedModel
 
 Script = Callable[[ChatRequest], ChatReply | str | None]
 LONG = " ".join(f"word{letter}{other}" for letter in "abcdef" for other in "abcdefgh")  # 48 entities

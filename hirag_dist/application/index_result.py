@@ -38,10 +38,10 @@ class LetterGroup:
     """Dead letters with one reason.
 
     Attributes:
-        reason: of the first one; others differ by names and numbers only.
+        reason: reason of the first letter; those of the others differ by names and numbers only.
         count: number of letters.
         stages: stage → number of letters.
-        remedy: what to change in the configuration; empty if nothing there helps.
+        remedy: change of the configuration that helps; empty where none does.
     """
 
     reason: str
@@ -60,7 +60,7 @@ def letter_groups(
     """Return the groups of dead letters, the largest first.
 
     Args:
-        stages, reasons: of each letter.
+        stages, reasons: stage and reason of each letter.
         usage: rows of USAGE of the build, for the endpoints that were asked.
     """
     groups = []
@@ -79,9 +79,9 @@ def letter_places(
     """Return the place of each unit that is a chunk: document_id, uri, title, position of the chunk, start and end.
 
     Args:
-        record: of the build, whose work folders have the chunks of an unfinished build.
+        record: record of the last build; the work folders that it names have the chunks of an unfinished one.
         snapshot_id: a snapshot that may have the chunks; None for none.
-        unit_ids: of dead letters.
+        unit_ids: ids of the units of dead letters.
     """
     wanted = pa.array(sorted(set(unit_ids)), pa.string())
     chunks: dict[str, dict[str, Any]] = {}

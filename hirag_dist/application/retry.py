@@ -87,7 +87,7 @@ def estimate_retry(index_uri: str, config: Config, latency_s: float | None = Non
     """Return the estimate of `run_retry`, from the dead letters and the bill of the last build. Makes no call.
 
     Args:
-        config: with the endpoints, their prices and limits.
+        config: configuration with the endpoints, their prices and limits.
         latency_s: see `estimate_build`.
 
     Raises:

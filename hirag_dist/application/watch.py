@@ -30,10 +30,10 @@ class WatchEvent:
     Attributes:
         kind: updated; unchanged: the files changed, but no document; waiting: the budget of the day is spent, or
             another build holds the index; failed: it is tried again.
-        message: for people, empty after an update.
+        message: sentence for people; empty after an update.
         n_files: files that have changed since the last update.
         age_s: seconds since the first of these changes was found.
-        result: of the update.
+        result: result of the update.
     """
 
     kind: Literal["updated", "unchanged", "waiting", "failed"]
@@ -66,7 +66,7 @@ class Watch:
     monotonic: Callable[[], float] = time.monotonic
     _applied: Listing | None = None
     _changes: dict[str, float] = field(default_factory=dict)  # URI → when its change was found
-    _message: str = ""  # of the last failure
+    _message: str = ""  # message of the last failure
     _spent_day: float | None = None
 
     def __post_init__(self) -> None:

@@ -111,8 +111,8 @@ def render_page(report: Mapping[str, Any], sections: Sequence[Section]) -> str:
     """Return the page of a report. Its texts, such as questions, are escaped.
 
     Args:
-        report: as `report.make_report` gives it.
-        sections: of the kind; the sections of all kinds follow them.
+        report: result of `make_report`.
+        sections: HTML of the sections of the kind; those of all kinds follow.
     """
     tiles = {
         "units": sum(report["units"].values()),

@@ -45,7 +45,7 @@ class CallsExpected:
     """The estimated calls of a whole build to endpoints that are no built-in models, once its chunks are known.
 
     Attributes:
-        calls: by stage of the estimate (`indexing.estimate.works_of_build`), in the order of the build.
+        calls: expected calls by stage (`indexing.estimate.works_of_build`), in the order of the build.
     """
 
     calls: Mapping[str, int]

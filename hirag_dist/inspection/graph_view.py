@@ -39,7 +39,7 @@ class Layout:
         dot_radii: (n_entities,).
         circles: (n_communities, 2) centres.
         circle_radii: (n_communities,); 0 for a community without a drawn entity.
-        radius: of the circle around everything.
+        radius: radius of the circle around everything.
     """
 
     dots: Points

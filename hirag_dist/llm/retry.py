@@ -45,7 +45,7 @@ class CircuitBreaker:
     """The failures of one endpoint.
 
     Attributes:
-        failures: in a row.
+        failures: number of consecutive failures.
         down_since, down_until: the time during which no call is sent.
         answered_at: time of the last reply.
         max_pause_s: longest pause after a failure.

@@ -193,18 +193,19 @@ class ServerSettings:
 
 def make_server(backend: Backend, settings: ServerSettings) -> MCPServer[Any]:
     """Return the server, for any transport of the SDK."""
+    calls = _Calls(backend, settings)
     server = MCPServer[Any](
         "hirag-dist",
         version=__version__,
         title="HiRAG index",
         instructions=_INSTRUCTIONS,
-        tools=_tools(_Calls(backend, settings)),
+        tools=_tools(calls),
         subscriptions=False,
         log_level="WARNING",
         # keys of resources are ids and names, never paths of files
         resource_security=ResourceSecurity(reject_path_traversal=False, reject_absolute_paths=False),
     )
-    _add_resources(server, _Calls(backend, settings))
+    _add_resources(server, calls)
     return server
 
 

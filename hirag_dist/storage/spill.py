@@ -45,7 +45,7 @@ class SpillFile:
         """Return tables as one, mapped, stably sorted by some columns.
 
         Args:
-            parts: with this schema; read one at a time.
+            parts: tables with this schema; read one at a time.
             by: columns to sort by, ascending; none: the order of the parts.
 
         Raises:
@@ -64,7 +64,7 @@ class SpillFile:
         """Return tables as one, mapped, in the order of the parts; each column one array, if it is below the limit.
 
         Args:
-            parts: with this schema; read one at a time.
+            parts: tables with this schema; read one at a time.
 
         Raises:
             StoreError: as `table`.

@@ -88,7 +88,7 @@ class Mixture:
     Attributes:
         weights: (k,) shares, summing to 1.
         means: (k, d) float32.
-        variance: of every component along any axis; a value of float32.
+        variance: variance of each component along any axis; a value of float32.
         min_variance: floor of the variance.
         log_likelihood: of all rows together, in nats, by the round before the last update.
     """

@@ -23,11 +23,11 @@ from hirag_dist.errors import RequestRejected
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
 from hirag_dist.llm.endpoints.recorded import RecordedModel
-from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.llm.rule_based import ExtractiveModel
 from hirag_dist.protocols import ChatModel
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
 from hirag_dist.types import ChatReply, ChatRequest, Message
+from tests.scripted_model import ScriptedModel
 
 PROMPTS = Prompts()
 TEXT = (

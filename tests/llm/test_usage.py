@@ -7,9 +7,9 @@ import math
 
 from hirag_dist.indexing.publish import usage_table
 from hirag_dist.llm.call import PricedModel
-from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.llm.usage import UsageMeter, dollars, total_cost, usage_rows
 from hirag_dist.types import ChatReply
+from tests.scripted_model import ScriptedModel
 
 REPLY = ChatReply("", input_tokens=1000, output_tokens=100)
 

@@ -22,7 +22,6 @@ from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
 from hirag_dist.core.graph.csr import build_graph
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import InvalidQuery, ModelUnavailable
-from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.retrieval.engine import open_engine
 from hirag_dist.retrieval.search import MODES, NO_DIRECTION
 from hirag_dist.retrieval.vector_index.memory import MemoryVectors
@@ -30,6 +29,7 @@ from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.snapshot.writer import write_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.types import ChatRequest, FloatMatrix, Query
+from tests.scripted_model import ScriptedModel
 
 AXES = {
     "a": (1.0, 0, 0, 0, 0),

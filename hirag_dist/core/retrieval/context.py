@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from hirag_dist.core.retrieval.citations import CitationReader, defused
+from hirag_dist.core.retrieval.citations import defused
 from hirag_dist.core.retrieval.record_texts import (
     UNKNOWN_FORM,
     claim_line,
@@ -214,13 +214,6 @@ _RECORDS: Final[Mapping[str, tuple[str, str, Callable[[Any, int], str]]]] = {  #
     "global": ("C", "community_id", _community),
     "sources": ("S", "chunk_id", _source),
 }
-
-
-def check_citations(text: str, retrieval: Retrieval) -> tuple[str, tuple[Citation, ...], int]:
-    """Return the answer without references that name nothing, the citations it keeps, and how many were removed."""
-    reader = CitationReader(retrieval.context_refs)
-    checked = reader.feed(text) + reader.finish()
-    return checked, citations(reader.cited, retrieval), reader.dropped
 
 
 def citations(refs: Iterable[str], retrieval: Retrieval) -> tuple[Citation, ...]:

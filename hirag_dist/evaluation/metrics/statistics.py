@@ -84,18 +84,6 @@ def bootstrap_means(
     return found
 
 
-def bootstrap_mean(
-    values: ArrayLike,
-    *,
-    level: float = 0.95,
-    n_resamples: int = 10_000,
-    seed: int = 0,
-) -> Interval:
-    """Return the mean of (n,) values with its interval, as `bootstrap_means`."""
-    column = np.asarray(values, np.float64).reshape(-1, 1)
-    return bootstrap_means(column, level=level, n_resamples=n_resamples, seed=seed)[0]
-
-
 @dataclass(frozen=True, slots=True)
 class SignedRank:
     """A Wilcoxon signed-rank test.

@@ -187,8 +187,3 @@ async def serve_page(
                 await stop.wait()
             finally:
                 watching.cancel()
-
-
-def run_page(options: PageOptions, target: str, ready: Callable[[str], None] | None = None) -> None:
-    """Serve the page from a process of its own: `serve_page` with a loop."""
-    asyncio.run(serve_page(options, target, ready))

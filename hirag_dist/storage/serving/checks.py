@@ -22,13 +22,13 @@ class _Rule:
     """What an array must be. Names of sizes are those of tables, other arrays and files of texts.
 
     Attributes:
-        dtype: as `numpy.dtype.str` without the byte order.
+        dtype: `numpy.dtype.str` without the byte order.
         rows: size that it has a row for each of; "" for any number.
-        columns: of a matrix; 0 for a vector, −1 for any number.
+        columns: columns of a matrix; 0 for a vector, −1 for any number.
         below: size that bounds its values, which are rows; "" for values without bounds.
         missing: whether −1 is a value too, for a row that is not there.
         extra: how much larger than `below` values may be.
-        points_to: of an indptr: what its rows are of.
+        points_to: for an indptr, the array that it divides.
         sorted: whether its values ascend.
     """
 
@@ -158,12 +158,12 @@ def array_fault(name: str, array: NDArray[Any], size: Callable[[str], int]) -> s
     rule = _rule(name)
     if rule is None:
         return ""
-    expected_shape = 1 if rule.columns == 0 else 2
-    if rule.dtype and array.dtype != np.dtype(f"<{rule.dtype}"):
+    n_dims = 2 if rule.columns else 1
+    if array.dtype != np.dtype(f"<{rule.dtype}"):
         return f"expected numbers of type {rule.dtype}, got {array.dtype.str}"
-    is_shaped = array.ndim == expected_shape and (rule.columns <= 0 or array.shape[1] == rule.columns)
+    is_shaped = array.ndim == n_dims and (rule.columns <= 0 or array.shape[1] == rule.columns)
     if not is_shaped or not array.flags.c_contiguous:
-        return f"expected {'a vector' if expected_shape == 1 else 'a matrix'}, got the shape {array.shape}"
+        return f"expected {'a matrix' if rule.columns else 'a vector'}, got the shape {array.shape}"
     n_rows = size(rule.rows) + bool(rule.points_to) if rule.rows else max(len(array), bool(rule.points_to))
     if len(array) != n_rows:
         return f"expected {n_rows} rows, got {len(array)}"

@@ -48,7 +48,7 @@ class ServingFiles:
         """Map nothing yet.
 
         Args:
-            folder: of the files.
+            folder: folder of the files.
             counts: table → its rows, by which files are checked; None: they were written by this process.
         """
         self._folder = folder

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from datetime import datetime
 from typing import Any
 
 from hirag_dist.errors import StoreError
 from hirag_dist.storage.layout import CURRENT, HISTORY, MANIFEST, pointer_id, snapshot_path
-from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
@@ -79,16 +77,6 @@ def retired_at(store: Store, snapshot_id: str, history: History) -> float | None
 def current_times(store: Store) -> dict[str, float]:
     """Return since when each snapshot was current last, in seconds since the epoch; nothing is written."""
     return dict(_read(store)[0])
-
-
-def current_since(store: Store, current: Manifest) -> float:
-    """Return since when the current snapshot is current, in seconds since the epoch; at least when it was made.
-
-    An update may make a former snapshot current again, long after that was made.
-    """
-    made = datetime.fromisoformat(current.created_at).timestamp()
-    history = _read(store)[0]
-    return max(made, history[-1][1]) if history and history[-1][0] == current.snapshot_id else made
 
 
 def remove_from_history(store: Store, removed: Collection[str]) -> None:

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.retrieval.context import MakeText, check_citations, cut_tokens, render_context
+from hirag_dist.core.retrieval.citations import CitationReader
+from hirag_dist.core.retrieval.context import MakeText, citations, cut_tokens, render_context
 from hirag_dist.core.retrieval.record_texts import (
     UNKNOWN_FORM,
     relation_text,
     source_text,
 )
 from hirag_dist.core.text.tokens import counter
-from hirag_dist.types import ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
+from hirag_dist.types import Citation, ClaimItem, CommunityItem, EntityItem, Retrieval, SourceItem, TripleItem
 
 COUNT = counter("o200k_base")
 NASTY = st.text(
@@ -34,6 +35,13 @@ def retrieval(text: str = LONG, n: int = 8) -> Retrieval:
         triples=tuple(TripleItem(f"r{i}", "a", "b", "A", "B", "extracted", text, 1.0, 0.5) for i in range(n)),
         sources=tuple(SourceItem(f"s{i}", "d", f"Doc {i}", "u", 0, 9, text, 0.5) for i in range(n)),
     )
+
+
+def check_citations(text: str, found: Retrieval) -> tuple[str, tuple[Citation, ...], int]:
+    """Return an answer as a reader shows it, its citations, and the number of references that name nothing."""
+    reader = CitationReader(found.context_refs)
+    shown = reader.feed(text) + reader.finish()
+    return shown, citations(reader.cited, found), reader.dropped
 
 
 def test_what_fits_is_whole_and_every_reference_stands_in_the_text() -> None:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from hirag_dist.evaluation.metrics import statistics
-from hirag_dist.evaluation.metrics.statistics import bootstrap_mean, bootstrap_means, holm, wilcoxon, wilson
+from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon, wilson
 from hirag_dist.types.statistics import Interval
 
 
@@ -21,7 +21,7 @@ def test_examples() -> None:
 def test_the_interval_agrees_with_scipys() -> None:
     values = np.random.default_rng(8).normal(size=60)
     theirs = stats.bootstrap((values,), np.mean, method="percentile", random_state=3, n_resamples=9999)
-    found = bootstrap_mean(values)
+    (found,) = bootstrap_means(values[:, None])
     low, high = theirs.confidence_interval
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.02)
 
@@ -33,13 +33,13 @@ def test_columns_are_drawn_together() -> None:
     assert together[1].low == pytest.approx(together[0].low + 1)
     assert together[2] == Interval(*[pytest.approx(1.0)] * 3)
     assert together[2].beyond_zero
-    assert not bootstrap_mean(values - values).beyond_zero
+    assert not bootstrap_means((values - values)[:, None])[0].beyond_zero
 
 
 def test_questions_without_a_value_count_for_nothing() -> None:
     values = np.array([1.0, np.nan, 0.0, np.nan])
-    assert bootstrap_mean(values).value == 0.5
-    assert math.isnan(bootstrap_mean([np.nan, np.nan]).value)
+    assert bootstrap_means(values[:, None])[0].value == 0.5
+    assert math.isnan(bootstrap_means([[np.nan], [np.nan]])[0].value)
 
 
 def test_weights_make_a_ratio_of_sums() -> None:

@@ -16,8 +16,8 @@ from hirag_dist.core.text.ids import unit_id
 from hirag_dist.errors import ConfigError, RequestRejected
 from hirag_dist.llm.endpoints.factory import make_chat_model
 from hirag_dist.llm.endpoints.recorded import RecordedModel, request_hash
-from hirag_dist.llm.endpoints.scripted import ScriptedModel
 from hirag_dist.types import ChatReply, ChatRequest
+from tests.scripted_model import ScriptedModel
 
 TEXT = "Alice met Bob in Paris."
 

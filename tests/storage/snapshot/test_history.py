@@ -7,13 +7,11 @@ from pathlib import Path
 
 from hirag_dist.storage.layout import CURRENT, HISTORY, MANIFEST, snapshot_path
 from hirag_dist.storage.snapshot.history import (
-    current_since,
     record_current,
     remove_from_history,
     retired_at,
     rolled_back_to,
 )
-from hirag_dist.storage.snapshot.manifest import Manifest
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.store import Store
 
@@ -87,14 +85,3 @@ def test_going_back_by_hand_is_seen_and_going_forward_by_a_command_is_not(store:
     make_current(store, "b")  # forward again
     make_current(store, "a")  # a build of what there was before: not by hand
     assert rolled_back_to(store, "b") is None
-
-
-def test_a_snapshot_that_is_current_again_is_so_since_then(store: Store) -> None:
-    def manifest(own_id: str, created_at: str) -> Manifest:
-        return Manifest.model_construct(snapshot_id=own_id, created_at=created_at)
-
-    for at, own_id in ((100.0, "a"), (200.0, "b"), (300.0, "a")):
-        live(store, own_id, at)
-    assert current_since(store, manifest("a", "1970-01-01T00:01:30+00:00")) == 300.0
-    assert current_since(store, manifest("a", "1970-01-01T00:06:40+00:00")) == 400.0
-    assert current_since(store, manifest("unlisted", "1970-01-01T00:01:30+00:00")) == 90.0

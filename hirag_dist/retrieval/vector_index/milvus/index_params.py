@@ -33,7 +33,7 @@ def search_params(kind: str, limit: int, n_rows: int, admitted: float = 1.0) -> 
     """Return the parameters of a search.
 
     Args:
-        kind: of index; any other than hnsw gets Milvus's own defaults.
+        kind: kind of the index; any other than hnsw gets Milvus's own defaults.
         limit: of rows wanted.
         n_rows: of the collection.
         admitted: share of the rows that the filter lets through, for Milvus Lite, and for filters that Milvus does not
