@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -229,11 +230,13 @@ class Build:
 
     def _with_unread(self, base: UpdateBase, found: ReadInput) -> ReadInput:
         """Return what was read with the base's documents of files that are there and could not be read now."""
-        before = base.table("documents").cast(DOCUMENTS)
-        places = zip(before["uri"].to_pylist(), before["record"].to_pylist(), strict=True)
-        kept = before.filter(pa.array([place in found.unread for place in places], pa.bool_()))
-        if not kept.num_rows:
+        if not found.unread.records:
             return found
+        columns = [base.table("documents", [name])[name].to_pylist() for name in ("uri", "record")]
+        rows = np.flatnonzero([place in found.unread for place in zip(*columns, strict=True)])
+        if not len(rows):
+            return found
+        kept = base.rows(base.table("documents").cast(DOCUMENTS), rows)
         logger.warning(
             "%s could not be read and stays as it was, the first %s: see the dead letters, or `hirag-dist remove` it",
             count_noun(kept.num_rows, "document"),

@@ -66,7 +66,10 @@ class LocalNode(Node):
 
 @contextmanager
 def local_nodes() -> Iterator[None]:
-    """Start nodes as `LocalNode` while the block lasts."""
+    """Start nodes as `LocalNode` while the block lasts.
+
+    Ray has no public option for what `LocalNode` does, and would listen on every interface: so its class is replaced.
+    """
     module: Any = node
     module.Node = LocalNode
     try:

@@ -141,8 +141,8 @@ def changed_documents(context: BuildContext, base: UpdateBase, found: ReadInput)
     new_chunks = Dataset(CHUNKS)
     if new.num_rows:
         ids = new["document_id"].combine_chunks()
-        pieces = datasets.tables(documents)
-        texts = pa.concat_tables([piece.filter(pc.is_in(piece["document_id"], value_set=ids)) for piece in pieces])
+        parts = (datasets.read(Dataset(documents.schema, (part,))) for part in documents.parts)  # one in memory
+        texts = pa.concat_tables([part.filter(pc.is_in(part["document_id"], value_set=ids)) for part in parts])
         new_chunks = chunk_documents(context, datasets.put("new_documents", texts), "new chunks")
     chunks = base.dataset("chunks", CHUNKS)
     if removed_chunks.num_rows:
