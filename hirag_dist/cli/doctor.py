@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -97,7 +96,7 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     """Return the findings, in the order of the flow."""
     config = settle_embedder(config, None if index is None else recorded_embedder(Store(index)))
     findings = [_version(name) for name in ("ray", "grpcio", "numba")]
-    findings += [_milvus_packages(config), *_second_distribution(), _gpu(), *_mixtures_of_cuml()]
+    findings += [_milvus_packages(config), *_second_distribution(), _gpu()]
     if has_gpu_workers(config):
         seen = f"up to {config.execution.gpu_workers} workers with a GPU say which, when a build first needs them"
         findings.append(DoctorFinding("kernels", "note", seen))
@@ -205,30 +204,27 @@ def _gpu() -> DoctorFinding:
         return DoctorFinding(
             "GPU", "note", f"{seen}, and CuPy is not installed: clustering and communities run on the CPU", fix
         )
-    from hirag_dist.compute.gpu import describe_device, device_count, has_cugraph
+    from hirag_dist.compute.gpu import describe_device, device_count
 
+    packages = [f"{name} {_rapids_version(name)}" for name in ("pylibcugraph", "cuml")]
     if not device_count():
         return DoctorFinding(
             "GPU", "note", "CuPy is installed and no GPU is visible: see `nvidia-smi`, CUDA_VISIBLE_DEVICES"
         )
-    graphs = "communities on the CPU" + (", by cuGraph with kernels: gpu" if has_cugraph() else "")
-    return DoctorFinding("GPU", "note", f"{describe_device()}: mixtures, PCA and path statistics by CuPy, {graphs}")
+    graphs = "communities on the CPU" + (", by cuGraph with kernels: gpu" if find_spec("pylibcugraph") else "")
+    umap = ", UMAP by cuML with clustering.reduction: umap" if find_spec("cuml") else ""
+    seen = f"{describe_device()}, {', '.join(packages)}: clusters, PCA and path statistics by CuPy, {graphs}{umap}"
+    return DoctorFinding("GPU", "note", seen)
 
 
-def _mixtures_of_cuml() -> list[DoctorFinding]:
-    """Return a line if cuML has a mixture module, which is not used in place of the CuPy code.
-
-    The module is searched by name: importing cuML takes seconds, and some versions need a driver.
-    """
-    cuml = find_spec("cuml")
-    places = cuml.submodule_search_locations if cuml is not None else None
-    if not any(path.stem == "mixture" for place in places or () for path in Path(place).iterdir()):
-        return []
-    return [
-        DoctorFinding(
-            "cuML", "note", "has cuml.mixture, which is not used: mixtures are fitted by this package's own code"
-        )
-    ]
+def _rapids_version(package: str) -> str:
+    """Return the version of a RAPIDS package, without the seconds that its import takes."""
+    for name in (f"{package}-cu13", f"{package}-cu12", package):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "not installed" if find_spec(package) is None else "of an unknown version"
 
 
 def _prompts(config: Config) -> str:
