@@ -48,12 +48,6 @@ def test_json_of_an_update_and_of_a_rebuild(bench: CommandBench) -> None:
     assert bench.snapshot().manifest.notes["update"]["number"] == 0
 
 
-def test_another_configuration_is_a_build_from_nothing_that_says_why(bench: CommandBench) -> None:
-    code, said = bench.run("index", bench.corpus, "--set", "chunk_tokens=500")
-    assert code == 0
-    assert "The index was built from nothing, not updated: the configuration changed: config.chunk_tokens" in said
-
-
 def test_add_keeps_what_the_index_has_and_replaces_what_has_the_same_path(bench: CommandBench) -> None:
     more = bench.write("patient.txt", PATIENT, "more")
     bench.write("loom.txt", "Joseph Jacquard built a loom in Paris.", "more")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -54,6 +55,9 @@ async def test_hostile_messages_end_with_a_status_and_proper_questions_are_answe
 
     async def status(channel: grpc.aio.Channel, method: str, data: bytes) -> tuple[grpc.StatusCode, str]:
         call: Any = channel.unary_stream(f"/{SERVICE_NAME}/{method}")(data, timeout=60)
+        with suppress(grpc.aio.AioRpcError):
+            async for _ in call:
+                pass
         return await call.code(), await call.details() or ""
 
     async with fakes.channel(service) as channel:
