@@ -92,7 +92,7 @@ def obedient(request: ChatRequest) -> None:
 
 
 class FirstBuilds:
-    """Indexes that were built from nothing by the obedient model: an equal build is a copy, which takes a tenth."""
+    """Indexes built from nothing by a model without a state: an equal build is a copy, which takes a tenth."""
 
     def __init__(self) -> None:
         self._folder: Path | None = None
@@ -172,10 +172,10 @@ class Bench:
     ) -> BuildResult:
         """Build an index of INPUT."""
         index = self.folder / "index"
-        is_first = (
-            script is obedient and self.make_executor is InlineExecutor and not (retry or fresh or index.exists())
-        )
-        key = FIRST_BUILDS.key(inputs, (keys, self.counts_tokens, self.force_current)) if is_first else ""
+        is_plain = "<" not in script.__qualname__  # no closure: what it says depends on the request alone
+        is_first = is_plain and self.make_executor is InlineExecutor and not (retry or fresh or index.exists())
+        facts = (script.__module__, script.__qualname__, keys, self.counts_tokens, self.force_current, self.base_id)
+        key = FIRST_BUILDS.key(inputs, facts) if is_first else ""
         if is_first and (kept := FIRST_BUILDS.take(key, index)):
             _, result, self.model, events = kept
             self.events = [*events]
