@@ -100,8 +100,9 @@ class FirstBuilds:
 
     def key(self, inputs: list[str], facts: object) -> str:
         """Return what decides a build: the files and everything else that is given."""
-        files = [(path.name, path.read_bytes()) for folder in inputs for path in sorted(Path(folder).rglob("*.*"))]
-        return repr((files, facts))
+        places = [Path(place) for place in inputs]
+        paths = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*.*")))]
+        return repr(([(path.name, path.read_bytes()) for path in paths], facts))
 
     def keep(self, key: str, index: Path, result: BuildResult, model: ScriptedModel, events: list[object]) -> None:
         """Copy an index."""
