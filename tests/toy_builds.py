@@ -134,6 +134,7 @@ class Bench:
     make_executor: Callable[[Callable[[], Services]], InlineExecutor] = InlineExecutor
     force_current: bool = False  # also after a rollback
     counts_tokens: bool = False  # at four characters each; otherwise replies use none
+    takes_copies: bool = True  # False where a test alters what builds: its index must not be another's
     base_id: str | None = None  # of an update; None: every build is from nothing; "": the current snapshot
 
     @property
@@ -174,7 +175,8 @@ class Bench:
         """Build an index of INPUT."""
         index = self.folder / "index"
         is_plain = "<" not in script.__qualname__  # no closure: what it says depends on the request alone
-        is_first = is_plain and self.make_executor is InlineExecutor and not (retry or fresh or index.exists())
+        is_plain &= self.takes_copies and self.make_executor is InlineExecutor
+        is_first = is_plain and not (retry or fresh or index.exists())
         facts = (script.__module__, script.__qualname__, keys, self.counts_tokens, self.force_current, self.base_id)
         key = FIRST_BUILDS.key(inputs, facts) if is_first else ""
         if is_first and (kept := FIRST_BUILDS.take(key, index)):
