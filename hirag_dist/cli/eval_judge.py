@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,15 +12,14 @@ from hirag_dist.cli._eval_options import (
     AnswersOption,
     AskedModesOption,
     AskedQuestionsOption,
-    EvalIndexOption,
     EvalOptions,
     IdFieldOption,
     LimitOption,
     QuestionFieldOption,
     VariantOption,
-    add_kind,
     comma_list,
 )
+from hirag_dist.cli._options import OptionalIndexOption, refuse_idle
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, Questions, SessionOptions, read_questions
@@ -42,16 +41,11 @@ JudgementsOption = Annotated[
 ]
 
 
-def register(group: typer.Typer) -> None:
-    """Add the kind."""
-    add_kind(group, "judge", judge)
-
-
 def judge(
     options: EvalOptions,
     answers: AnswersOption = None,
     questions: AskedQuestionsOption = None,
-    index: EvalIndexOption = None,
+    index: OptionalIndexOption = None,
     modes: AskedModesOption = None,
     judges: Annotated[
         list[str] | None,
@@ -72,7 +66,7 @@ def judge(
     loaded = options.load()
     material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
     if judgements:
-        refuse_idle({"--index": index, "--judge": judges, "--against": against}, "--judgements: it calls no model")
+        refuse_idle({"--index": index, "--judge": judges, "--against": against}, "--judgements", "it calls no model")
         order = SessionOptions("judge", options.out, fresh=options.fresh)
         evaluate(order, loaded, partial(recount, paths=judgements, material=material), options.json)
         return
@@ -107,14 +101,3 @@ def read_material(
         raise ConfigError("--limit is of the questions of a file: give it with --questions")
     read = Questions(()) if questions is None else read_questions(questions, fields, limit)
     return AnswerMaterial(tuple(answer_sources(answers or [])), read, tuple(comma_list(modes or "")))
-
-
-def refuse_idle(given: dict[str, Any], with_option: str) -> None:
-    """Refuse options that would have no effect.
-
-    Raises:
-        ConfigError: one of them has a value.
-    """
-    idle = [name for name, value in given.items() if value]
-    if idle:
-        raise ConfigError(f"{', '.join(idle)} cannot go with {with_option}; leave it out")

@@ -9,7 +9,6 @@ import typer
 from hirag_dist.cli._eval import evaluate
 from hirag_dist.cli._eval_options import (
     AnswerFieldOption,
-    EvalIndexOption,
     EvalOptions,
     IdFieldOption,
     LimitOption,
@@ -18,9 +17,9 @@ from hirag_dist.cli._eval_options import (
     QuestionsOption,
     TypeFieldOption,
     VariantOption,
-    add_kind,
     comma_list,
 )
+from hirag_dist.cli._options import OptionalIndexOption
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, QuestionFields, Session, read_questions
 from hirag_dist.evaluation.kinds.qa import AnswerFields, evaluate_answers, score_recorded
@@ -28,15 +27,10 @@ from hirag_dist.evaluation.kinds.scoring_rules import ScoringRules
 from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS
 
 
-def register(group: typer.Typer) -> None:
-    """Add the kind."""
-    add_kind(group, "qa", qa)
-
-
 def qa(
     options: EvalOptions,
     questions: QuestionsOption,
-    index: EvalIndexOption = None,
+    index: OptionalIndexOption = None,
     modes: ModesOption = "hirag,naive",
     answers: Annotated[
         str | None, typer.Option(metavar="FILE", help="Score recorded answers instead of asking an index.")

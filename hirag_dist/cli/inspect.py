@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from hirag_dist.application.drift import measure_drift, update_state
 from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import layer_table
-from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli._output import conclude_reading, emit, out, table
 from hirag_dist.cli._update_state import debt_line, missing_line, update_line
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.drift.report import CommunityDrift, DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
@@ -41,11 +40,6 @@ CHECK_FAILED = 6  # exit code
 _ONE = {"aliases": "alias", "communities": "community", "entities": "entity"}  # of a table's rows
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("inspect")(inspect)
-
-
 def inspect(
     index: IndexOption,
     html: Annotated[str | None, typer.Option(metavar="FILE", help="Write one self-contained page.")] = None,
@@ -66,7 +60,6 @@ def inspect(
     json: JsonOption = False,
 ) -> None:
     """Show layers, sparsity, communities, graph measures and the bill of an index."""
-    use_json(json)
     if check and not drift:
         raise ConfigError("--check is about the gates of drift: give --drift with it")
     opened = open_current(Store(index), snapshot)

@@ -13,11 +13,6 @@ from hirag_dist.testing.simulator import SimulatorOptions, run_simulator
 _LIMITS, _LATENCY, _FAULTS = "Limits", "Latency", "Faults"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("simulate-llm")(simulate)
-
-
 def _rate(help: str) -> Any:
     return typer.Option(metavar="SHARE", help=help, rich_help_panel=_FAULTS)
 

@@ -8,7 +8,7 @@ import pytest
 import typer
 import yaml
 
-from hirag_dist.cli import query as cli_query
+from hirag_dist.cli._command_line import add_command
 from hirag_dist.config.loader import load_config
 from tests.deploy.charts import Chart, Values, merged, only, pod_templates
 from tests.deploy.rendered import INLINE, RAY, config_of, pod, ports
@@ -134,7 +134,7 @@ def test_the_test_trusts_what_signed_the_certificate(chart: Chart, values: Value
     assert asked == given
     assert ("ca" in [each["name"] for each in found["volumes"]]) == ("--ca" in given)
     app = typer.Typer()
-    cli_query.register(app)
+    add_command(app, "query")
     typer.main.get_command(app).make_context("query", arguments[1:])
 
 
