@@ -53,8 +53,11 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     "doctor": ("doctor", "Check the installation, the configuration and the endpoints it names."),
 }
 FORMER_OPTIONS = {  # option of an earlier version → what takes its place
+    "--answer-field": "name the field of --answers answer, response or prediction",
+    "--answer-id-field": "name the field of --answers question_id",
     "--batch-files": "--every is the time between two listings",
     "--poll": "--every is the time between two listings",
+    "--system-field": "name the field of --answers method, system or mode",
 }
 FORMER_COMMANDS = {  # command of an earlier version → what does the same
     "bill": "hirag-dist status --cost",

@@ -47,6 +47,9 @@ AnswersOption = Annotated[
     list[str] | None,
     typer.Option("--answers", "-a", metavar="[NAME=]FILE", help="Recorded answers; one option for each file."),
 ]
+JudgeOption = Annotated[
+    str | None, typer.Option("--judge", metavar="ENDPOINT", help="The endpoint that is asked. [llm.roles.judge]")
+]
 AskedQuestionsOption = Annotated[
     str | None,
     typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."),

@@ -14,6 +14,7 @@ from hirag_dist.cli._eval_options import (
     AskedQuestionsOption,
     EvalOptions,
     IdFieldOption,
+    JudgeOption,
     LimitOption,
     QuestionFieldOption,
     VariantOption,
@@ -32,9 +33,7 @@ def claims(
     questions: AskedQuestionsOption = None,
     index: OptionalIndexOption = None,
     modes: AskedModesOption = None,
-    judge: Annotated[
-        str | None, typer.Option("--judge", metavar="ENDPOINT", help="The endpoint that lists claims. [llm.roles]")
-    ] = None,
+    judge: JudgeOption = None,
     recorded: Annotated[
         list[str] | None,
         typer.Option("--claims", metavar="FILE", help="Recorded claims: count them, and ask no model."),
@@ -63,7 +62,7 @@ def claims(
     material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
     if not material.sources and index is None:
         raise ConfigError("give answers to take apart: --answers FILE, or --index URI with --modes and --questions")
-    roles = judge_roles([judge] if judge else [], loaded)
+    roles = judge_roles(judge, loaded)
     require_llm("claims", roles or {ROLE: loaded.llm.roles.judge}, loaded)
     order = options.session("claims", index, variant, roles)
     role = next(iter(roles), ROLE)

@@ -142,7 +142,7 @@ def test_recorded_answers_need_no_index(evaluate: Command, tmp_path: Path) -> No
     ("options", "said"),
     [
         (("--answers", "none.jsonl"), "none.jsonl"),
-        (("--answers", "others.jsonl"), "holds no answer to any of the questions"),
+        (("--answers", "others.jsonl"), "the question file has no question 'other'"),
         (("--answers", "others.jsonl", "--index", "x"), "give one of the two"),
         ((), "give one of the two"),
         (("--answers", "others.jsonl", "--metric", "bleu"), "--metric bleu"),
