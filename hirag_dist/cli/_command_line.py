@@ -56,7 +56,10 @@ FORMER_OPTIONS = {  # option of an earlier version → what takes its place
     "--answer-field": "name the field of --answers answer, response or prediction",
     "--answer-id-field": "name the field of --answers question_id",
     "--batch-files": "--every is the time between two listings",
+    "--drop-rate": "--fail-rate and --hang-rate disturb calls",
+    "--log": "GET /stats has the counts of calls",
     "--poll": "--every is the time between two listings",
+    "--storm-rate": "--rpm and --max-concurrent refuse calls with 429",
     "--system-field": "name the field of --answers method, system or mode",
 }
 FORMER_COMMANDS = {  # command of an earlier version → what does the same

@@ -15,7 +15,6 @@ from hirag_dist.errors import RequestRejected
 from hirag_dist.protocols import Embedder
 from hirag_dist.testing.simulator import openai_schema
 from hirag_dist.testing.simulator.openai_schema import ApiError, ChatCall
-from hirag_dist.testing.simulator.stats import digest
 from hirag_dist.types import ChatReply, Message
 
 Reply = Callable[[Sequence[Message], str | None, int], str]
@@ -55,10 +54,9 @@ class AnsweredPrompt:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredEmbedding:
-    """An embedding request: its texts' hashes, its cost, and the reply's body where it was asked before."""
+    """An embedding request: its cost, and the reply's body where it was asked before."""
 
     call: openai_schema.EmbeddingCall
-    texts: tuple[bytes, ...]
     input_tokens: int
     body: bytes | None = None
 
@@ -129,8 +127,7 @@ class Answers:
         if known is not None:
             return known
         call = openai_schema.read_embedding(openai_schema.read_object(raw))
-        hashes = (digest(f"{call.model}\0{text}".encode("utf-8", "surrogatepass")) for text in call.texts)
-        return AnsweredEmbedding(call, tuple(hashes), sum(map(self._count, call.texts)))
+        return AnsweredEmbedding(call, sum(map(self._count, call.texts)))
 
     async def embed(self, key: bytes, asked: AnsweredEmbedding) -> bytes:
         """Return the body of the reply."""
@@ -139,7 +136,7 @@ class Answers:
         vectors = await self._embedder.embed(asked.call.texts)
         body = openai_schema.dump(openai_schema.embedding_body(asked.call, vectors, asked.input_tokens))
         known = replace(asked, call=replace(asked.call, texts=()), body=body)
-        self._embedded.put(key, known, _ENTRY_BYTES + len(body) + 64 * len(asked.texts))
+        self._embedded.put(key, known, _ENTRY_BYTES + len(body))
         return body
 
     def _text(self, call: ChatCall) -> str:
@@ -236,3 +233,8 @@ class PromptCache:
         while len(self._known) > _MAX_PREFIXES:
             self._known.popitem(last=False)
         return cached
+
+
+def digest(raw: bytes) -> bytes:
+    """Return the 16-byte hash by which a request is remembered."""
+    return hashlib.sha256(raw).digest()[:16]
