@@ -17,7 +17,7 @@ from hirag_dist.testing.simulator import openai_schema
 from hirag_dist.testing.simulator.openai_schema import ApiError, ChatCall
 from hirag_dist.types import ChatReply, Message
 
-Reply = Callable[[Sequence[Message], str | None, int], str]
+Reply = Callable[[Sequence[Message], str | None], str]
 Structured = Callable[[Sequence[Message], Mapping[str, Any]], str]
 
 _MESSAGE_TOKENS, _REPLY_TOKENS = 4, 3  # what OpenAI's chat template adds to a message, and to a call
@@ -65,9 +65,8 @@ class Answers:
     """Answers from the messages alone: the same request has the same reply.
 
     Args:
-        reply: messages, form and seed → the reply's text.
+        reply: messages and form → the reply's text.
         embedder: of embedding requests.
-        seed: of the model.
         prompt_cache: whether prefixes count as cached when they come again.
         structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
     """
@@ -76,7 +75,6 @@ class Answers:
         self,
         reply: Reply,
         embedder: Embedder,
-        seed: int = 0,
         prompt_cache: bool = True,
         structured: Structured | None = None,
     ) -> None:
@@ -86,7 +84,6 @@ class Answers:
         encoder = encoding("o200k_base").encode_ordinary
         self._tokens = lru_cache(_KNOWN_TEXTS)(lambda text: array("I", encoder(text)).tobytes())
         self._count = lru_cache(4 * _KNOWN_TEXTS)(lambda text: len(encoder(text)))
-        self._seed = seed
         self._cache = PromptCache() if prompt_cache else None
         self._prompts = _Bounded[AnsweredPrompt](_CACHE_BYTES)
         self._embedded = _Bounded[AnsweredEmbedding](_CACHE_BYTES)
@@ -143,7 +140,7 @@ class Answers:
         try:
             if call.schema is not None:
                 return self._structured(call.messages, call.schema)
-            return self._reply(call.messages, call.form, self._seed)
+            return self._reply(call.messages, call.form)
         except RequestRejected as error:
             raise ApiError(400, str(error), "model_cannot") from error
 

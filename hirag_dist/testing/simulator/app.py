@@ -32,7 +32,7 @@ class Endpoint:
 
     Args:
         options: how it behaves.
-        reply: messages, form and seed → the reply's text.
+        reply: messages and form → the reply's text.
         embedder: of /v1/embeddings.
         structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
     """
@@ -46,7 +46,7 @@ class Endpoint:
     ) -> None:
         self.options = options
         embedder = embedder or HashingEmbedder(dim=options.dim, seed=options.seed)
-        answers = Answers(reply or reply_to, embedder, options.seed, options.prompt_cache, structured)
+        answers = Answers(reply or reply_to, embedder, options.prompt_cache, structured)
         self._calls = CallHandlers(options, answers)
 
     def app(self) -> web.Application:

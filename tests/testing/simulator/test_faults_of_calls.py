@@ -126,7 +126,7 @@ async def test_calls_that_hang_last_until_the_caller_goes_or_the_endpoint_stops(
 async def test_a_reply_nobody_waits_for_is_abandoned_and_in_no_other_count() -> None:
     options = SimulatorOptions(listen=LOOPBACK)
 
-    def reply(messages: Sequence[Message], form: str | None, seed: int) -> str:
+    def reply(messages: Sequence[Message], form: str | None) -> str:
         impatient.close()  # the caller goes while the model works
         return "a reply"
 
