@@ -47,7 +47,7 @@ def test_query_imports_no_library_that_retrieval_does_not_use(tmp_path: Path) ->
 @pytest.mark.parametrize("name", _command_line.COMMANDS)
 def test_a_module_registers_its_command(name: str) -> None:
     app = typer.Typer()
-    import_module(f"hirag_dist.cli.{_command_line.COMMANDS[name][0]}").register(app)
+    _command_line.add_command(app, name)
     assert [info.name for info in (*app.registered_commands, *app.registered_groups)] == [name]
 
 

@@ -27,7 +27,7 @@ def test_a_fresh_index_holds(index: str, capsys: pytest.CaptureFixture[str]) -> 
     assert run(["inspect", "--drift", "--index", index, "--check"]) == 0
     said = capsys.readouterr().out
     assert "compactness ratio" in said
-    assert "FAILS" not in said
+    assert "fails" not in said
     assert "level 0" in said
 
 
@@ -45,6 +45,6 @@ def test_a_failing_gate_is_code_6_with_check_only(
     ]
     assert run(chosen) == 0
     said = capsys.readouterr().out
-    assert "FAILS" in said
+    assert "fails" in said
     assert "index INPUT --rebuild" in said
     assert run([*chosen, "--check"]) == 6

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from hirag_dist.cli._command_line import add_command
 from hirag_dist.cli.doctor import examine
-from hirag_dist.cli.serve import register
 from hirag_dist.composition import serving
 from hirag_dist.composition.catalogue import CatalogueListing, catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.config.model import Config
@@ -160,6 +160,6 @@ def test_options_of_serve(given: list[str], message: str, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(serving, "exit_within", lambda seconds: None)  # it would end the process of the tests later
     app = typer.Typer()
-    register(app)
+    add_command(app, "serve")
     result = CliRunner().invoke(app, ["serve", *given, "--listen", "127.0.0.1:0"])
     assert message in str(result.exception)

@@ -7,7 +7,7 @@ import json
 import pytest
 import typer
 
-from hirag_dist.cli import index, prune, retry
+from hirag_dist.cli._command_line import add_command
 from tests.deploy.charts import Chart, Values, merged, only, pod_templates
 from tests.deploy.rendered import INLINE, RAY, config_of
 
@@ -94,8 +94,8 @@ def test_what_follows_a_build(chart: Chart) -> None:
     assert order["retry"] == ["retry", *where, "--max-usd", "5"]
     assert order["prune"] == ["prune", *where, "--keep", "2", "--older-than", "1d"]
     app = typer.Typer()
-    for module in (index, retry, prune):
-        module.register(app)
+    for name in ("index", "retry", "prune"):
+        add_command(app, name)
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for words in order["build"], order["retry"], order["prune"]:
         commands[words[0]].make_context(words[0], [*words[1:], "--config", order["config"]])  # the program takes them

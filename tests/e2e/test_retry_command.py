@@ -61,16 +61,10 @@ class Moody:
     def calls(self) -> int:
         return int(self.endpoint.stats()["endpoints"][CHAT]["calls"])
 
-    def _reply(self, messages: Sequence[Message], form: str | None, seed: int) -> str:
+    def _reply(self, messages: Sequence[Message], form: str | None) -> str:
         text = messages[1].content.partition("\n\nAn earlier reply could not be used")[0]
         self.asked.append(text)
-        # The built-in model overlooks other things when it is asked again: here it forgets that it was.
-        unaware = [messages[0], Message("user", text)]
-        return (
-            f"{REFUSAL} ({len(self.asked)})"
-            if self.dislikes and self.dislikes in text
-            else reply_to(unaware, form, seed)
-        )
+        return f"{REFUSAL} ({len(self.asked)})" if self.dislikes and self.dislikes in text else reply_to(messages, form)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

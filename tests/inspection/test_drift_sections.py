@@ -46,7 +46,7 @@ def test_gates_come_first_and_say_what_to_do() -> None:
     states = {(row[0], row[1]): row[4] for row in gates.rows}
     assert states["compactness ratio", "layer 0"] == "fails"
     assert states["modularity gap", "communities"] == "holds"
-    assert "index INPUT --rebuild" in gates.rows[0][5]
+    assert "index INPUT --rebuild" in gates.note
     assert clusters.rows[0][:5] == [0, 3, 4, 0.75, 0.5]
     assert communities.rows[0][-2] == "-6.67%"
     assert len(drift_sections(replace(DRIFT, layers=(), communities=None))) == 1

@@ -1,11 +1,10 @@
-"""Faults, the log and the counts as callers see them, through the real openai client."""
+"""Faults and the counts as callers see them, through the real openai client."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-import aiohttp
 import openai
 import pytest
 
@@ -85,7 +84,7 @@ async def test_malformed_replies_are_paid_for_and_cannot_be_read() -> None:
         assert again.choices[0].message.content is not None
         stats = simulator.endpoint.stats()["endpoints"][CHAT]
     assert len(texts) >= 6
-    assert (stats["calls"], stats["repeats"], stats["repeats_of_faulty"]) == (31, 0, 1)
+    assert (stats["calls"], stats["repeats"]) == (31, 1)
     assert stats["input_tokens"] > 0
 
 
@@ -99,28 +98,6 @@ async def test_truncated_replies_say_so_streamed_or_not() -> None:
         assert whole.startswith(text)
         assert len(text) < len(whole)
         assert await _outcome(client, "m", stream=True) == "length"
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_dropped_connections(stream: bool) -> None:
-    async with Simulator(SimulatorOptions(listen=LOOPBACK, drop_rate=1.0)) as simulator:
-        async with aiohttp.ClientSession() as http:
-            kinds = set()
-            for i in range(12):
-                body = {"model": f"m{i}", "messages": DESCRIBE_MESSAGES, "stream": stream}
-                try:
-                    async with http.post(f"{simulator.base_url}/chat/completions", json=body) as response:
-                        await response.read()
-                except aiohttp.ServerDisconnectedError:
-                    kinds.add("before any byte")
-                except aiohttp.ClientPayloadError:
-                    kinds.add("in the middle")
-        async with _client(simulator.base_url) as client:
-            if not stream:
-                assert {await _outcome(client, f"m{i}") for i in range(6)} == {"APIConnectionError"}
-        stats = simulator.endpoint.stats()["total"]
-        assert (stats["calls"], stats["abandoned"], stats["in_flight"]) == (0, 0, 0)
-    assert kinds == {"before any byte", "in the middle"}
 
 
 async def test_calls_that_hang_last_until_the_caller_goes_or_the_endpoint_stops() -> None:

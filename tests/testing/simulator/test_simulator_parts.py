@@ -10,7 +10,7 @@ from hirag_dist.errors import ConfigError
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.fault_plan import plan_of
 
-RATES = {"fail_rate": 0.1, "hang_rate": 0.05, "drop_rate": 0.15, "malformed_rate": 0.2, "truncate_rate": 0.1}
+RATES = {"fail_rate": 0.1, "hang_rate": 0.15, "malformed_rate": 0.2, "truncate_rate": 0.1}
 
 
 def test_each_fault_has_its_share_and_repeats() -> None:
@@ -28,8 +28,8 @@ def test_each_fault_has_its_share_and_repeats() -> None:
     [
         {"listen": "8000"}, {"listen": "host:http"}, {"listen": "h:70000"}, {"latency_ms": -1.0}, {"jitter": 1.5},
         {"rpm": 0.0}, {"tpm": -1.0}, {"max_concurrent": 0}, {"burst_s": 0.0},
-        {"fail_rate": -0.1}, {"storm_rate": 1.1},
-        {"fail_rate": 0.6, "drop_rate": 0.5}, {"max_faults_per_request": -1}, {"malformed_rate": float("nan")},
+        {"fail_rate": -0.1}, {"hang_rate": 1.1},
+        {"fail_rate": 0.6, "hang_rate": 0.5}, {"max_faults_per_request": -1}, {"malformed_rate": float("nan")},
     ],
 )  # fmt: skip
 def test_options_that_cannot_work(changes: dict[str, object]) -> None:
