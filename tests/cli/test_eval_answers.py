@@ -141,12 +141,7 @@ def test_recorded_answers_need_no_index(evaluate: Command, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-<<<<<<< HEAD
-        (("--answers", "others.jsonl"), "holds no answer to any of the questions"),
-=======
-        (("--answers", "none.jsonl"), "none.jsonl"),
         (("--answers", "others.jsonl"), "the question file has no question 'other'"),
->>>>>>> main
         (("--answers", "others.jsonl", "--index", "x"), "give one of the two"),
         (("--answers", "others.jsonl", "--metric", "bleu"), "--metric bleu"),
     ],

@@ -6,16 +6,8 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<< HEAD
 from tests.deploy.charts import Chart, merged, only, pod_templates
 from tests.deploy.rendered import INLINE, RAY, pod, ports
-=======
-from hirag_dist.cli._command_line import add_command
-from hirag_dist.config.loader import load_config
-from tests.deploy.charts import Chart, Values, merged, only, pod_templates
-from tests.deploy.rendered import INLINE, RAY, config_of, pod, ports
-from tests.deploy.switches import GATEWAYS
->>>>>>> main
 
 
 def test_what_may_be_reached_follows_from_the_configuration(chart: Chart) -> None:
@@ -76,47 +68,6 @@ def test_what_is_trusted_and_the_way_out_reach_every_pod(chart: Chart) -> None:
             assert main["envFrom"] == values["envFrom"]
 
 
-<<<<<<< HEAD
-=======
-CERTIFIED: Values = {"test": {"question": "Who?", "tokenSecret": {"name": "t"}}}
-
-
-@pytest.mark.parametrize(
-    ("values", "given"),
-    [
-        ({}, []),
-        ({"tls": {"existingSecret": "s"}}, ["--ca", "/etc/hirag/tls/ca.crt"]),
-        (
-            {"tls": {"existingSecret": "s"}, "test": {"ca": "", "serverName": "rag.example.com"}},
-            ["--tls", "--server-name", "rag.example.com"],
-        ),
-        (
-            {
-                "tls": {
-                    "certManager": {
-                        "enabled": True,
-                        "issuer": {"name": "acme"},
-                        "internalNames": False,
-                        "extraDnsNames": ["rag.example.com", "ask.example.com"],
-                    }
-                }
-            },
-            ["--tls", "--server-name", "rag.example.com"],
-        ),
-    ],
-)
-def test_the_test_trusts_what_signed_the_certificate(chart: Chart, values: Values, given: list[str]) -> None:
-    found = only(chart.render(merged(CERTIFIED, values)), "Pod")["spec"]
-    arguments = found["containers"][1]["args"]
-    asked = arguments[arguments.index("--server") + 2 : arguments.index("--token-file")]
-    assert asked == given
-    assert ("ca" in [each["name"] for each in found["volumes"]]) == ("--ca" in given)
-    app = typer.Typer()
-    add_command(app, "query")
-    typer.main.get_command(app).make_context("query", arguments[1:])
-
-
->>>>>>> main
 def test_a_certificate_for_every_name_that_clients_use(chart: Chart) -> None:
     tls = {"certManager": {"enabled": True, "issuer": {"name": "ca"}, "extraDnsNames": ["rag.example.com"]}}
     objects = chart.render({"tls": tls})
