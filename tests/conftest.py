@@ -19,7 +19,9 @@ from hirag_dist.llm.endpoints import minilm
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
 
-settings.register_profile("loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "loaded machine", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("loaded machine")  # how long an example takes depends on what else runs
 
 

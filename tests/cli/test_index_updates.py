@@ -10,7 +10,7 @@ import yaml
 
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.run import SimulatorThread
-from tests.cli.update_commands import SETTINGS, CommandBench, command_bench
+from tests.cli.update_commands import SETTINGS, CommandBench, command_bench, indexed_bench
 from tests.removal_builds import REMOVED
 
 PATIENT = REMOVED["patient.txt"]
@@ -18,9 +18,7 @@ PATIENT = REMOVED["patient.txt"]
 
 @pytest.fixture
 def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
-    made = command_bench(tmp_path, capfd)
-    made.json("index", made.corpus)
-    return made
+    return indexed_bench(tmp_path, capfd)
 
 
 def test_the_bill_of_an_update(bench: CommandBench) -> None:
