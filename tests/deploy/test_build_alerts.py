@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.deploy.charts import Chart, Object, only
-from tests.deploy.promtool import ALERTS, CRON, SUCCESS, firing, job
+from tests.deploy.charts import Object
+from tests.deploy.promtool import CRON, SUCCESS, firing, job
 
 
 def told(folder: Path, rules: Object, series: dict[str, str], at: str, jobs: list[str]) -> bool:
@@ -30,12 +28,6 @@ NIGHT = "demo-hirag-dist-build-29384120"
 NEXT = "demo-hirag-dist-build-29385560"
 
 
-@pytest.fixture(scope="module")
-def once(chart: Chart) -> str:
-    """The name of the Job that builds once."""
-    return str(only(chart.render(ALERTS), "Job")["metadata"]["name"])
-
-
 def test_a_failed_build_is_told_once(rules: Object, tmp_path: Path) -> None:
     """Not of its submitter too, nor for each of two exporters, nor because of a concurrent build."""
     series = job(NIGHT, failed=True) | job(
@@ -51,14 +43,3 @@ def test_a_later_success_clears_what_failed(rules: Object, tmp_path: Path) -> No
     assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "5m", [NIGHT, NEXT])
     assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "15m", [NEXT])
     assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "25m", [])
-
-
-def test_a_build_of_the_release_is_told_whatever_the_nights_did(rules: Object, once: str, tmp_path: Path) -> None:
-    series = job(once, 60, failed=True, owner="", cron="")
-    assert told(tmp_path, rules, series, "5m", [once])
-    # A night found it at work, left itself out, and so succeeded: after it was made, and before it failed.
-    night = {f"{SUCCESS}{{{CRON}}}": "120x30"} | job(NIGHT, 90, complete=True)
-    assert told(tmp_path, rules, series | night, "5m", [once])
-    assert told(tmp_path, rules, series | night | job(NEXT, 150, failed=True), "5m", [once, NEXT])
-    before = job("demo-hirag-dist-build-0a1b2c3d", 60, failed=True, owner="", cron="")
-    assert told(tmp_path, rules, before, "5m", [])  # what an earlier release built once went with it
