@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 import typer
@@ -111,22 +110,6 @@ def test_a_schedule_without_ray_needs_no_rights(chart: Chart) -> None:
     assert only(objects, "CronJob")["spec"]["concurrencyPolicy"] == "Forbid"
 
 
-def test_ray_asks_for_a_token_everywhere_or_nowhere(chart: Chart) -> None:
-    """KubeRay puts mode and token into all of Ray's containers, the submitter's and the autoscaler's with them."""
-
-    def modes(values: Values) -> tuple[Any, set[str | None]]:
-        spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
-        cluster = spec["rayClusterSpec"]
-        pods = [template["spec"]["containers"][0] for _, template in pod_templates({"kind": "RayJob", "spec": spec})]
-        given = [{v["name"]: v.get("value") for v in c["env"]} for c in (*pods, cluster["autoscalerOptions"])]
-        return cluster.get("authOptions"), {each.get("RAY_AUTH_MODE") for each in given}
-
-    assert modes({}) == ({"mode": "token"}, {None})
-    assert modes({"build": {"ray": {"auth": {"mode": "disabled"}}}}) == (None, {"disabled"})
-    own = {"build": {"ray": {"auth": {"existingSecret": "ray"}}}}
-    assert modes(own) == ({"mode": "token", "secretName": "ray"}, {None})
-
-
 def test_the_autoscaler_alone_holds_a_token_of_the_api_server(chart: Chart) -> None:
     """It may change every pod of the namespace, and the driver runs what models and documents say."""
     job = only(chart.render(RAY), "RayJob")
@@ -144,18 +127,3 @@ def test_the_autoscaler_alone_holds_a_token_of_the_api_server(chart: Chart) -> N
     fixed = {"build": {"ray": {"autoscaling": {"enabled": False}, "cpu": {"minReplicas": 1}}}}
     (_, _), (_, head), *_ = pod_templates(only(chart.render(merged(RAY, fixed)), "RayJob"))
     assert "api-token" not in {volume["name"] for volume in head["spec"]["volumes"]}
-
-
-def test_a_queue_sees_the_object_that_runs_the_build(chart: Chart) -> None:
-    label = {"kueue.x-k8s.io/queue-name": "builds"}
-    values = {"build": {"job": {"labels": label, "annotations": {"a": "b"}}}}
-    ray = chart.render(merged(RAY, values))
-    metadata = only(ray, "RayJob")["metadata"]
-    assert metadata["labels"].items() >= label.items()
-    assert metadata["annotations"] == {"a": "b"}
-    (job,) = (each for each in ray if each["kind"] == "Job")
-    assert not metadata["annotations"].items() <= job["metadata"].get("annotations", {}).items()
-    assert not label.items() <= job["metadata"]["labels"].items()
-    inline = only(chart.render(merged(INLINE, values)), "Job")["metadata"]
-    assert inline["labels"].items() >= label.items()
-    assert inline["annotations"] == {"a": "b"}

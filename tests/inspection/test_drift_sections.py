@@ -17,7 +17,7 @@ from hirag_dist.core.drift.report import (
 )
 from hirag_dist.core.drift.staleness import StaleTexts
 from hirag_dist.inspection import graph_view, inspect_tables, render_page
-from hirag_dist.inspection.page import drift_sections, update_section
+from hirag_dist.inspection.page import drift_sections
 
 Tables = dict[str, pa.Table]
 GROUPS = PartitionDrift(GroupSizes(3, 1, 0), GroupSizes(4, 0, 0), 0.75, 0.5)
@@ -38,14 +38,6 @@ DRIFT = DriftReport(
     update=UPDATE,
     notes=("A note.",),
 )
-
-
-def test_the_texts_that_are_due() -> None:
-    section = update_section(UPDATE)
-    assert section.note.startswith("Update 3 since a build from nothing. Debt: 2 texts, about 6,000 tokens.")
-    assert section.rows[0] == ["summaries", 4, 1, 200, 50, "25.0%", "30.0%"]
-    fresh = update_section(replace(UPDATE, number=0, debt={}))
-    assert fresh.note.startswith("Built from nothing. No debt.")
 
 
 def test_gates_come_first_and_say_what_to_do() -> None:

@@ -139,14 +139,6 @@ def test_graphrags_documents_have_labels_in_a_column_or_in_their_metadata(graphr
         assert read(folder).documents["labels"].to_pylist() == [["board", "x"]]
 
 
-def test_of_graphrags_runs_the_latest_is_read_and_the_others_are_named(graphrag: Callable[..., Path]) -> None:
-    graphrag(True, "output/20240802-1/artifacts")
-    root = graphrag(True, "output/20240801-1/artifacts")
-    (root / "output/20240801-1/artifacts/create_final_documents.parquet").unlink()
-    graph = read(root)
-    assert graph.left_out == ((str(root / "output/20240801-1/artifacts"), "an earlier run; the latest is read"),)
-
-
 def test_a_folder_of_no_known_kind_is_told_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no working folder of a known kind; looked for graphrag: documents\.parquet"):
         read(tmp_path)
@@ -160,7 +152,7 @@ def test_a_missing_file_is_named(nano: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["kv_store_full_docs.json", "kv_store_text_chunks.json", GRAPH])
-@pytest.mark.parametrize("damage", [b"", b"[1, 2]", b'{"a": 1}', b"\xff\xfe", b'{"doc-1": {"content": "Al'])
+@pytest.mark.parametrize("damage", [b"", b'{"doc-1": {"content": "Al'])
 def test_a_damaged_file_is_named_on_one_line(nano: Path, name: str, damage: bytes) -> None:
     (nano / name).write_bytes(damage)
     with pytest.raises(InputError, match=f"{name} cannot be read: ") as caught:
@@ -178,14 +170,6 @@ def test_a_graph_with_a_dtd_is_refused(nano: Path, declared: str) -> None:
     path.write_text(f"<?xml version='1.0'?><!DOCTYPE graphml [{declared}]>{body}", encoding="utf-8")
     with pytest.raises(InputError, match="document type definition"):
         read(nano)
-
-
-@pytest.mark.parametrize("name", ["documents", "text_units", "entities", "relationships"])
-def test_damaged_parquet_is_named(graphrag: Callable[..., Path], name: str) -> None:
-    root = graphrag()
-    (root / f"{name}.parquet").write_bytes(b"PAR1 no more PAR1")
-    with pytest.raises(InputError, match=rf"{name}\.parquet cannot be read: "):
-        read(root)
 
 
 def test_a_folder_without_an_entity_is_refused(graphrag: Callable[..., Path]) -> None:

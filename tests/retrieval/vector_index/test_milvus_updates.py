@@ -411,8 +411,9 @@ def filters(snapshot: Snapshot) -> list[AccessFilter]:
     return [view.access for view in views if view is not None and view.access is not None]
 
 
-@pytest.mark.parametrize("prefix", [None, "tenant:"])
-@pytest.mark.parametrize("uri", ["", pytest.param("server", marks=pytest.mark.integration)])
+@pytest.mark.parametrize(
+    ("uri", "prefix"), [("", "tenant:"), pytest.param("server", None, marks=pytest.mark.integration)]
+)
 def test_numbers_of_labels_that_shift_leave_rows_as_they_are(
     request: pytest.FixtureRequest, tmp_path: Path, uri: str, prefix: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:

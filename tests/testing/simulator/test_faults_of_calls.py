@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import socket
-from collections.abc import Sequence
 from typing import Any
 
-import aiohttp
 import openai
 import pytest
 
@@ -16,9 +12,8 @@ from hirag_dist.core.prompts.reply_parsing import MalformedReply, parse_extracti
 from hirag_dist.core.prompts.templates import Prompts, describe_request, extraction_request
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.testing.simulator import Simulator, SimulatorOptions
-from hirag_dist.testing.simulator.app import Endpoint
 from hirag_dist.testing.simulator.handlers import CHAT
-from hirag_dist.types import ChatReply, Message
+from hirag_dist.types import ChatReply
 
 LOOPBACK = "127.0.0.1:0"
 DESCRIBE = describe_request("Scrooge", "person", ["Scrooge is a miser.", "Scrooge lives in London."], Prompts(), 60)
@@ -121,28 +116,3 @@ async def test_calls_that_hang_last_until_the_caller_goes_or_the_endpoint_stops(
                 await simulator.__aexit__(None, None, None)
                 assert set(await asyncio.gather(*waiting)) == {"APIConnectionError"}
         assert simulator.endpoint.stats()["total"]["in_flight"] == 0
-
-
-async def test_a_reply_nobody_waits_for_is_abandoned_and_in_no_other_count() -> None:
-    options = SimulatorOptions(listen=LOOPBACK)
-
-    def reply(messages: Sequence[Message], form: str | None) -> str:
-        impatient.close()  # the caller goes while the model works
-        return "a reply"
-
-    endpoint = Endpoint(options, reply=reply)
-    async with Simulator(options, endpoint) as simulator:
-        host, port = simulator.base_url.removeprefix("http://").removesuffix("/v1").split(":")
-        impatient = socket.create_connection((host, int(port)))
-        body = json.dumps({"model": "m", "messages": DESCRIBE_MESSAGES}).encode()
-        head = f"POST {CHAT} HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n\r\n"
-        impatient.sendall(head.encode() + body)
-        async with asyncio.timeout(10):
-            while not endpoint.stats()["total"]["abandoned"]:
-                await asyncio.sleep(0)
-        async with aiohttp.ClientSession() as http:
-            for _ in range(2):
-                async with http.post(f"{simulator.base_url}/chat/completions", data=body) as response:
-                    assert response.status == 200
-        chat = endpoint.stats()["endpoints"][CHAT]
-    assert (chat["calls"], chat["abandoned"], chat["repeats"]) == (2, 1, 1)
