@@ -11,14 +11,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from hirag_dist.cli._durations import about
-from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli._output import emit, out, short, use_json
+from hirag_dist.cli._options import ConfigOptions, OptionalIndexOption
+from hirag_dist.cli._output import emit, out, short
 from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import (
     BUILD_ROLES,
@@ -63,24 +62,10 @@ class DoctorFinding:
     fix: str = ""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor")(doctor)
-
-
-def doctor(
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    index: Annotated[
-        str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
-    ] = None,
-    json: JsonOption = False,
-) -> None:
+def doctor(options: ConfigOptions, index: OptionalIndexOption = None) -> None:
     """Check the installation, the configuration and, with one probe each, the endpoints it names."""
-    use_json(json)
-    loaded = configuration(config, settings).config
-    findings = examine(loaded, index)
-    if json:
+    findings = examine(options.load(), index)
+    if options.json:
         emit({"findings": [asdict(finding) for finding in findings]})
     else:
         marks = {"ok": "[green]ok   [/green]", "note": "[dim]note [/dim]", "fault": "[red]fault[/red]"}

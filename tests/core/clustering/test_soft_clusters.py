@@ -90,13 +90,6 @@ def test_responsibilities_are_those_of_the_formula_and_sum_to_one() -> None:
         assert len(ours) == pytest.approx((expected[row] >= 0.01).sum(), abs=1)
 
 
-@pytest.mark.parametrize("threshold", [0.01, 0.1, 0.4])
-def test_the_threshold_decides_who_is_a_member(threshold: float) -> None:
-    rows = np.random.default_rng(2).normal(size=(300, 3)).astype(np.float32)
-    found = clusters_of(rows, 20, 60, threshold, 0)
-    check_promises(found, 300, 60, threshold)
-
-
 @pytest.mark.parametrize("max_size", [2, 3, 7, 20])
 @pytest.mark.parametrize("kind", ["noise", "copies", "mostly copies", "lumps"])
 def test_no_cluster_is_larger_than_it_may_be(kind: str, max_size: int) -> None:
