@@ -102,7 +102,7 @@ PIECES = st.lists(
 ).map("".join)
 
 
-@settings(derandomize=True, deadline=None, max_examples=400)
+@settings(derandomize=True, deadline=None, max_examples=150)
 @given(st.lists(PIECES, min_size=3, max_size=3))
 def test_fields_side_by_side_cite_nothing(fields: list[str]) -> None:
     """A title that ends in an open bracket and a text that closes it must not be a citation together."""
