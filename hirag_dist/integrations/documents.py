@@ -103,8 +103,9 @@ def _source(item: SourceItem) -> RetrievedDocument:
         "uri": item.uri,
         "start": item.start,
         "end": item.end,
-        "similarity": item.similarity,
     }
+    if item.similarity is not None:
+        metadata["similarity"] = item.similarity
     if item.places:
         metadata["places"] = [_plain(asdict(place)) for place in item.places]
         metadata["place"] = item.places[0].display
