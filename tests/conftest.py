@@ -19,7 +19,9 @@ from hirag_dist.llm.endpoints import minilm
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
 
-settings.register_profile("loaded machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "loaded machine", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("loaded machine")  # how long an example takes depends on what else runs
 
 
@@ -35,6 +37,14 @@ def no_weights_found() -> Iterator[None]:
     """A new index is built with `hashing`, in seconds, unless a test names another embedder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(minilm, "is_installed", lambda: False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_authorities(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No certificate authority of this machine is trusted: each client would read all of them, in 20 ms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("authorities")))
         yield
 
 

@@ -60,7 +60,7 @@ class RefusingIndex:
         self.asked.append(asked.user)
         if self.refused and self.refused in asked.user:
             return "I cannot help with that."
-        return reply_to([Message("system", asked.system), Message("user", asked.user)], None, 0)
+        return reply_to([Message("system", asked.system), Message("user", asked.user)], None)
 
     def files(self, *names: str) -> list[str]:
         folder = self.folder / "corpus"

@@ -37,19 +37,19 @@ _MAX_LINES = 400  # of a context that is searched for an answer
 _TYPES = ("organization", "person", "location", "event", "technology", "concept", "product")
 
 
-def reply(messages: Sequence[Message], form: str | None, seed: int = 0) -> str:
+def reply(messages: Sequence[Message], form: str | None) -> str:
     """Return the reply to a conversation of any of the packages.
 
     Raises:
         RequestRejected: none of the known prompts: the caller gets a 400, and the benchmark sees it.
     """
     if messages[0].content.lstrip().startswith("Task:"):
-        return reply_to(messages, form, seed)
+        return reply_to(messages, form)
     asked = wanted(messages)
     if asked is None:
         start = messages[-1].content.strip()[:80]
         raise RequestRejected(f"no package in the comparison is known to ask {start!r}; add it to asking.py")
-    return _reply(asked, seed)
+    return _reply(asked)
 
 
 def structured(messages: Sequence[Message], schema: Mapping[str, Any]) -> str:
@@ -58,40 +58,40 @@ def structured(messages: Sequence[Message], schema: Mapping[str, Any]) -> str:
     To other words the reply is the smallest that the schema allows, as `simulate-llm` gives it to probes.
     """
     asked = wanted(messages)
-    return _json(instance_of(schema)) if asked is None else _reply(asked, seed=0)
+    return _json(instance_of(schema)) if asked is None else _reply(asked)
 
 
-def _reply(asked: Wanted, seed: int) -> str:
+def _reply(asked: Wanted) -> str:
     match asked:
         case Extraction():
-            return _extracted(asked, seed)
+            return _extracted(asked)
         case Cluster():
-            return _summarised(asked, seed)
+            return _summarised(asked)
         case Description():
             request = describe_request(asked.name, "unknown", asked.descriptions, _PROMPTS, _MAX_WORDS)
-            text = reply_to(request.messages, None, seed)
+            text = reply_to(request.messages, None)
             return _json({"description": text}) if asked.as_object else text
         case Report():
-            return _report(asked, seed)
+            return _report(asked)
         case Keywords():
-            return _keywords(asked, seed)
+            return _keywords(asked)
         case Question():
             lines = [line.strip() for line in asked.context.split("\n") if len(line.strip()) > 1][:_MAX_LINES]
             context = "\n".join(f"[S{number}] {line}" for number, line in enumerate(lines, 1))
-            text = reply_to(answer_request(asked.question, context, _PROMPTS).messages, None, seed)
+            text = reply_to(answer_request(asked.question, context, _PROMPTS).messages, None)
             return _json({"answer": text}) if asked.as_object else text
         case Fixed():
             return asked.text
 
 
-def _extracted(asked: Extraction, seed: int) -> str:
+def _extracted(asked: Extraction) -> str:
     request = extraction_request(_FORM, asked.text, _PROMPTS, asked.types or _TYPES, _FORM)
     known: list[EntityRecord] = []
     for _ in range(asked.round):
-        said = reply_to(request.messages, _FORM, seed)
+        said = reply_to(request.messages, _FORM)
         known += parse_extraction(ChatReply(said), "", known).entities
         request = gleaning_request(request, said)
-    read = parse_extraction(ChatReply(reply_to(request.messages, _FORM, seed)), "", known)
+    read = parse_extraction(ChatReply(reply_to(request.messages, _FORM)), "", known)
     found = with_strengths(read, asked.text)
     entities, relations = ([asdict(each) for each in some] for some in (found.entities, found.relations))
     if asked.form == "object":
@@ -121,11 +121,11 @@ def _extracted(asked: Extraction, seed: int) -> str:
     return _tuples([row for row in rows if row[0] in asked.kinds], asked)
 
 
-def _summarised(asked: Cluster, seed: int) -> str:
+def _summarised(asked: Cluster) -> str:
     members = [(name, "unknown", text) for name, text in asked.members]
     request = summary_request(members, _PROMPTS, asked.types or _TYPES, "summarise")
     names = [name for name, _ in asked.members]
-    found = parse_summary(ChatReply(reply_to(request.messages, "summarise", seed)), len(names), names)
+    found = parse_summary(ChatReply(reply_to(request.messages, "summarise")), len(names), names)
     rows = [["entity", each.name, each.type, each.description] for each in found.entities]
     rows += [
         ["relationship", names[each.member], found.entities[each.entity].name, each.description, f"{each.strength:g}"]
@@ -144,7 +144,7 @@ def _theme(description: str) -> str:
     return max((word.strip(".,;:!?()'\"") for word in description.split()), key=len, default="") or "related"
 
 
-def _report(asked: Report, seed: int) -> str:
+def _report(asked: Report) -> str:
     request = report_request(
         [f"E{at}. {name} ({kind}): {text}" for at, (name, kind, text) in enumerate(asked.entities, 1)],
         [f"R{at}. {source} — {target}: {text}" for at, (source, target, text) in enumerate(asked.relations, 1)],
@@ -152,7 +152,7 @@ def _report(asked: Report, seed: int) -> str:
         _PROMPTS,
         "report",
     )
-    found = json.loads(reply_to(request.messages, "report", seed))
+    found = json.loads(reply_to(request.messages, "report"))
     for finding in found["findings"]:
         del finding["references"]
     n_entities, n_relations = len(asked.entities), len(asked.relations)
@@ -160,10 +160,10 @@ def _report(asked: Report, seed: int) -> str:
     return _json(found | {"rating": rating, "rating_explanation": f"{n_entities} entities, {n_relations} relations."})
 
 
-def _keywords(asked: Keywords, seed: int) -> str:
+def _keywords(asked: Keywords) -> str:
     """Names and terms as the model finds them in the question; where it finds none, the question itself."""
     request = extraction_request("extract-entities", asked.question, _PROMPTS, _TYPES, "extract-entities")
-    found = json.loads(reply_to(request.messages, "extract-entities", seed))["entities"]
+    found = json.loads(reply_to(request.messages, "extract-entities"))["entities"]
     names = [each["name"] for each in found]
     return _json({asked.names: names or [asked.question], asked.themes: [asked.question]})
 

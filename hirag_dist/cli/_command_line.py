@@ -18,6 +18,7 @@ from types import FrameType
 import typer
 
 from hirag_dist._version import __version__
+from hirag_dist.cli._groups import flattened
 from hirag_dist.cli._output import claim_stdout, emit_error, use_json
 from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, TERMINATED_CODE, exit_at_once
 from hirag_dist.composition.logs import configure_logging
@@ -50,6 +51,16 @@ COMMANDS = {  # command → its module in this package, and its line of `hirag-d
     ),
     "config": ("config", "Show or validate the effective configuration, or print its JSON Schema."),
     "doctor": ("doctor", "Check the installation, the configuration and the endpoints it names."),
+}
+FORMER_OPTIONS = {  # option of an earlier version → what takes its place
+    "--answer-field": "name the field of --answers answer, response or prediction",
+    "--answer-id-field": "name the field of --answers question_id",
+    "--batch-files": "--every is the time between two listings",
+    "--drop-rate": "--fail-rate and --hang-rate disturb calls",
+    "--log": "GET /stats has the counts of calls",
+    "--poll": "--every is the time between two listings",
+    "--storm-rate": "--rpm and --max-concurrent refuse calls with 429",
+    "--system-field": "name the field of --answers method, system or mode",
 }
 FORMER_COMMANDS = {  # command of an earlier version → what does the same
     "bill": "hirag-dist status --cost",
@@ -127,12 +138,22 @@ def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
     """
     named = next((argument for argument in arguments if not argument.startswith("-")), "")
     if named in COMMANDS:
-        import_module(f"hirag_dist.cli.{COMMANDS[named][0]}").register(app)
+        add_command(app, named)
         return
     if named in FORMER_COMMANDS:
         raise ConfigError(f"`hirag-dist {named}` is now `{FORMER_COMMANDS[named]}`")
     for name, (_, summary) in COMMANDS.items():
         app.command(name, help=summary)(lambda: None)
+
+
+def add_command(app: typer.Typer, name: str) -> None:
+    """Add a command: what its module has under the module's own name, a function or a group of commands."""
+    module = COMMANDS[name][0]
+    command = getattr(import_module(f"hirag_dist.cli.{module}"), module)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        app.command(name)(flattened(command))
 
 
 def _run_app(app: typer.Typer, arguments: Sequence[str], termination: _Termination) -> int:
@@ -188,6 +209,10 @@ def _explain_usage(error: typer.TyperException) -> int:
     """Print one line for a usage error, or the help if there were no arguments."""
     if type(error).__name__ == "NoArgsIsHelpError":
         print(error.format_message())
+        return 2
+    option = getattr(error, "option_name", "")
+    if option in FORMER_OPTIONS:
+        emit_error(f"{option} is gone: {FORMER_OPTIONS[option]}")
         return 2
     context = getattr(error, "ctx", None)  # typer does not export the class that has it
     path = getattr(context, "command_path", "hirag-dist")

@@ -10,14 +10,13 @@ from typing import Any
 import typer
 
 from hirag_dist.cli._bill import bill_table, sent_line
-from hirag_dist.cli._output import emit, out, table
+from hirag_dist.cli._output import emit, out
 from hirag_dist.cli._progress import ProgressBars
+from hirag_dist.cli._section_table import show_section
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.evaluation import Findings, Session, SessionOptions, open_session, write_report
-from hirag_dist.html import Table
 from hirag_dist.llm.prompt_files import load_prompts
-from hirag_dist.types.statistics import Interval
 
 _ONE = {  # of what is counted of a question file, where that is a thing
     "questions": "question",
@@ -66,9 +65,7 @@ def _show(order: SessionOptions, report: Mapping[str, Any], findings: Findings, 
     if counts:
         out.print(f"{title or order.kind}: {', '.join(counts)}.", markup=False)
     for each in findings.headline:
-        out.print(_shown(each))
-        if each.note:
-            out.print(each.note, style="dim", markup=False)
+        show_section(each)
     if report["usage"]:
         out.print(bill_table([{"stage": row["step"]} | row for row in report["usage"]]))
     units = report["units"]
@@ -87,26 +84,3 @@ def _show(order: SessionOptions, report: Mapping[str, Any], findings: Findings, 
         )
         out.print(f"The first, {first['step']} {first['id']}: {first['reason']}", markup=False)
     out.print(f"Wrote {order.out}/report.html and {order.out}/report.json.", markup=False)
-
-
-def _shown(each: Table) -> Any:
-    rows = [[_cell(cell, each.form) for cell in row] for row in each.rows]
-    right = [
-        place
-        for place in range(len(each.columns))
-        if rows and not any(isinstance(row[place], str) for row in each.rows)
-    ]
-    spare = [place for place in reversed(range(1, len(each.columns))) if place in right]
-    return table(each.title, each.columns, rows, right=right, spare=spare)
-
-
-def _cell(cell: Any, form: str) -> Any:
-    if isinstance(cell, Interval):
-        if cell.value != cell.value:
-            return None
-        rough = ".0%" if form.endswith("%") else form
-        low, high = (format(each, rough) for each in (cell.low, cell.high))
-        return f"{format(cell.value, form)} ({low} to {high})"
-    if isinstance(cell, float):
-        return format(cell, form) if cell == cell else None
-    return cell

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
 
 import typer
 
 from hirag_dist.cli._options import (
-    ConfigOption,
+    ConfigOptions,
     FreshOption,
-    JsonOption,
     MaxTokensOption,
     MaxUsdOption,
-    SetOption,
     SnapshotOption,
     configuration,
 )
-from hirag_dist.cli._output import use_json
-from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
+from hirag_dist.config.model import RetrievalConfig, RoleTarget
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import SessionOptions
 
 OutOption = Annotated[
     str, typer.Option("--out", "-o", metavar="DIR", help="Folder of the evaluation; run again with it to go on.")
-]
-EvalIndexOption = Annotated[
-    str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
 ]
 QuestionsOption = Annotated[
     str, typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record.")
@@ -54,6 +47,9 @@ AnswersOption = Annotated[
     list[str] | None,
     typer.Option("--answers", "-a", metavar="[NAME=]FILE", help="Recorded answers; one option for each file."),
 ]
+JudgeOption = Annotated[
+    str | None, typer.Option("--judge", metavar="ENDPOINT", help="The endpoint that is asked. [llm.roles.judge]")
+]
 AskedQuestionsOption = Annotated[
     str | None,
     typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."),
@@ -63,22 +59,15 @@ AskedModesOption = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class EvalOptions:
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(ConfigOptions):
     """Options of every kind, as they were given."""
 
     out: OutOption
-    config: ConfigOption = None
-    settings: SetOption = None
     snapshot: SnapshotOption = None
     max_usd: MaxUsdOption = None
     max_tokens: MaxTokensOption = None
     fresh: FreshOption = False
-    json: JsonOption = False
-
-    def load(self) -> Config:
-        """Return the effective configuration."""
-        return configuration(self.config, self.settings).config
 
     def session(
         self,
@@ -121,27 +110,6 @@ class EvalOptions:
             except ConfigError as error:
                 raise ConfigError(f"--variant {name}: {error}") from None
         return variants
-
-
-def add_kind(group: typer.Typer, name: str, kind: Callable[..., None]) -> None:
-    """Add a kind as a command with its own options and those of `EvalOptions`, which it takes as `options`."""
-    shared = inspect.signature(EvalOptions, eval_str=True).parameters
-    own = inspect.signature(kind, eval_str=True).parameters
-    parameters = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for each in (*own.values(), *shared.values())
-        if each.name != "options"
-    ]
-
-    def command(**given: Any) -> None:
-        use_json(given["json"])
-        options = EvalOptions(**{field.name: given.pop(field.name) for field in fields(EvalOptions)})
-        kind(options=options, **given)
-
-    command.__doc__ = kind.__doc__
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {each.name: each.annotation for each in parameters}
-    group.command(name)(command)
 
 
 def comma_list(text: str) -> list[str]:

@@ -1,9 +1,8 @@
-"""Options that several commands share, and the configuration from them."""
-
-from __future__ import annotations
+"""Options that several commands share, groups of them, and the configuration from them."""
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 import yaml
 
 from hirag_dist.config.loader import LoadedConfig, load_config
+from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 
 ConfigOption = Annotated[
@@ -25,6 +25,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 IndexOption = Annotated[
     str, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
 ]
+OptionalIndexOption = Annotated[
+    str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
+]
+ServerOption = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")]
+InputsArgument = Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")]
 ExecutorOption = Annotated[
     str | None, typer.Option(help="Engine of the build: ray, inline (this process), or auto (by size).")
 ]
@@ -78,15 +83,116 @@ TlsOption = Annotated[
 ]
 
 
-def running(executor: str | None, workers: int | None) -> dict[str, Any]:
-    """Return the configuration keys of --executor and --workers."""
-    return {"execution.executor": executor, "execution.workers": workers}
+@dataclass(frozen=True)
+class ConfigOptions:
+    """Options of a command that reads a configuration."""
+
+    config: ConfigOption = None
+    settings: SetOption = None
+    json: JsonOption = False
+
+    def load(self, overrides: Mapping[str, Any] | None = None) -> Config:
+        """Return the effective configuration.
+
+        Args:
+            overrides: Dotted keys that other options set; those with the value None are not set.
+        """
+        return configuration(self.config, self.settings, overrides).config
 
 
-def reading(text: str | None, title: str | None, label: str | None, own_id: str | None) -> dict[str, Any]:
-    """Return the configuration keys of --text-field, --title-field, --label-field and --id-field."""
-    names = {"text_field": text, "title_field": title, "label_field": label, "id_field": own_id}
-    return {f"reading.{key}": value for key, value in names.items()}
+@dataclass(frozen=True)
+class ExecutorOptions(ConfigOptions):
+    """Options of a command that may start workers."""
+
+    executor: ExecutorOption = None
+    workers: WorkersOption = None
+
+    def load(self, overrides: Mapping[str, Any] | None = None) -> Config:
+        """Return the effective configuration, as `ConfigOptions.load`."""
+        chosen = {"execution.executor": self.executor, "execution.workers": self.workers}
+        return super().load(chosen | dict(overrides or {}))
+
+
+@dataclass(frozen=True)
+class WriteOptions(ExecutorOptions):
+    """Options of a command that publishes a snapshot."""
+
+    max_usd: MaxUsdOption = None
+    max_tokens: MaxTokensOption = None
+    require_complete: RequireCompleteOption = False
+    wait: WaitOption = 0.0
+    make_current: MakeCurrentOption = False
+
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits of the run and its rules of publishing, as keyword arguments of a build."""
+        return {
+            "max_usd": self.max_usd,
+            "max_tokens": self.max_tokens,
+            "require_complete": self.require_complete,
+            "wait_s": self.wait,
+            "make_current": self.make_current,
+        }
+
+
+@dataclass(frozen=True)
+class FieldOptions:
+    """Options that name the fields of records in INPUT."""
+
+    text_field: TextFieldOption = None
+    title_field: TitleFieldOption = None
+    label_field: LabelFieldOption = None
+    id_field: IdFieldOption = None
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """The keys of the configuration that they set."""
+        return {f"reading.{field.name}": getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """Options of a connection to a running service."""
+
+    token_file: TokenFileOption = None
+    ca: CaOption = None
+    cert: CertOption = None
+    key: KeyOption = None
+    server_name: ServerNameOption = None
+    tls: TlsOption = False
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The same as keyword arguments of a client."""
+        return {
+            "token_file": self.token_file,
+            "root_certificates": self.ca,
+            "certificate": self.cert,
+            "key": self.key,
+            "server_name": self.server_name,
+            "tls": self.tls,
+        }
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Value of each option by its name on the command line."""
+        return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
+
+
+def refuse_idle(given: Mapping[str, Any], other: str, why: str) -> None:
+    """Refuse options that would have no effect.
+
+    Args:
+        given: Option by its name, and its value.
+        other: The option that they cannot go with.
+        why: The reason, for the message.
+
+    Raises:
+        ConfigError: One of them has a value.
+    """
+    idle = [name for name, value in given.items() if value]
+    if idle:
+        raise ConfigError(f"{', '.join(idle)} cannot go with {other}: {why}; leave them out")
 
 
 def configuration(

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import typer
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +16,7 @@ from rich.table import Table
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 COMPILING = "Still starting. The first start after an installation compiles, for a minute or a few on a slow machine."
+FALLBACK_CODE = 3
 _MIN_TEXT_WIDTH = 14  # of a column of text that wraps
 _state: dict[str, Any] = {"json": False, "stdout": None}
 
@@ -54,6 +56,16 @@ def emit_error(message: str) -> None:
     if _state["json"]:
         emit({"error": message})
     print(f"hirag-dist: {message}", file=sys.stderr)
+
+
+def conclude_reading(fallback: str) -> None:
+    """Exit with 3 if another snapshot was read in place of the current one; the log has said why.
+
+    Args:
+        fallback: `Snapshot.fallback` of the snapshot that was read.
+    """
+    if fallback:
+        raise typer.Exit(FALLBACK_CODE)
 
 
 def table(

@@ -8,45 +8,30 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli._groups import flattened
+from hirag_dist.cli._options import ConfigOption, ConfigOptions, SetOption, configuration
+from hirag_dist.cli._output import emit, out, table
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import INSTRUCTIONS
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    group = typer.Typer(
-        help="Show or validate the configuration; print its JSON Schema or a prompt.",
-        no_args_is_help=True,
-    )
-    group.command("show")(show)
-    group.command("validate")(validate)
-    group.command("schema")(schema)
-    group.command("prompt")(prompt)
-    app.add_typer(group, name="config")
-
-
-def show(config: ConfigOption = None, settings: SetOption = None, json: JsonOption = False) -> None:
+def show(options: ConfigOptions) -> None:
     """Print the effective configuration with the origin of each value; secrets are masked."""
-    use_json(json)
-    loaded = configuration(config, settings)
+    loaded = configuration(options.config, options.settings)
     values = loaded.config.model_dump(mode="json")
-    if json:
+    if options.json:
         emit({"config": values, "origins": dict(loaded.origins)})
         return
     rows = [(key, _shown(value), _origin(key, loaded.origins)) for key, value in _flat(values)]
     out.print(table("", ["key", "value", "origin"], rows))
 
 
-def validate(config: ConfigOption = None, settings: SetOption = None, json: JsonOption = False) -> None:
+def validate(options: ConfigOptions) -> None:
     """Validate the configuration and the prompts that it names."""
-    use_json(json)
-    loaded = configuration(config, settings)
-    load_prompts(loaded.config.prompts)
-    if json:
+    load_prompts(options.load().prompts)
+    if options.json:
         emit({"valid": True})
     else:
         out.print("The configuration is valid.")
@@ -91,3 +76,10 @@ def _origin(key: str, origins: Mapping[str, str]) -> str:
 
 def _shown(value: Any) -> str:
     return value if isinstance(value, str) else jsonlib.dumps(value, ensure_ascii=False)
+
+
+config = typer.Typer(
+    help="Show or validate the configuration; print its JSON Schema or a prompt.", no_args_is_help=True
+)
+for each in (show, validate, schema, prompt):
+    config.command(each.__name__)(flattened(each))

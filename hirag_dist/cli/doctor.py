@@ -11,15 +11,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Annotated
 
 import typer
 from rich.markup import escape
 
 from hirag_dist.cli._durations import about
-from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli._output import emit, out, short, use_json
+from hirag_dist.cli._options import ConfigOptions, OptionalIndexOption
+from hirag_dist.cli._output import emit, out, short
 from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import (
     BUILD_ROLES,
@@ -64,24 +62,10 @@ class DoctorFinding:
     fix: str = ""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("doctor")(doctor)
-
-
-def doctor(
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    index: Annotated[
-        str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
-    ] = None,
-    json: JsonOption = False,
-) -> None:
+def doctor(options: ConfigOptions, index: OptionalIndexOption = None) -> None:
     """Check the installation, the configuration and, with one probe each, the endpoints it names."""
-    use_json(json)
-    loaded = configuration(config, settings).config
-    findings = examine(loaded, index)
-    if json:
+    findings = examine(options.load(), index)
+    if options.json:
         emit({"findings": [asdict(finding) for finding in findings]})
     else:
         marks = {"ok": "[green]ok   [/green]", "note": "[dim]note [/dim]", "fault": "[red]fault[/red]"}
@@ -97,7 +81,7 @@ def examine(config: Config, index: str | None) -> list[DoctorFinding]:
     """Return the findings, in the order of the flow."""
     config = settle_embedder(config, None if index is None else recorded_embedder(Store(index)))
     findings = [_version(name) for name in ("ray", "grpcio", "numba")]
-    findings += [_milvus_packages(config), *_second_distribution(), _gpu(), *_mixtures_of_cuml()]
+    findings += [_milvus_packages(config), *_second_distribution(), _gpu()]
     if has_gpu_workers(config):
         seen = f"up to {config.execution.gpu_workers} workers with a GPU say which, when a build first needs them"
         findings.append(DoctorFinding("kernels", "note", seen))
@@ -205,30 +189,27 @@ def _gpu() -> DoctorFinding:
         return DoctorFinding(
             "GPU", "note", f"{seen}, and CuPy is not installed: clustering and communities run on the CPU", fix
         )
-    from hirag_dist.compute.gpu import describe_device, device_count, has_cugraph
+    from hirag_dist.compute.gpu import describe_device, device_count
 
+    packages = [f"{name} {_rapids_version(name)}" for name in ("pylibcugraph", "cuml")]
     if not device_count():
         return DoctorFinding(
             "GPU", "note", "CuPy is installed and no GPU is visible: see `nvidia-smi`, CUDA_VISIBLE_DEVICES"
         )
-    graphs = "communities on the CPU" + (", by cuGraph with kernels: gpu" if has_cugraph() else "")
-    return DoctorFinding("GPU", "note", f"{describe_device()}: mixtures, PCA and path statistics by CuPy, {graphs}")
+    graphs = "communities on the CPU" + (", by cuGraph with kernels: gpu" if find_spec("pylibcugraph") else "")
+    umap = ", UMAP by cuML with clustering.reduction: umap" if find_spec("cuml") else ""
+    seen = f"{describe_device()}, {', '.join(packages)}: clusters, PCA and path statistics by CuPy, {graphs}{umap}"
+    return DoctorFinding("GPU", "note", seen)
 
 
-def _mixtures_of_cuml() -> list[DoctorFinding]:
-    """Return a line if cuML has a mixture module, which is not used in place of the CuPy code.
-
-    The module is searched by name: importing cuML takes seconds, and some versions need a driver.
-    """
-    cuml = find_spec("cuml")
-    places = cuml.submodule_search_locations if cuml is not None else None
-    if not any(path.stem == "mixture" for place in places or () for path in Path(place).iterdir()):
-        return []
-    return [
-        DoctorFinding(
-            "cuML", "note", "has cuml.mixture, which is not used: mixtures are fitted by this package's own code"
-        )
-    ]
+def _rapids_version(package: str) -> str:
+    """Return the version of a RAPIDS package, without the seconds that its import takes."""
+    for name in (f"{package}-cu13", f"{package}-cu12", package):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "not installed" if find_spec(package) is None else "of an unknown version"
 
 
 def _prompts(config: Config) -> str:

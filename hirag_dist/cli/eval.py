@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import typer
 
+from hirag_dist.cli._groups import flattened
+from hirag_dist.cli.eval_claims import claims
+from hirag_dist.cli.eval_coverage import coverage
+from hirag_dist.cli.eval_judge import judge
+from hirag_dist.cli.eval_qa import qa
+from hirag_dist.cli.eval_questions import questions
+from hirag_dist.cli.eval_retrieval import retrieval
 
-def register(app: typer.Typer) -> None:
-    """Add the group with its kinds."""
-    from hirag_dist.cli import eval_claims, eval_coverage, eval_judge, eval_qa, eval_questions, eval_retrieval
-
-    group = typer.Typer(
-        help="Evaluate on your own questions: resumable, through pool and ledger, with a report.", no_args_is_help=True
-    )
-    for kind in (eval_retrieval, eval_qa, eval_judge, eval_claims, eval_questions, eval_coverage):
-        kind.register(group)
-    app.add_typer(group, name="eval")
+eval = typer.Typer(  # noqa: A001 (the command)
+    help="Evaluate on your own questions: resumable, through pool and ledger, with a report.", no_args_is_help=True
+)
+for kind in (retrieval, qa, judge, claims, questions, coverage):
+    eval.command(kind.__name__)(flattened(kind))

@@ -12,35 +12,28 @@ from hirag_dist.cli._eval_options import (
     AnswersOption,
     AskedModesOption,
     AskedQuestionsOption,
-    EvalIndexOption,
     EvalOptions,
     IdFieldOption,
+    JudgeOption,
     LimitOption,
     QuestionFieldOption,
     VariantOption,
-    add_kind,
 )
-from hirag_dist.cli.eval_judge import read_material, refuse_idle
+from hirag_dist.cli._options import OptionalIndexOption, refuse_idle
+from hirag_dist.cli.eval_judge import read_material
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, SessionOptions
 from hirag_dist.evaluation.kinds.claims import count_claims, recount_claims
 from hirag_dist.evaluation.kinds.judge import ROLE, judge_roles, require_llm
 
 
-def register(group: typer.Typer) -> None:
-    """Add the kind."""
-    add_kind(group, "claims", claims)
-
-
 def claims(
     options: EvalOptions,
     answers: AnswersOption = None,
     questions: AskedQuestionsOption = None,
-    index: EvalIndexOption = None,
+    index: OptionalIndexOption = None,
     modes: AskedModesOption = None,
-    judge: Annotated[
-        str | None, typer.Option("--judge", metavar="ENDPOINT", help="The endpoint that lists claims. [llm.roles]")
-    ] = None,
+    judge: JudgeOption = None,
     recorded: Annotated[
         list[str] | None,
         typer.Option("--claims", metavar="FILE", help="Recorded claims: count them, and ask no model."),
@@ -60,7 +53,8 @@ def claims(
     if recorded:
         refuse_idle(
             {"--index": index, "--answers": answers, "--questions": questions, "--modes": modes, "--judge": judge},
-            "--claims: it calls no model and reads no answers",
+            "--claims",
+            "it calls no model and reads no answers",
         )
         work = partial(recount_claims, paths=recorded, judgements=verdicts)
         evaluate(SessionOptions("claims", options.out, fresh=options.fresh), loaded, work, options.json)
@@ -68,7 +62,7 @@ def claims(
     material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
     if not material.sources and index is None:
         raise ConfigError("give answers to take apart: --answers FILE, or --index URI with --modes and --questions")
-    roles = judge_roles([judge] if judge else [], loaded)
+    roles = judge_roles(judge, loaded)
     require_llm("claims", roles or {ROLE: loaded.llm.roles.judge}, loaded)
     order = options.session("claims", index, variant, roles)
     role = next(iter(roles), ROLE)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from hirag_dist.cli._eval import evaluate
 from hirag_dist.cli._eval_options import (
     EvalOptions,
@@ -12,7 +10,6 @@ from hirag_dist.cli._eval_options import (
     QuestionFieldOption,
     QuestionsOption,
     VariantOption,
-    add_kind,
     comma_list,
 )
 from hirag_dist.cli._options import IndexOption
@@ -20,11 +17,6 @@ from hirag_dist.composition.build_records import earlier_builds, last_build
 from hirag_dist.evaluation import Findings, QuestionFields, Session, read_questions
 from hirag_dist.evaluation.kinds.coverage import evaluate_coverage
 from hirag_dist.storage.store import Store
-
-
-def register(group: typer.Typer) -> None:
-    """Add the kind."""
-    add_kind(group, "coverage", coverage)
 
 
 def coverage(

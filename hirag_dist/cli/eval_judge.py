@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,15 +12,15 @@ from hirag_dist.cli._eval_options import (
     AnswersOption,
     AskedModesOption,
     AskedQuestionsOption,
-    EvalIndexOption,
     EvalOptions,
     IdFieldOption,
+    JudgeOption,
     LimitOption,
     QuestionFieldOption,
     VariantOption,
-    add_kind,
     comma_list,
 )
+from hirag_dist.cli._options import OptionalIndexOption, refuse_idle
 from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, Questions, SessionOptions, read_questions
@@ -42,22 +42,14 @@ JudgementsOption = Annotated[
 ]
 
 
-def register(group: typer.Typer) -> None:
-    """Add the kind."""
-    add_kind(group, "judge", judge)
-
-
 def judge(
     options: EvalOptions,
     answers: AnswersOption = None,
     questions: AskedQuestionsOption = None,
-    index: EvalIndexOption = None,
+    index: OptionalIndexOption = None,
     modes: AskedModesOption = None,
-    judges: Annotated[
-        list[str] | None,
-        typer.Option("--judge", metavar="ENDPOINT", help="An endpoint that judges; several judge apart. [llm.roles]"),
-    ] = None,
-    replicates: Annotated[int, typer.Option(min=1, help="Times that each judge is asked the same.")] = 1,
+    judge: JudgeOption = None,
+    replicates: Annotated[int, typer.Option(min=1, help="Times that the judge is asked the same.")] = 1,
     criteria: Annotated[str, typer.Option(metavar="NAME,…", help="What is judged, by commas.")] = ",".join(CRITERIA),
     against: Annotated[
         str | None, typer.Option(metavar="METHOD", help="Compare all with this one, not each with each.")
@@ -68,18 +60,20 @@ def judge(
     question_id_field: IdFieldOption = None,
     limit: LimitOption = None,
 ) -> None:
-    """Compare answers two by two, in both orders: win rates, with what position and length do to them."""
+    """Compare answers two by two, in both orders: win rates, and how far the position of an answer decides."""
     loaded = options.load()
-    material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
     if judgements:
-        refuse_idle({"--index": index, "--judge": judges, "--against": against}, "--judgements: it calls no model")
+        given = {"--answers": answers, "--questions": questions, "--modes": modes}
+        given |= {"--index": index, "--judge": judge, "--against": against}
+        refuse_idle(given, "--judgements", "it calls no model and reads no answers")
         order = SessionOptions("judge", options.out, fresh=options.fresh)
-        evaluate(order, loaded, partial(recount, paths=judgements, material=material), options.json)
+        evaluate(order, loaded, partial(recount, paths=judgements), options.json)
         return
+    material = read_material(answers, questions, index, modes, QuestionFields(question_field, question_id_field), limit)
     if not material.sources and index is None:
         raise ConfigError("give answers to compare: --answers FILE, or --index URI with --modes and --questions")
-    roles = judge_roles(judges or [], loaded)
-    judging = JudgingOptions(criteria_of(criteria), tuple(roles) or (ROLE,), replicates, against)
+    roles = judge_roles(judge, loaded)
+    judging = JudgingOptions(criteria_of(criteria), next(iter(roles), ROLE), replicates, against)
     require_llm("judge", roles or {ROLE: loaded.llm.roles.judge}, loaded)
     order = options.session("judge", index, variant, roles)
     evaluate(order, loaded, partial(judge_answers, material=material, judging=judging), options.json)
@@ -107,14 +101,3 @@ def read_material(
         raise ConfigError("--limit is of the questions of a file: give it with --questions")
     read = Questions(()) if questions is None else read_questions(questions, fields, limit)
     return AnswerMaterial(tuple(answer_sources(answers or [])), read, tuple(comma_list(modes or "")))
-
-
-def refuse_idle(given: dict[str, Any], with_option: str) -> None:
-    """Refuse options that would have no effect.
-
-    Raises:
-        ConfigError: one of them has a value.
-    """
-    idle = [name for name, value in given.items() if value]
-    if idle:
-        raise ConfigError(f"{', '.join(idle)} cannot go with {with_option}; leave it out")

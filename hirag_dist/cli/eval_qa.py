@@ -9,7 +9,6 @@ import typer
 from hirag_dist.cli._eval import evaluate
 from hirag_dist.cli._eval_options import (
     AnswerFieldOption,
-    EvalIndexOption,
     EvalOptions,
     IdFieldOption,
     LimitOption,
@@ -18,25 +17,20 @@ from hirag_dist.cli._eval_options import (
     QuestionsOption,
     TypeFieldOption,
     VariantOption,
-    add_kind,
     comma_list,
 )
+from hirag_dist.cli._options import OptionalIndexOption
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, QuestionFields, Session, read_questions
-from hirag_dist.evaluation.kinds.qa import AnswerFields, evaluate_answers, score_recorded
+from hirag_dist.evaluation.kinds.qa import evaluate_answers, score_recorded
 from hirag_dist.evaluation.kinds.scoring_rules import ScoringRules
 from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS
-
-
-def register(group: typer.Typer) -> None:
-    """Add the kind."""
-    add_kind(group, "qa", qa)
 
 
 def qa(
     options: EvalOptions,
     questions: QuestionsOption,
-    index: EvalIndexOption = None,
+    index: OptionalIndexOption = None,
     modes: ModesOption = "hirag,naive",
     answers: Annotated[
         str | None, typer.Option(metavar="FILE", help="Score recorded answers instead of asking an index.")
@@ -58,9 +52,6 @@ def qa(
     type_field: TypeFieldOption = None,
     gold_answer_field: AnswerFieldOption = None,
     aliases_field: Annotated[str | None, typer.Option(help="Field with other right answers.")] = None,
-    answer_field: Annotated[str | None, typer.Option(help="Of --answers: field with the answer.")] = None,
-    answer_id_field: Annotated[str | None, typer.Option(help="Of --answers: field with the question's id.")] = None,
-    system_field: Annotated[str | None, typer.Option(help="Of --answers: field with who answered.")] = None,
 ) -> None:
     """Score short answers by exact match and F1, with intervals, paired differences and costs."""
     if (index is None) == (answers is None):
@@ -81,8 +72,7 @@ def qa(
 
     async def work(session: Session) -> Findings:
         if answers is not None:
-            return await score_recorded(session, asked, answers, fields, rules)
+            return await score_recorded(session, asked, answers, rules)
         return await evaluate_answers(session, asked, comma_list(modes), rules)
 
-    fields = AnswerFields(answer_field, answer_id_field, system_field)
     evaluate(options.session("qa", index, variant), loaded, work, options.json)

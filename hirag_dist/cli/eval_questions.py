@@ -9,10 +9,9 @@ import typer
 
 from hirag_dist.cli._eval import evaluate
 from hirag_dist.cli._eval_options import (
-    EvalIndexOption,
     EvalOptions,
-    add_kind,
 )
+from hirag_dist.cli._options import OptionalIndexOption
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import Findings, Session
 from hirag_dist.evaluation.kinds.judge import ROLE, require_llm
@@ -25,14 +24,9 @@ from hirag_dist.evaluation.kinds.questions import (
 from hirag_dist.readers import clean_text
 
 
-def register(group: typer.Typer) -> None:
-    """Add the kind."""
-    add_kind(group, "questions", questions)
-
-
 def questions(
     options: EvalOptions,
-    index: EvalIndexOption = None,
+    index: OptionalIndexOption = None,
     description: Annotated[
         str | None,
         typer.Option(metavar="TEXT|@FILE", help="What the corpus is about. [the index's broadest reports]"),

@@ -9,7 +9,6 @@ import typer
 
 from hirag_dist.cli._eval import evaluate
 from hirag_dist.cli._eval_options import (
-    EvalIndexOption,
     EvalOptions,
     GoldFieldOption,
     IdFieldOption,
@@ -19,22 +18,17 @@ from hirag_dist.cli._eval_options import (
     QuestionsOption,
     TypeFieldOption,
     VariantOption,
-    add_kind,
     comma_list,
 )
+from hirag_dist.cli._options import OptionalIndexOption
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, read_questions
 from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
 
 
-def register(group: typer.Typer) -> None:
-    """Add the kind."""
-    add_kind(group, "retrieval", retrieval)
-
-
 def retrieval(
     options: EvalOptions,
-    index: EvalIndexOption,
+    index: OptionalIndexOption,
     questions: QuestionsOption,
     modes: ModesOption = "hirag,local,global,bridge,nobridge,naive,flat",
     k: Annotated[str, typer.Option("--k", metavar="K,…", help="Sources that count, by commas.")] = "2,5,10",

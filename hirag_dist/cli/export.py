@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import typer
 
 from hirag_dist.application.exported_index import keep_snapshot
-from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli._output import emit, out, use_json
+from hirag_dist.cli._output import conclude_reading, emit, out
 from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.interop.exporters import graphrag_tables, write_graphml
 from hirag_dist.storage.layout import METADATA_TABLES
@@ -21,11 +20,6 @@ from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.storage.store import Store
 
 Form = Literal["auto", "graphml", "graphrag"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("export")(export)
 
 
 def export(
@@ -40,7 +34,6 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Write GraphML, or Parquet tables with GraphRAG's names and columns."""
-    use_json(json)
     opened = open_current(Store(index), snapshot)
     graphml = form == "graphml" or (form == "auto" and to.endswith(".graphml"))
     if form == "auto" and not graphml and Path(to).suffix:

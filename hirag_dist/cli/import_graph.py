@@ -7,32 +7,16 @@ from typing import Annotated, Literal
 
 import typer
 
-from hirag_dist.application.build import BuildOptions, read_import, run_import
+from hirag_dist.api.build_keywords import run_with
+from hirag_dist.application.build import read_import, run_import
 from hirag_dist.application.exported_index import FOLDER, exported_snapshot, import_snapshot
 from hirag_dist.cli._build import conclude
-from hirag_dist.cli._options import (
-    ConfigOption,
-    ExecutorOption,
-    IndexOption,
-    JsonOption,
-    MakeCurrentOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    SetOption,
-    WorkersOption,
-    configuration,
-    running,
-)
-from hirag_dist.cli._output import err, use_json
+from hirag_dist.cli._options import IndexOption, WriteOptions
+from hirag_dist.cli._output import err
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.core.text.normalize import count_noun
 
 Communities = Literal["new", "keep"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("import")(import_graph)
 
 
 def import_graph(
@@ -41,12 +25,7 @@ def import_graph(
         typer.Argument(metavar="FOLDER", help="Folder of GraphRAG, LightRAG, nano-graphrag or HiRAG, or an export."),
     ],
     index: IndexOption,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    executor: ExecutorOption = None,
-    workers: WorkersOption = None,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
+    options: WriteOptions,
     communities: Annotated[
         Communities | None,
         typer.Option(
@@ -54,33 +33,32 @@ def import_graph(
             "for an export of hirag-dist, it is imported like a graph of another tool."
         ),
     ] = None,
-    make_current: MakeCurrentOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Import a graph that another tool extracted, build its hierarchy and publish a snapshot.
 
     An export of hirag-dist whose tables were not edited is imported as it is: its snapshot is copied.
     """
-    use_json(json)
     exported = exported_snapshot(folder) if communities is None else None
     if exported is not None:
         snapshot_id = exported.manifest.snapshot_id
         headline = f"{folder} is an export of snapshot {snapshot_id}: it was copied, and nothing was built."
-        conclude(import_snapshot(exported, index, force_current=make_current), json, headline)
+        conclude(import_snapshot(exported, index, force_current=options.make_current), options.json, headline)
         return
     if communities is None and (Path(folder).expanduser() / FOLDER).is_dir():
         err.print(
             f"The tables in {folder} are not those that were exported: layers above 0 are built again.", markup=False
         )
-    loaded = configuration(config, settings, running(executor, workers)).config
+    loaded = options.load()
     graph = read_import(folder, loaded, communities == "keep")
-    if not json:
+    if not options.json:
         err.print(
             f"{folder} is of kind {graph.kind}: {count_noun(graph.entities.num_rows, 'entity', 'entities')}, "
             f"{count_noun(graph.relations.num_rows, 'relation')}, {count_noun(graph.chunks.num_rows, 'chunk')}, "
             f"{count_noun(graph.claims.num_rows, 'claim')}."
         )
-    options = BuildOptions(max_usd=max_usd, max_tokens=max_tokens, force_current=make_current)
-    with ProgressBars(not json) as bars:
-        result = run_import(graph, folder, index, loaded, options, (bars,))
-    conclude(result, json)
+    with ProgressBars(not options.json) as bars:
+        result = run_with(
+            {"config": loaded, "progress": bars, **options.limits},  # type: ignore[typeddict-item]
+            lambda config, build, listeners: run_import(graph, folder, index, config, build, listeners),
+        )
+    conclude(result, options.json)

@@ -8,58 +8,20 @@ import typer
 
 from hirag_dist.api.build import build_index
 from hirag_dist.cli._build import conclude
-from hirag_dist.cli._options import (
-    ConfigOption,
-    ExecutorOption,
-    FreshOption,
-    IdFieldOption,
-    IndexOption,
-    JsonOption,
-    LabelFieldOption,
-    MakeCurrentOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    RequireCompleteOption,
-    SetOption,
-    TextFieldOption,
-    TitleFieldOption,
-    WaitOption,
-    WorkersOption,
-    configuration,
-    reading,
-    running,
-)
-from hirag_dist.cli._output import use_json
+from hirag_dist.cli._options import FieldOptions, FreshOption, IndexOption, InputsArgument, WriteOptions
 from hirag_dist.cli._progress import ProgressBars
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("index")(index)
-
-
 def index(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")],
+    inputs: InputsArgument,
     index: IndexOption,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    executor: ExecutorOption = None,
-    workers: WorkersOption = None,
-    text_field: TextFieldOption = None,
-    title_field: TitleFieldOption = None,
-    label_field: LabelFieldOption = None,
-    id_field: IdFieldOption = None,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
+    fields: FieldOptions,
+    options: WriteOptions,
     rebuild: Annotated[
         bool,
         typer.Option("--rebuild", help="Build an index that exists from nothing; stored replies are not paid again."),
     ] = False,
     fresh: FreshOption = False,
-    require_complete: RequireCompleteOption = False,
-    wait: WaitOption = 0.0,
-    make_current: MakeCurrentOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Build an index of INPUT and publish it; after an interruption, the same command continues.
 
@@ -68,21 +30,9 @@ def index(
     Entities, clusters, communities and reports that did not change keep their ids and texts. --rebuild makes all of
     them from nothing, and ids of clusters and communities may change. See also add, remove and refresh.
     """
-    use_json(json)
-    fields = reading(text_field, title_field, label_field, id_field)
-    loaded = configuration(config, settings, running(executor, workers) | fields).config
-    with ProgressBars(not json) as bars:
+    loaded = options.load(fields.keys)
+    with ProgressBars(not options.json) as bars:
         result = build_index(
-            inputs,
-            index,
-            rebuild=rebuild,
-            config=loaded,
-            max_usd=max_usd,
-            max_tokens=max_tokens,
-            fresh=fresh,
-            require_complete=require_complete,
-            wait_s=wait,
-            make_current=make_current,
-            progress=bars,
+            inputs, index, rebuild=rebuild, fresh=fresh, config=loaded, progress=bars, **options.limits
         )
-    conclude(result, json)
+    conclude(result, options.json)

@@ -4,42 +4,28 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli._options import (
-    ConfigOption,
-    JsonOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    SetOption,
-    configuration,
-)
-from hirag_dist.cli._output import emit, out, use_json
+from hirag_dist.cli._options import ConfigOptions, MaxTokensOption, MaxUsdOption
+from hirag_dist.cli._output import emit, out
 from hirag_dist.errors import ConfigError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("init")(init)
-
-
 def init(
+    options: ConfigOptions,
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder for hirag.yaml.")] = ".",
     inputs: Annotated[
         list[str] | None,
         typer.Option("--from", metavar="INPUT", help="Propose types and examples for the domain of these documents."),
     ] = None,
-    config: ConfigOption = None,
-    settings: SetOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="With --from: show the calls and their cost, and make none.")
     ] = False,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing hirag.yaml.")] = False,
-    json: JsonOption = False,
 ) -> None:
     """Write a commented hirag.yaml, or with --from one whose types suit the domain of some documents.
 
@@ -47,12 +33,11 @@ def init(
     each of three examples. What they propose is written as files to edit: a fragment of hirag.yaml, and examples for
     the prompt of extraction. Without an endpoint the built-in model proposes types that it finds by rules.
     """
-    use_json(json)
     if inputs:
         from hirag_dist.cli._tune import tune
 
-        loaded = configuration(config, settings).config
-        tune(inputs, folder, loaded, plan=plan, max_usd=max_usd, max_tokens=max_tokens, force=force, json=json)
+        spending: dict[str, Any] = {"max_usd": max_usd, "max_tokens": max_tokens}
+        tune(inputs, folder, options.load(), plan=plan, force=force, json=options.json, **spending)
         return
     target = Path(folder) / "hirag.yaml"
     if target.exists() and not force:
@@ -62,7 +47,7 @@ def init(
         target.write_text(template(), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write {target}: {error.strerror}") from error
-    if json:
+    if options.json:
         emit({"written": str(target)})
     else:
         out.print(f"Wrote {target}. It works as it is, with the built-in model; set llm.endpoints for a real one.")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -15,19 +14,19 @@ from numpy.typing import NDArray
 from hirag_dist.application.drift import measure_drift, update_state
 from hirag_dist.cli._bill import bill_table, ratio_line
 from hirag_dist.cli._build import layer_table
-from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli._output import conclude_reading, emit, out, table
+from hirag_dist.cli._section_table import show_section
 from hirag_dist.cli._update_state import debt_line, missing_line, update_line
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
-from hirag_dist.core.drift.report import CommunityDrift, DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
+from hirag_dist.core.drift.report import DriftReport, UpdateStaleness
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, HiragError, StoreError
 from hirag_dist.inspection.graph_view import graph_view
 from hirag_dist.inspection.model import Inspection
-from hirag_dist.inspection.page import render_page
+from hirag_dist.inspection.page import drift_sections, render_page, resolved_section, update_section
 from hirag_dist.inspection.passages import choose_passages
 from hirag_dist.inspection.summary import TABLES, inspect_tables
 from hirag_dist.storage.snapshot.fallback import open_current
@@ -39,11 +38,6 @@ from hirag_dist.types import CsrGraph, IntVector
 logger = logging.getLogger(__name__)
 CHECK_FAILED = 6  # exit code
 _ONE = {"aliases": "alias", "communities": "community", "entities": "entity"}  # of a table's rows
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("inspect")(inspect)
 
 
 def inspect(
@@ -66,7 +60,6 @@ def inspect(
     json: JsonOption = False,
 ) -> None:
     """Show layers, sparsity, communities, graph measures and the bill of an index."""
-    use_json(json)
     if check and not drift:
         raise ConfigError("--check is about the gates of drift: give --drift with it")
     opened = open_current(Store(index), snapshot)
@@ -142,8 +135,8 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     shares = [f"{layer.covered:.1%} of layer {layer.layer}" for layer in inspection.layers if layer.covered is not None]
     if shares:
         out.print(f"Entities with a summary above them: {', '.join(shares)}.")
-    if inspection.resolved:
-        out.print(_resolved_table(inspection))
+    if (resolved := resolved_section(inspection)) is not None:
+        show_section(resolved)
     graph = inspection.graph
     rows = [(hub.name, hub.type, hub.layer, hub.degree) for hub in inspection.hubs[:10]]
     out.print(table("Hubs", ["entity", "type", "layer", "degree"], rows, right=(2, 3)))
@@ -162,7 +155,7 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
     if inspection.reports.missing:
         out.print(missing_line(inspection.reports.missing))
     if inspection.drift is not None:
-        show_drift(inspection.drift)
+        _show_drift(inspection.drift)
     elif inspection.update is not None:
         note = snapshot.manifest.notes["update"]
         out.print(f"{update_line(note['number'], note['documents'], note.get('other_changes', ()))} {debt_line(note)}")
@@ -192,90 +185,13 @@ def _paths_line(paths: PathLengthSample) -> str:
     )
 
 
-def _resolved_table(inspection: Inspection) -> Any:
-    total = sum(tier.names for tier in inspection.resolved)
-    rows = [
-        (tier.tier if at == 0 else "", tier.names if at == 0 else None, said.name, said.canonical_name, said.evidence)
-        for tier in inspection.resolved
-        for at, said in enumerate(tier.examples)
-    ]
-    title = f"Entity resolution: {count_noun(total, 'name that is', 'names that are')} another name's entity; examples"
-    return table(title, ["tier", "names", "name", "entity", "why"], rows, right=(1,), spare=(4,))
-
-
-def show_drift(report: DriftReport) -> None:
-    """Print the tables of a report, its gates, and what to do where they fail."""
-    if report.layers:
-        columns = ["layer", "entities", "clusters", "of shadow", "Jaccard", "ARI", "compactness", "of shadow", "ratio"]
-        columns += ["orphans", "of 1", "too large"]
-        rows = [_layer_row(layer) for layer in report.layers]
-        out.print(table("Clusters", columns, rows, right=range(len(columns)), spare=(10, 11, 1)))
-    if report.communities is not None:
-        columns = ["communities", "number", "of shadow", "Jaccard", "ARI", "modularity", "of shadow", "gap", "orphans"]
-        columns += ["too large", "of shadow"]
-        rows = _community_rows(report.communities)
-        out.print(table("Communities", columns, rows, right=range(1, len(columns)), spare=(10, 9)))
+def _show_drift(report: DriftReport) -> None:
     if report.update is not None:
         _show_update(report.update)
-    columns = ["gate", "of", "value", "limit", "state"]
-    out.print(table("Gates", columns, [_gate_row(gate) for gate in report.gates], right=(2, 3)))
-    for line in (*_advice(report.gates), *report.notes):
-        out.print(line)
-
-
-def _layer_row(layer: LayerDrift) -> tuple[object, ...]:
-    return (
-        layer.layer,
-        layer.entities,
-        *_agreement(layer.clusters),
-        f"{layer.compactness:.4f}",
-        f"{layer.shadow_compactness:.4f}",
-        f"{layer.compactness_ratio:.3f}",
-        layer.orphans,
-        layer.clusters.sizes.small,
-        layer.clusters.sizes.large,
-    )
-
-
-def _community_rows(found: CommunityDrift) -> list[tuple[object, ...]]:
-    top, leaves = found.top, found.leaves
-    figures = (f"{found.modularity:.4f}", f"{found.shadow_modularity:.4f}", f"{found.modularity_gap:+.2%}")
-    return [
-        ("level 0", *_agreement(top), *figures, found.orphans, None, None),
-        ("leaves", *_agreement(leaves), None, None, None, None, leaves.sizes.large, leaves.shadow_sizes.large),
-    ]
-
-
-def _agreement(groups: PartitionDrift) -> tuple[object, ...]:
-    return groups.sizes.groups, groups.shadow_sizes.groups, f"{groups.jaccard:.3f}", f"{groups.ari:.3f}"
+    for section in drift_sections(report):
+        show_section(section)
 
 
 def _show_update(state: UpdateStaleness) -> None:
     out.print(f"{update_line(state.number, state.documents, state.other_changes)} {debt_line({'debt': state.debt})}")
-    columns = ["texts", "number", "due", "tokens", "due", "share due", "material changed"]
-    rows = [
-        (
-            kind,
-            texts.units,
-            texts.due,
-            texts.tokens,
-            texts.due_tokens,
-            f"{texts.due_share:.1%}",
-            f"{texts.changed_share:.1%}",
-        )
-        for kind, texts in (("summaries", state.summaries), ("reports", state.reports))
-    ]
-    out.print(table("Stale texts; tokens at four characters each", columns, rows, right=range(1, len(columns))))
-
-
-def _gate_row(gate: Gate) -> tuple[object, ...]:
-    return gate.name, gate.part, gate.value_text, gate.limit_text, "holds" if gate.holds else "FAILS"
-
-
-def _advice(gates: Sequence[Gate]) -> list[str]:
-    """Return one sentence for each remedy that a failing gate has."""
-    failing: dict[str, list[str]] = {}
-    for gate in gates:
-        if not gate.holds:
-            failing.setdefault(gate.advice, []).append(f"{gate.name} of {gate.part}" if gate.part else gate.name)
-    return [f"Against {', '.join(names)}: {advice}." for advice, names in failing.items()]
+    show_section(replace(update_section(state), title="Texts that are due", note=""))

@@ -13,19 +13,17 @@ import typer
 
 from hirag_dist.cli._options import (
     AsLabelOption,
-    CaOption,
-    CertOption,
     ConfigOption,
-    KeyOption,
+    ConnectionOptions,
     LabelOption,
     MaxTokensOption,
     MaxUsdOption,
-    ServerNameOption,
+    OptionalIndexOption,
+    ServerOption,
     SetOption,
     SnapshotOption,
-    TlsOption,
-    TokenFileOption,
     configuration,
+    refuse_idle,
 )
 from hirag_dist.cli._output import err
 from hirag_dist.errors import ConfigError
@@ -36,10 +34,6 @@ if TYPE_CHECKING:
 
 _OPEN_S = 5.0  # for an index to open before clients are served; an error in this time ends the command
 TOKEN = "HIRAG_TOKEN"  # environment variable with the token of a server over stdio
-_IndexOption = Annotated[
-    str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
-]
-_ServerOption = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")]
 _HttpOption = Annotated[
     str | None,
     typer.Option(metavar="HOST:PORT", help="Serve streamable HTTP at /mcp of this address, instead of stdio."),
@@ -54,14 +48,10 @@ _TlsCertOption = Annotated[str | None, typer.Option(metavar="PEM", help="Certifi
 _TlsKeyOption = Annotated[str | None, typer.Option(metavar="PEM", help="Key of --tls-cert.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("mcp")(mcp)
-
-
 def mcp(
-    index: _IndexOption = None,
-    server: _ServerOption = None,
+    connection: ConnectionOptions,
+    index: OptionalIndexOption = None,
+    server: ServerOption = None,
     http: _HttpOption = None,
     http_names: _HttpNameOption = None,
     tls_cert: _TlsCertOption = None,
@@ -74,12 +64,6 @@ def mcp(
     snapshot: SnapshotOption = None,
     max_usd: MaxUsdOption = None,
     max_tokens: MaxTokensOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
-    server_name: ServerNameOption = None,
-    tls: TlsOption = False,
 ) -> None:
     """Serve an index to agents by the Model Context Protocol (MCP).
 
@@ -90,20 +74,18 @@ def mcp(
         raise ConfigError("this needs the extra mcp: run `pip install 'hirag-dist[mcp]'`")
     if (index is None) == (server is None):
         raise ConfigError("give either --index URI or --server HOST:PORT")
-    connection: dict[str, Any] = {"root_certificates": ca, "certificate": cert, "key": key}
-    connection |= {"server_name": server_name, "tls": tls}
-    here = {"--config": config, "--set": settings, "--snapshot": snapshot, "--max-usd": max_usd}
-    here |= {"--max-tokens": max_tokens, "--as-label": as_labels}
     if server is None:
-        _refuse(dict(zip(("--ca", "--cert", "--key", "--server-name", "--tls"), connection.values(), strict=True)))
-        _refuse({"--token-file": token_file})
+        refuse_idle(connection.given, "--index", "they are for a connection")
     else:
-        _refuse(here, "--server", "the service has a configuration of its own, and decides what its callers may see")
-    if http is None:
-        _refuse(
-            {"--http-name": http_names, "--tls-cert": tls_cert, "--tls-key": tls_key}, "stdio", "they are for --http"
+        here = {"--config": config, "--set": settings, "--snapshot": snapshot, "--max-usd": max_usd}
+        here |= {"--max-tokens": max_tokens, "--as-label": as_labels}
+        refuse_idle(
+            here, "--server", "the service has a configuration of its own, and decides what its callers may see"
         )
-    elif token_file is not None or cert is not None:
+    if http is None:
+        of_http = {"--http-name": http_names, "--tls-cert": tls_cert, "--tls-key": tls_key}
+        refuse_idle(of_http, "stdio", "they are for --http")
+    elif connection.token_file is not None or connection.cert is not None:
         raise ConfigError(
             "--token-file and --cert cannot go with --http: every caller would have the same rights; each sends its "
             "own token in the header Authorization, which goes to the service"
@@ -119,8 +101,8 @@ def mcp(
     async def run() -> None:
         async with AsyncExitStack() as stack:
             if server is not None:
-                token = None if http is not None or token_file is not None else os.environ.get(TOKEN) or None
-                backend = await _service(server, connection | {"token": token, "token_file": token_file}, options)
+                token = None if http is not None or connection.token_file is not None else os.environ.get(TOKEN) or None
+                backend = await _service(server, connection.arguments | {"token": token}, options)
             else:
                 loaded = configuration(config, settings).config
                 reach = None if as_labels is None else frozenset(filter(None, as_labels))
@@ -179,14 +161,3 @@ async def _index(uri: str, config: Any, limits: dict[str, Any], reach: frozenset
     if opening.done():
         opening.result()
     return IndexBackend(opening, reach)
-
-
-def _refuse(given: dict[str, Any], other: str = "--index", why: str = "they are for a connection") -> None:
-    """Refuse options that would have no effect.
-
-    Raises:
-        ConfigError: one of them has a value.
-    """
-    idle = [name for name, value in given.items() if value]
-    if idle:
-        raise ConfigError(f"{', '.join(idle)} cannot go with {other}: {why}; leave them out")

@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from hirag_dist.api.build import plan_build, plan_update
 from hirag_dist.cli._durations import about
-from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, TextFieldOption, configuration
-from hirag_dist.cli._output import emit, err, out, short, table, use_json
+from hirag_dist.cli._options import ConfigOptions, InputsArgument, TextFieldOption
+from hirag_dist.cli._output import emit, err, out, short, table
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
@@ -23,15 +23,9 @@ from hirag_dist.llm.usage import dollars, total_cost
 _SHOWN = 20  # files that cannot be read
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("plan")(plan)
-
-
 def plan(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")],
-    config: ConfigOption = None,
-    settings: SetOption = None,
+    inputs: InputsArgument,
+    options: ConfigOptions,
     text_field: TextFieldOption = None,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
     tokens_per_s: Annotated[
@@ -48,7 +42,6 @@ def plan(
     add: Annotated[
         bool, typer.Option("--add", help="With --index: estimate `add`; the documents of the index stay.")
     ] = False,
-    json: JsonOption = False,
 ) -> None:
     """Estimate calls, tokens, cost and time of an index, or of the update of one with --index. Calls no model.
 
@@ -57,21 +50,20 @@ def plan(
     With --index, documents that would be added, changed and removed, and the chunks to extract, are exact; summaries
     and reports are estimated from averages of the index.
     """
-    use_json(json)
     if add and index is None:
         raise ConfigError("--add estimates an addition to an index: give --index URI with it")
-    loaded = configuration(config, settings, {"reading.text_field": text_field}).config
+    loaded = options.load({"reading.text_field": text_field})
     if notice := lexical_embedding_notice(loaded):
         err.print(f"[yellow]Note:[/yellow] {notice}.")
     if index is not None:
         update = plan_update(inputs, index, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s, add=add)
-        if json:
+        if options.json:
             emit(asdict(update))
         else:
             _show_update(update, add)
         return
     made = plan_build(inputs, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s)
-    if json:
+    if options.json:
         emit(asdict(made))
         return
     _show(made, latency_s)

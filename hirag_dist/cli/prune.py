@@ -13,26 +13,21 @@ import typer
 from hirag_dist.application.forget import forget
 from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.cli._durations import seconds
-from hirag_dist.cli._options import ConfigOption, IndexOption, JsonOption, SetOption, WaitOption, configuration
-from hirag_dist.cli._output import emit, err, out, table, use_json
+from hirag_dist.cli._options import ConfigOptions, IndexOption, WaitOption
+from hirag_dist.cli._output import emit, err, out, table
 from hirag_dist.config.model import VectorsConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.retrieval.vector_index.milvus import MilvusCollections, lite_collections, server_collections
 from hirag_dist.storage.lock import BuildLock
-from hirag_dist.storage.snapshot.gc import GcPlan, RetentionPolicy, collections_of, plan_gc, prune, served
+from hirag_dist.storage.snapshot import gc
+from hirag_dist.storage.snapshot.gc import GcPlan, RetentionPolicy, collections_of, plan_gc, served
 from hirag_dist.storage.store import Store
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("prune")(prune_command)
-
-
-def prune_command(
+def prune(
     index: IndexOption,
-    config: ConfigOption = None,
-    settings: SetOption = None,
+    options: ConfigOptions,
     keep: Annotated[
         int,
         typer.Option(
@@ -49,7 +44,6 @@ def prune_command(
     ] = "1d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     wait: WaitOption = 0.0,
-    json: JsonOption = False,
 ) -> None:
     """Remove old snapshots of an index, what was derived from them, and their collections in Milvus.
 
@@ -57,9 +51,8 @@ def prune_command(
     --config of the services: it names the Milvus server with their collections. An unfinished `remove --forget` is
     continued first.
     """
-    use_json(json)
     rule = RetentionPolicy(keep, seconds(older_than, "--older-than"))
-    loaded = configuration(config, settings).config
+    loaded = options.load()
     store = Store(index)
     served(store)  # before the lock, which would create a folder for a mistyped name
     with BuildLock(store, wait) as lock, ExitStack() as stack:
@@ -72,9 +65,9 @@ def prune_command(
             stack.enter_context(collections)
             places.append((collections, collections_of(plan, collections, shared=shared)))
         if not dry_run:
-            prune(store, lock, plan, places)
+            gc.prune(store, lock, plan, places)
     dropped = [name for _, names in places for name in names]
-    if json:
+    if options.json:
         emit(_report(store, plan, dropped, dry_run) | {"forgotten": forgotten and forgotten.to_dict()})
         return
     _show(plan, dropped, dry_run)

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.cells import cell_len
 
 from hirag_dist.cli._bill import sent_line
-from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import (
     AsLabelOption,
-    CaOption,
-    CertOption,
-    ConfigOption,
-    JsonOption,
-    KeyOption,
+    ConfigOptions,
+    ConnectionOptions,
     LabelOption,
     MaxTokensOption,
     MaxUsdOption,
-    ServerNameOption,
-    SetOption,
+    OptionalIndexOption,
+    ServerOption,
     SnapshotOption,
-    TlsOption,
-    TokenFileOption,
-    configuration,
+    refuse_idle,
 )
-from hirag_dist.cli._output import emit, err, out, use_json
+from hirag_dist.cli._output import conclude_reading, emit, err, out
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
 from hirag_dist.errors import ConfigError, HiragError
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval, ScopeOptions
@@ -65,23 +59,16 @@ _IndexNameOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("query")(query)
-
-
 def _reach(as_labels: list[str] | None) -> frozenset[str] | None:
     return None if as_labels is None else frozenset(filter(None, as_labels))
 
 
 def query(
     question: Annotated[str, typer.Argument(help="The question.")],
-    index: Annotated[
-        str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
-    ] = None,
-    server: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")] = None,
-    config: ConfigOption = None,
-    settings: SetOption = None,
+    options: ConfigOptions,
+    connection: ConnectionOptions,
+    index: OptionalIndexOption = None,
+    server: ServerOption = None,
     mode: Annotated[str | None, typer.Option(help=_MODES)] = None,
     community_level: Annotated[
         str | None, typer.Option(metavar="LEVEL", help="Level of the reports: 0 (the coarsest), 1, …, leaf or all.")
@@ -98,45 +85,28 @@ def query(
     stream: Annotated[bool, typer.Option("--stream", help="Print the answer while it is generated.")] = False,
     deadline: _DeadlineOption = None,
     index_name: _IndexNameOption = None,
-    token_file: TokenFileOption = None,
-    ca: CaOption = None,
-    cert: CertOption = None,
-    key: KeyOption = None,
-    server_name: ServerNameOption = None,
-    tls: TlsOption = False,
     snapshot: SnapshotOption = None,
-    json: JsonOption = False,
 ) -> None:
     """Ask a question of an index or of a running service."""
-    use_json(json)
     _check(index, server, as_labels, deadline)
-    connection: dict[str, Any] = {"token_file": token_file, "root_certificates": ca, "certificate": cert, "key": key}
-    connection |= {"server_name": server_name, "tls": tls}
     scope: ScopeOptions = {"labels": tuple(labels or ()), "filter": filter_, "as_of": as_of, "reach": _reach(as_labels)}
-    asked = Query(
-        question,
-        mode,
-        top_n=top_n,
-        top_m=top_m,
-        community_level=community_level,
-        **scope,
-    )
+    asked = Query(question, mode, top_n=top_n, top_m=top_m, community_level=community_level, **scope)
     limits = {"--max-usd": max_usd, "--max-tokens": max_tokens}
     sent, fallback = None, ""  # not known of a service
     printed = StreamedText(sys.stdout, out.width if out.is_terminal else None)
-    say = printed.add if stream and not json else _swallow
+    say = printed.add if stream and not options.json else _swallow
     if server is not None:
-        _refuse({"--config": config, "--set": settings, "--snapshot": snapshot} | limits, "--server", _NOT_THERE)
+        here = {"--config": options.config, "--set": options.settings, "--snapshot": snapshot} | limits
+        refuse_idle(here, "--server", "the service has a configuration and a snapshot of its own")
         from hirag_dist.client import HiragClient
 
-        with HiragClient(server, index=index_name or "", **connection) as client:
+        with HiragClient(server, index=index_name or "", **connection.arguments) as client:
             result = _ask(client, asked, context_only, say, deadline)
     else:
-        idle = {"--index-name": index_name} | dict(zip(_CONNECTION, connection.values(), strict=True))
-        _refuse(idle, "--index", "they are for a connection")
+        refuse_idle({"--index-name": index_name} | connection.given, "--index", "they are for a connection")
         from hirag_dist.api.index import open_index
 
-        loaded = _for_one_question(configuration(config, settings).config)
+        loaded = _for_one_question(options.load())
         with open_index(str(index), config=loaded, snapshot=snapshot, max_usd=max_usd, max_tokens=max_tokens) as opened:
             try:
                 result = _ask(opened, asked, context_only, say, deadline)
@@ -146,7 +116,7 @@ def query(
                 sent, fallback = opened.usage, opened.info.fallback
                 if sent["calls"] and (sent["usd"] != 0 or asked.mode in MAP_REDUCE):
                     err.print(f"[dim]This question {sent_line(sent)}.[/dim]")
-    if json:
+    if options.json:
         emit(_as_json(result, sent, fallback))
     else:
         printed.end()
@@ -172,10 +142,6 @@ def _as_json(result: Retrieval | Answer, sent: dict[str, Any] | None, fallback: 
     return found | {"fallback": fallback or None}
 
 
-_CONNECTION = ("--token-file", "--ca", "--cert", "--key", "--server-name", "--tls")
-_NOT_THERE = "the service has a configuration and a snapshot of its own"
-
-
 def _for_one_question(config: Config) -> Config:
     """Return the configuration with vectors in memory where `auto` leaves the choice.
 
@@ -190,17 +156,6 @@ def _deadline_passed(deadline_s: float | None) -> HiragError:
     from hirag_dist.wire.error_status import DeadlinePassed
 
     return DeadlinePassed(f"no answer within {deadline_s:g} s; allow more with --deadline")
-
-
-def _refuse(given: Mapping[str, Any], with_option: str, why: str) -> None:
-    """Refuse options that would have no effect.
-
-    Raises:
-        ConfigError: one of them has a value.
-    """
-    idle = [name for name, value in given.items() if value]
-    if idle:
-        raise ConfigError(f"{', '.join(idle)} cannot go with {with_option}: {why}; leave them out")
 
 
 def _ask(

@@ -16,24 +16,10 @@ from hirag_dist.application.removal.given import read_given
 from hirag_dist.application.removal.selection import SelectedDocuments, select_documents
 from hirag_dist.application.removal.verification import VerificationResult, verify_removed
 from hirag_dist.cli._build import show
-from hirag_dist.cli._options import (
-    ConfigOption,
-    ExecutorOption,
-    IndexOption,
-    JsonOption,
-    MakeCurrentOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    RequireCompleteOption,
-    SetOption,
-    WaitOption,
-    WorkersOption,
-    configuration,
-    running,
-)
-from hirag_dist.cli._output import emit, out, table, use_json
+from hirag_dist.cli._options import IndexOption, WriteOptions
+from hirag_dist.cli._output import emit, out, table
 from hirag_dist.cli._progress import ProgressBars
-from hirag_dist.config.loader import LoadedConfig
+from hirag_dist.config.model import Config
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, InputError, SnapshotNotFound
 from hirag_dist.indexing.update.documents import DocumentSelection
@@ -43,13 +29,9 @@ from hirag_dist.storage.store import Store
 _SHOWN = 10  # documents that are listed
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("remove")(remove)
-
-
 def remove(
     index: IndexOption,
+    options: WriteOptions,
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[ID…]", help="Document ids, or the source ids of their owner.")
     ] = None,
@@ -60,12 +42,6 @@ def remove(
     input_file: Annotated[
         Path | None, typer.Option("--input-file", metavar="FILE", help="File with ids, one a line; - for stdin.")
     ] = None,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    executor: ExecutorOption = None,
-    workers: WorkersOption = None,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be removed.")] = False,
     forget: Annotated[
         bool,
@@ -87,10 +63,6 @@ def remove(
     snapshot_only: Annotated[
         bool, typer.Option("--snapshot-only", help="With --verify: search the current snapshot alone.")
     ] = False,
-    require_complete: RequireCompleteOption = False,
-    wait: WaitOption = 0.0,
-    make_current: MakeCurrentOption = False,
-    json: JsonOption = False,
 ) -> None:
     """Remove documents from an index and publish a snapshot in which nothing derives from them.
 
@@ -98,51 +70,45 @@ def remove(
     budget, or replaced by stand-ins, which `refresh` replaces. --verify shows whether anything is left.
     With --forget, documents that were removed before may be named too; without ids, an earlier run is continued.
     """
-    use_json(json)
     if now and not forget:
         raise ConfigError("--now is about old snapshots: give --forget with it")
     if (input or snapshot_only) and not verify_only:
         raise ConfigError("--input and --snapshot-only are about a search: give --verify with them")
     selection = _selection(ids or [], source or [], input_file)
     if verify_only:
-        loaded_config = configuration(config, settings)
-        verify(index, loaded_config, selection.ids, input or (), snapshot_only=snapshot_only, json=json)
+        verify(index, options.load(), selection.ids, input or (), snapshot_only=snapshot_only, json=options.json)
         return
     if not (selection.ids or selection.sources or forget):
         raise InputError("name the documents: their ids, --source GLOB, or --input-file FILE")
     selected = select_documents(index, selection, allow_absent=forget)
     report: dict[str, Any] = {"dry_run": dry_run, "documents": [asdict(each) for each in selected.documents]}
-    if not json:
+    if not options.json:
         _show_selected(selected, dry_run)
     if dry_run:
-        _finish(report, json)
+        _finish(report, options.json)
         return
-    loaded = configuration(config, settings, running(executor, workers)).config
+    loaded = options.load()
     complete = True
     if selected.documents:
-        with ProgressBars(not json) as bars:
+        with ProgressBars(not options.json) as bars:
             result = remove_documents(
                 selection.ids if not selected.absent else [each.document_id for each in selected.documents],
                 index,
                 sources=() if selected.absent else selection.sources,
                 config=loaded,
-                max_usd=max_usd,
-                max_tokens=max_tokens,
-                require_complete=require_complete,
-                wait_s=wait,
-                make_current=make_current,
                 progress=bars,
+                **options.limits,
             )
         complete = not result.exit_code
         report |= result.to_dict()
-        if not json:
+        if not options.json:
             show(report)
     if forget:
         gone = [*(each.document_id for each in selected.documents), *selected.absent]
-        forgotten = run_forget(index, loaded, gone, now, wait)
+        forgotten = run_forget(index, loaded, gone, now, options.wait)
         complete = complete and not (forgotten.findings or forgotten.problems)
         report["forgotten"] = forgotten.to_dict()
-    _finish(report, json, complete)
+    _finish(report, options.json, complete)
 
 
 def _finish(report: dict[str, Any], json: bool, complete: bool = True) -> None:
@@ -211,7 +177,7 @@ FOUND_CODE = 6
 
 
 def verify(
-    index: str, config: LoadedConfig, ids: Sequence[str], input: Sequence[str], *, snapshot_only: bool, json: bool
+    index: str, config: Config, ids: Sequence[str], input: Sequence[str], *, snapshot_only: bool, json: bool
 ) -> None:
     """Search everything in an index for what derives from removed documents, and print it. Makes no call.
 
@@ -230,15 +196,14 @@ def verify(
     store = Store(index)
     if current_id(store) is None:
         raise SnapshotNotFound(f"{store.uri} serves no snapshot")
-    loaded = config.config
-    given = read_given(loaded, store, list(input)) if input else None
+    given = read_given(config, store, list(input)) if input else None
     removed = find_removed(store, list(ids), given)
     if removed.unknown and not input:
         unknown = ", ".join(sorted(removed.unknown))
         raise InputError(
             f"no snapshot of {store.uri} has {unknown}, so its text is not known; give the document with --input FILE"
         )
-    result = verify_removed(store, loaded, removed, snapshot_only=snapshot_only)
+    result = verify_removed(store, config, removed, snapshot_only=snapshot_only)
     if json:
         emit(result.to_dict())
     else:

@@ -7,24 +7,11 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.application.build import BuildOptions
+from hirag_dist.api.build_keywords import run_with
 from hirag_dist.application.retry import LetterSelection, estimate_retry, run_drop, run_retry
 from hirag_dist.cli._build import conclude
-from hirag_dist.cli._options import (
-    ConfigOption,
-    ExecutorOption,
-    IndexOption,
-    JsonOption,
-    MakeCurrentOption,
-    MaxTokensOption,
-    MaxUsdOption,
-    SetOption,
-    WaitOption,
-    WorkersOption,
-    configuration,
-    running,
-)
-from hirag_dist.cli._output import emit, err, out, use_json
+from hirag_dist.cli._options import IndexOption, WriteOptions
+from hirag_dist.cli._output import emit, err, out
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli.plan import estimate_table, stage_row, total_row
 from hirag_dist.core.text.normalize import count_noun
@@ -33,58 +20,39 @@ from hirag_dist.indexing.estimate import RetryEstimate
 from hirag_dist.storage.store import Store
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("retry")(retry)
-
-
 def retry(
     index: IndexOption,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    executor: ExecutorOption = None,
-    workers: WorkersOption = None,
-    max_usd: MaxUsdOption = None,
-    max_tokens: MaxTokensOption = None,
-    require_complete: Annotated[bool, typer.Option(help="Publish nothing while there are dead letters.")] = False,
+    options: WriteOptions,
     drop: Annotated[bool, typer.Option("--drop", help="Accept the loss instead; no model is asked.")] = False,
     stage: Annotated[str | None, typer.Option(help="With --drop: only letters of this stage.")] = None,
     unit: Annotated[list[str] | None, typer.Option(help="With --drop: only this unit; may be repeated.")] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="With --drop: why, for the record.")] = "",
-    wait: WaitOption = 0.0,
-    make_current: MakeCurrentOption = False,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what it would call and cost, at least and at most; make no call.")
     ] = False,
-    json: JsonOption = False,
 ) -> None:
     """Ask again about the dead letters of the last build, go on with it, and publish a new snapshot.
 
     It reads the INPUT of that build and wants its configuration: give the same --config and --set. Replies that were
     good are not paid again. With --drop the loss is accepted: such letters count no longer, and are not asked again.
     """
-    use_json(json)
     if drop and plan:
         raise ConfigError("--drop asks no model: there is nothing to plan")
     if not drop and (stage or unit or reason):
         raise ConfigError("--stage, --unit and --reason say what is dropped: give --drop with them")
     if drop:
-        _drop(index, LetterSelection(stage, tuple(unit or ()), reason), wait, json)
+        _drop(index, LetterSelection(stage, tuple(unit or ()), reason), options.wait, options.json)
         return
-    loaded = configuration(config, settings, running(executor, workers)).config
+    loaded = options.load()
     if plan:
-        _plan(estimate_retry(index, loaded), json)
+        _plan(estimate_retry(index, loaded), options.json)
         return
-    options = BuildOptions(
-        max_usd=max_usd,
-        max_tokens=max_tokens,
-        require_complete=require_complete,
-        wait_s=wait,
-        force_current=make_current,
-    )
-    with ProgressBars(not json) as bars:
-        result = run_retry(index, loaded, options, (bars,))
-    conclude(result, json)
+    with ProgressBars(not options.json) as bars:
+        result = run_with(
+            {"config": loaded, "progress": bars, **options.limits},  # type: ignore[typeddict-item]
+            lambda config, build, listeners: run_retry(index, config, build, listeners),
+        )
+    conclude(result, options.json)
 
 
 def _plan(made: RetryEstimate, json: bool) -> None:

@@ -10,27 +10,18 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._options import ConfigOption, JsonOption, SetOption, configuration
-from hirag_dist.cli._output import COMPILING, emit, err, use_json
+from hirag_dist.cli._groups import flattened
+from hirag_dist.cli._options import ConfigOption, JsonOption, OptionalIndexOption, SetOption, configuration
+from hirag_dist.cli._output import COMPILING, emit, err
 from hirag_dist.errors import ConfigError
 
 _LATE_S = 5.0  # seconds without an answer, after which the command says why
 _TOKEN_BYTES = 32  # of randomness
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command, and `serve token`."""
-    group = typer.Typer(invoke_without_command=True)
-    group.callback()(serve)
-    group.command("token")(token)
-    app.add_typer(group, name="serve")
-
-
-def serve(
+def _serve(
     context: typer.Context,
-    index: Annotated[
-        str | None, typer.Option("--index", "-i", metavar="URI", help="Folder of the index: a path, or s3://…")
-    ] = None,
+    index: OptionalIndexOption = None,
     catalogue: Annotated[
         str | None,
         typer.Option(metavar="URI", help="Folder whose sub-folders are indexes, served by their names; or s3://…"),
@@ -103,7 +94,7 @@ def _announce(address: str, url: str | None = None, *, page: bool = True) -> Non
         err.print(f"OpenAI-compatible API: {url}v1. Description of all HTTP APIs: {url}openapi.json")
 
 
-def token(
+def _token(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the caller.")],
     days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; default: never.")] = None,
     json: JsonOption = False,
@@ -111,7 +102,6 @@ def token(
     """Make a bearer token for a caller. It is shown once; the callers file has its hash."""
     from hirag_dist.service.auth.caller_registry import is_name
 
-    use_json(json)
     if not is_name(name):
         raise ConfigError(f"{name!r} is not a valid caller name; a name has up to 64 letters, digits and . _ @ -")
     fresh = f"hirag_{secrets.token_urlsafe(_TOKEN_BYTES)}"
@@ -126,3 +116,8 @@ def token(
     if until is not None:
         print(f"        expires: {until}")
     print("    labels: []  # of documents that it may see in addition to those without labels; all: everything")
+
+
+serve = typer.Typer(invoke_without_command=True)
+serve.callback()(flattened(_serve))
+serve.command("token")(flattened(_token))

@@ -13,11 +13,6 @@ from hirag_dist.testing.simulator import SimulatorOptions, run_simulator
 _LIMITS, _LATENCY, _FAULTS = "Limits", "Latency", "Faults"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("simulate-llm")(simulate)
-
-
 def _rate(help: str) -> Any:
     return typer.Option(metavar="SHARE", help=help, rich_help_panel=_FAULTS)
 
@@ -31,7 +26,6 @@ def simulate(
     prompt_cache: Annotated[
         bool, typer.Option("--prompt-cache/--no-prompt-cache", help="Report prompt prefixes seen before as cached.")
     ] = True,
-    log: Annotated[str | None, typer.Option(metavar="FILE", help="Append one JSON line per call to this file.")] = None,
     rpm: Annotated[float | None, typer.Option(help="Requests per minute before 429.", rich_help_panel=_LIMITS)] = None,
     tpm: Annotated[float | None, typer.Option(help="Tokens per minute before 429.", rich_help_panel=_LIMITS)] = None,
     burst_s: Annotated[
@@ -56,8 +50,6 @@ def simulate(
     malformed_rate: Annotated[float, _rate("Share of chat replies in the wrong format.")] = 0.0,
     truncate_rate: Annotated[float, _rate("Share of chat replies cut off, finish_reason length.")] = 0.0,
     hang_rate: Annotated[float, _rate("Share of calls that are never answered.")] = 0.0,
-    drop_rate: Annotated[float, _rate("Share of connections closed before or during the reply.")] = 0.0,
-    storm_rate: Annotated[float, _rate("Probability that a call starts a storm of 429.")] = 0.0,
     max_faults_per_request: Annotated[
         int | None, typer.Option(help="Maximum faults per request.", rich_help_panel=_FAULTS)
     ] = None,

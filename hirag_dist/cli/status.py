@@ -14,9 +14,8 @@ from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._build import group_line
 from hirag_dist.cli._document_bill import show_bill
 from hirag_dist.cli._documents import show_document, show_documents
-from hirag_dist.cli._fallback import conclude_reading
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
-from hirag_dist.cli._output import emit, out, short, table, use_json
+from hirag_dist.cli._output import conclude_reading, emit, out, short, table
 from hirag_dist.cli._update_state import debt_line, missing_line, update_line
 from hirag_dist.composition.build_records import (
     IN_SHORT,
@@ -46,11 +45,6 @@ _STATES = {
     "stopped": "stopped by its budget",
     "killed": "ended without a report (killed, or the machine failed); run it again to continue",
 }
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("status")(status)
 
 
 def status(
@@ -87,7 +81,6 @@ def status(
     json: JsonOption = False,
 ) -> None:
     """Show the contents of an index, its last build, its dead letters, its documents and its cost."""
-    use_json(json)
     if as_csv and json:
         raise ConfigError("give --csv or --json, not both")
     store = Store(index)

@@ -12,57 +12,28 @@ import typer
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.application.watch import WatchEvent, debt_tokens, make_watch
 from hirag_dist.cli._durations import seconds
-from hirag_dist.cli._options import (
-    ConfigOption,
-    ExecutorOption,
-    IdFieldOption,
-    IndexOption,
-    JsonOption,
-    LabelFieldOption,
-    SetOption,
-    TextFieldOption,
-    TitleFieldOption,
-    WorkersOption,
-    configuration,
-    reading,
-    running,
-)
-from hirag_dist.cli._output import emit, err, out, short, use_json
+from hirag_dist.cli._options import ExecutorOptions, FieldOptions, IndexOption, InputsArgument
+from hirag_dist.cli._output import emit, err, out, short
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import ConfigError
 from hirag_dist.llm.usage import dollars
 from hirag_dist.service.metrics_server import serve_metrics
 from hirag_dist.service.watch_metrics import WatchMetrics
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("watch")(watch)
-
-
 def watch(
-    inputs: Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")],
+    inputs: InputsArgument,
     index: IndexOption,
-    config: ConfigOption = None,
-    settings: SetOption = None,
-    executor: ExecutorOption = None,
-    workers: WorkersOption = None,
-    text_field: TextFieldOption = None,
-    title_field: TitleFieldOption = None,
-    label_field: LabelFieldOption = None,
-    id_field: IdFieldOption = None,
+    fields: FieldOptions,
+    options: ExecutorOptions,
     every: Annotated[
         str, typer.Option(metavar="DURATION", help="Time between two listings of INPUT: 30s, 10m, 1h.")
     ] = "60s",
-    batch_files: Annotated[int | None, typer.Option("--batch-files", hidden=True)] = None,
-    poll: Annotated[str | None, typer.Option("--poll", hidden=True)] = None,
     max_usd: Annotated[
         float | None, typer.Option(min=0, help="Dollars a day (UTC); when they are spent, changes wait for the next.")
     ] = None,
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics on /metrics.")
     ] = None,
-    json: JsonOption = False,
 ) -> None:
     """Follow INPUT and update the index as files are added, changed and removed.
 
@@ -72,13 +43,9 @@ def watch(
     A round that fails (an endpoint or a folder out of reach) is tried again later. Ctrl-C and SIGTERM end the command;
     an interrupted update is continued by the next start. With --json each round is one JSON object on a line.
     """
-    use_json(json)
-    if batch_files is not None or poll is not None:
-        raise ConfigError("--batch-files and --poll are gone: --every is the time between two listings")
-    fields = reading(text_field, title_field, label_field, id_field)
-    loaded = configuration(config, settings, running(executor, workers) | fields).config
+    loaded = options.load(fields.keys)
     every_s, counted = seconds(every, "--every"), WatchMetrics()
-    followed = make_watch(inputs, index, loaded, max_usd, emit_event if json else show_event, counted)
+    followed = make_watch(inputs, index, loaded, max_usd, emit_event if options.json else show_event, counted)
     served = nullcontext() if metrics is None else serve_metrics(metrics, counted.registry, lambda: True)
     with _ended_by_signals(), served as address:
         if address is not None:

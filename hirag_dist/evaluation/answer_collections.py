@@ -101,7 +101,7 @@ def _add(sets: AnswerCollections, fields: Mapping[str, Any], *, file_method: str
     """Add a record's answer; return why there is none, or an empty text."""
     chosen = {name: find_field(fields, None, usual) for name, usual in _FIELDS.items()}
     said = {name: None if found is None else fields[found] for name, found in chosen.items()}
-    if not isinstance(said["answer"], str):
+    if not isinstance(said["answer"], str | int | float):
         there = ", ".join(list(fields)[:10])
         return f"no answer in field {chosen['answer']!r}" if chosen["answer"] else f"no answer; it has: {there}"
     text = clean_text(said["question"]).strip() if isinstance(said["question"], str) else ""
@@ -114,7 +114,7 @@ def _add(sets: AnswerCollections, fields: Mapping[str, Any], *, file_method: str
         return f"the text of question {own_id!r} is not known; give the question file with --questions"
     sets.texts.setdefault(own_id, text)
     method = file_method if named or not isinstance(said["method"], str) else said["method"].strip() or file_method
-    answer = clean_text(said["answer"]).strip()
+    answer = clean_text(str(said["answer"])).strip()
     own = sets.answers.setdefault(method, {})
     if own_id not in own:
         own[own_id] = answer

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import unicodedata
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TypeVar
-
-import numpy as np
 
 from hirag_dist.composition.models import (
     CHAT_ROLES,
@@ -91,7 +88,8 @@ class ModelAccess:
         spending = max_usd is not None or max_tokens is not None
         self._retried = RetriedCalls(RateLimiter(client, "", spending), retry_policy(config))
         self.pool = UnitPool(make_pool(config, self._ledger, self._retried, more_roles))
-        self.embedder = QuestionVectors(limited_embedder(config, self._ledger, self._retried))
+        self._embedder = limited_embedder(config, self._ledger, self._retried)
+        self.embedder = UnitEmbedder(self._embedder)
 
     async def structured(self, target: RoleTarget) -> bool:
         """Return whether all models of a role have structured outputs; each endpoint is asked once a ledger."""
@@ -107,7 +105,7 @@ class ModelAccess:
         return open_engine(
             snapshot,
             vectors,
-            _Lent(self.embedder),
+            self.embedder,
             KeptAnswers(self.pool),
             config.retrieval,
             prompts,
@@ -120,70 +118,27 @@ class ModelAccess:
     async def close(self) -> None:
         """Wait for the calls in flight, whose replies are stored, and close the connections."""
         await self.pool.close()
-        await self.embedder.close()
+        if isinstance(self._embedder, Closable):
+            await self._embedder.close()
         await self._ledger.close()
 
 
-class QuestionVectors:
-    """Implements `ports.Embedder` for questions that are asked several times, in mode after mode.
+class UnitEmbedder:
+    """An embedder of questions whose calls carry the context of the unit that asks. Implements `ports.Embedder`.
 
-    The unit that asks first has the vector on its bill; unlike `questions.QuestionEmbedder` it makes no calls for
-    other units, which would be on the bill of a unit that is recorded already. Questions that differ in spaces or forms
-    of characters only are equal, as there.
+    Questions that differ in spaces or forms of characters only are equal, as in `questions.QuestionEmbedder`; unlike
+    it this makes no calls for other units, which would be on the bill of a unit that is recorded already. It has no
+    `close`: the creator of the embedder closes it.
     """
-
-    def __init__(self, embedder: Embedder, remembered: int = 1024) -> None:
-        """Stand before an embedder.
-
-        Args:
-            remembered: vectors kept, those asked for first go first.
-        """
-        self.name, self.dim = embedder.name, embedder.dim
-        self._embedder = embedder
-        self._remembered = remembered
-        self._vectors: dict[str, asyncio.Future[FloatMatrix]] = {}
-
-    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
-        """Return (len(texts), dim) float32 rows, as the embedder does, and raise what it raises."""
-        rows = np.zeros((len(texts), self.dim), np.float32)
-        for place, text in enumerate(texts):
-            rows[place] = await self._vector(unicodedata.normalize("NFC", one_line(text)))
-        return rows
-
-    async def close(self) -> None:
-        """Release the embedder."""
-        if isinstance(self._embedder, Closable):
-            await self._embedder.close()
-
-    async def _vector(self, text: str) -> FloatMatrix:
-        while (under_way := self._vectors.get(text)) is not None:
-            await asyncio.wait([under_way])
-            if not under_way.cancelled():
-                return under_way.result()
-        coming = self._vectors[text] = asyncio.get_running_loop().create_future()
-        try:
-            coming.set_result(
-                np.asarray((await with_context(self._embedder, _current_context()).embed([text]))[0], np.float32)
-            )
-        except BaseException:  # each waiting caller tries in turn
-            del self._vectors[text]
-            coming.cancel()
-            raise
-        while len(self._vectors) > self._remembered:
-            oldest = next(iter(self._vectors))
-            if not self._vectors[oldest].done():
-                break
-            del self._vectors[oldest]
-        vector: FloatMatrix = coming.result()
-        return vector
-
-
-class _Lent:
-    """An embedder without its `close`: its creator closes it."""
 
     def __init__(self, embedder: Embedder) -> None:
         self.name, self.dim = embedder.name, embedder.dim
-        self.embed = embedder.embed
+        self._embedder = embedder
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) float32 rows, as the embedder does, and raise what it raises."""
+        plain = [unicodedata.normalize("NFC", one_line(text)) for text in texts]
+        return await with_context(self._embedder, _current_context()).embed(plain)
 
 
 class KeptAnswers:

@@ -18,7 +18,7 @@ from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.storage.store import Store
 from hirag_dist.types.statistics import Interval
 
-SCHEMA = "hirag_dist.evaluation/1"
+SCHEMA = "hirag_dist.evaluation/2"
 _LETTERS_SHOWN = 200
 
 

@@ -122,7 +122,7 @@ class Session:
         return self._asking.count_tokens(text)
 
     async def embed(self, text: str) -> NDArray[np.float32]:
-        """Return the (dim,) vector of a question; it is on the bill of the unit that asks first."""
+        """Return the (dim,) vector of a question; it is on the bill of every unit that asks, and made once."""
         vectors = await self._asking.embedder.embed([text])
         return np.asarray(vectors[0], np.float32)
 

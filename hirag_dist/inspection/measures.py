@@ -11,11 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.graph.components import component_labels
-from hirag_dist.types import FloatVector, IntVector
-
-_BLOCK_WEDGES = 2_000_000  # wedges expanded at a time: some 100 MB of working arrays
-_MAX_WEDGES = 300_000_000  # above it the coefficients are estimated; some two minutes of one core
-_SAMPLES = 400_000  # standard error of an estimate: below 0.001
+from hirag_dist.core.graph.csr import distinct
+from hirag_dist.core.numba_jit import compiled_apart
+from hirag_dist.types import IntVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +51,12 @@ class ClusteringCoefficients:
     Attributes:
         transitivity: closed triples over all triples, Eq. 18 of the HiRAG paper; 0.0 where there is no triple.
         average_local: mean over all nodes of the share of closed triples around each; below two neighbours it is 0.
-        triangles: number of triangles, None where the values are estimates.
-        exact: whether the values are counted, not estimated from a sample.
+        triangles: number of triangles.
     """
 
     transitivity: float
     average_local: float
-    triangles: int | None
-    exact: bool
-
-
-def distinct(keys: IntVector) -> IntVector:
-    """Return the different values, ascending: by sorting, which is many times faster than `np.unique`'s hashing."""
-    ordered = np.sort(keys)
-    new = np.ones(len(ordered), dtype=bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    return ordered[new]
+    triangles: int
 
 
 def simple_graph(sources: IntVector, targets: IntVector, n_nodes: int) -> SimpleGraph:
@@ -102,98 +90,53 @@ def components(graph: SimpleGraph) -> IntVector:
     return np.sort(np.bincount(labels).astype(np.int64))[::-1]
 
 
-def triangles_per_node(graph: SimpleGraph, block_wedges: int = _BLOCK_WEDGES) -> IntVector:
-    """Return (n_nodes,) the number of triangles that each node is part of, exactly.
+def triangles_per_node(graph: SimpleGraph) -> IntVector:
+    """Return (n_nodes,) the number of triangles that each node is part of.
 
     Edges point from the lower to the higher degree, so that a hub with many neighbours costs no more than the square
-    root of the number of edges; memory is bounded by `block_wedges`, not by the graph's wedges.
+    root of the number of edges.
     """
-    n_nodes = graph.n_nodes
-    order = np.lexsort((np.arange(n_nodes), graph.degrees))
-    keys, starts = _oriented_edges(graph, order)
-    low, high = np.divmod(keys, max(n_nodes, 1))
-    later = starts[low + 1] - np.arange(len(keys)) - 1  # edges of the same row that follow
-    reach = np.cumsum(later)
-    counts = np.zeros(n_nodes, dtype=np.int64)
-    begin = 0
-    while begin < len(keys):
-        done = reach[begin - 1] if begin else 0
-        end = max(begin + 1, int(np.searchsorted(reach, done + block_wedges, side="right")))
-        first = np.repeat(np.arange(begin, end), later[begin:end])
-        within = np.arange(len(first)) - np.repeat(reach[begin:end] - later[begin:end] - done, later[begin:end])
-        second = first + 1 + within
-        wanted = high[first] * n_nodes + high[second]
-        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        closed = keys[at] == wanted
-        for ends in (low[first], high[first], high[second]):
-            counts += np.bincount(ends[closed], minlength=n_nodes)
-        begin = end
-    result = np.empty(n_nodes, dtype=np.int64)
-    result[order] = counts
+    order = np.lexsort((np.arange(graph.n_nodes), graph.degrees))
+    rank = np.empty(graph.n_nodes, np.int64)
+    rank[order] = np.arange(graph.n_nodes)
+    rows, columns = rank[np.repeat(np.arange(graph.n_nodes), graph.degrees)], rank[graph.indices]
+    rows, columns = rows[rows < columns], columns[rows < columns]
+    indptr = np.zeros(graph.n_nodes + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=graph.n_nodes), out=indptr[1:])
+    result: IntVector = _triangles(indptr, columns[np.argsort(rows, kind="stable")])[rank]
     return result
 
 
-def clustering(graph: SimpleGraph, max_wedges: int = _MAX_WEDGES, seed: int = 0) -> ClusteringCoefficients:
-    """Return the clustering coefficients of a graph.
+@compiled_apart
+def _triangles(indptr: NDArray[np.int64], indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Count the triangles of each node of a graph whose edges point from the lower to the higher number."""
+    n_nodes = len(indptr) - 1
+    counts = np.zeros(n_nodes, np.int64)
+    seen_from = np.full(n_nodes, -1, np.int64)  # the last node that the node is a neighbour of
+    for low in range(n_nodes):
+        for edge in range(indptr[low], indptr[low + 1]):
+            seen_from[indices[edge]] = low
+        for edge in range(indptr[low], indptr[low + 1]):
+            middle = indices[edge]
+            for other in range(indptr[middle], indptr[middle + 1]):
+                high = indices[other]
+                if seen_from[high] == low:
+                    counts[low] += 1
+                    counts[middle] += 1
+                    counts[high] += 1
+    return counts
+
+
+def clustering(graph: SimpleGraph) -> ClusteringCoefficients:
+    """Return the clustering coefficients of a graph, as `simple_graph` makes it.
 
     Paper: Eq. 18 (the global coefficient, closed triples over all triples), and the mean of the local ones.
-
-    Args:
-        graph: as `simple_graph` makes it.
-        max_wedges: work that the exact count may cost; above it both values come from a seeded sample of triples.
-        seed: of that sample.
     """
-    degrees = graph.degrees
-    triples = degrees * (degrees - 1) // 2
+    triples = graph.degrees * (graph.degrees - 1) // 2
     n_triples = int(triples.sum())
     if not n_triples:
-        return ClusteringCoefficients(0.0, 0.0, 0, True)
-    if _wedges(graph) > max_wedges:
-        return _estimated(graph, triples.astype(np.float64), seed)
+        return ClusteringCoefficients(0.0, 0.0, 0)
     triangles = triangles_per_node(graph)
     local = np.divide(triangles, triples, out=np.zeros(graph.n_nodes), where=triples > 0)
     closed = int(triangles.sum())  # a triangle is three closed triples, one around each corner
-    return ClusteringCoefficients(closed / n_triples, float(local.mean()), closed // 3, True)
-
-
-def _oriented_edges(graph: SimpleGraph, order: IntVector) -> tuple[IntVector, IntVector]:
-    """Edges between ranks, lower rank first, as sorted keys `low * n + high`, and where each row starts."""
-    n_nodes = graph.n_nodes
-    rank = np.empty(n_nodes, dtype=np.int64)
-    rank[order] = np.arange(n_nodes)
-    rows = rank[np.repeat(np.arange(n_nodes), graph.degrees)]
-    columns = rank[graph.indices]
-    upward = rows < columns
-    keys = np.sort(rows[upward] * n_nodes + columns[upward])
-    starts = np.zeros(n_nodes + 1, dtype=np.int64)
-    np.cumsum(np.bincount(keys // max(n_nodes, 1), minlength=n_nodes), out=starts[1:])
-    return keys, starts
-
-
-def _wedges(graph: SimpleGraph) -> int:
-    """Return the number of pairs that `triangles_per_node` would test."""
-    order = np.lexsort((np.arange(graph.n_nodes), graph.degrees))
-    _, starts = _oriented_edges(graph, order)
-    out = np.diff(starts)
-    return int((out * (out - 1) // 2).sum())
-
-
-def _estimated(graph: SimpleGraph, triples: FloatVector, seed: int) -> ClusteringCoefficients:
-    generator = np.random.default_rng(seed)
-    centres = generator.choice(graph.n_nodes, size=_SAMPLES, p=triples / triples.sum())
-    inner = np.flatnonzero(triples > 0)
-    uniform = inner[generator.integers(len(inner), size=_SAMPLES)]
-    local = _share_closed(graph, uniform, generator) * len(inner) / graph.n_nodes
-    return ClusteringCoefficients(_share_closed(graph, centres, generator), local, None, False)
-
-
-def _share_closed(graph: SimpleGraph, centres: IntVector, generator: np.random.Generator) -> float:
-    """The share of closed ones among triples with the given centres and two random neighbours of each."""
-    degrees = graph.degrees[centres]
-    first = generator.integers(degrees)
-    second = (first + 1 + generator.integers(degrees - 1)) % degrees
-    ends = [graph.indices[graph.indptr[centres] + place] for place in (first, second)]
-    edges = np.repeat(np.arange(graph.n_nodes), graph.degrees) * graph.n_nodes + graph.indices
-    wanted = ends[0] * graph.n_nodes + ends[1]
-    at = np.minimum(np.searchsorted(edges, wanted), len(edges) - 1)
-    return float(np.mean(edges[at] == wanted))
+    return ClusteringCoefficients(closed / n_triples, float(local.mean()), closed // 3)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hirag_dist.core.drift.report import DriftReport, LayerDrift, PartitionDrift, UpdateStaleness
+from hirag_dist.core.drift.report import DriftReport, Gate, LayerDrift, PartitionDrift, UpdateStaleness
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template
@@ -58,7 +58,7 @@ def render_page(
         cover=f"{count_noun(cover.reports, 'report covers', 'reports cover')} {cover.communities_share:.0%} of the "
         f"communities and {cover.entities_share:.0%} of the entities; a model wrote {cover.from_model:,}."
         + (f" {count_noun(cover.missing, 'report is', 'reports are')} left out." if cover.missing else ""),
-        resolved=_resolved(inspection),
+        resolved=resolved_section(inspection),
         update=None if inspection.update is None else update_section(inspection.update),
         drift=[] if inspection.drift is None else drift_sections(inspection.drift),
         bill=_bill(inspection),
@@ -165,15 +165,14 @@ def _degrees(bins: Sequence[DegreeBin]) -> Bars:
 
 def _shape(base: GraphSummary, whole: GraphSummary) -> Table:
     def figures(graph: GraphSummary) -> Iterator[tuple[str, str]]:
-        about = "" if graph.clustering.exact else "≈ "
         yield "entities", f"{graph.entities:,}"
         yield "related pairs", f"{graph.edges:,}"
         yield "neighbours, mean", f"{graph.mean_degree:.2f}"
         yield "connected components", f"{graph.components:,}"
         yield "share of the largest", f"{graph.largest_share:.1%}"
         yield "entities without a neighbour", f"{graph.isolated:,}"
-        yield "clustering coefficient (Eq. 18)", f"{about}{graph.clustering.transitivity:.4f}"
-        yield "mean local coefficient", f"{about}{graph.clustering.average_local:.4f}"
+        yield "clustering coefficient (Eq. 18)", f"{graph.clustering.transitivity:.4f}"
+        yield "mean local coefficient", f"{graph.clustering.average_local:.4f}"
 
     rows = [
         [name, Formatted(flat), Formatted(layered)]
@@ -247,7 +246,7 @@ def link(name: str) -> str:
     return element("button", name, type="button", class_="link", data_find=name, dir="auto")
 
 
-def _resolved(inspection: Inspection) -> Table | None:
+def resolved_section(inspection: Inspection) -> Table | None:
     """Return names of which entity resolution made another name's entity, with examples; None where there are none."""
     rows: list[list[Cell]] = [
         [
@@ -299,7 +298,7 @@ def update_section(state: UpdateStaleness) -> Table:
     return Table("Updates", heads, rows, f"{made}{owed}Tokens are counted at four characters each.")
 
 
-def drift_sections(report: DriftReport) -> list[Section]:
+def drift_sections(report: DriftReport) -> list[Table]:
     """Return the tables of a drift report; the gates come first."""
     gates: list[list[Cell]] = [
         [
@@ -308,14 +307,12 @@ def drift_sections(report: DriftReport) -> list[Section]:
             Formatted(gate.value_text),
             Formatted(gate.limit_text),
             "holds" if gate.holds else "fails",
-            gate.advice.replace("`", ""),
         ]
         for gate in report.gates
     ]
     about = f"The index compared with a shadow clustering of the same entities, made with kernels: {report.kernels}."
-    sections: list[Section] = [
-        Table("", ["gate", "of", "value", "limit", "state", "what to do"], gates, " ".join([about, *report.notes]))
-    ]
+    note = " ".join([about, *_advice(report.gates), *report.notes])
+    sections = [Table("", ["gate", "of", "value", "limit", "state"], gates, note)]
     if report.layers:
         heads = ["layer", *_AGREEMENT, "compactness", "of shadow", "ratio", "orphans", "of 1", "too large"]
         sections.append(Table("Clusters", heads, [_layer_row(layer) for layer in report.layers]))
@@ -329,6 +326,15 @@ def drift_sections(report: DriftReport) -> list[Section]:
         heads = ["communities", *_AGREEMENT, "modularity", "of shadow", "gap", "orphans"]
         sections.append(Table("Communities", heads, rows))
     return sections
+
+
+def _advice(gates: Sequence[Gate]) -> list[str]:
+    """Return one sentence for each remedy that a failing gate has."""
+    failing: dict[str, list[str]] = {}
+    for gate in gates:
+        if not gate.holds:
+            failing.setdefault(gate.advice, []).append(f"{gate.name} of {gate.part}" if gate.part else gate.name)
+    return [f"Against {', '.join(names)}: {advice.replace('`', '')}." for advice, names in failing.items()]
 
 
 def _agreement(groups: PartitionDrift) -> list[Cell]:

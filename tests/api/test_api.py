@@ -101,25 +101,6 @@ def test_streams_end_with_everything(index: hd.Index) -> None:
     assert "".join(part for part in parts if isinstance(part, str)).strip() == last.text.strip()
 
 
-def test_a_stream_may_be_left_early(index: hd.Index) -> None:
-    stream = index.answer_stream("Where did the Meridian sail?")
-    next(stream)
-    stream.close()
-    assert index.retrieve("Where did the Meridian sail?").local
-
-
-def test_results_are_shown_in_notebooks_with_texts_escaped(index: hd.Index) -> None:
-    found = index.retrieve("What of <b>Lisbon</b>?")
-    assert "&lt;b&gt;Lisbon" in found._repr_html_()
-    assert "<table>" in found._repr_html_()
-    assert "Citations" in index.answer("Who founded the Harbour Company?")._repr_html_()
-    assert index.info.snapshot_id in index._repr_html_()
-    assert repr(index).startswith("<Index ")
-    assert repr(index.info).startswith(f"<IndexInfo {index.info.snapshot_id} of 20")
-    assert index.info.snapshot_id in index.info._repr_html_()
-    assert len(repr(found)) < 300
-
-
 def test_wrong_options_and_questions_are_refused(index: hd.Index) -> None:
     with pytest.raises(TypeError, match="no option 'top_k'; did you mean top_n"):
         index.retrieve("Who?", top_k=3)  # type: ignore[call-arg]

@@ -46,7 +46,7 @@ def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingI
     assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
 
 
-@pytest.mark.parametrize("again", ["index", "add", "refresh"])
+@pytest.mark.parametrize("again", ["index", "refresh"])
 def test_letters_stay_after_a_run_that_changed_nothing(index: RefusingIndex, again: str) -> None:
     index.refused = "Brunel"
     index.build("engine.txt", "bridge.txt")
@@ -54,8 +54,6 @@ def test_letters_stay_after_a_run_that_changed_nothing(index: RefusingIndex, aga
     match again:
         case "index":
             index.build("engine.txt", "bridge.txt", "loom.txt")
-        case "add":
-            index.add("engine.txt")
         case _:
             run_refresh(index.uri, index.config)
     assert [letter["stage"] for letter in index.letters()] == ["extract"]
@@ -65,7 +63,7 @@ def test_letters_stay_after_a_run_that_changed_nothing(index: RefusingIndex, aga
     assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
 
 
-@pytest.mark.parametrize("work", ["add", "refresh", "remove"])
+@pytest.mark.parametrize("work", ["add", "remove"])
 def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex, work: str) -> None:
     """The snapshot that a run left as it was came from an earlier base."""
     index.build("engine.txt", "loom.txt")
@@ -75,8 +73,6 @@ def test_a_retry_loses_no_document_of_later_updates(index: RefusingIndex, work: 
     match work:
         case "add":
             assert not index.add("bridge.txt").changed
-        case "refresh":
-            assert not run_refresh(index.uri, index.config).changed
         case _:
             run_remove(DocumentSelection(sources=("*loom.txt",)), index.uri, index.config)
             wanted.remove("loom.txt")

@@ -13,15 +13,12 @@ from hirag_dist.application.watch import (
     Listing,
     Watch,
     WatchEvent,
-    debt_tokens,
-    dollars_since,
     list_files,
 )
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy, InputError
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.service.watch_metrics import WatchMetrics
 from hirag_dist.storage.snapshot.manifest import Manifest
-from hirag_dist.storage.store import Store
 
 DAY = 86_400.0
 
@@ -208,19 +205,3 @@ def test_the_listing_shows_a_change_of_the_same_size(tmp_path: Path) -> None:
     file.write_text("two")
     assert list(before) == list(list_files([str(tmp_path)]))
     assert before != list_files([str(tmp_path)])
-
-
-def test_dollars_of_a_day_are_those_of_the_records(tmp_path: Path) -> None:
-    store = Store(str(tmp_path))
-    assert dollars_since(store, 0) == 0
-    record = {"state": "done", "started_at": "2026-01-02T10:00:00+00:00", "sent": {"usd": 0.25}}
-    store.write_json("build.json", record | {"id": "2"})
-    store.write_json("builds/1.json", record | {"id": "1", "started_at": "2026-01-01T23:00:00+00:00"})
-    assert dollars_since(store, 1767312000) == 0.25
-    assert dollars_since(store, 0) == 0.5
-
-
-def test_debt_of_an_index_without_notes_is_none() -> None:
-    result = result_of({})
-    result.manifest.notes.clear()
-    assert debt_tokens(result) == 0

@@ -44,22 +44,11 @@ def test_query_imports_no_library_that_retrieval_does_not_use(tmp_path: Path) ->
     assert modules_after(code).isdisjoint(unused)
 
 
-@pytest.mark.integration
-def test_the_package_imports_no_library() -> None:
-    assert modules_after("import hirag_dist").isdisjoint(HEAVY)
-
-
 @pytest.mark.parametrize("name", _command_line.COMMANDS)
 def test_a_module_registers_its_command(name: str) -> None:
     app = typer.Typer()
-    import_module(f"hirag_dist.cli.{_command_line.COMMANDS[name][0]}").register(app)
+    _command_line.add_command(app, name)
     assert [info.name for info in (*app.registered_commands, *app.registered_groups)] == [name]
-
-
-def test_the_list_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _command_line.run(["--help"]) == 0
-    listed = capsys.readouterr().out
-    assert all(f" {name} " in listed for name in _command_line.COMMANDS)
 
 
 @pytest.mark.parametrize("json_", [False, True])
@@ -75,20 +64,6 @@ def test_a_package_that_is_not_installed(
     message = "the package no_such_package is not installed, and this command needs it: pip install hirag-dist"
     assert err == f"hirag-dist: {message}\n"
     assert (json.loads(out) == {"error": message}) if json_ else not out
-
-
-def test_commands_do_not_pile_up_in_a_process_that_runs_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    added = []
-
-    def add(app: typer.Typer, arguments: Sequence[str]) -> None:
-        add_commands(app, arguments)
-        added.append(len(app.registered_commands))
-
-    add_commands = _command_line.add_commands
-    monkeypatch.setattr(_command_line, "add_commands", add)
-    for _ in range(2):
-        assert _command_line.run(["init", "--help"]) == 0
-    assert added == [1, 1]
 
 
 SLOW_IMPORT = """
@@ -108,8 +83,10 @@ main.main()
 """
 
 
-@pytest.mark.parametrize("slow", ["hirag_dist.cli._command_line", "hirag_dist.cli.status"])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("slow", "number", "code"),
+    [("hirag_dist.cli._command_line", signal.SIGINT, 130), ("hirag_dist.cli.status", signal.SIGTERM, 143)],
+)
 @pytest.mark.integration
 def test_ctrl_c_and_sigterm_during_imports(slow: str, number: int, code: int) -> None:
     command = [sys.executable, "-c", SLOW_IMPORT.format(slow=slow)]

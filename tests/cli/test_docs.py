@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from hirag_dist.cli._command_line import run as run_command
-from tests.cli.update_commands import CommandBench, command_bench
+from tests.cli.update_commands import CommandBench, indexed_bench
 
 
 @pytest.fixture
 def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
-    made = command_bench(tmp_path, capfd)
-    made.json("index", made.corpus)
-    return made
+    return indexed_bench(tmp_path, capfd)
 
 
 def run(bench: CommandBench, *arguments: str) -> tuple[int, str]:

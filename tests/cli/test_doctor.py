@@ -9,9 +9,7 @@ import pytest
 
 from hirag_dist.cli.doctor import examine
 from hirag_dist.config.model import Config, ExecutionConfig, VectorsConfig
-from hirag_dist.storage.store import Store
 from tests.scripted_endpoint import Asked, Endpoint
-from tests.storage.snapshots import publish
 
 
 def test_two_distributions_with_the_same_files_are_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,27 +40,6 @@ def test_the_extra_milvus_is_a_fault_only_where_it_is_needed(monkeypatch: pytest
     monkeypatch.setattr(importlib.metadata, "version", version)
     assert finding() == ("ok", "")
     assert finding(backend="milvus-lite") == ("fault", "pip install 'hirag-dist[milvus-lite]'")
-
-
-def test_the_vector_search_and_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(backend: str, index: str | None = None) -> tuple[str, str]:
-        config = Config(
-            execution=ExecutionConfig(executor="inline"), vectors=VectorsConfig.model_validate({"backend": backend})
-        )
-        (finding,) = [one for one in examine(config, index) if one.subject == "vectors"]
-        return finding.state, finding.seen
-
-    assert found("auto")[1].startswith("auto, memory: an exact scan")
-    assert found("auto", str(tmp_path / "none"))[1].startswith("auto, memory: an exact scan")
-    manifest = publish(Store(str(tmp_path / "index")))
-    n, dim = manifest.counts["entities"], manifest.dim
-    assert found("auto", str(tmp_path / "index")) == (
-        "ok",
-        found("auto")[1] + f"; the index has {n} of {dim} numbers, of which a question reads 0 MB",
-    )
-    assert found("milvus-lite", str(tmp_path / "index"))[0] == "note"
-    monkeypatch.setattr("hirag_dist.cli.doctor._MAX_IN_MEMORY", n - 1)
-    assert found("memory", str(tmp_path / "index"))[0] == "note"
 
 
 def test_the_window_and_the_speed_of_an_endpoint_are_named() -> None:

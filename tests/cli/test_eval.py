@@ -116,11 +116,8 @@ def test_what_is_wrong_with_questions_is_told(hirag: Run, index: Path, questions
     ("arguments", "said"),
     [
         (["--modes", "nonsense"], "there is no nonsense"),
-        (["--k", "0"], "at least 1"),
         (["--variant", "x:top_n=0"], "top_n"),
         (["--variant", "x:top_n=3", "--variant", "x:top_n=4"], "given twice"),
-        (["--gold-field", "nope"], "no record"),
-        (["--index", "nowhere"], "holds no index"),
         (["--set", "llm.endpoints.builtin-embedder.dim=7"], "embedder"),
     ],
 )

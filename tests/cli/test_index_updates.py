@@ -10,7 +10,7 @@ import yaml
 
 from hirag_dist.testing.simulator import SimulatorOptions
 from hirag_dist.testing.simulator.run import SimulatorThread
-from tests.cli.update_commands import SETTINGS, CommandBench, command_bench
+from tests.cli.update_commands import SETTINGS, CommandBench, command_bench, indexed_bench
 from tests.removal_builds import REMOVED
 
 PATIENT = REMOVED["patient.txt"]
@@ -18,9 +18,7 @@ PATIENT = REMOVED["patient.txt"]
 
 @pytest.fixture
 def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
-    made = command_bench(tmp_path, capfd)
-    made.json("index", made.corpus)
-    return made
+    return indexed_bench(tmp_path, capfd)
 
 
 def test_the_bill_of_an_update(bench: CommandBench) -> None:
@@ -46,12 +44,6 @@ def test_json_of_an_update_and_of_a_rebuild(bench: CommandBench) -> None:
     report = bench.json("index", bench.corpus, "--rebuild")
     assert (report["update"], report["rebuilt_because"], report["up_to_date"]) == (None, "", False)
     assert bench.snapshot().manifest.notes["update"]["number"] == 0
-
-
-def test_another_configuration_is_a_build_from_nothing_that_says_why(bench: CommandBench) -> None:
-    code, said = bench.run("index", bench.corpus, "--set", "chunk_tokens=500")
-    assert code == 0
-    assert "The index was built from nothing, not updated: the configuration changed: config.chunk_tokens" in said
 
 
 def test_add_keeps_what_the_index_has_and_replaces_what_has_the_same_path(bench: CommandBench) -> None:

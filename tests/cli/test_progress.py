@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 
-import pytest
 from rich.console import Console
 
-from hirag_dist.cli._progress import LINE_INTERVAL_S, ProgressBars, left_text
-from hirag_dist.execution.build_progress import BuildProgress
+from hirag_dist.cli._progress import LINE_INTERVAL_S, ProgressBars
 from hirag_dist.execution.events import (
     CallsExpected,
     CallsProgress,
@@ -96,38 +94,6 @@ def test_lines_where_there_is_no_terminal_come_once_a_minute() -> None:
         "publish: done in 2.0 s",
     ]
     assert LINE_INTERVAL_S == 60
-
-
-@pytest.mark.parametrize(
-    ("answered", "seconds", "text"),
-    [
-        (0, 300.0, "calls left: about 120; time unknown before the first reply"),
-        (20, 60.0, "calls left: about 100, about 5 min at the present rate"),
-        (1, 180.0, "calls left: about 120, about 6 h at the present rate"),
-        (99, 10.0, "calls left: about 22, less than a minute at the present rate"),
-    ],
-)
-def test_the_time_left_follows_from_measured_calls(answered: int, seconds: float, text: str) -> None:
-    clock = Clock()
-    progress = BuildProgress(clock=clock)
-    progress(CallsExpected(EXPECTED))
-    progress(StageStarted("extract", 4, 0, 64))
-    clock.now = seconds
-    progress(CallsProgress("extract", CallTotals(answered=answered, in_flight=2)))
-    assert left_text(progress) == text
-
-
-def test_an_interrupted_build_says_what_is_kept() -> None:
-    console = Console(width=200, file=io.StringIO())
-    bars = ProgressBars(True, console, Clock())
-    bars(StageStarted("extract", 4, 0, 64))
-    bars(CallsProgress("extract", CALLS))
-    bars.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert text_of(console).splitlines()[-2:] == [
-        "extract: interrupted after 0.0 s, 40 replies, 2 refused, 1 timed out, 3 × 429, 45.6k tokens, $0.5000",
-        "40 replies of this run are stored (45.6k tokens) and will not be paid again; the same command continues in "
-        "phase extract.",
-    ]
 
 
 def test_nothing_is_shown_where_it_is_not_wanted() -> None:

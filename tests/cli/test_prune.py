@@ -12,7 +12,7 @@ import typer
 from pymilvus import MilvusClient
 from typer.testing import CliRunner
 
-from hirag_dist.cli.prune import register
+from hirag_dist.cli._command_line import add_command
 from hirag_dist.config.model import VectorsConfig
 from hirag_dist.errors import IndexBusy, SnapshotNotFound
 from hirag_dist.retrieval.vector_index.milvus import collection_name, open_milvus, open_milvus_lite
@@ -24,7 +24,7 @@ from hirag_dist.storage.store import Store
 from tests.storage import snapshots
 
 app = typer.Typer()
-register(app)
+add_command(app, "prune")
 
 
 @pytest.fixture(autouse=True)

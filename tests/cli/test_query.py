@@ -71,10 +71,6 @@ def test_what_is_asked_reaches_the_service(query: Any, start: Any) -> None:
     assert 4 < engine.deadlines[0] < 5
 
 
-def test_an_answer(query: Any, start: Any) -> None:
-    assert query("q", "--server", start(fakes.FakeEngine()))[1]["text"] == fakes.ANSWER.text
-
-
 def test_a_deadline_that_is_too_short(query: Any, start: Any) -> None:
     engine = fakes.FakeEngine()
 
@@ -109,17 +105,14 @@ def test_mutual_tls_and_a_token(query: Any, start: Any, certificates: dict[str, 
     ("arguments", "words"),
     [
         ((), "give either --index URI or --server HOST:PORT"),
-        (("-i", "x", "--server", "y:1"), "give either --index URI or --server HOST:PORT"),
         (
             ("--server", "y:1", "--config", "c.yaml"),
             "--config cannot go with --server: the service has a configuration",
         ),
         (("--server", "y:1", "--set", "a=b", "--snapshot", "s"), "--set, --snapshot cannot go with --server"),
         (("-i", "x", "--ca", "c", "--tls"), "--ca, --tls cannot go with --index: they are for a connection"),
-        (("-i", "x", "--server-name", "n", "--token-file", "t"), "--token-file, --server-name cannot go with --index"),
         (("--server", "y:1", "--cert", "c"), "a client certificate needs both certificate and key"),
         (("--server", "y:1", "--token-file", "missing"), "the token file missing cannot be read: No such file"),
-        (("--server", "y:1", "--deadline", "0"), "--deadline must be a number of seconds above 0"),
         (("--server", "y:1", "--deadline", "nan"), "--deadline must be a number of seconds above 0"),
     ],
 )

@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.update_commands import CommandBench, command_bench
-from tests.removal_builds import REMOVED
+from tests.cli.update_commands import CommandBench, indexed_bench
+from tests.removal_builds import KEPT, REMOVED
 
 
 @pytest.fixture
 def bench(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:
-    made = command_bench(tmp_path, capfd)
-    for name, text in REMOVED.items():
-        made.write(name, text)
-    made.json("index", made.corpus)
-    return made
+    return indexed_bench(tmp_path, capfd, KEPT | REMOVED)
 
 
 def test_a_dry_run_shows_the_selection_and_changes_nothing(bench: CommandBench) -> None:

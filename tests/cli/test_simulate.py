@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -18,11 +17,10 @@ COMMAND = [sys.executable, "-m", "hirag_dist", "simulate-llm", "--listen", "127.
 
 
 @pytest.mark.integration
-def test_its_options_reach_the_endpoint(tmp_path: Path) -> None:
-    log = tmp_path / "calls.jsonl"
+def test_its_options_reach_the_endpoint() -> None:
     options = ["--fail-rate", "1", "--max-faults-per-request", "1", "--no-limit-headers", "--rpm", "100", "--dim", "8"]
     with subprocess.Popen(
-        [*COMMAND, *options, "--log", str(log)],
+        [*COMMAND, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -41,4 +39,3 @@ def test_its_options_reach_the_endpoint(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         stats: dict[str, Any] = json.loads(process.communicate(timeout=120)[0])
     assert (stats["total"]["calls"], stats["total"]["faults"]) == (1, {"fail": 1})
-    assert [json.loads(line)["fault"] for line in log.read_text().splitlines()] == ["fail", None]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from hirag_dist.cli._command_line import run
-from hirag_dist.cli.status import _steps_as_one
 from hirag_dist.schemas import REPORT_INPUTS, SUMMARIES
 from hirag_dist.storage.snapshot.reader import read_current
 from hirag_dist.storage.snapshot.writer import make_current
@@ -20,18 +19,6 @@ from tests.toy_builds import Bench, between, task_of
 
 def stage(label: str, state: str = "done", **more: Any) -> dict[str, Any]:
     return {"stage": label, "state": state, "kept": False, "rows": 5, "rejects": 1, "seconds": 2.0, "usage": []} | more
-
-
-def test_finished_steps_of_a_stage_are_one_line_with_their_sum() -> None:
-    steps = [
-        stage("merge layer 1: links", rows=7, usage=[{"a": 1}]),
-        stage("merge layer 1: entities", usage=[{"b": 2}]),
-    ]
-    (line, following) = _steps_as_one([*steps, stage("merge layer 2: links")])
-    assert (line["stage"], line["rows"], line["rejects"], line["seconds"]) == ("merge layer 1", 7, 2, 4.0)
-    assert line["usage"] == [{"a": 1}, {"b": 2}]
-    assert following["stage"] == "merge layer 2"
-    assert steps[0]["usage"] == [{"a": 1}], "what is printed elsewhere is left as it was"
 
 
 def test_the_update_that_made_the_current_snapshot_and_its_debt(
@@ -52,26 +39,6 @@ def test_the_update_that_made_the_current_snapshot_and_its_debt(
     assert "Update 2 since the index was built from nothing: 1 document added. Debt: 3 reports are due" in said
     assert run(["inspect", "--index", str(tmp_path / "index")]) == 0
     assert "Debt: 3 reports are due, about 1.2k tokens" in capsys.readouterr().out
-
-
-def test_commands_say_that_documents_were_copies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    corpus, index = tmp_path / "corpus", str(tmp_path / "index")
-    corpus.mkdir()
-    for name in ("a.txt", "b.txt", "c.txt"):
-        (corpus / name).write_text("Ada Lovelace wrote notes on the Analytical Engine in London.")
-
-    def said(*arguments: str) -> Any:
-        assert run([*arguments, "--index", index]) == 0
-        return capfd.readouterr().out
-
-    shown = " ".join(said("index", str(corpus), "--set", "execution.executor=inline").split())
-    line = "2 documents have the text and labels of another: each text is indexed once, under all its ids."
-    assert line in shown
-    assert line in " ".join(said("status").split())
-    counts = {"copies": 2, "cut_descriptions": 0, "zero_vectors": 0, "without_entities": 0}
-    assert json.loads(said("status", "--json"))["content_of_current"] == counts
 
 
 def test_letters_are_grouped_by_reason_with_document_place_and_reply(

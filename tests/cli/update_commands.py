@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +73,25 @@ class CommandBench:
         """Return the id of each document by its path."""
         rows = self.snapshot().table("documents", ["uri", "document_id"]).to_pylist()
         return {row["uri"]: row["document_id"] for row in rows}
+
+
+_INDEXED: dict[frozenset[str], Path] = {}  # texts → an index of them, to copy
+
+
+def indexed_bench(folder: Path, capfd: pytest.CaptureFixture[str], texts: Mapping[str, str] = KEPT) -> CommandBench:
+    """Return a bench whose corpus is indexed."""
+    bench = command_bench(folder, capfd)
+    for name, text in texts.items():
+        bench.write(name, text)
+    key = frozenset(texts)
+    if key in _INDEXED:
+        shutil.copytree(_INDEXED[key], bench.index)
+        return bench
+    bench.json("index", bench.corpus)
+    if not _INDEXED:
+        atexit.register(lambda: [shutil.rmtree(path, ignore_errors=True) for path in _INDEXED.values()])
+    _INDEXED[key] = Path(shutil.copytree(bench.index, tempfile.mkdtemp(prefix="hirag-indexed-"), dirs_exist_ok=True))
+    return bench
 
 
 def command_bench(folder: Path, capfd: pytest.CaptureFixture[str]) -> CommandBench:

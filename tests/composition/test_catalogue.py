@@ -10,8 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from hirag_dist.cli.doctor import examine
-from hirag_dist.cli.serve import register
+from hirag_dist.cli._command_line import add_command
 from hirag_dist.composition import serving
 from hirag_dist.composition.catalogue import CatalogueListing, catalogue_config, has_catalogue, make_catalogue
 from hirag_dist.config.model import Config
@@ -135,18 +134,6 @@ async def test_indexes_share_models_and_nothing_of_their_callers(folder: Path) -
     await catalogue.close()
 
 
-def test_doctor_opens_every_index(folder: Path, tmp_path: Path) -> None:
-    config = configured(catalogue=str(folder))
-    (finding,) = [one for one in examine(config, None) if one.subject == "catalogue"]
-    assert (finding.state, finding.seen) == ("ok", "2 indexes, none damaged")
-    shutil.copytree(folder, tmp_path / "copy")
-    (tmp_path / "copy" / "acme" / "current").write_text("no such snapshot")
-    broken = configured(catalogue=str(tmp_path / "copy"))
-    (finding,) = [one for one in examine(broken, None) if one.subject == "catalogue"]
-    assert finding.state == "fault"
-    assert "1 of 2 indexes cannot be opened; the first: acme" in finding.seen
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -160,6 +147,6 @@ def test_options_of_serve(given: list[str], message: str, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(serving, "exit_within", lambda seconds: None)  # it would end the process of the tests later
     app = typer.Typer()
-    register(app)
+    add_command(app, "serve")
     result = CliRunner().invoke(app, ["serve", *given, "--listen", "127.0.0.1:0"])
     assert message in str(result.exception)

@@ -34,7 +34,7 @@ def other_count(text: str) -> int:
 def by_rules(asked: Asked) -> str:
     """Return the built-in model's reply, without the last lines for which the request's limit has no room."""
     messages = tuple(Message(each["role"], each["content"]) for each in asked.body["messages"])
-    *lines, end = reply_to(messages, None, 0).splitlines()
+    *lines, end = reply_to(messages, None).splitlines()
     most = asked.body.get("max_tokens", 100_000)
     while lines and other_count("\n".join([*lines, end])) > most:
         lines.pop()

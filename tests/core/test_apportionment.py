@@ -9,7 +9,7 @@ from hirag_dist.core.apportionment import apportion
 
 
 @pytest.mark.parametrize("total", [0, 1, 7, 10_000_001, 2**53 + 1])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_shares_add_up_and_are_near_their_weights(total: int, seed: int) -> None:
     weights = np.random.default_rng(seed).pareto(1.0, 37) * (np.arange(37) % 5 > 0)
     shares = apportion(total, weights)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 
 from hirag_dist.core import sparse
-
-
-def test_examples() -> None:
-    assert doctest.testmod(sparse).failed == 0
 
 
 def test_overlaps_are_those_of_sets() -> None:

@@ -25,7 +25,7 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-@pytest.mark.parametrize("window", [512, 1024, 2048, 4096, 8192, 131_072])
+@pytest.mark.parametrize("window", [512, 4096, 131_072])
 @pytest.mark.parametrize("share", [ANSWER, DESCRIPTION, META_TYPES, REPORT, SUMMARY])
 def test_instructions_text_and_reply_leave_a_fifth_of_the_window_free(window: int, share: object) -> None:
     reply = reply_tokens(window, share)  # type: ignore[arg-type]

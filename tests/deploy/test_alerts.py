@@ -166,10 +166,7 @@ def test_the_release_alone_is_watched(chart: Chart) -> None:
     ("values", "gone"),
     [
         ({"monitoring": {"prometheusRule": {"buildHours": None}}}, {"HiragBuildLong"}),
-        ({"monitoring": {"prometheusRule": {"overdueHours": None}}}, {"HiragBuildOverdue"}),
-        ({"build": {"schedule": {"suspend": True}}}, {"HiragBuildOverdue"}),
         ({"build": {"schedule": {"enabled": False}}}, {"HiragBuildOverdue"}),
-        ({"build": {"once": False}}, set()),
         (
             {"monitoring": {"prometheusRule": {"kubeStateMetrics": False}}},
             {"HiragPodsNotReady", "HiragBuildFailed", "HiragBuildLong", "HiragBuildOverdue"},

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.deploy.charts import Chart, Object, only
-from tests.deploy.promtool import ALERTS, CRON, DAY, IN, SUCCESS, firing, job
+from tests.deploy.charts import Object
+from tests.deploy.promtool import CRON, SUCCESS, firing, job
 
 
 def told(folder: Path, rules: Object, series: dict[str, str], at: str, jobs: list[str]) -> bool:
@@ -30,18 +28,6 @@ NIGHT = "demo-hirag-dist-build-29384120"
 NEXT = "demo-hirag-dist-build-29385560"
 
 
-@pytest.fixture(scope="module")
-def once(chart: Chart) -> str:
-    """The name of the Job that builds once."""
-    return str(only(chart.render(ALERTS), "Job")["metadata"]["name"])
-
-
-def test_a_first_pod_that_failed_is_no_failed_build(rules: Object, tmp_path: Path) -> None:
-    pods = {f'kube_job_status_failed{{{IN},job_name="{NIGHT}",reason=""}}': "1x30"}
-    assert told(tmp_path, rules, pods | job(NIGHT), "5m", [])  # the second is running
-    assert told(tmp_path, rules, pods | job(NIGHT, complete=True), "5m", [])
-
-
 def test_a_failed_build_is_told_once(rules: Object, tmp_path: Path) -> None:
     """Not of its submitter too, nor for each of two exporters, nor because of a concurrent build."""
     series = job(NIGHT, failed=True) | job(
@@ -57,35 +43,3 @@ def test_a_later_success_clears_what_failed(rules: Object, tmp_path: Path) -> No
     assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "5m", [NIGHT, NEXT])
     assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "15m", [NEXT])
     assert told(tmp_path, rules, series | {f"{SUCCESS}{{{CRON}}}": "30x9 200x9 900x20"}, "25m", [])
-
-
-def test_a_build_of_the_release_is_told_whatever_the_nights_did(rules: Object, once: str, tmp_path: Path) -> None:
-    series = job(once, 60, failed=True, owner="", cron="")
-    assert told(tmp_path, rules, series, "5m", [once])
-    # A night found it at work, left itself out, and so succeeded: after it was made, and before it failed.
-    night = {f"{SUCCESS}{{{CRON}}}": "120x30"} | job(NIGHT, 90, complete=True)
-    assert told(tmp_path, rules, series | night, "5m", [once])
-    assert told(tmp_path, rules, series | night | job(NEXT, 150, failed=True), "5m", [once, NEXT])
-    before = job("demo-hirag-dist-build-0a1b2c3d", 60, failed=True, owner="", cron="")
-    assert told(tmp_path, rules, before, "5m", [])  # what an earlier release built once went with it
-
-
-def test_a_submitter_that_succeeded_says_nothing_of_the_build(rules: Object, tmp_path: Path) -> None:
-    """It follows the log of a build that fails, and ends with 0 all the same."""
-    run = 'job_name="demo-hirag-dist-run-0a1b2c3d"'
-    done = {f"kube_job_status_completion_time{{{IN},{run}}}": "900x30"}
-    submitter = job(
-        "demo-hirag-dist-run-0a1b2c3d", 60, complete=True, owner="RayJob", cron="demo-hirag-dist-run-0a1b2c3d"
-    )
-    assert told(tmp_path, rules, job(NIGHT, 60, failed=True) | submitter | done, "5m", [NIGHT])
-
-
-def test_a_build_of_the_release_clears_a_night(rules: Object, once: str, tmp_path: Path) -> None:
-    done = {f'kube_job_status_completion_time{{{IN},job_name="{once}"}}': "900x30"}
-    assert told(tmp_path, rules, job(NIGHT, 60, failed=True) | done, "5m", [])
-
-
-def test_a_schedule_that_never_succeeded_is_overdue(rules: Object, tmp_path: Path) -> None:
-    created = f"kube_cronjob_created{{{CRON}}}"
-    assert firing(tmp_path, rules, {created: f"{-3 * DAY}x30"}, "10m", "HiragBuildOverdue")
-    assert not firing(tmp_path, rules, {created: f"{-DAY}x30"}, "10m", "HiragBuildOverdue")

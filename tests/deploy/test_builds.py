@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 import typer
 
-from hirag_dist.cli import index, prune, retry
+from hirag_dist.cli._command_line import add_command
 from tests.deploy.charts import Chart, Values, merged, only, pod_templates
 from tests.deploy.rendered import INLINE, RAY, config_of
 
@@ -95,8 +94,8 @@ def test_what_follows_a_build(chart: Chart) -> None:
     assert order["retry"] == ["retry", *where, "--max-usd", "5"]
     assert order["prune"] == ["prune", *where, "--keep", "2", "--older-than", "1d"]
     app = typer.Typer()
-    for module in (index, retry, prune):
-        module.register(app)
+    for name in ("index", "retry", "prune"):
+        add_command(app, name)
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     for words in order["build"], order["retry"], order["prune"]:
         commands[words[0]].make_context(words[0], [*words[1:], "--config", order["config"]])  # the program takes them
@@ -109,22 +108,6 @@ def test_a_schedule_without_ray_needs_no_rights(chart: Chart) -> None:
     once["template"]["spec"]["containers"][0]["command"].append("5")  # to leave a night out is no failure
     assert once == scheduled
     assert only(objects, "CronJob")["spec"]["concurrencyPolicy"] == "Forbid"
-
-
-def test_ray_asks_for_a_token_everywhere_or_nowhere(chart: Chart) -> None:
-    """KubeRay puts mode and token into all of Ray's containers, the submitter's and the autoscaler's with them."""
-
-    def modes(values: Values) -> tuple[Any, set[str | None]]:
-        spec = only(chart.render(merged(RAY, values)), "RayJob")["spec"]
-        cluster = spec["rayClusterSpec"]
-        pods = [template["spec"]["containers"][0] for _, template in pod_templates({"kind": "RayJob", "spec": spec})]
-        given = [{v["name"]: v.get("value") for v in c["env"]} for c in (*pods, cluster["autoscalerOptions"])]
-        return cluster.get("authOptions"), {each.get("RAY_AUTH_MODE") for each in given}
-
-    assert modes({}) == ({"mode": "token"}, {None})
-    assert modes({"build": {"ray": {"auth": {"mode": "disabled"}}}}) == (None, {"disabled"})
-    own = {"build": {"ray": {"auth": {"existingSecret": "ray"}}}}
-    assert modes(own) == ({"mode": "token", "secretName": "ray"}, {None})
 
 
 def test_the_autoscaler_alone_holds_a_token_of_the_api_server(chart: Chart) -> None:
@@ -144,18 +127,3 @@ def test_the_autoscaler_alone_holds_a_token_of_the_api_server(chart: Chart) -> N
     fixed = {"build": {"ray": {"autoscaling": {"enabled": False}, "cpu": {"minReplicas": 1}}}}
     (_, _), (_, head), *_ = pod_templates(only(chart.render(merged(RAY, fixed)), "RayJob"))
     assert "api-token" not in {volume["name"] for volume in head["spec"]["volumes"]}
-
-
-def test_a_queue_sees_the_object_that_runs_the_build(chart: Chart) -> None:
-    label = {"kueue.x-k8s.io/queue-name": "builds"}
-    values = {"build": {"job": {"labels": label, "annotations": {"a": "b"}}}}
-    ray = chart.render(merged(RAY, values))
-    metadata = only(ray, "RayJob")["metadata"]
-    assert metadata["labels"].items() >= label.items()
-    assert metadata["annotations"] == {"a": "b"}
-    (job,) = (each for each in ray if each["kind"] == "Job")
-    assert not metadata["annotations"].items() <= job["metadata"].get("annotations", {}).items()
-    assert not label.items() <= job["metadata"]["labels"].items()
-    inline = only(chart.render(merged(INLINE, values)), "Job")["metadata"]
-    assert inline["labels"].items() >= label.items()
-    assert inline["annotations"] == {"a": "b"}

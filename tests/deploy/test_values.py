@@ -25,31 +25,6 @@ SCHEMA = json.loads((SOURCE / "values.schema.json").read_text(encoding="utf-8"))
 DEFAULTS = yaml.safe_load((SOURCE / "values.yaml").read_text(encoding="utf-8"))
 
 
-def unsaid(schema: dict[str, Any], values: Any, prefix: str = "") -> list[str]:
-    """Return the keys that a schema knows and the values do not show."""
-    schema = SCHEMA["definitions"][schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
-    missing = []
-    for name, inner in schema.get("properties", {}).items():
-        if name not in values:
-            missing.append(f"{prefix}{name}")
-        elif isinstance(values[name], dict):
-            missing += unsaid(inner, values[name], f"{prefix}{name}.")
-    return missing
-
-
-def test_every_value_of_the_chart_is_shown() -> None:
-    """But for the configuration, and what an image of its own leaves to the first one."""
-    own = {name: each for name, each in SCHEMA["properties"].items() if name != "config"}
-    images = {f"{part}.image.{key}" for part in ("query", "build.ray.gpu") for key in ("pullPolicy", "pullSecrets")}
-    assert set(unsaid({"properties": own}, DEFAULTS)) == images
-
-
-@pytest.mark.parametrize("name", ["index.uri", "callers.existingSecret"])
-def test_what_must_be_given(chart: Chart, name: str) -> None:
-    section, key = name.split(".")
-    assert name in chart.refusal({section: {key: ""}})
-
-
 def keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     found = []
     for name, field in model.model_fields.items():
@@ -86,29 +61,17 @@ def test_every_key_of_the_configuration_is_known() -> None:
         assert not of_config.is_valid(set_in({}, close, 1)), close
 
 
-def test_the_configuration_that_init_writes() -> None:
-    """But for its address: the pods' is the chart's."""
-    config = yaml.safe_load((ROOT / "hirag_dist/config/hirag.yaml").read_text(encoding="utf-8"))
-    del config["service"]["listen"]
-    assert not refused(merged(DEFAULTS, {"config": config}))
-
-
 @pytest.mark.parametrize(
     ("dotted", "value"),
     [
         ("chunk_tokens", 8),  # below its bound
         ("stop", "papre"),
-        ("service.processes", 65),
         ("service.processes", 0),  # would count the cores of the node
         ("service.drain_s", "${D}"),  # the grace period follows from it
-        ("service.listen", "127.0.0.1:1"),  # the chart's own
-        ("prompts", "/p"),
+        ("prompts", "/p"),  # the chart's own
         ("execution.ray_address", "auto"),
-        ("retrieval.top_n", "twenty"),
-        ("llm.endpoints.main.kind", "azure"),
         ("llm.endpoints.main.max_conccurent", 3),
         ("llm.roles.extract", [{"endpoint": "a", "wieght": 1}]),
-        ("clustering", []),
     ],
 )
 def test_wrong_values_of_the_configuration(chart: Chart, dotted: str, value: Any) -> None:
@@ -135,20 +98,11 @@ def test_variables_stand_for_numbers(chart: Chart, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "values",
     [
-        {"replicas": 2},
         {"query": {"replcas": 2}},
         {"query": {"cache": {"size": "20 GB"}}},
-        {"image": {"digest": "sha256:abc"}},
-        {"secretEnv": [{"name": "A-B", "secretName": "s", "secretKey": "k"}]},
-        {"build": {"incomplete": "ignore"}},
         {"fullnameOverride": "x" * 33},
-        {"fullnameOverride": "1-rag"},
         {"index": {"uri": "file:///data/i"}},
         {"build": {"ray": {"cpu": {"maxReplicas": 0}}}},
-        {"proxy": {"https": "proxy:3128"}},
-        {"build": {"prune": {"olderThan": "a day"}}},
-        {"build": {"ttlSecondsAfterFinished": 0}},
-        {"networkPolicy": {"gateways": {}}},
     ],
     ids=lambda values: next(iter(values)),
 )

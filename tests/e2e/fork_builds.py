@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -153,8 +152,8 @@ def command(argv: list[str], cwd: str, out: str, err: str, environ: dict[str, st
 
 def main() -> None:
     minilm.is_installed = lambda: False  # a new index is built with `hashing`, as in the process of the tests
-    for module, _ in _command_line.COMMANDS.values():
-        import_module(f"hirag_dist.cli.{module}").register(typer.Typer())  # imports all that the commands need
+    for name in _command_line.COMMANDS:
+        _command_line.add_command(typer.Typer(), name)  # imports all that the commands need
     counter(Config().tokenizer)("read once, by the parent of all builds")
     pair = CsrGraph(np.array([0, 1, 2]), np.array([1, 0], np.int32), np.ones(2, np.float32), np.zeros(2, np.int32))
     CpuKernels().leiden(pair, 2, 1.0, np.zeros(2, np.uint64))  # compiled once too

@@ -73,16 +73,6 @@ def test_killed_while_publishing(forked: Any, job: dict[str, Any], built: Any, t
     assert forked.build(**job, index=index)["snapshot"] == built.snapshot
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_killed_after_each_single_write(forked: Any, job: dict[str, Any], built: Any, tmp_path: Path) -> None:
-    total = forked.build(**job, index=tmp_path / "whole")["writes"]
-    for write in range(1, total + 1):
-        index = tmp_path / str(write)
-        assert forked.build(**job, index=index, at_write=write) == {"signal": signal.SIGKILL}
-        assert forked.build(**job, index=index)["snapshot"] == built.snapshot, write
-
-
 def test_what_a_corpus_grows_by_is_all_that_is_read_by_models(
     forked: Any, corpus: Path, built: Any, make_config: Callable[..., Path], paid: Any, tmp_path: Path
 ) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable, Iterator
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,7 @@ from hirag_dist.llm.reply_store import Ledger, scan_records
 from hirag_dist.llm.reply_store.block_format import unpack_value
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.run import SimulatorThread
-from tests.refusing_index import TEXTS, RefusingIndex
+from tests.refusing_index import RefusingIndex
 
 NAMES = ("engine.txt", "loom.txt")
 LONE = "\ud800"
@@ -103,44 +99,6 @@ def test_no_usage_defeats_a_spending_limit(index: RefusingIndex) -> None:
         assert 1 <= len(index.asked) < n_calls
 
 
-ODD_PARTS: list[Callable[[dict[str, Any]], Any]] = [
-    lambda body: [],
-    lambda body: "text",
-    lambda body: {},
-    lambda body: body | {"choices": {}},
-    lambda body: body | {"choices": [7]},
-    lambda body: body | {"choices": [{"message": None}]},
-    lambda body: body | {"choices": [{"message": "text"}]},
-    lambda body: body | {"choices": [{"message": {"content": 7}}]},
-    lambda body: body | {"choices": [{"message": {"content": {"text": "a"}}}]},
-    lambda body: body | {"choices": [{"message": {"content": [{"text": 7}, "a"]}}]},
-    lambda body: body | {"choices": [{"message": {"refusal": ["no"]}, "finish_reason": {}}]},
-    lambda body: body | {"usage": "none"},
-    lambda body: body | {"usage": [1, 2]},
-    lambda body: body | {"usage": {"prompt_tokens": [1], "completion_tokens": {"a": 1}}},
-    lambda body: body | {"usage": {"prompt_tokens": 1e400, "prompt_tokens_details": 7}},
-    lambda body: body | {"usage": {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 10**30}}},
-    lambda body: body | {"model": {"a": 1}},
-    lambda body: body | {"model": LONE * 300},
-    lambda body: {"error": {"message": {"a": [LONE]}, "code": [1]}},
-    lambda body: {"error": [[LONE]]},
-]
-
-
-def test_a_build_whose_endpoint_sends_odd_shapes_among_others_ends_in_a_snapshot(index: RefusingIndex) -> None:
-    rng = random.Random(0)
-    parts = cycle(ODD_PARTS)
-
-    def alter(body: dict[str, Any]) -> Any:
-        return next(parts)(body) if rng.random() < 0.4 else body
-
-    index.endpoint.alter = alter
-    index.config = Config.model_validate(index.config.model_dump() | {"gleaning_rounds": 2})
-    built = index.build("engine.txt", "loom.txt", "bridge.txt", "train.txt")
-    assert built.manifest.counts["entities"] > 0
-    assert all(letter["reason"] for letter in index.letters())
-
-
 def test_a_reply_that_is_too_large_is_a_dead_letter_with_its_reason(index: RefusingIndex) -> None:
     def alter(body: dict[str, Any]) -> Any:
         is_large = "Jacquard" in body["choices"][0]["message"]["content"]
@@ -154,21 +112,3 @@ def test_a_reply_that_is_too_large_is_a_dead_letter_with_its_reason(index: Refus
     assert "answered more than 33,554,432 bytes" in letter["reason"]
     index.endpoint.alter = lambda body: body
     assert index.retry().complete
-
-
-def test_another_extra_body_embeds_again(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text(TEXTS["engine.txt"])
-    simulator = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0"))
-
-    def build(url: str, **extra: Any) -> tuple[str, int]:
-        endpoint = {"base_url": url, "model": "vectors", "dim": 384, "extra_body": extra}
-        llm = {"endpoints": {"vectors": endpoint}, "roles": {"embed": "vectors"}}
-        config = Config.model_validate({"execution": {"executor": "inline"}, "llm": llm})
-        built = run_build([str(tmp_path / "a.txt")], str(tmp_path / "index"), config)
-        return built.manifest.embedder, int(simulator.stats()["endpoints"]["/v1/embeddings"]["calls"])
-
-    with simulator as url:
-        outcomes = [build(url, user=user, **extra) for user, extra in (("a", {}), ("b", {}), ("b", {"top": 1}))]
-    assert [name for name, _ in outcomes] == ["vectors"] * 3
-    first, second, third = (n_calls for _, n_calls in outcomes)
-    assert first == second < third

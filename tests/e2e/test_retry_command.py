@@ -61,16 +61,10 @@ class Moody:
     def calls(self) -> int:
         return int(self.endpoint.stats()["endpoints"][CHAT]["calls"])
 
-    def _reply(self, messages: Sequence[Message], form: str | None, seed: int) -> str:
+    def _reply(self, messages: Sequence[Message], form: str | None) -> str:
         text = messages[1].content.partition("\n\nAn earlier reply could not be used")[0]
         self.asked.append(text)
-        # The built-in model overlooks other things when it is asked again: here it forgets that it was.
-        unaware = [messages[0], Message("user", text)]
-        return (
-            f"{REFUSAL} ({len(self.asked)})"
-            if self.dislikes and self.dislikes in text
-            else reply_to(unaware, form, seed)
-        )
+        return f"{REFUSAL} ({len(self.asked)})" if self.dislikes and self.dislikes in text else reply_to(messages, form)
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -146,79 +140,6 @@ def test_from_a_refusal_to_a_whole_index(
     assert sorted(extracted) == sorted(chunks)  # each once, and no other chunk
     assert cli.json("status", "-i", index, "--all")["dead_letters"] == []
     assert [one["action"] for one in cli.json("status", "-i", index, "--all")["builds"]] == ["retry", "index", "index"]
-
-
-def test_losses_are_accepted_on_record(
-    cli: Any, moody: tuple[Moody, str], config: Path, corpus: Path, tmp_path: Path
-) -> None:
-    model, _ = moody
-    index = tmp_path / "index"
-    common = ("-i", index, "-c", config, *INLINE)
-    model.dislikes = DISLIKED
-    strict = ("--set", "max_reject_ratio=0")
-    for _ in range(2):
-        said = cli("index", corpus, *common, *strict, code=1).stderr
-        assert "`hirag-dist retry` asks them again, `retry --drop` accepts the loss" in said
-        calls = model.calls
-    status = cli.json("status", "-i", index)
-    assert (status["build"]["state"], status["current"]) == ("failed", None)
-    letters = status["dead_letters"]
-    assert {letter["stage"] for letter in letters} == {"extract"}
-    assert "extract" in status["build"]["error"]
-
-    assert "give --drop with them" in cli("retry", *common, "--unit", "x", code=2).stderr
-    dropping = ("retry", "-i", index, "--drop")
-    assert "no open dead letter is of unit nobody" in cli(*dropping, "--unit", "nobody", code=2).stderr
-    assert "stage 'sumarise'" in cli(*dropping, "--stage", "sumarise", code=2).stderr
-    first = letters[0]["unit_id"]
-    dropped = cli.json("retry", "-i", index, "--drop", "--unit", first, "--reason", "not ours to read")
-    assert (dropped["dead_letters"], dropped["snapshot"]) == (len(letters) - 1, None)
-    rest = cli.json("retry", "-i", index, "--drop", "--stage", "extract")
-    assert (len(rest["dropped"]), rest["dead_letters"]) == (len(letters) - 1, 0)
-    assert model.calls == calls
-    assert "has no dead letters to drop" in cli("retry", "-i", index, "--drop", code=2).stderr
-
-    model.dislikes = "hiteness"  # in no chunk that is still to be read, and in texts derived from the others
-    report = cli.json("index", corpus, *common, "--set", "max_reject_ratio=1", code=3)
-    assert (report["dropped"], report["complete"]) == (len(letters), False)
-    calls = model.calls
-    accepted = cli.json("retry", "-i", index, "--drop", "--reason", "enough")
-    assert accepted["complete"]
-    assert accepted["snapshot"] != report["snapshot"]
-    assert model.calls == calls
-    status = cli.json("status", "-i", index)
-    assert status["current"] == accepted["snapshot"]
-    gone = {letter["unit_id"]: letter["dropped"] for letter in status["dead_letters"]}
-    assert gone[first]["why"] == "not ours to read"
-    assert {"by", "at", "why"} == set(gone[first])
-    again = cli.json("index", corpus, *common, "--set", "max_reject_ratio=1")
-    assert (again["snapshot"], again["changed"], again["this_run"]["calls"]) == (accepted["snapshot"], False, 0)
-    inspected = cli.json("inspect", "-i", index)
-    assert inspected["snapshot_id"] == accepted["snapshot"]
-    ratio = again["tokens_per_corpus_token"]
-    assert ratio["total"] > ratio["by_stage"]["extract"] > 1
-    assert ratio == inspected["tokens_per_corpus_token"] == status["tokens_per_corpus_token"]
-    for command in ("status", "inspect"):
-        assert f"{ratio['total']:,.1f} tokens per token of the corpus" in cli(command, "-i", index).stdout
-
-
-def test_models_that_cannot_be_asked(cli: Any, make_config: Callable[..., Path], corpus: Path, tmp_path: Path) -> None:
-    index = tmp_path / "index"
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{held.getsockname()[1]}/v1"  # without a listener
-    gone = {"outage_timeout_s": 0, "endpoints": {"gone": {"base_url": url, "model": "m"}}, "roles": {"extract": "gone"}}
-    wrong = ("-c", make_config(llm=gone), *INLINE)
-    cli("index", corpus, "-i", index, *wrong, code=1)
-    said = cli("status", "-i", index).stdout
-    assert f"Last build: index {corpus}" in said
-    assert ", failed: " in said
-    assert cli.json("retry", "-i", index, *INLINE)["complete"]  # nothing was begun: another configuration may be given
-    cli("retry", "-i", index, *wrong, code=1)
-    said = cli("status", "-i", index).stdout
-    assert f"After it, before any stage: retry {corpus}" in said
-    assert cli.json("retry", "-i", index, *INLINE)["stages_run"] == 0
-    assert "before any stage" not in cli("status", "-i", index).stdout
 
 
 def test_another_build_is_waited_for(cli: Any, tmp_path: Path, corpus: Path) -> None:

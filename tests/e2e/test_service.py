@@ -102,13 +102,3 @@ def test_two_processes_and_a_page_outlive_the_death_of_each(
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
     assert "Traceback" not in process.stderr.read()  # type: ignore[union-attr]
-
-
-def test_several_processes_that_cannot_start(cli: Any, built: Any, tmp_path: Path) -> None:
-    serve = ("serve", "--listen", "127.0.0.1:0", "--processes", "2", "-i")
-    assert "holds no index" in cli(*serve, tmp_path, code=1).stderr
-    lite = ("--set", "vectors.backend=milvus-lite")
-    assert "milvus-lite belongs to one process" in cli(*serve, built.folder, *lite, code=2).stderr
-    callers = ("--set", f"service.callers_file={tmp_path / 'missing'}")
-    assert "the callers file" in cli(*serve, built.folder, *callers, code=2).stderr
-    assert "opens the index to the network" in cli(*serve, built.folder, "--http", "0.0.0.0:0", code=2).stderr

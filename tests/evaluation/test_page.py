@@ -6,13 +6,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from lxml import html
 
 from hirag_dist.evaluation.report import render_page
 from hirag_dist.html import Bars, Lines, Matrix, Section, Table, Text
 from hirag_dist.readers import ReadOptions, find_inputs, read_source
-from hirag_dist.types.statistics import NOTHING, Interval
+from hirag_dist.types.statistics import Interval
 
 NASTY = "</style></title><script>alert(1)</script><img src=x onerror='alert(2)'>\"'&amp;{{css}}\u202e"
 
@@ -68,29 +67,6 @@ def test_it_needs_no_network() -> None:
     assert re.search(r"default-src 'none'", page)
     assert not re.findall(r"(?:src|href)=\"(?!data:,)[^\"]+", page)
     assert "http" not in page.replace("http-equiv", "")
-
-
-def test_tables_show_intervals_dashes_and_numbers() -> None:
-    rows = [["a", Interval(0.5, 0.25, 0.75), 1234, None, True], ["b", NOTHING, 0.5, float("nan"), False]]
-    page = render_page(report(), [Table("T", ["name", "v", "n", "none", "yes"], rows, form=".1%")])
-    cells = [" ".join(cell.split()) for cell in texts(page, "//td")]
-    assert cells == ["a", "50.0% [25.0%, 75.0%]", "1,234", "–", "yes", "b", "–", "50.0%", "–", "no"]
-    assert [each.get("class") for each in html.fromstring(page).xpath("//tr[2]/td")] == [None, *["number"] * 4]
-
-
-def bars_of(page: str) -> list[tuple[float, float]]:
-    drawn = html.fromstring(page).xpath("//svg//g/rect")
-    return [(float(each.get("x")), float(each.get("width"))) for each in drawn]
-
-
-def test_bars_are_as_long_as_their_values() -> None:
-    points = [("one", Interval(0.2, 0.1, 0.3)), ("two", Interval(0.6, 0.5, 0.7)), ("none", NOTHING)]
-    page = render_page(report(), [Bars("B", {"s": points})])
-    (start, short), (other, long) = bars_of(page)
-    assert start == other
-    assert long == pytest.approx(3 * short, abs=0.2)
-    assert "two, s: 60.0%, 50.0% to 70.0%" in page
-    assert texts(page, "//svg/text[@class='soft']") == ["–"]
 
 
 def test_a_report_below_input_is_left_out(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def simulator(replies: Callable[..., str], **options: Any) -> Simulator:
     return Simulator(chosen, Endpoint(chosen, reply=replies))
 
 
-def said(messages: Sequence[Message], form: str | None, seed: int) -> str:
+def said(messages: Sequence[Message], form: str | None) -> str:
     return f"to {messages[-1].content}"
 
 

@@ -1,4 +1,4 @@
-"""Recorded verdicts: whose answer was whose, counted by the record and by the row, and what cannot be used."""
+"""Recorded verdicts: whose answer was whose, and what cannot be used."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from typing import Any
 import pytest
 
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE
-from hirag_dist.evaluation.metrics.win_rates import AnswerPair
-from hirag_dist.evaluation.verdict_records import (
-    RECORDED_JUDGE,
-    VerdictColumns,
-    add_record,
-    read_verdicts,
-    write_verdict,
-)
+from hirag_dist.evaluation.metrics.win_rates import AnswerPair, verdict_table
+from hirag_dist.evaluation.verdict_records import read_verdicts, rows_of_record, write_verdict
 
 
 def lines(path: Path, *records: object) -> str:
@@ -38,36 +32,19 @@ def test_the_winner_is_whoever_wrote_the_answer(tmp_path: Path) -> None:
         record("q2", "tie"),
         record("q2", "a", swapped=True),  # the method by its name
     )
-    found = read_verdicts([path]).verdicts
+    found, _ = read_verdicts([path])
     assert found.pairs == (AnswerPair("a", "b"),)
     assert found.swapped.tolist() == [False, True, False, True]
     assert found.score.tolist() == [1.0, 0.0, 0.5, 1.0]
-    assert (found.judges, found.questions, found.criteria) == ((RECORDED_JUDGE,), ("q1", "q2"), ("overall",))
+    assert (found.questions, found.criteria) == (("q1", "q2"), ("overall",))
 
 
 def test_the_first_record_decides_who_is_first_unless_it_says_that_it_is_swapped(tmp_path: Path) -> None:
     exchanged = record("q1", "Answer 1", swapped=True) | {"swapped": True}
     path = lines(tmp_path / "v.jsonl", exchanged, record("q1", "Answer 1"))
-    found = read_verdicts([path]).verdicts
+    found, _ = read_verdicts([path])
     assert found.pairs == (AnswerPair("a", "b"),)
     assert found.score.tolist() == [0.0, 1.0]
-
-
-def test_by_row_a_dropped_record_turns_those_behind_it_round(tmp_path: Path) -> None:
-    """Two questions: rows 0 and 1 are taken for the original order, rows from 2 on for the exchanged one.
-
-    The record of question 2 in the original order was dropped, so row 1 holds the first exchanged one.
-    """
-    path = lines(
-        tmp_path / "v.jsonl",
-        record("q1", "Answer 1", record=0),
-        record("q1", "Answer 1", swapped=True, record=1),
-        record("q2", "Answer 1", swapped=True, record=2),
-    )
-    found = read_verdicts([path])
-    assert found.by_row is not None
-    assert found.verdicts.score.tolist() == [1.0, 0.0, 0.0]
-    assert found.by_row.score.tolist() == [1.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -83,10 +60,10 @@ def test_by_row_a_dropped_record_turns_those_behind_it_round(tmp_path: Path) -> 
     ],
 )
 def test_what_cannot_be_used_is_told(tmp_path: Path, broken: dict[str, Any], why: str) -> None:
-    found = read_verdicts([lines(tmp_path / "v.jsonl", record("q0", "1"), broken)])
-    assert len(found.verdicts) == 1
-    assert why in found.unreadable[0].reason
-    assert found.unreadable[0].record == 1
+    found, unreadable = read_verdicts([lines(tmp_path / "v.jsonl", record("q0", "1"), broken)])
+    assert len(found) == 1
+    assert why in unreadable[0].reason
+    assert unreadable[0].record == 1
 
 
 def test_what_is_written_can_be_read(tmp_path: Path) -> None:
@@ -96,12 +73,10 @@ def test_what_is_written_can_be_read(tmp_path: Path) -> None:
         write_verdict(("a", "b"), "q2", "judge:small", 0, False, {"overall": (TIE, "")}),
     ]
     path = lines(tmp_path / "v.jsonl", *({"id": "…", "value": each, "seconds": 1} for each in written))
-    found = read_verdicts([path]).verdicts
-    columns = VerdictColumns()
-    for each in written:
-        add_record(columns, AnswerPair("a", "b"), each, ["overall"])
-    expected = columns.verdicts()
-    for name in ("pair", "criterion", "question", "judge", "replicate", "swapped", "score"):
+    found, _ = read_verdicts([path])
+    rows = [row for each in written for row in rows_of_record(AnswerPair("a", "b"), each, ["overall"])]
+    expected = verdict_table(rows)
+    for name in ("pair", "criterion", "question", "asking", "swapped", "score"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist(), name
     assert found.score.tolist() == [1.0, 1.0, 0.5]
-    assert (found.judges, found.replicate.tolist()) == (("judge:big", "judge:small"), [0, 1, 0])
+    assert found.asking.tolist() == [0, 1, 2], "by judge and replicate"

@@ -10,14 +10,14 @@ from hirag_dist.config.loader import load_config
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
 
-CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
+FILES = sorted((Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus").glob("newton-*"))
 
 
 def built(folder: Path, **settings: object) -> Snapshot:
     overrides = {"execution.executor": "inline", **{key.replace("__", "."): value for key, value in settings.items()}}
     store = Store(str(folder))
     config = load_config(None, {}, overrides).config
-    result = run_build([str(CORPUS)], store.uri, config)
+    result = run_build([str(path) for path in FILES], store.uri, config)
     assert result.dead_letters == 0
     return open_snapshot(store, result.manifest.snapshot_id)
 

@@ -17,7 +17,7 @@ from hirag_dist.indexing.publish import republish
 from hirag_dist.storage.layout import DROPS
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.types import ChatReply, ChatRequest
-from tests.toy_builds import LONG, Bench, Script, between, extract, members, rows, task_of
+from tests.toy_builds import LONG, Bench, Script, between, extract, members, obedient, rows, task_of
 
 TEXTS = ["sun light", "moon light", "sea water"]
 REFUSAL = "I'm sorry, but I cannot help with that."
@@ -93,10 +93,6 @@ def refusing_summary(request: ChatRequest) -> str | None:
 
 def first_report(request: ChatRequest) -> str | None:
     return "no JSON here" if task_of(request) == "report" and "wordaa" in request.messages[1].content else None
-
-
-def obedient(request: ChatRequest) -> str | None:
-    return None
 
 
 def drop(bench: Bench, *units: str, stage: str = "extract") -> None:
@@ -181,7 +177,7 @@ class TestAgain:
 class TestCauses:
     """A refused reply, a 400 and a call that never comes back are dead letters alike, in every stage that asks."""
 
-    @pytest.mark.parametrize("task", ["extract-graph", "describe", "summarise", "report"])
+    @pytest.mark.parametrize("task", ["describe", "summarise"])
     def test_a_rejected_request_is_a_dead_letter_and_heals(self, bench: Bench, clean: Bench, task: str) -> None:
         seen: list[str] = []
 
@@ -266,7 +262,7 @@ class TestDropped:
         assert after.manifest.complete
         assert "dew" not in {row["name"] for row in rows(after, "entities")}
 
-    @pytest.mark.parametrize("task", ["extract-graph", "summarise", "report"])
+    @pytest.mark.parametrize("task", ["extract-graph", "report"])
     def test_doing_everything_again_leaves_it_alone(self, bench: Bench, task: str) -> None:
         """A rejected request leaves no reply in the ledger: only the drop keeps it from being sent again."""
         seen: list[str] = []

@@ -81,7 +81,7 @@ def test_updates_keep_places(tmp_path: Path) -> None:
 
 
 def test_an_index_without_places_gets_them_without_a_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(tmp_path, base_id="")
+    bench = Bench(tmp_path, takes_copies=False, base_id="")
     folder = tmp_path / "files"
     folder.mkdir()
     (folder / "a.md").write_text(MARKDOWN)

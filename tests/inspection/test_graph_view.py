@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 
 from hirag_dist.inspection import graph_view
@@ -34,18 +33,3 @@ def test_limits_keep_what_is_most_prominent(tiny: Tables) -> None:
 def test_an_empty_index_has_an_empty_view(empty: Tables) -> None:
     view = graph_view(empty)
     assert (len(view.entities["name"]), len(view.communities["title"]), view.layout.radius) == (0, 0, 0.0)
-
-
-def test_every_dot_of_a_generated_index_lies_in_its_community(generated: Tables) -> None:
-    view = graph_view(generated, max_entities=1_500)
-    layout, homes = view.layout, np.asarray(view.entities["home"])
-    housed = homes >= 0
-    away = layout.dots[housed] - layout.circles[homes[housed]]
-    assert np.all(np.hypot(away[:, 0], away[:, 1]) + layout.dot_radii[housed] <= layout.circle_radii[homes[housed]])
-    ids = generated["entities"]["entity_id"].to_pylist()
-    assert len(ids) > len(homes) == 1_500
-    parents = view.communities["parent"]
-    assert all(parent < place for place, parent in enumerate(parents))
-    again = graph_view(generated, max_entities=1_500)
-    assert np.array_equal(again.layout.dots, layout.dots)
-    assert np.array_equal(again.layout.circles, layout.circles)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hirag_dist.inspection.graph_view import lay_out, pack_circles, sunflower
+from hirag_dist.inspection.graph_view import lay_out, pack_circles
 
 Floats = NDArray[np.float64]
 
@@ -29,15 +29,6 @@ def test_packed_circles_touch_but_do_not_overlap(n: int) -> None:
     points = pack_circles(radii)
     assert abs(largest_overlap(points, radii)) < 1e-6
     assert np.array_equal(points, pack_circles(radii))
-
-
-def test_dots_on_a_spiral_do_not_overlap_and_stay_inside() -> None:
-    radii = np.ones(700)
-    points, radius = sunflower(radii)
-    assert largest_overlap(points, radii) < 0.05
-    assert np.all(np.hypot(points[:, 0], points[:, 1]) + radii <= radius + 1e-9)
-    assert points[0].tolist() == pytest.approx([0.0, 0.0], abs=1.0)
-    assert sunflower(np.zeros(0))[1] == 0.0
 
 
 def test_dots_lie_in_their_communities_and_those_in_their_parents() -> None:

@@ -84,19 +84,6 @@ def test_stages_types_and_decisions_are_escaped(tiny: Tables) -> None:
     assert "<img src=x" in html.tostring(tree, method="text", encoding="unicode")
 
 
-def test_what_is_left_out_is_said(tiny: Tables) -> None:
-    inspection = inspect_tables(tiny, {})
-    page = render_page(inspection, graph_view(tiny, max_entities=3, max_relations=2))
-    assert "the 3 most prominent of 6 entities, the 2 heaviest of 7 relations" in page
-    assert "all 6 entities, all 7 relations, 3 of 4 communities" in page_of(tiny)
-
-
-def test_the_page_of_two_thousand_entities_is_small_and_repeatable(generated: Tables) -> None:
-    page = page_of(generated)
-    assert len(page.encode()) < 600 * generated["entities"].num_rows
-    assert page == page_of(generated)
-
-
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
 @pytest.mark.browser
 def test_a_browser_runs_it_without_a_complaint(

@@ -48,9 +48,7 @@ def test_long_paths_share_one_place() -> None:
 
 
 def test_coefficients_stand_side_by_side() -> None:
-    shown = bars(
-        coefficient_chart(ClusteringCoefficients(0.2, 0.4, 3, True), ClusteringCoefficients(0.1, 0.3, 3, True))
-    )
+    shown = bars(coefficient_chart(ClusteringCoefficients(0.2, 0.4, 3), ClusteringCoefficients(0.1, 0.3, 3)))
     assert shown[1][0] == "global (Eq. 18), all layers: 0.1000"
     heights = [height for _, height in shown]
     assert heights == pytest.approx([heights[2] * share for share in (0.5, 0.25, 1.0, 0.75)], abs=0.1)

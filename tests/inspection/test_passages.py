@@ -33,16 +33,3 @@ def test_chunks_are_counted_as_scripts_count() -> None:
     start, end = found.chunks["start"][0], found.chunks["end"][0]
     assert TEXT.encode("utf-16-le")[2 * start : 2 * end].decode("utf-16-le") == TEXT[4:]
     assert found.total == 1
-
-
-def test_documents_of_most_chunks_come_first_and_the_limit_holds() -> None:
-    texts = ["once " * 10, "often " * 10, "large " * 100]
-    tables = tables_with(texts, {"a": ["c1", "c0"], "b": ["c1", "c2"], "c": ["c2"], "d": ["c2"]})
-    ids = ["0:a", "0:b", "0:c", "0:d"]
-    found = choose_passages(tables, ids, max_bytes=60)
-    assert found.documents["text"] == [texts[1]]  # the large one does not fit, and the last one no more
-    assert found.of_entity == [[0], [0], [], []]
-    whole = choose_passages(tables, ids)
-    assert whole.documents["text"] == texts
-    assert whole.of_entity == [[1, 0], [1, 2], [2], [2]]
-    assert choose_passages(tables, ids, max_bytes=0).of_entity == [[], [], [], []]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from hirag_dist.inspection import graph_view, inspect_tables, render_page
+from hirag_dist.inspection import inspect_tables
 from hirag_dist.schemas import ALIASES
 from tests.inspection.indexes import Tables
 
@@ -31,12 +31,3 @@ def test_names_by_tier_with_examples_the_cheap_tiers_first(tiny: Tables) -> None
     assert found.to_dict()["resolved"][0]["examples"] == [
         {"name": "x", "canonical_name": "a", "score": 0.5, "evidence": "they meet"}
     ]
-
-
-def test_the_page_shows_them_and_escapes_their_names(tiny: Tables) -> None:
-    aliases = pa.Table.from_pylist([alias("<b>x</b>", "alias", 0.9)], ALIASES)
-    page = render_page(inspect_tables(tiny | {"aliases": aliases}, {}), graph_view(tiny))
-    assert "<h2>Entity resolution</h2>" in page
-    assert "&lt;b&gt;x&lt;/b&gt;" in page
-    assert "<b>x</b>" not in page
-    assert "Entity resolution" not in render_page(inspect_tables(tiny, {}), graph_view(tiny))

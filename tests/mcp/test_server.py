@@ -256,7 +256,7 @@ async def test_the_index_of_a_call(start: fakes.Start, engine: fakes.FakeEngine,
     assert not engine.lookups
 
 
-@pytest.mark.parametrize("context_tokens", [None, 800, 300])
+@pytest.mark.parametrize("context_tokens", [None, 300])
 @pytest.mark.parametrize("tool", ["search", "entity", "path_between", "report", "document"])
 async def test_a_reply_is_within_its_tokens(
     client: Any, engine: fakes.FakeEngine, monkeypatch: pytest.MonkeyPatch, tool: str, context_tokens: int | None

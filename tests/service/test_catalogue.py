@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
 
 from hirag_dist.client import AsyncHiragClient, IndexNotFound, Overloaded
 from hirag_dist.errors import InvalidQuery, SnapshotCorrupt, StoreError
-from hirag_dist.service.access_log import RequestRecord
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
-from hirag_dist.service.metrics import MAX_LABELLED, CatalogueMetrics
 from hirag_dist.service.options import ServerOptions
 from hirag_dist.service.server import QueryServer
 from hirag_dist.types import IndexEntry
@@ -302,27 +299,3 @@ def _absent(catalogue: IndexCatalogue) -> IndexNotFound:
     with pytest.raises(IndexNotFound) as caught:
         catalogue.find("absent", ALL)
     return caught.value
-
-
-async def test_metrics_have_few_indexes(folders: Folders) -> None:
-    catalogue = folders.catalogue(max_open=1)
-    await catalogue.start()
-    registry = CollectorRegistry()
-    metrics = CatalogueMetrics(catalogue, registry)
-    for name in ("acme", "beta"):
-        await ask(catalogue, name)
-    for name in ["acme", "", *(f"index-{number}" for number in range(MAX_LABELLED + 5))]:
-        record = RequestRecord("Retrieve", "peer", "id", index=name, seconds=0.5)
-        metrics.count_request(record)
-        metrics.count_request(record)
-        metrics.sample()
-    found = {(one.name, *one.labels.values()): one.value for family in registry.collect() for one in family.samples}
-    assert found["hirag_catalogue_requests_total", "acme", "OK"] == 2
-    assert found["hirag_catalogue_requests_total", "none", "OK"] == 2
-    assert found["hirag_catalogue_requests_total", "other", "OK"] == 12
-    assert found["hirag_catalogue_request_seconds_total", "acme"] == 1
-    assert found["hirag_catalogue_events_total", "opened"] == 2
-    assert found["hirag_catalogue_events_total", "closed_limit"] == 1
-    assert (found["hirag_catalogue_indexes", "listed"], found["hirag_catalogue_indexes", "open"]) == (3, 1)
-    assert len({key[1] for key in found if key[0] == "hirag_catalogue_requests_total"}) == MAX_LABELLED + 2
-    await catalogue.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from importlib import import_module
 from typing import Any, Literal, get_args, get_origin
 
 import typer
@@ -23,8 +22,8 @@ object on stdout. Exit codes are listed in [Exit codes](exit-codes.md).
 def page() -> str:
     """Return the page `reference/cli.md`."""
     app = _command_line._new_app()
-    for module, _ in _command_line.COMMANDS.values():
-        import_module(f"hirag_dist.cli.{module}").register(app)
+    for name in _command_line.COMMANDS:
+        _command_line.add_command(app, name)
     root: Any = typer.main.get_command(app)
     parts = [NOTICE, _HEAD, "## Common options\n\n", _options(root), "\n"]
     for names, command in _commands(root, ()):

@@ -182,9 +182,9 @@ async def recount_claims(session: Session, *, paths: Sequence[str], judgements: 
 def _verdicts(session: Session, judgements: Sequence[str]) -> VerdictTable | None:
     if not judgements:
         return None
-    recorded = read_verdicts(judgements)
-    session.refuse_records("verdicts", recorded.unreadable)
-    return recorded.verdicts
+    verdicts, unreadable = read_verdicts(judgements)
+    session.refuse_records("verdicts", unreadable)
+    return verdicts
 
 
 def _findings(counts: ClaimCounts, verdicts: VerdictTable | None, read: Mapping[str, int]) -> Findings:

@@ -180,8 +180,8 @@ class _Board:
             "A retrieval takes, on average",
             ["system", "context tokens", *(f"{name} ms" for name in names)],
             rows,
-            note="No chat model is asked: 0 tokens, and one embedding of a question (Table 5, Retrieval). All systems "
-            "share it, so its time is in the first one's alone, and retrieval is without it.",
+            note="No chat model is asked: 0 tokens, and one embedding of a question (Table 5, Retrieval). An endpoint "
+            "is asked for it once: the systems after the first read it from the ledger. Retrieval is without it.",
             form=",.4g",
         )
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
 from typing import Any, Final
-
-import numpy as np
 
 from hirag_dist.composition.models import shares
 from hirag_dist.config.model import Config, RoleTarget
@@ -19,13 +17,13 @@ from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made
 from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.kinds.judge_report import findings_of, judging_results, judging_sections, win_rate_table
 from hirag_dist.evaluation.metrics.judge_replies import parse_verdicts
-from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable, pair_titles, tally
+from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictRow, VerdictTable, verdict_table
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.verdict_records import VerdictColumns, add_record, read_verdicts, write_verdict
+from hirag_dist.evaluation.verdict_records import read_verdicts, rows_of_record, write_verdict
 from hirag_dist.evaluation.work_units import WorkUnit
-from hirag_dist.html import Section, Table, Text
-from hirag_dist.types import IntVector, Rejected
+from hirag_dist.html import Section, Text
+from hirag_dist.types import Rejected
 
 STEP: Final = "verdicts"
 ROLE: Final = "judge"
@@ -38,27 +36,28 @@ class JudgingOptions:
 
     Attributes:
         criteria: names in `evaluation_prompts.CRITERIA`.
-        judges: roles, each asked for every comparison: `judge`, or `judge:ENDPOINT` for each endpoint named.
-        replicates: how many times each judge is asked the same.
+        judge: the role that judges: `judge`, or `judge:ENDPOINT` for an endpoint that is named.
+        replicates: times that the judge is asked the same.
         against: compare all methods with this one only; None compares each with each.
     """
 
     criteria: tuple[str, ...] = tuple(CRITERIA)
-    judges: tuple[str, ...] = (ROLE,)
+    judge: str = ROLE
     replicates: int = 1
     against: str | None = None
 
 
-def judge_roles(endpoints: Sequence[str], config: Config) -> dict[str, RoleTarget]:
-    """Return role → endpoint for judges that are named one by one; empty where the configured role judges.
+def judge_roles(endpoint: str | None, config: Config) -> dict[str, RoleTarget]:
+    """Return role → endpoint for a judge that is named; empty where the configured role judges.
 
     Raises:
         ConfigError: there is no such endpoint.
     """
-    for name in endpoints:
-        if name not in config.llm.endpoints:
-            raise ConfigError(f"--judge {name}: no such endpoint; there are: {', '.join(config.llm.endpoints)}")
-    return {f"{ROLE}:{name}": name for name in dict.fromkeys(endpoints)}
+    if endpoint is None:
+        return {}
+    if endpoint not in config.llm.endpoints:
+        raise ConfigError(f"--judge {endpoint}: no such endpoint; there are: {', '.join(config.llm.endpoints)}")
+    return {f"{ROLE}:{endpoint}": endpoint}
 
 
 def require_llm(kind: str, targets: Mapping[str, RoleTarget], config: Config) -> None:
@@ -122,7 +121,6 @@ class Comparison:
 
     pair: AnswerPair
     question: str
-    judge: str
     replicate: int
     swapped: bool
 
@@ -133,13 +131,13 @@ class Comparison:
 
 
 async def judge(session: Session, sets: AnswerCollections, judging: JudgingOptions) -> VerdictTable:
-    """Have all pairs judged in both orders by every judge and replicate; a failed call is a dead letter.
+    """Have all pairs judged in both orders, in every replicate; a failed call is a dead letter.
 
     Raises:
         InputError: there is nothing to compare.
     """
     pairs = pairs_of(sets, judging.against)
-    forms = {role: "judge" if await session.structured(role) else None for role in judging.judges}
+    form = "judge" if await session.structured(judging.judge) else None
 
     async def ask(item: Comparison) -> dict[str, Any] | Rejected:
         answers = [sets.answers[method][item.question] or SILENT for method in item.shown]
@@ -148,80 +146,50 @@ async def judge(session: Session, sets: AnswerCollections, judging: JudgingOptio
             (answers[0], answers[1]),
             judging.criteria,
             session.prompts,
-            role=item.judge,
-            form=forms[item.judge],
+            role=judging.judge,
+            form=form,
             replicate=item.replicate,
         )
         found = await session.pool.ask(request, lambda reply: parse_verdicts(reply, judging.criteria))
         if isinstance(found, Rejected):
             return found
         said = {name: (verdict.winner, verdict.reason) for name, verdict in found.items()}
-        return write_verdict(item.shown, item.question, item.judge, item.replicate, item.swapped, said)
+        return write_verdict(item.shown, item.question, judging.judge, item.replicate, item.swapped, said)
 
-    columns = VerdictColumns()
+    rows: list[VerdictRow] = []
     async for outcome in await session.map(STEP, _units(session, sets, pairs, judging), ask):
-        add_record(columns, outcome.item.pair, outcome.value, judging.criteria)
-    return columns.verdicts(pairs, judging.criteria)
+        rows += rows_of_record(outcome.item.pair, outcome.value, judging.criteria)
+    return verdict_table(rows, pairs, judging.criteria)
 
 
 def _units(
     session: Session, sets: AnswerCollections, pairs: Sequence[AnswerPair], judging: JudgingOptions
 ) -> Iterator[WorkUnit[Comparison]]:
     """Yield the comparisons, question by question: one that is stopped early has whole questions."""
-    asks = {role: session.asks(role, "judge") for role in judging.judges}
+    asks = session.asks(judging.judge, "judge")
     criteria = {name: CRITERIA[name] for name in judging.criteria}
     for question in sets.texts:
         for pair in pairs:
             if not all(question in sets.answers[method] for method in pair[:2]):
                 continue
-            for judge_role in judging.judges:
-                for replicate in range(judging.replicates):
-                    for swapped in (False, True):
-                        item = Comparison(pair, question, judge_role, replicate, swapped)
-                        decides = {
-                            "id": question,
-                            "question": sets.texts[question],
-                            "answers": [[method, sets.answers[method][question]] for method in item.shown],
-                            "criteria": criteria,
-                            "judge": judge_role,
-                            "asks": asks[judge_role],
-                            "replicate": replicate,
-                            "swapped": swapped,
-                        }
-                        yield WorkUnit(_name(item, judging), decides, item)
+            for replicate, swapped in product(range(judging.replicates), (False, True)):
+                item = Comparison(pair, question, replicate, swapped)
+                decides = {
+                    "id": question,
+                    "question": sets.texts[question],
+                    "answers": [[method, sets.answers[method][question]] for method in item.shown],
+                    "criteria": criteria,
+                    "judge": judging.judge,
+                    "asks": asks,
+                    "replicate": replicate,
+                    "swapped": swapped,
+                }
+                yield WorkUnit(_name(item, judging), decides, item)
 
 
 def _name(item: Comparison, judging: JudgingOptions) -> str:
     name = f"{item.question}: {item.shown[0]} before {item.shown[1]}"
-    if len(judging.judges) > 1:
-        name += f", {item.judge}"
     return name if judging.replicates == 1 else f"{name}, replicate {item.replicate + 1}"
-
-
-def answer_lengths(
-    sets: AnswerCollections, verdicts: VerdictTable, count_tokens: Callable[[str], int]
-) -> dict[int, IntVector]:
-    """Return the lengths of each pair's answers, for pairs of which there are answers.
-
-    Returns:
-        place of the pair → (n_questions, 2) tokens, -1 where there is no answer.
-    """
-    counted: dict[tuple[str, str], int] = {}
-
-    def length(method: str, question: str) -> int:
-        answer = sets.answers.get(method, {}).get(question)
-        if answer is None:
-            return -1
-        if (method, question) not in counted:
-            counted[method, question] = count_tokens(answer)
-        return counted[method, question]
-
-    found: dict[int, IntVector] = {}
-    for place, pair in enumerate(verdicts.pairs):
-        if pair.first in sets.answers and pair.second in sets.answers:
-            rows = [[length(method, question) for method in pair[:2]] for question in verdicts.questions]
-            found[place] = np.array(rows, np.int64).reshape(-1, 2)
-    return found
 
 
 @dataclass(frozen=True)
@@ -265,82 +233,28 @@ async def judge_answers(session: Session, *, material: AnswerMaterial, judging: 
         InputError: there is nothing to compare.
     """
     sets = await material.gather(session)
-    verdicts = await judge(session, sets, judging)
-    return _findings(session, verdicts, sets, material)
+    found = _findings(await judge(session, sets, judging), material.counts)
+    answers = {"answers": sets.counts, "answer_copies": sets.copies, "answers_in_part": sets.in_part}
+    in_part = [
+        f"{method}: {count_noun(count, 'answer lacks', 'answers lack')} parts whose call failed."
+        for method, count in sets.in_part.items()
+    ]
+    sections = [*found.sections, *([Text("Answers in part", in_part)] if in_part else [])]
+    return replace(found, results={**found.results, **answers}, sections=sections)
 
 
-async def recount(session: Session, *, paths: Sequence[str], material: AnswerMaterial) -> Findings:
-    """Count recorded verdicts, and return what is found; answers, where there are any, give the lengths.
+async def recount(session: Session, *, paths: Sequence[str]) -> Findings:
+    """Count recorded verdicts, and return what is found.
 
     Raises:
         InputError: the files hold no verdict.
     """
-    recorded = read_verdicts(paths)
-    session.refuse_records("verdicts", recorded.unreadable)
-    sets = await material.gather(session)
-    found = _findings(session, recorded.verdicts, sets, material)
-    if recorded.by_row is None:
-        return found
-    rows = row_rule(recorded.verdicts, recorded.by_row)
-    table = _row_table(rows)
-    return Findings(
-        {**found.results, "by_row": rows}, [*found.sections, table], [*found.headline, table], found.questions
-    )
+    verdicts, unreadable = read_verdicts(paths)
+    session.refuse_records("verdicts", unreadable)
+    return _findings(verdicts, {})
 
 
-def _findings(session: Session, verdicts: VerdictTable, sets: AnswerCollections, material: AnswerMaterial) -> Findings:
+def _findings(verdicts: VerdictTable, counts: Mapping[str, int]) -> Findings:
     found = findings_of(verdicts)
-    results = judging_results(verdicts, answer_lengths(sets, verdicts, session.count_tokens), found)
-    results["answers"] = sets.counts
-    results["answer_copies"] = sets.copies
-    results["answers_in_part"] = sets.in_part
-    sections: list[Section] = judging_sections(verdicts, results, found)
-    if sets.in_part:
-        said = [
-            f"{method}: {count_noun(count, 'answer lacks', 'answers lack')} parts whose call failed."
-            for method, count in sets.in_part.items()
-        ]
-        sections.append(Text("Answers in part", said))
-    return Findings(results, sections, [win_rate_table(found)], material.counts)
-
-
-def row_rule(aligned: VerdictTable, by_row: VerdictTable) -> list[dict[str, Any]]:
-    """Return the counts of recorded verdicts by both rules of which answer was whose, pair by pair.
-
-    `aligned` goes by what each record says, `published` by the row in which it was published (`read_verdicts`).
-    """
-    rows = []
-    for place, pair in enumerate(aligned.pairs):
-        for number, criterion in enumerate(aligned.criteria):
-            counts = {}
-            for rule, verdicts in (("published", by_row), ("aligned", aligned)):
-                counted = tally(verdicts.where(pair=place, criterion=number))
-                counts[rule] = {
-                    "wins": counted.wins,
-                    "ties": counted.ties,
-                    "losses": counted.losses,
-                    "win_rate": counted.rate,
-                }
-            rows.append(
-                {"name": pair.name, "first": pair.first, "second": pair.second, "criterion": criterion} | counts
-            )
-    return rows
-
-
-def _row_table(rows: Sequence[dict[str, Any]]) -> Table:
-    pairs = [AnswerPair(row["first"], row["second"], row["name"]) for row in rows]
-    titles = pair_titles(list(dict.fromkeys(pairs)))
-    shown = [
-        [
-            titles[pair],
-            row["criterion"],
-            *(row[rule][key] for rule in ("published", "aligned") for key in ("wins", "win_rate")),
-        ]
-        for pair, row in zip(pairs, rows, strict=True)
-    ]
-    columns = ["pair", "criterion", "wins by row", "win rate by row", "wins by record", "win rate by record"]
-    note = (
-        "By row: rows below the number of questions are taken to show the first method first, as the published "
-        "evaluation did. By record: each record says which answer was whose, also after a row that was dropped."
-    )
-    return Table("Both ways of counting", columns, shown, note, ".1%")
+    sections: list[Section] = judging_sections(verdicts, found)
+    return Findings(judging_results(verdicts, found), sections, [win_rate_table(found)], counts)

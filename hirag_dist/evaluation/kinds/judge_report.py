@@ -1,8 +1,8 @@
-"""Report of verdicts: win rates with intervals and tests, and the influence of position, length and judge."""
+"""Report of verdicts: win rates with intervals and tests, and the influence of the position of an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,22 +10,18 @@ import numpy as np
 
 from hirag_dist.evaluation.metrics.statistics import SignedRank, bootstrap_means, holm, wilcoxon
 from hirag_dist.evaluation.metrics.win_rates import (
-    Agreement,
     AnswerPair,
+    PositionBias,
     VerdictTable,
     WinTally,
-    agreement,
     balanced_rate,
     by_question,
-    length_bias,
     pair_titles,
     position_bias,
-    replicate_agreement,
     score_differences,
     tally,
 )
 from hirag_dist.html import Bars, Cell, Matrix, Section, Table, Text
-from hirag_dist.types import IntVector
 from hirag_dist.types.statistics import NOTHING, Interval
 
 _MAX_PAIRS = 6  # in a chart of all criteria
@@ -46,6 +42,7 @@ class JudgingFinding:
         balanced: the same, with both orders weighing alike; None where an order has no verdict.
         test: the Wilcoxon signed-rank test alone; None without a verdict.
         p: its p-value, corrected within the criterion.
+        position: how far the position of an answer decides.
     """
 
     pair: AnswerPair
@@ -55,6 +52,7 @@ class JudgingFinding:
     balanced: float | None
     test: SignedRank | None
     p: float | None
+    position: PositionBias
 
 
 def findings_of(verdicts: VerdictTable) -> list[JudgingFinding]:
@@ -76,6 +74,7 @@ def findings_of(verdicts: VerdictTable) -> list[JudgingFinding]:
             balanced_rate(parts[place]),
             alone[place],
             corrected.get(place),
+            position_bias(parts[place]),
         )
         for place, (pair, criterion) in enumerate(cells)
     ]
@@ -89,20 +88,14 @@ def _rates(parts: Sequence[VerdictTable]) -> list[Interval]:
     return bootstrap_means(means, counts)
 
 
-def judging_results(
-    verdicts: VerdictTable, lengths: Mapping[int, IntVector], found: Sequence[JudgingFinding]
-) -> dict[str, Any]:
+def judging_results(verdicts: VerdictTable, found: Sequence[JudgingFinding]) -> dict[str, Any]:
     """Return the results as JSON: docs/how-to/evaluate.md#judge-win-rates describes them.
 
     Args:
-        lengths: place of a pair → (n_questions, 2) tokens of its answers, negative where unknown.
         found: `findings_of` the verdicts.
     """
-    several = len(verdicts.judges) > 1
-    apart = {name: findings_of(verdicts.where(judge=place)) for place, name in enumerate(verdicts.judges) if several}
     return {
         "criteria": list(verdicts.criteria),
-        "judges": list(verdicts.judges),
         "questions": len(verdicts.questions),
         "verdicts": len(verdicts),
         "pairs": [
@@ -110,91 +103,38 @@ def judging_results(
                 "name": pair.name,
                 "first": pair.first,
                 "second": pair.second,
-                "criteria": {
-                    each.criterion: _cell_results(
-                        verdicts.where(pair=place, criterion=verdicts.criteria.index(each.criterion)),
-                        each,
-                        lengths.get(place),
-                        {judge: own[number] for judge, own in apart.items()},
-                    )
-                    for number, each in enumerate(found)
-                    if each.pair == pair
-                },
+                "criteria": {each.criterion: _cell_results(each) for each in found if each.pair == pair},
             }
-            for place, pair in enumerate(verdicts.pairs)
+            for pair in verdicts.pairs
         ],
-        "position": {
-            name: asdict(position_bias(verdicts.where(judge=place))) for place, name in enumerate(verdicts.judges)
-        },
-        "agreement": _agreements(verdicts, several, agreement),
-        "replicates": _agreements(verdicts, bool(np.any(verdicts.replicate > 0)), replicate_agreement),
+        "position": asdict(position_bias(verdicts)),
     }
 
 
-def _cell_results(
-    part: VerdictTable, found: JudgingFinding, lengths: IntVector | None, apart: Mapping[str, JudgingFinding]
-) -> dict[str, Any]:
-    """Return the results of one pair by one criterion.
-
-    Args:
-        apart: judge → what its verdicts alone say, where there are several.
-    """
-    return {
-        **_rate_results(found),
-        "balanced_win_rate": found.balanced,
-        "position": asdict(position_bias(part)),
-        "length": None if lengths is None else asdict(length_bias(part, lengths)),
-        "by_judge": {judge: _rate_results(own) for judge, own in apart.items()},
-    }
-
-
-def _rate_results(found: JudgingFinding) -> dict[str, Any]:
+def _cell_results(found: JudgingFinding) -> dict[str, Any]:
+    """Return the results of one pair by one criterion."""
     return {
         "wins": found.tally.wins,
         "ties": found.tally.ties,
         "losses": found.tally.losses,
         "win_rate": found.win_rate,
+        "balanced_win_rate": found.balanced,
         "z": None if found.test is None else found.test.z,
         "p": None if found.test is None else found.test.p,
         "p_holm": found.p,
+        "position": asdict(found.position),
     }
 
 
-def _agreements(verdicts: VerdictTable, wanted: bool, measure: Callable[[VerdictTable], Agreement]) -> dict[str, Any]:
-    """Return agreement by criterion; empty where there is no second rater."""
-    if not wanted:
-        return {}
-    found = {}
-    for place, criterion in enumerate(verdicts.criteria):
-        agreed = measure(verdicts.where(criterion=place))
-        found[criterion] = {
-            "items": agreed.n_items,
-            "same": agreed.same,
-            "fleiss_kappa": agreed.fleiss,
-            "cohen_kappa": [{"raters": list(raters), "kappa": kappa} for raters, kappa in agreed.cohen.items()],
-        }
-    return found
-
-
-def judging_sections(
-    verdicts: VerdictTable, results: Mapping[str, Any], found: Sequence[JudgingFinding]
-) -> list[Section]:
+def judging_sections(verdicts: VerdictTable, found: Sequence[JudgingFinding]) -> list[Section]:
     """Return the sections of the page."""
-    titles = pair_titles(verdicts.pairs)
-    sections: list[Section] = [Text("How to read this", [_RULE]), win_rate_table(found)]
-    sections += _bars(verdicts, found)
-    sections += _matrices(verdicts, found)
-    sections.append(_position_table(results, titles))
-    lengths = _length_table(results, titles)
-    sections += [lengths] if lengths.rows else []
-    if len(verdicts.judges) > 1:
-        sections += [
-            _judge_table(verdicts, results, titles),
-            _agreement_table("Agreement of the judges", results["agreement"]),
-        ]
-    if results["replicates"]:
-        sections.append(_agreement_table("Agreement of the judges with themselves, asked again", results["replicates"]))
-    return sections
+    return [
+        Text("How to read this", [_RULE]),
+        win_rate_table(found),
+        *_bars(verdicts, found),
+        *_matrices(verdicts, found),
+        _position_table(found),
+    ]
 
 
 def win_rate_table(found: Sequence[JudgingFinding]) -> Table:
@@ -261,20 +201,14 @@ def _matrices(verdicts: VerdictTable, found: Sequence[JudgingFinding]) -> list[S
     return sections
 
 
-def _pair(said: Mapping[str, Any]) -> AnswerPair:
-    return AnswerPair(said["first"], said["second"], said["name"])
-
-
-def _position_table(results: Mapping[str, Any], titles: Mapping[AnswerPair, str]) -> Table:
+def _position_table(found: Sequence[JudgingFinding]) -> Table:
+    titles = pair_titles(list(dict.fromkeys(each.pair for each in found)))
     rows: list[list[Cell]] = []
-    for pair in results["pairs"]:
-        for criterion, cell in pair["criteria"].items():
-            bias = cell["position"]
-            twice = bias["twice"]
-            shares = [bias[key] / twice if twice else None for key in ("flipped", "half_tied")]
-            rows.append(
-                [titles[_pair(pair)], criterion, bias["first_shown"], bias["when_first"], bias["when_second"], *shares]
-            )
+    for each in found:
+        bias = each.position
+        shares = [count / bias.twice if bias.twice else None for count in (bias.flipped, bias.half_tied)]
+        rates = (bias.first_shown, bias.when_first, bias.when_second)
+        rows.append([titles[each.pair], each.criterion, *rates, *shares])
     columns = ["pair", "criterion", "first shown wins", "first method, shown first", "… shown second"]
     columns += ["verdicts that flip", "tie in one order"]
     note = (
@@ -282,41 +216,3 @@ def _position_table(results: Mapping[str, Any], titles: Mapping[AnswerPair, str]
         "verdict flips where the judge prefers the other method once the answers are exchanged."
     )
     return Table("Position", columns, rows, note, ".1%")
-
-
-def _length_table(results: Mapping[str, Any], titles: Mapping[AnswerPair, str]) -> Table:
-    rows: list[list[Cell]] = []
-    for pair in results["pairs"]:
-        for criterion, cell in pair["criteria"].items():
-            bias = cell["length"]
-            if bias is not None and bias["mean_first"] is not None:
-                shown = [bias[key] for key in ("longer_wins", "when_longer", "when_shorter")]
-                means = [round(bias["mean_first"]), round(bias["mean_second"])]
-                rows.append([titles[_pair(pair)], criterion, *means, *shown])
-    columns = ["pair", "criterion", "mean tokens, first", "… second", "longer wins"]
-    columns += ["first method, where longer", "… where shorter"]
-    note = "How far the longer answer is preferred. A method that writes more gains by it whatever it says."
-    return Table("Length", columns, rows, note, ".1%")
-
-
-def _judge_table(verdicts: VerdictTable, results: Mapping[str, Any], titles: Mapping[AnswerPair, str]) -> Table:
-    rows: list[list[Cell]] = [
-        [
-            titles[_pair(pair)],
-            criterion,
-            *(cell["by_judge"][judge]["win_rate"] for judge in verdicts.judges),
-        ]
-        for pair in results["pairs"]
-        for criterion, cell in pair["criteria"].items()
-    ]
-    return Table(
-        "Win rates of the first method, judge by judge", ["pair", "criterion", *verdicts.judges], rows, form=".1%"
-    )
-
-
-def _agreement_table(title: str, agreements: Mapping[str, Any]) -> Table:
-    rows: list[list[Cell]] = [
-        [criterion, agreed["items"], agreed["same"], agreed["fleiss_kappa"]] for criterion, agreed in agreements.items()
-    ]
-    note = "κ is 1 where all agree, 0 where they agree as often as chance would have it, and empty where undefined."
-    return Table(title, ["criterion", "verdicts compared", "all the same", "Fleiss' κ"], rows, note)

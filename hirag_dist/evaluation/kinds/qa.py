@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,37 +18,22 @@ from hirag_dist.core.prompts.answer_requests import short_answer_request
 from hirag_dist.core.prompts.reply_parsing import parse_text
 from hirag_dist.core.retrieval.context import RECORD_LETTERS, UNKNOWN_ANSWER
 from hirag_dist.core.text.normalize import count_noun, one_line
-from hirag_dist.errors import InputError, StoreError
+from hirag_dist.errors import StoreError
+from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded
 from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.kinds.qa_scores import AnswerCost, Scoreboard
 from hirag_dist.evaluation.kinds.scoring_rules import ScoringRules
-from hirag_dist.evaluation.questions import Question, Questions, rows_of, strings
+from hirag_dist.evaluation.questions import Question, Questions
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.trials import SystemUnderTest, Trial, trials
 from hirag_dist.evaluation.work_units import Value, WorkUnit
 from hirag_dist.llm.usage import UsageMeter, total_cost
-from hirag_dist.readers import Unreadable
-from hirag_dist.readers.document_builder import find_field
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, map_parts
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import Query, Rejected, Retrieval
 
 SCORES = "scores.jsonl"
 _REFERENCE = re.compile(rf" ?\[([{RECORD_LETTERS}]\d+)\]")
-_USUAL: Mapping[str, tuple[str, ...]] = {
-    "answer": ("answer", "predicted_answer", "prediction", "response", "output"),
-    "id": ("question_id", "query_id", "qid", "id", "_id"),
-    "system": ("system", "method", "mode", "model"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerFields:
-    """Names of fields of recorded answers; None takes the first usual one that a record has."""
-
-    answer: str | None = None
-    id: str | None = None
-    system: str | None = None
 
 
 async def evaluate_answers(
@@ -87,13 +71,12 @@ async def evaluate_answers(
     return board.findings(questions.counts)
 
 
-async def score_recorded(
-    session: Session, questions: Questions, path: str, fields: AnswerFields, rules: ScoringRules
-) -> Findings:
+async def score_recorded(session: Session, questions: Questions, path: str, rules: ScoringRules) -> Findings:
     """Score answers of a file; nothing is asked.
 
     A question that a system has no answer to counts as wrong, as in the official scripts, and is counted. An answer
-    to a question that is not in the question file, and a second one to the same question, is a dead letter.
+    to a question that is not in the question file, and a second one to the same question in other words, is a dead
+    letter.
 
     Args:
         path: of records with an answer, the id of its question, and the system that gave it where there are several.
@@ -102,15 +85,11 @@ async def score_recorded(
         InputError: the file holds no answer to any of the questions.
     """
     session.refuse_records("questions", questions.unreadable)
-    answers = _read_answers(session, path, fields, {question.id for question in questions.items})
-    if not answers:
-        raise InputError(
-            f"{path} holds no answer to any of the questions; name its fields with --answer-field, "
-            "--answer-id-field and --system-field"
-        )
-    board = Scoreboard(questions.items, list(answers), rules)
+    sets = AnswerCollections()
+    session.refuse_records("answers", add_recorded(sets, [(None, path)], questions.items))
+    board = Scoreboard(questions.items, sets.methods, rules)
     with _written(session.out / SCORES) as file:
-        for system, by_question in answers.items():
+        for system, by_question in sets.answers.items():
             for place, question in enumerate(questions.items):
                 answer = by_question.get(question.id)
                 if answer is None:
@@ -170,29 +149,6 @@ def _cost(value: Value, usage: UsageMeter, seconds: float) -> AnswerCost:
         retrieval_ms=value["retrieval_ms"],
         seconds=seconds,
     )
-
-
-def _read_answers(session: Session, path: str, fields: AnswerFields, known: set[str]) -> dict[str, dict[str, str]]:
-    """Return system → question id → answer."""
-    answers: dict[str, dict[str, str]] = {}
-    for row in rows_of(path):
-        if isinstance(row, Unreadable):
-            session.refuse("answers", f"{path}#{row.record}", row.reason)
-            continue
-        chosen = {name: find_field(row.fields, getattr(fields, name), usual) for name, usual in _USUAL.items()}
-        answer = row.fields[chosen["answer"]] if chosen["answer"] else None
-        own_id = next(iter(strings(row.fields[chosen["id"]])), "") if chosen["id"] else ""
-        system = next(iter(strings(row.fields[chosen["system"]])), "") if chosen["system"] else ""
-        by_question = answers.get(system or "recorded", {})
-        if not isinstance(answer, str | int | float):
-            session.refuse("answers", f"{path}#{row.record}", "no answer in it")
-        elif own_id not in known:
-            session.refuse("answers", f"{path}#{row.record}", f"no question has the id {own_id!r}")
-        elif own_id in by_question:
-            session.refuse("answers", f"{path}#{row.record}", f"a second answer of {system or 'it'} to {own_id}")
-        else:
-            answers.setdefault(system or "recorded", {})[own_id] = str(answer)
-    return answers
 
 
 def _write(file: TextIO, question: Question, system: str, answer: str, said: Mapping[str, Any]) -> None:

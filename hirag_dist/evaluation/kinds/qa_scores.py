@@ -311,7 +311,6 @@ _EXPLAINED = {
         "hirag: exact match in lower case without punctuation, articles kept; F1 over cl100k_base tokens of the texts "
         "as they are written, as in the evaluation of the HiRAG reference."
     ),
-    "cognee": "cognee: exact match but for case; F1 over words in lower case without punctuation, articles kept.",
     "unicode": (
         "unicode: without case, punctuation and symbols of any script, articles kept; letters of scripts without "
         "spaces count one by one. A definition of this program, not to be compared with published figures."

@@ -29,7 +29,6 @@ from hirag_dist.core.text.tokens import encoding
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = {ord(mark): None for mark in string.punctuation}
-_NO_WORD = re.compile(r"\W+")
 _NO_WORD_NO_SPACE = re.compile(r"[^\w\s]")
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _SENTENCE_END = re.compile(r"[.!?\n。！？]")
@@ -108,14 +107,6 @@ def _reference_tokens(text: str) -> list[int]:
     return encoding("cl100k_base").encode_ordinary(text)
 
 
-def _cognee_form(text: str) -> str:
-    return text.strip().lower()
-
-
-def _cognee_tokens(text: str) -> list[str]:
-    return [_NO_WORD.sub("", word) for word in text.lower().split()]
-
-
 _HOTPOTQA = ScoreDefinition(normalised, _words, frozenset({"yes", "no", "noanswer"}))
 
 DEFINITIONS: Mapping[str, ScoreDefinition] = {
@@ -124,8 +115,6 @@ DEFINITIONS: Mapping[str, ScoreDefinition] = {
     "musique": ScoreDefinition(normalised, _words, f1_of_nothing=1.0),
     # the HiRAG reference's evaluation (Table 2 of its paper): articles stay, and F1 is over cl100k tokens as written
     "hirag": ScoreDefinition(_reference_form, _reference_tokens),
-    # cognee's comparison of memory systems: an exact match is exact but for case, and a lone dash is a word
-    "cognee": ScoreDefinition(_cognee_form, _cognee_tokens, f1_of_nothing=1.0),
     "unicode": ScoreDefinition(unicode_normalised, _unicode_words, f1_of_nothing=1.0),
 }
 

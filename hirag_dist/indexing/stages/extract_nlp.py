@@ -24,7 +24,7 @@ class ExtractNames:
     """
 
     name: ClassVar[str] = "extract_nlp"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     split: ClassVar[Split] = ByRows(64)
 
     class Inputs(TableSet):

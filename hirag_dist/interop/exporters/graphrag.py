@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.graph.csr import rows_of
-from hirag_dist.interop.exporters.links import Links, distinct, inside_links, invert, joined, links_of, list_column
+from hirag_dist.core.graph.csr import distinct, rows_of
+from hirag_dist.interop.exporters.links import Links, inside_links, invert, joined, links_of, list_column
 from hirag_dist.schemas import CLAIMS, METADATA_FIELDS
 
 _STRINGS = pa.list_(pa.string())

@@ -8,16 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.graph.csr import distinct, rows_of
 from hirag_dist.types import IntVector
-
-
-def distinct(keys: IntVector) -> IntVector:
-    """Return the different values, ascending: by sorting, which is many times faster than `np.unique`'s hashing."""
-    ordered = np.sort(keys)
-    new = np.ones(len(ordered), dtype=bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    return ordered[new]
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,7 @@ def _document_row(document: SourceDocument) -> dict[str, Any]:
         "title": title,
         "source_ids": list(document.source_ids or (document.key,)),
         "labels": sorted(set(document.labels)),
-        "n_chars": len(text) or document.n_chars,
+        "n_chars": len(text),
         "text": text,
     }
 

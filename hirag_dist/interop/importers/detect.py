@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from hirag_dist.errors import InputError
-from hirag_dist.interop.importers import graphrag, jsonl, nano_storage
+from hirag_dist.interop.importers import graphrag, nano_storage
 from hirag_dist.interop.importers.chunk_alignment import place
 from hirag_dist.interop.importers.claims import claim_table
 from hirag_dist.interop.importers.merging import merge
@@ -17,7 +17,6 @@ _KINDS: tuple[tuple[str, tuple[str, ...], Callable[[Path, bool], SourceGraph]], 
     ("graphrag", graphrag.FILES, lambda where, more: graphrag.read_graphrag(where, graphrag.FILES, more)),
     ("graphrag-0.x", graphrag.OLD_FILES, lambda where, more: graphrag.read_graphrag(where, graphrag.OLD_FILES, more)),
     ("nano-graphrag, lightrag or hirag", nano_storage.FILES, nano_storage.read_storage),
-    ("jsonl", jsonl.FILES, jsonl.read_jsonl),
 )
 
 
@@ -25,8 +24,8 @@ def read_working_folder(folder: str, count_tokens: Callable[[str], int], communi
     """Read the graph that another tool extracted, as tables by `schemas`, all of layer 0.
 
     The kind is recognised by the files, not by the folder's name: Microsoft GraphRAG (Parquet tables in the folder, or
-    in `output` or a run's `artifacts` below it), nano-graphrag, LightRAG and HiRAG (kv_store_*.json and a GraphML
-    graph), and the JSONL form of recorded indexes. Claims come with them. Their vectors are not read: they are computed
+    in `output` or a run's `artifacts` below it), and nano-graphrag, LightRAG and HiRAG (kv_store_*.json and a GraphML
+    graph). Claims come with them. Their vectors are not read: they are computed
     again, and so are communities and reports unless they are asked for. HiRAG's summary entities bear no mark of their
     layer and come as entities of layer 0.
 

@@ -24,7 +24,7 @@ class ImportedGraph:
     `entities.num_rows` is `source_counts["entities"]` less `n_merged` and the entities left out, plus `n_added`.
 
     Attributes:
-        kind: graphrag, graphrag-0.x, nano-graphrag, lightrag, hirag or jsonl.
+        kind: graphrag, graphrag-0.x, nano-graphrag, lightrag or hirag.
         documents: DOCUMENTS, sorted by id.
         chunks: CHUNKS, sorted by document and position.
         entities: ENTITIES of layer 0, sorted by id.
@@ -71,7 +71,6 @@ class SourceDocument:
     title: str = ""
     record: int = 0
     labels: tuple[str, ...] = ()
-    n_chars: int = 0
     source_ids: tuple[str, ...] = ()
     properties: Mapping[str, Any] = field(default_factory=dict)
 

@@ -178,7 +178,7 @@ def _sentences(context: str, wanted: Sequence[str]) -> list[_Sentence]:
             text = f"{told}\n{body}" if told.strip() else text
         if not pattern.search(text.lower()) and not named:
             continue
-        for sentence in sentences(clean(text) if "\\" in text or "<" in text else text):
+        for sentence in sentences(clean(text) if "<" in text else text):
             low = sentence.lower()
             hits = goal.intersection(map(stem, pattern.findall(low))) | named | {pair for pair in pairs if pair in low}
             if hits and sentence not in seen and _reads(sentence):

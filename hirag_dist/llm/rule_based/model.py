@@ -5,7 +5,6 @@ Extraction, descriptions and reports are here; summaries and answers have files 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections import Counter
@@ -134,38 +133,25 @@ def _findings(ranked: Sequence[_Line], relations: Sequence[_Line], below: Sequen
     return findings
 
 
-_MISSED_OF_LESSER = 0.15  # of the lower two thirds: 10 % of all
 _MAX_META_TYPES = 7
 _ALWAYS = ("concept", "field", "process")  # what groups of things are about, however few excerpts say so
 
 
 def extract(ask: ParsedRequest) -> str:
-    """Return the reply to extract-graph, extract-entities or extract-relations, of a first pass or a gleaning."""
-    lines = split_sentences(ask.between("text"))
+    """Return the reply to extract-graph, extract-entities or extract-relations; nothing is left for a gleaning."""
+    lines = [] if ask.round else split_sentences(ask.between("text"))
     if ask.task == "extract-relations":
         return _listed_relations(ask, lines)
-    wanted = ask.task == "extract-graph"
-    if ask.round > 1:
-        return write([], [] if wanted else None, ask.form)
     found = best_names(lines)
-    late = _missed([one.name for one in found], ask)
     words = TypeWords(listed_types(ask.system))
-    told = [described(one, lines) for one in found]
-    order = sorted(range(len(found)), key=lambda at: late[at])  # what is missed is numbered on in the next reply
-    entities = [
-        EntityLine(found[at].name, words.word(found[at].type), told[at]) for at in order if late[at] == (ask.round == 1)
-    ]
-    first = 1 if ask.round == 0 else late.count(False) + 1
-    if not wanted:
-        return write(entities, None, ask.form, first)
-    number_of = {found[at].name: number for number, at in enumerate(order, start=1)}
-    missed = {one.name for one, is_late in zip(found, late, strict=True) if is_late}
+    entities = [EntityLine(one.name, words.word(one.type), described(one, lines)) for one in found]
+    if ask.task == "extract-entities":
+        return write(entities, None, ask.form)
+    number_of = {one.name: number for number, one in enumerate(found, start=1)}
     relations = [
-        RelationLine(number_of[one.source], number_of[one.target], one.description)
-        for one in related(found, lines)
-        if (one.source in missed or one.target in missed) == (ask.round == 1)
+        RelationLine(number_of[one.source], number_of[one.target], one.description) for one in related(found, lines)
     ]
-    return write(entities, relations, ask.form, first, [told[at] for at in order])
+    return write(entities, relations, ask.form)
 
 
 def _listed_relations(ask: ParsedRequest, lines: Sequence[str]) -> str:
@@ -173,14 +159,11 @@ def _listed_relations(ask: ParsedRequest, lines: Sequence[str]) -> str:
     rows = [line.split(BAR) for line in ask.between("entities").split("\n") if line.strip()]
     listed = [BAR.join(row[1:-1]).strip() for row in rows]
     number_of = {safe_name(name): at for at, name in reversed(list(enumerate(listed, start=1)))}
-    relations = related(_placed(listed, lines), lines)
-    missed = _missed([f"{one.source}\n{one.target}" for one in relations], ask)
-    chosen = [
+    relations = [
         RelationLine(number_of[one.source], number_of[one.target], one.description)
-        for one, is_late in zip(relations, missed, strict=True)
-        if is_late == (ask.round == 1)
+        for one in related(_placed(listed, lines), lines)
     ]
-    return write(None, chosen if ask.round < 2 else [], ask.form)
+    return write(None, relations, ask.form)
 
 
 def _placed(names: Sequence[str], lines: Sequence[str]) -> list[FoundName]:
@@ -196,18 +179,6 @@ def _placed(names: Sequence[str], lines: Sequence[str]) -> list[FoundName]:
         places = known.get(key) or tuple((number, at // 6) for number, at in spots if at >= 0)
         found[key] = FoundName(safe_name(name), "", places, float(len(places)))
     return sorted(found.values(), key=lambda one: (-one.score, one.name))
-
-
-def _missed(keys: Sequence[str], ask: ParsedRequest) -> list[bool]:
-    """Return the records, best first, that a first pass overlooks: a fixed share of the lesser ones."""
-    salt = f"{ask.seed}\n{ask.body}".encode("utf-8", "surrogatepass")
-    base = hashlib.blake2b(salt, digest_size=16).digest()
-    late = []
-    for rank, key in enumerate(keys):
-        data = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), key=base, digest_size=4).digest()
-        share = int.from_bytes(data, "little") / 2**32
-        late.append(rank * 3 >= len(keys) and rank > 1 and share < _MISSED_OF_LESSER)
-    return late
 
 
 def entity_types(ask: ParsedRequest) -> str:
@@ -331,18 +302,17 @@ _TASKS: Mapping[str, Callable[[ParsedRequest], str]] = {
 }
 
 
-def reply_to(messages: Sequence[Message], form: str | None, seed: int = 0) -> str:
+def reply_to(messages: Sequence[Message], form: str | None) -> str:
     """Return the reply to a conversation: the same text for the same input, on any machine.
 
     Args:
         messages: system message first; its first line ("Task: extract-graph") says what is asked.
         form: name of the JSON form that is asked for, None for delimited or plain text.
-        seed: chooses what a first extraction overlooks.
 
     Raises:
         RequestRejected: the task is one of those that need a language model, or none of this package's.
     """
-    ask = asked(messages, form, seed)
+    ask = asked(messages, form)
     task = _TASKS.get(ask.task)
     if task is None:
         what = f"the task {ask.task!r}" if ask.task else "a message without a 'Task:' line"
@@ -364,15 +334,15 @@ class ExtractiveModel:
 
     rate_limits: RateLimits | None = None
 
-    def __init__(self, count_tokens: Callable[[str], int], seed: int = 0) -> None:
-        """Take how tokens are counted, and what chooses the entities that a first pass overlooks."""
-        self.name = "extractive" if seed == 0 else f"extractive-{seed}"
+    name = "extractive"
+
+    def __init__(self, count_tokens: Callable[[str], int]) -> None:
+        """Take how tokens are counted."""
         self._count_tokens = count_tokens
-        self._seed = seed
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the reply. Raises RequestRejected for a task that needs a language model."""
-        text = reply_to(request.messages, request.form, self._seed)
+        text = reply_to(request.messages, request.form)
         return ChatReply(
             text=text,
             model=self.name,

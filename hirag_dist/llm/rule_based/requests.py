@@ -34,7 +34,6 @@ class ParsedRequest:
     system: str
     body: str
     round: int
-    seed: int
 
     def between(self, tag: str) -> str:
         """Return the text between a tag and its end, or an empty text."""
@@ -46,13 +45,13 @@ class ParsedRequest:
         return self.body[start : end if end >= 0 else len(self.body)].strip("\n")
 
 
-def asked(messages: Sequence[Message], form: str | None, seed: int) -> ParsedRequest:
+def asked(messages: Sequence[Message], form: str | None) -> ParsedRequest:
     """Return the request of a conversation."""
     system = "\n".join(message.content for message in messages if message.role in ("system", "developer"))
     body = next((message.content for message in messages if message.role == "user"), "")
     match = _TASK.match(system)
     rounds = sum(message.role == "user" and message.content.endswith(_GLEANS) for message in messages)
-    return ParsedRequest(match.group(1) if match else form or "", form, system, body, rounds, seed)
+    return ParsedRequest(match.group(1) if match else form or "", form, system, body, rounds)
 
 
 def each_unit(alone: Callable[[ParsedRequest], str]) -> Callable[[ParsedRequest], str]:
@@ -109,28 +108,19 @@ def safe_name(text: str) -> str:
     return clean_name(safe(text, 120))
 
 
-def write(
-    entities: Sequence[EntityLine] | None,
-    relations: Iterable[RelationLine] | None,
-    form: str | None,
-    first: int = 1,
-    descriptions: Sequence[str] = (),
-) -> str:
+def write(entities: Sequence[EntityLine] | None, relations: Iterable[RelationLine] | None, form: str | None) -> str:
     """Return a reply that holds the records; None leaves a kind of record out.
 
     Pairs of the same description share a record. A description that an end's entity has already is left out.
-
-    Args:
-        first: number of the first entity.
-        descriptions: of the entities by number, those of earlier replies too.
     """
+    descriptions = [entity.description for entity in entities or ()]
     stated: dict[str, list[list[int]]] = {}
     for one in relations or ():
         ends = sorted((one.source, one.target), key=lambda end: one.description not in descriptions[end - 1 : end])
         known = bool(one.description) and one.description in descriptions[ends[0] - 1 : ends[0]]
         stated.setdefault("" if known else one.description, []).append(ends)
     if form is None:
-        lines = [BAR.join((str(at), *entity)) for at, entity in enumerate(entities or (), start=first)]
+        lines = [BAR.join((str(at), *entity)) for at, entity in enumerate(entities or (), start=1)]
         lines += [
             BAR.join((" ".join("-".join(map(str, pair)) for pair in pairs), text)) for text, pairs in stated.items()
         ]
@@ -140,7 +130,7 @@ def write(
         numbered = relations is not None
         data["entities"] = [
             {"id": at, **entity._asdict()} if numbered else entity._asdict()
-            for at, entity in enumerate(entities, start=first)
+            for at, entity in enumerate(entities, start=1)
         ]
     if relations is not None:
         data["relations"] = [{"pairs": pairs, "description": text} for text, pairs in stated.items()]

@@ -21,19 +21,6 @@ _MARKUP = re.compile(
     r"<!--.{0,4000}?-->|< ?(?:script|style)\b.{0,4000}?< ?/(?:script|style)>|</?[a-zA-Z][^<>\n]{0,300}>", re.DOTALL
 )
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[a-z]{2,8});")
-_LATEX_DROP = re.compile(
-    r"\\(?:cite[a-z]*|ref|eqref|label|url|autoref|cref|bibliography|bibliographystyle|includegraphics|vspace|hspace)\*?"
-    r"(?:\s*\[[^\]]*\])?\s*\{[^{}]*\}"
-)
-_LATEX_BLOCK = re.compile(
-    r"\\begin\{(equation|align|eqnarray|array|gather|multline|table|tabular|displaymath)(\*?)\}.{0,4000}?\\end\{\1\2\}"
-    r"|\$\$.{0,4000}?\$\$|\\\[.{0,4000}?\\\]|\$[^$\n]{1,300}\$|\\\(.{0,4000}?\\\)",
-    re.DOTALL,
-)
-_LATEX_HEADING = re.compile(r"\\(?:sub)*(?:section|paragraph|chapter|title|caption)\*?\s*\{([^{}]*)\}")
-_LATEX_KEPT = re.compile(r"\\(?:emph|text[a-z]{2,4}|mathrm|underline)\s*\{([^{}]*)\}")
-_LATEX_COMMAND = re.compile(r"\\(?:begin|end)\{[^{}]*\}|\\[a-zA-Z]+\*?|[{}\\]")
-_PLACEHOLDER = re.compile(r"\b(?:BIB|SEC|FIG|TAB|EQ|INLINEFORM|DISPLAYFORM|TABREF|FIGREF|SECREF)(?:REF)?\d+\b[ ,]*")
 _GLUED = re.compile(r"(?<=[a-zà-þ0-9)\]”\"])([.!?])(?=[A-ZÀ-Þ][a-zà-þ’']+[ ,])|(?<=[a-z])(\[\d+\])+")
 _LONG = re.compile(r"[^\s\u3000-\u9fff]{48,}")
 _BLANK = re.compile(r"\n[ \t]*\n")
@@ -57,16 +44,9 @@ _PIECE = 60  # characters of a sentence where nothing but spaces parts them
 
 
 def clean(text: str) -> str:
-    """Return readable text: no markup, formulas, addresses, special tokens or control characters; lines are kept."""
+    """Return readable text: no markup, addresses, special tokens or control characters; lines are kept."""
     text = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
     text = _CONTROL.sub("", text)
-    if "\\" in text:
-        text = _LATEX_DROP.sub("", text)
-    if "$" in text or "\\" in text:
-        text = _LATEX_BLOCK.sub(GAP, text)
-        text = _LATEX_HEADING.sub(r"\n\1\n", text)
-        text = _LATEX_KEPT.sub(r"\1", text)
-        text = _LATEX_COMMAND.sub(" ", text)
     if "<" in text:
         text = _MARKUP.sub(" ", text)
     if "&" in text:
@@ -75,8 +55,6 @@ def clean(text: str) -> str:
         text = _SPECIAL.sub(f" {GAP} ", text)
     if "://" in text or "www." in text or "@" in text or ".com" in text or ".org" in text:
         text = _ADDRESS.sub(GAP, text)
-    if "REF" in text or "FORM" in text:
-        text = _PLACEHOLDER.sub("", text)
     return _LONG.sub(GAP, _GLUED.sub(r"\1 ", text))
 
 

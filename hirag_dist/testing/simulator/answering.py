@@ -15,10 +15,9 @@ from hirag_dist.errors import RequestRejected
 from hirag_dist.protocols import Embedder
 from hirag_dist.testing.simulator import openai_schema
 from hirag_dist.testing.simulator.openai_schema import ApiError, ChatCall
-from hirag_dist.testing.simulator.stats import digest
 from hirag_dist.types import ChatReply, Message
 
-Reply = Callable[[Sequence[Message], str | None, int], str]
+Reply = Callable[[Sequence[Message], str | None], str]
 Structured = Callable[[Sequence[Message], Mapping[str, Any]], str]
 
 _MESSAGE_TOKENS, _REPLY_TOKENS = 4, 3  # what OpenAI's chat template adds to a message, and to a call
@@ -55,10 +54,9 @@ class AnsweredPrompt:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredEmbedding:
-    """An embedding request: its texts' hashes, its cost, and the reply's body where it was asked before."""
+    """An embedding request: its cost, and the reply's body where it was asked before."""
 
     call: openai_schema.EmbeddingCall
-    texts: tuple[bytes, ...]
     input_tokens: int
     body: bytes | None = None
 
@@ -67,9 +65,8 @@ class Answers:
     """Answers from the messages alone: the same request has the same reply.
 
     Args:
-        reply: messages, form and seed → the reply's text.
+        reply: messages and form → the reply's text.
         embedder: of embedding requests.
-        seed: of the model.
         prompt_cache: whether prefixes count as cached when they come again.
         structured: messages and a foreign schema → the reply's text; None replies with the smallest value that fits.
     """
@@ -78,7 +75,6 @@ class Answers:
         self,
         reply: Reply,
         embedder: Embedder,
-        seed: int = 0,
         prompt_cache: bool = True,
         structured: Structured | None = None,
     ) -> None:
@@ -88,7 +84,6 @@ class Answers:
         encoder = encoding("o200k_base").encode_ordinary
         self._tokens = lru_cache(_KNOWN_TEXTS)(lambda text: array("I", encoder(text)).tobytes())
         self._count = lru_cache(4 * _KNOWN_TEXTS)(lambda text: len(encoder(text)))
-        self._seed = seed
         self._cache = PromptCache() if prompt_cache else None
         self._prompts = _Bounded[AnsweredPrompt](_CACHE_BYTES)
         self._embedded = _Bounded[AnsweredEmbedding](_CACHE_BYTES)
@@ -129,8 +124,7 @@ class Answers:
         if known is not None:
             return known
         call = openai_schema.read_embedding(openai_schema.read_object(raw))
-        hashes = (digest(f"{call.model}\0{text}".encode("utf-8", "surrogatepass")) for text in call.texts)
-        return AnsweredEmbedding(call, tuple(hashes), sum(map(self._count, call.texts)))
+        return AnsweredEmbedding(call, sum(map(self._count, call.texts)))
 
     async def embed(self, key: bytes, asked: AnsweredEmbedding) -> bytes:
         """Return the body of the reply."""
@@ -139,14 +133,14 @@ class Answers:
         vectors = await self._embedder.embed(asked.call.texts)
         body = openai_schema.dump(openai_schema.embedding_body(asked.call, vectors, asked.input_tokens))
         known = replace(asked, call=replace(asked.call, texts=()), body=body)
-        self._embedded.put(key, known, _ENTRY_BYTES + len(body) + 64 * len(asked.texts))
+        self._embedded.put(key, known, _ENTRY_BYTES + len(body))
         return body
 
     def _text(self, call: ChatCall) -> str:
         try:
             if call.schema is not None:
                 return self._structured(call.messages, call.schema)
-            return self._reply(call.messages, call.form, self._seed)
+            return self._reply(call.messages, call.form)
         except RequestRejected as error:
             raise ApiError(400, str(error), "model_cannot") from error
 
@@ -236,3 +230,8 @@ class PromptCache:
         while len(self._known) > _MAX_PREFIXES:
             self._known.popitem(last=False)
         return cached
+
+
+def digest(raw: bytes) -> bytes:
+    """Return the 16-byte hash by which a request is remembered."""
+    return hashlib.sha256(raw).digest()[:16]

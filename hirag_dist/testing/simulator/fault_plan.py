@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from hirag_dist.testing.simulator.options import FAULT_RATES, SimulatorOptions
 
-FAIL, HANG, DROP, MALFORMED, TRUNCATE, STORM = "fail", "hang", "drop", "malformed", "truncate", "storm"
-CHAT_FAULTS = frozenset({FAIL, HANG, DROP, MALFORMED, TRUNCATE})
-EMBEDDING_FAULTS = frozenset({FAIL, HANG, DROP})
+FAIL, HANG, MALFORMED, TRUNCATE = "fail", "hang", "malformed", "truncate"
+CHAT_FAULTS = frozenset({FAIL, HANG, MALFORMED, TRUNCATE})
+EMBEDDING_FAULTS = frozenset({FAIL, HANG})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,6 @@ class FaultPlan:
     fault: str | None = None
     form: float = 0.0
     share: float = 0.0
-
-    @property
-    def midway(self) -> bool:
-        """True if a hang or a drop comes after the reply has begun."""
-        return self.form >= 0.5
 
 
 def plan_of(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hirag_dist.errors import ConfigError
 
-FAULT_RATES = ("fail_rate", "hang_rate", "drop_rate", "malformed_rate", "truncate_rate")  # exclude each other
+FAULT_RATES = ("fail_rate", "hang_rate", "malformed_rate", "truncate_rate")  # exclude each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,9 @@ class SimulatorOptions:
         malformed_rate: share of chat replies whose text is damaged as real models do it.
         truncate_rate: share of chat replies that are cut, with finish_reason "length".
         hang_rate: share of calls that are not answered until the caller goes.
-        drop_rate: share of calls whose connection is closed, before the reply or in the middle of it.
-        storm_rate: chance of a call to begin a storm, in which all calls get 429.
         max_faults_per_request: how many faults one request gets over all its attempts, those included that continue its
             conversation, or None for any number.
-        log: path of a file that gets a JSON line a call, or None.
-        seed: of the model and of everything that is drawn.
+        seed: of everything that is drawn, and of the vectors.
         api_key: what callers must send, or None for anybody.
         dim: size of the vectors.
 
@@ -53,10 +50,7 @@ class SimulatorOptions:
     malformed_rate: float = 0.0
     truncate_rate: float = 0.0
     hang_rate: float = 0.0
-    drop_rate: float = 0.0
-    storm_rate: float = 0.0
     max_faults_per_request: int | None = None
-    log: str | None = None
     seed: int = 0
     api_key: str | None = field(default=None, repr=False)
     dim: int = 384
@@ -68,7 +62,7 @@ class SimulatorOptions:
         for name, value in limits.items():
             if value is not None and value <= 0:
                 raise ConfigError(f"simulate-llm: {name} must be above 0, got {value:g}")
-        for name in (*FAULT_RATES, "storm_rate"):
+        for name in FAULT_RATES:
             rate = getattr(self, name)
             if not 0 <= rate <= 1:
                 raise ConfigError(f"simulate-llm: {name} is a share from 0 to 1, got {rate:g}")

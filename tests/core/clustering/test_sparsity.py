@@ -27,11 +27,6 @@ def test_cluster_sparsity_by_hand(sizes: list[int], n_entities: int, expected: f
     assert cluster_sparsity(np.array(sizes, np.int64), n_entities) == pytest.approx(expected, abs=1e-12)
 
 
-def test_cluster_sparsity_needs_an_entity() -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        cluster_sparsity(np.array([], np.int64), 0)
-
-
 @pytest.mark.parametrize(
     ("before", "now", "expected"),
     [

@@ -146,15 +146,6 @@ def test_the_most_helpful_points_make_the_context_and_references_are_numbered_an
     assert count(found.context) <= found.tokens
 
 
-def test_points_without_room_are_counted_and_name_nothing() -> None:
-    points = [AnswerPoint(f"Point number {at} says this [S{at}].", 100.0 - at, (f"S{at}",)) for at in range(1, 11)]
-    found = gather_points(points, 40, count)
-    assert 0 < len(found.refs) < 10
-    assert found.left_out == 10 - len(found.refs)
-    assert found.tokens <= 40
-    assert set(re.findall(r"S\d+", found.context)) == set(found.refs)
-
-
 def test_a_point_longer_than_the_context_is_cut_and_still_cites() -> None:
     found = gather_points(
         [AnswerPoint("word " * 300 + "[C5]", 80.0, ("C5",)), AnswerPoint("next [C6]", 70.0, ("C6",))], 200, count

@@ -39,8 +39,3 @@ def test_kinds_do_not_collide() -> None:
 
 def test_lone_surrogates_have_an_id() -> None:
     assert document_id("\ud800") != document_id("\udfff")
-
-
-def test_white_space_does_not_count_for_recordings() -> None:
-    assert unit_id(" a\u3000b\r\n") == unit_id("a b")
-    assert unit_id("ab") != unit_id("a b")

@@ -8,25 +8,23 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from hirag_dist.evaluation.kinds.judge_report import findings_of, judging_results, judging_sections
-from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND
 from hirag_dist.evaluation.metrics.statistics import holm, wilcoxon
-from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictTable
-from hirag_dist.evaluation.verdict_records import VerdictColumns
+from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictRow, VerdictTable, verdict_table
 
 CRITERIA = ("diversity", "overall")
 
 
-def judged(wins: Mapping[tuple[str, str], Sequence[int]], judges: Sequence[str] = ("judge",)) -> VerdictTable:
+def judged(wins: Mapping[tuple[str, str], Sequence[int]]) -> VerdictTable:
     """Verdicts of both orders: the first method wins so many of the two on each question, by each criterion alike."""
-    columns = VerdictColumns()
     pairs = [AnswerPair(*methods) for methods in wins]
-    for pair, counts in zip(pairs, wins.values(), strict=True):
-        for question, count in enumerate(counts):
-            for judge in judges:
-                for criterion in CRITERIA:
-                    columns.add(pair, criterion, f"q{question}", judge, 0, False, FIRST if count > 0 else SECOND)
-                    columns.add(pair, criterion, f"q{question}", judge, 0, True, SECOND if count > 1 else FIRST)
-    return columns.verdicts(pairs, CRITERIA)
+    rows = [
+        VerdictRow(pair, criterion, f"q{question}", "judge", swapped, float(count > swapped))
+        for pair, counts in zip(pairs, wins.values(), strict=True)
+        for question, count in enumerate(counts)
+        for criterion in CRITERIA
+        for swapped in (False, True)
+    ]
+    return verdict_table(rows, pairs, CRITERIA)
 
 
 THREE = judged({("a", "b"): [2, 2, 2, 2, 1, 0], ("a", "c"): [1, 1, 2, 2, 0, 1], ("b", "c"): [1] * 6})
@@ -56,6 +54,6 @@ def test_a_pair_without_a_verdict_has_no_figure_and_is_in_no_family() -> None:
     assert (empty.tally.n, empty.balanced, empty.test, empty.p) == (0, None, None, None)
     assert math.isnan(empty.win_rate.value)
     assert found["b", "overall"].p == found["b", "overall"].test.p  # type: ignore[union-attr]
-    results = judging_results(verdicts, {}, list(found.values()))
+    results = judging_results(verdicts, list(found.values()))
     assert results["pairs"][1]["criteria"]["overall"]["p_holm"] is None
-    assert judging_sections(verdicts, results, list(found.values()))
+    assert judging_sections(verdicts, list(found.values()))

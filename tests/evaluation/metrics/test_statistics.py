@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
@@ -12,10 +11,6 @@ from scipy import stats
 from hirag_dist.evaluation.metrics import statistics
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon, wilson
 from hirag_dist.types.statistics import Interval
-
-
-def test_examples() -> None:
-    assert doctest.testmod(statistics).failed == 0
 
 
 def test_the_interval_agrees_with_scipys() -> None:

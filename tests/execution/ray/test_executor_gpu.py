@@ -66,7 +66,7 @@ def gpu_node(ray_cluster: Cluster) -> Iterator[Callable[[], Any]]:
 
     def add() -> Any:
         added.append(started(lambda: ray_cluster.add_node(num_cpus=1, num_gpus=1)))
-        ray_cluster.wait_for_nodes()
+        ray_cluster.wait_for_nodes(timeout=120)  # until a node that was killed is known to be dead, too
         return added[-1]
 
     before = ray.cluster_resources().get("GPU", 0)
@@ -257,17 +257,20 @@ def test_a_node_killed_while_it_computes_is_waited_for_anew(
     when_said: Callable[..., WhenSaid],
     tmp_path: Path,
 ) -> None:
+    """A worker that is slow to start is waited for with the same words: one node comes, once the other is gone."""
     watch = Watch(tmp_path, fatal="leiden")
     doomed = gpu_node()
     lost = node_ids(with_gpu=True)
+    replacements: list[Any] = []
 
     def kill() -> None:
-        until((tmp_path / "stuck").exists, "kernel under way")
+        until((tmp_path / "stuck").exists, "kernel under way", 240.0)
         ray_cluster.remove_node(doomed, allow_graceful=False)
 
     def replace_it() -> None:
-        if (tmp_path / "stuck").exists():  # else the first worker is only slow to start
-            gpu_node()
+        if (tmp_path / "stuck").exists() and not replacements:
+            killer.join()
+            replacements.append(gpu_node())
 
     when_said("waiting for a GPU", replace_it)
     killer = threading.Thread(target=kill)

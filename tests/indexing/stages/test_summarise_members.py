@@ -25,7 +25,7 @@ async def shown(text: str, member_tokens: int) -> str:
 
     def reply(request: ChatRequest) -> str:
         seen.append(request.messages[1].content)
-        return reply_to(request.messages, request.form, 0)
+        return reply_to(request.messages, request.form)
 
     lists = [NAMES, NAMES, ["person"] * 4, [text, "short", text, text]]
     members = pa.table([["c"], *([values] for values in lists)], schema=CLUSTER_MEMBERS)

@@ -74,10 +74,10 @@ def updated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     rng, now = random.Random(request.param), corpus(26)
     living.index(now, script=untidy, **keys)
     found = []
-    for step in range(3):
+    for step in range(2):
         changed(now, step, rng)
         found.append(living.index(now, script=untidy, **keys))
-    assert found[-1].manifest.notes["update"]["number"] == 3
+    assert found[-1].manifest.notes["update"]["number"] == 2
     return found
 
 

@@ -31,7 +31,7 @@ def script(request: ChatRequest) -> str | None:
     return claim(request)
 
 
-KEYS: list[dict[str, Any]] = [{}, CLAIMING, {"gleaning_rounds": 1}, {"extraction": "two_step"}]
+KEYS: list[dict[str, Any]] = [CLAIMING | {"gleaning_rounds": 1}, {"extraction": "two_step"}]
 
 
 @pytest.fixture

@@ -25,10 +25,6 @@ def write_json(path: Path, held: object) -> None:
     path.write_text(json.dumps(held, ensure_ascii=False), encoding="utf-8")
 
 
-def write_lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-
-
 def write_parquet(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), path)
@@ -187,26 +183,3 @@ def graphrag(tmp_path: Path) -> Callable[..., Path]:
         return tmp_path
 
     return make
-
-
-@pytest.fixture
-def jsonl(tmp_path: Path) -> Path:
-    """The form of the recorded indexes; the second document was never indexed."""
-    documents = [{"doc_id": "doc-1", "text": TEXT}, {"doc_id": "doc-2", "text": "Elsewhere.", "indexed": False}]
-    write_lines(tmp_path / "documents.jsonl", documents)
-    chunks = [
-        {"chunk_id": "c2", "doc_id": "doc-1", "order": 1, "n_tokens": 9, "text": SECOND},
-        {"chunk_id": "c1", "doc_id": "doc-1", "order": 0, "n_tokens": 11, "text": FIRST},
-    ]
-    write_lines(tmp_path / "chunks.jsonl", chunks)
-    entities = [
-        {"name": "ALICE", "type": "PERSON", "descriptions": ["A girl.", "Curious.", "A girl."], "source_ids": ["c1"]},
-        {"name": "BOB", "type": "PERSON", "descriptions": ["Polite."], "source_ids": ["c1", "c2", ""]},
-    ]
-    write_lines(tmp_path / "entities.jsonl", entities)
-    relation = {"source": "ALICE", "target": "BOB", "weight": 9.0, "descriptions": ["They met."], "source_ids": ["c1"]}
-    write_lines(tmp_path / "relations.jsonl", [relation])
-    report = {"title": "Two", "summary": "They met.", "rating": 3, "findings": []}
-    nodes = {"community_id": "0", "level": 0, "nodes": ["ALICE", "BOB"]}
-    write_lines(tmp_path / "community_reports.jsonl", [nodes | {"report": report}, {"title": "No id"}])
-    return tmp_path

@@ -12,7 +12,7 @@ from hirag_dist.interop.importers.model import SourceChunk, SourceDocument, Sour
 
 
 def placed(documents: list[SourceDocument], chunks: list[SourceChunk]) -> tuple[ChunkPlacement, list[tuple[str, str]]]:
-    source = SourceGraph("jsonl", documents, chunks, [], [])
+    source = SourceGraph("graphrag", documents, chunks, [], [])
     return place(source, len), source.left_out
 
 

@@ -11,7 +11,7 @@ import pytest
 from hirag_dist import schemas
 from hirag_dist.core.text.ids import chunk_id, document_id, entity_id
 from hirag_dist.interop.importers import read_working_folder
-from tests.interop.importers.conftest import TEXT, write_lines, write_parquet
+from tests.interop.importers.conftest import TEXT, write_parquet
 
 CHUNKS = [chunk_id(document_id(TEXT), 0, 42, TEXT[0:42]), chunk_id(document_id(TEXT), 29, 66, TEXT[29:66])]
 
@@ -48,28 +48,17 @@ def test_graphrags_covariates_are_claims_about_entities_and_chunks(graphrag: Cal
     assert len(found) == 2
 
 
-def write_two(folder: Path) -> None:
-    claim = {"subject": "ALICE", "description": "Alice owes Bob a tart.", "type": "debt", "chunk_id": "c1"}
-    write_lines(folder / "claims.jsonl", [claim | {"object": "bob", "status": "TRUE"}, claim | {"chunk_id": "gone"}])
-
-
-def test_a_folder_of_jsonl_may_hold_claims(jsonl: Path) -> None:
-    write_two(jsonl)
-    graph = read_working_folder(str(jsonl), len)
-    kept = sorted(graph.claims.to_pylist(), key=lambda row: row["chunk_id"])
-    assert [(row["subject_id"], row["object_id"], row["chunk_id"]) for row in kept] == [
-        (entity_id(0, "alice"), None, ""),
-        (entity_id(0, "alice"), entity_id(0, "bob"), CHUNKS[0]),
-    ]
-    assert ("chunk of claim in claims.jsonl line 2", "not in the folder: gone") in graph.left_out
-
-
-def test_a_claim_of_an_unknown_chunk_is_in_nobodys_reach_where_documents_carry_labels(jsonl: Path) -> None:
-    documents = [{"doc_id": "doc-1", "text": TEXT, "labels": ["a"]}]
-    write_lines(jsonl / "documents.jsonl", documents)
-    write_two(jsonl)
-    graph = read_working_folder(str(jsonl), len)
+def test_a_claim_of_an_unknown_chunk_is_in_nobodys_reach_where_documents_carry_labels(
+    graphrag: Callable[..., Path],
+) -> None:
+    root = graphrag()
+    for name, column, values in (("documents", "labels", [["a"]]), ("covariates", "text_unit_id", ["t1", "gone"])):
+        rows = pq.read_table(root / f"{name}.parquet").to_pylist()
+        changed = [row | {column: value} for row, value in zip(rows, values, strict=True)]
+        write_parquet(root / f"{name}.parquet", changed)
+    graph = read_working_folder(str(root), len)
     chunks = set(graph.chunks["chunk_id"].to_pylist())
     unknown = [own for own in graph.claims["chunk_id"].to_pylist() if own not in chunks]
     assert len(unknown) == 1
     assert unknown[0]  # an id that no chunk has, so that it counts as hidden
+    assert any(reason == "not in the folder: gone" for _, reason in graph.left_out)

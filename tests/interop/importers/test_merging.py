@@ -15,7 +15,7 @@ UNKNOWN = content_id("unknown chunk", "gone")
 
 
 def merged(entities: list[SourceEntity], relations: list[SourceRelation]) -> tuple[MergedGraph, list[tuple[str, str]]]:
-    source = SourceGraph("jsonl", [], [], entities, relations)
+    source = SourceGraph("graphrag", [], [], entities, relations)
     return merge(source, IDS), source.left_out
 
 
@@ -51,7 +51,7 @@ def test_where_documents_carry_labels_it_shows_that_a_source_is_not_known() -> N
     joined = SourceRelation("Ray", "Ann", ("met",), 2.0, ("gone",))
     for labels, wanted, added in (((), ["C1"], []), (("board",), ["C1", UNKNOWN], [UNKNOWN])):
         documents = [SourceDocument("d", "text", labels=labels)]
-        source = SourceGraph("jsonl", documents, [], [told], [joined])
+        source = SourceGraph("graphrag", documents, [], [told], [joined])
         tables = merge(source, IDS)
         found = {row["name"]: row["chunk_ids"] for row in tables.entities.to_pylist()}
         assert found == {"Ray": wanted, "Ann": added}

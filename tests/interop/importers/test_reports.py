@@ -67,13 +67,6 @@ def test_what_is_wrong_with_nano_graphrags_communities_is_told(nano: Path) -> No
     assert graph.source_counts["communities"] == 3
 
 
-def test_jsonl_reports_are_communities(jsonl: Path) -> None:
-    graph = kept(jsonl)
-    assert graph.communities is not None
-    assert graph.communities["entity_ids"].to_pylist() == [sorted([ALICE, BOB])]
-    assert [what for what, _ in graph.left_out if "community" in what] == ["community_reports.jsonl line 2"]
-
-
 def test_names_that_become_one_entity_are_in_one_community_of_a_level(lightrag: Path) -> None:
     both = {"level": 0, "report_json": {"summary": "Two."}}
     stores = {"1": both | {"nodes": ["Alice", "Bob"]}, "2": both | {"nodes": ["alice"]}}

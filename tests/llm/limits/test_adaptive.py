@@ -76,7 +76,7 @@ def test_a_call_larger_than_the_burst_waits_for_a_full_burst_and_then_goes() -> 
     burst_s=st.floats(0.1, 20),
     gaps=st.lists(st.floats(0, 5), min_size=1, max_size=60),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_window_of_time_sees_more_than_its_rate_and_one_burst(
     rate: float, burst_s: float, gaps: list[float]
 ) -> None:

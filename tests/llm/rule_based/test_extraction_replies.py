@@ -7,7 +7,6 @@ import pytest
 from hirag_dist.core.prompts.reply_parsing import EntityRecord, ExtractionReply, parse_extraction
 from hirag_dist.core.prompts.templates import DONE, Prompts, extraction_request, gleaning_request
 from hirag_dist.core.prompts.tuning_requests import entity_types_request
-from hirag_dist.core.text.normalize import name_key
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.llm.rule_based.entity_types import DEFAULT_TYPES
 from hirag_dist.types import ChatReply, ChatRequest
@@ -39,16 +38,11 @@ def read(request: ChatRequest) -> tuple[str, ExtractionReply]:
     return text, parse_extraction(ChatReply(text), "", known)
 
 
-def keys(extraction: ExtractionReply) -> set[str]:
-    return {name_key(one.name) for one in extraction.entities}
-
-
 @pytest.mark.parametrize("form", [None, "extract-graph"])
 def test_extracts_entities_and_relations(form: str | None) -> None:
     opening = request("extract-graph", form)
-    text, first = read(opening)
-    _, more = read(gleaning_request(opening, text))
-    types = {one.name: one.type for one in (*first.entities, *more.entities)}
+    _, first = read(opening)
+    types = {one.name: one.type for one in first.entities}
     assert types["Anna Bell"] == "person"
     assert types["Vienna"] == "location"
     assert types["night train"] == "concept"
@@ -79,20 +73,9 @@ def test_every_record_is_read_back(task: str, json: bool) -> None:
 
 
 @pytest.mark.parametrize("form", [None, "extract-graph"])
-def test_gleaning_finds_what_was_missed_and_then_nothing(form: str | None) -> None:
+def test_nothing_is_left_for_a_gleaning(form: str | None) -> None:
     opening = request("extract-graph", form)
-    text, first = read(opening)
-    gleaning = gleaning_request(opening, text)
-    more_text, more = read(gleaning)
-    assert more.entities
-    assert not keys(first) & keys(more)
-    everyone = keys(first) | keys(more)
-    late = keys(more)
-    for one in more.relations:
-        ends = {name_key(one.source), name_key(one.target)}
-        assert ends <= everyone
-        assert ends & late
-    rest, nothing = read(gleaning_request(gleaning, more_text))
+    rest, nothing = read(gleaning_request(opening, read(opening)[0]))
     assert not nothing.entities
     assert not nothing.relations
     assert form is not None or rest == DONE

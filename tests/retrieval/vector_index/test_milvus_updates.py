@@ -318,7 +318,7 @@ class MortalClient:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+@pytest.mark.parametrize("kind", ["hnsw"])
 def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Vectors, kind: str) -> None:
     """With the rules of a server, in a Lite file."""
     (tmp_path / "milvus").mkdir()
@@ -411,8 +411,9 @@ def filters(snapshot: Snapshot) -> list[AccessFilter]:
     return [view.access for view in views if view is not None and view.access is not None]
 
 
-@pytest.mark.parametrize("prefix", [None, "tenant:"])
-@pytest.mark.parametrize("uri", ["", pytest.param("server", marks=pytest.mark.integration)])
+@pytest.mark.parametrize(
+    ("uri", "prefix"), [("", "tenant:"), pytest.param("server", None, marks=pytest.mark.integration)]
+)
 def test_numbers_of_labels_that_shift_leave_rows_as_they_are(
     request: pytest.FixtureRequest, tmp_path: Path, uri: str, prefix: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:

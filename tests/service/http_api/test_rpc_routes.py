@@ -134,19 +134,12 @@ async def test_an_error_after_the_first_event_is_the_last_event(serve: Serve, ht
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "in JSON"),
         (b"{not json", "in JSON"),
-        (b"[]", "in JSON"),
-        (b'{"query": {"question": 7}}', "question"),
         (b'{"query": {"question": "q", "top_k": 3}}', "top_k"),
-        (b'{"query": {"question": "q", "mode": "fast"}}', "mode"),
-        (b'{"query": {"question": "q", "topN": 99999999999999999999}}', "topN"),
         (b'{"query": {"question": "q", "topN": ' + b"9" * 5000 + b"}}", "in JSON"),
         (b'{"query": {"question": "\\ud800"}}', ""),
         (b'{"query": {"question": "\xff"}}', "not UTF-8"),
-        (b'{"query": {"question": " "}}', "question"),
         (b"[" * 30_000, "in JSON"),
-        (b'{"query":' * 30_000, "in JSON"),
         (b'{"query": {"question": "a", "question": "b"}}', "duplicate"),
     ],
 )
@@ -257,15 +250,12 @@ async def test_tokens(serve: Serve, http: Any, tmp_path: Path) -> None:
     [
         ({}, 200, 200),
         ({"Host": "evil.example"}, 421, 200),  # a browser has no token of another site's
-        ({"Host": "[::1"}, 421, 200),
         ({"Origin": "http://evil.example"}, 403, 403),
         ({"Origin": "null"}, 403, 403),
-        ({"Origin": "http://["}, 403, 403),
         ({"Origin": "http://localhost:8000", "Host": "localhost:8000"}, 200, 200),
         ({"Origin": "https://chat.example"}, 200, 200),
         ({"Origin": "https://chat.example", "Sec-Fetch-Site": "cross-site"}, 200, 200),
         ({"Sec-Fetch-Site": "cross-site"}, 403, 403),
-        ({"Sec-Fetch-Site": "none"}, 200, 200),
     ],
 )
 async def test_requests_that_a_foreign_page_could_make(

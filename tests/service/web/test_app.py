@@ -43,16 +43,6 @@ async def test_an_answer_in_lines(serve: Serve, http: Any) -> None:
     assert "retrieval" not in lines[-1]["answer"]
 
 
-async def test_an_index_is_asked_by_its_name(serve: Serve, http: Any) -> None:
-    served = await serve()
-    for path, body in (("describe", {}), ("ask", {"question": "q"})):
-        async with http.post(f"{served.url}api/{path}", json=body | {"index": "other"}) as response:
-            assert response.status == 404
-            assert (await response.json())["error"]["kind"] == "IndexNotFound"
-    async with http.post(f"{served.url}api/describe", json={"name": "other"}) as response:
-        assert response.status == 400
-
-
 async def test_everything_asked_reaches_the_engine(serve: Serve, http: Any) -> None:
     served = await serve()
     await ask(
@@ -117,19 +107,11 @@ async def test_an_error_after_the_retrieval_is_a_line(serve: Serve, http: Any) -
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"", "the request: Invalid JSON"),
         (b"{not json", "the request: Invalid JSON"),
-        (b"[]", "the request: Input should be an object"),
         (b"{}", "question: Field required"),
-        (b'{"question": 7}', "question: Input should be a valid string"),
         (b'{"question": "q", "vector": [1]}', "vector: Extra inputs"),
-        (b'{"question": "q", "top_n": "many"}', "top_n: Input should be a valid integer"),
         (b'{"question": "q", "top_n": 99999999999999999999}', "top_n"),
-        (b'{"question": "q", "timeout_s": -1}', "timeout_s: Input should be greater than 0"),
-        (b'{"question": "q", "labels": [' + b'"l",' * 64 + b'"l"]}', "labels"),
         (b'{"question": "\\ud800"}', ""),
-        (b'{"question": " "}', "question"),
-        (b'{"question": "q", "mode": "fast"}', "mode"),
         (b"[" * 30_000, "the request: Invalid JSON"),
     ],
 )
@@ -163,22 +145,13 @@ async def test_tokens_are_passed_on_one_by_one(serve: Serve, http: Any, tmp_path
     [
         ({}, 200),
         ({"Host": "localhost:9999"}, 200),  # forwarded by ssh
-        ({"Host": "[::1]:80"}, 200),
         ({"Host": "evil.example"}, 421),  # its name was made to resolve to this machine
-        ({"Host": "127.0.0.1.evil.example"}, 421),
-        ({"Host": "localhost@evil.example"}, 421),
-        ({"Host": ""}, 421),
         ({"Host": "[::1"}, 421),
         ({"Origin": "http://localhost:8000", "Host": "localhost:8000"}, 200),
         ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "http://localhost:8001", "Host": "localhost:8000"}, 403),
         ({"Origin": "null"}, 403),
-        ({"Origin": "http://["}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
-        ({"Sec-Fetch-Site": "same-site"}, 403),
-        ({"Sec-Fetch-Site": "same-origin"}, 200),
         ({"Content-Type": "text/plain"}, 415),
-        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
     ],
 )
 async def test_requests_that_a_foreign_page_could_make(serve: Serve, http: Any, headers: Any, status: int) -> None:
