@@ -14,11 +14,11 @@ from scipy.special import logsumexp
 from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.compute.cpu import CpuKernels
-from hirag_dist.core.clustering.gaussian_mixture import fit, standardise
+from hirag_dist.core.clustering.gaussian_mixture import standardised
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import SoftClusters, soft_clusters
-from hirag_dist.core.clustering.ward import row_tree, start_of
-from tests.core.planted_rows import Rows, blobs, densities
+from hirag_dist.core.clustering.ward import row_tree
+from tests.core.planted_rows import Rows, blobs, densities, expected_mixture, labelled_mixture
 
 KERNELS = CpuKernels()
 
@@ -77,10 +77,9 @@ def test_a_row_between_two_blobs_belongs_to_both() -> None:
 
 
 def test_responsibilities_are_those_of_the_formula_and_sum_to_one() -> None:
-    rows = standardise(np.random.default_rng(1).normal(size=(120, 4)).astype(np.float32))
+    rows = standardised(np.random.default_rng(1).normal(size=(120, 4)).astype(np.float32))[0]
     settings = ClusterSettings(20, 1000, 0.01, 9)
-    start = start_of(rows, row_tree(rows).cut(6))
-    mixture = fit(lambda mixture: KERNELS.statistics(rows, mixture), start, len(rows))
+    mixture = expected_mixture(rows, labelled_mixture(rows, row_tree(rows).cut(6)))
     expected = np.exp(densities(rows, mixture) - logsumexp(densities(rows, mixture), axis=1, keepdims=True))
     found = soft_clusters(rows, settings, KERNELS)
     for row in range(len(rows)):
