@@ -19,8 +19,9 @@ from hirag_dist.types import (
     FloatVector,
     GroupSums,
     IntVector,
+    LabelledCell,
+    Memberships,
     Mixture,
-    MixtureStatistics,
     Moments,
     Projection,
     RateLimits,
@@ -220,12 +221,20 @@ class Kernels(Protocol):
         """Return k means of n ≥ k finite rows, and the sums of the rows by their nearest mean."""
         ...
 
-    def nearest(self, rows: FloatMatrix, means: FloatMatrix) -> IntVector:
-        """Return (n,) int64 the nearest of the (k, d) means of each finite row, the first of equally near ones."""
+    def nearest_sums(self, rows: FloatMatrix, means: FloatMatrix) -> GroupSums:
+        """Return the sums of finite rows by the nearest of the (k, d) means, the first of equally near ones."""
         ...
 
-    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
-        """Return the sufficient statistics of one shard of finite rows for the next maximisation step."""
+    def trees(self, groups: Sequence[FloatMatrix], sizes: Sequence[IntVector] | None) -> Sequence[FloatVector]:
+        """Return the (n − 1, 4) merges by Ward's criterion of each group of n finite rows, as `core.clustering.ward`.
+
+        Args:
+            sizes: (n,) rows that each row stands for as their mean; None for one each.
+        """
+        ...
+
+    def memberships(self, cells: Sequence[LabelledCell], threshold: float) -> Sequence[Memberships]:
+        """Return each cell's memberships under a mixture that starts from its labels, in the components it keeps."""
         ...
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
@@ -233,6 +242,10 @@ class Kernels(Protocol):
 
         At a threshold of 1.0 it is the best alone.
         """
+        ...
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Return (n, n_components) float32 positions that keep neighbours together. Raises BackendUnavailable."""
         ...
 
     def leiden(

@@ -19,8 +19,8 @@ import networkx as nx
 import numpy as np
 
 FUNCTIONS = (  # all of them are in CuPy 14, with the arguments that are used
-    *("arange", "clip", "concatenate", "cumsum", "einsum", "exp", "full", "log", "maximum", "nan_to_num", "nonzero"),
-    *("searchsorted", "unique", "zeros"),
+    *("arange", "concatenate", "cumsum", "exp", "full", "log", "maximum", "minimum", "nan_to_num", "nonzero"),
+    *("searchsorted", "sqrt", "square", "take_along_axis", "unique", "where", "zeros"),
 )
 TYPES = ("float64", "int32", "int64")
 
@@ -61,6 +61,12 @@ class DeviceArray(np.ndarray):
 
     def mean(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
         return _to_device(_plain(self).mean(*args, **options))
+
+    def min(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        return _to_device(_plain(self).min(*args, **options))
+
+    def any(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
+        return _to_device(_plain(self).any(*args, **options))
 
     def max(self, *args: Any, **options: Any) -> Any:  # type: ignore[override]
         return _to_device(_plain(self).max(*args, **options))
@@ -202,10 +208,46 @@ def cugraph() -> ModuleType:
     return made
 
 
+class UMAP:
+    """cuML's, as far as it is used: positions that keep the start, whatever the vectors' neighbours are."""
+
+    def __init__(
+        self,
+        *,
+        n_neighbors: int,
+        n_components: int,
+        metric: str,
+        min_dist: float,
+        init: Any,
+        random_state: int,
+        build_algo: str,
+        output_type: str,
+    ) -> None:
+        assert (metric, build_algo, output_type, min_dist) == ("cosine", "brute_force_knn", "numpy", 0.0)
+        assert init.shape[1] == n_components
+        self._n_neighbors, self._init = n_neighbors, init
+
+    def fit_transform(self, vectors: Any) -> Any:
+        """Return the start, for vectors of the host."""
+        assert type(vectors) is np.ndarray
+        assert len(vectors) == len(self._init) > self._n_neighbors
+        return self._init.copy()
+
+
+def cuml() -> dict[str, ModuleType]:
+    """Return cuML and its module of manifolds, as far as they are used."""
+    made = {name: ModuleType(name) for name in ("cuml", "cuml.manifold")}
+    for name, module in made.items():
+        module.__spec__ = ModuleSpec(name, None)
+    vars(made["cuml.manifold"]).update(UMAP=UMAP)
+    return made
+
+
 @contextmanager
-def standin_gpu(cupy: StandInCupy | None = None, with_cugraph: bool = True) -> Iterator[Any]:
+def standin_gpu(cupy: StandInCupy | None = None, with_cugraph: bool = True, with_cuml: bool = True) -> Iterator[Any]:
     """Lend `hirag_dist.compute.gpu`, loaded with stand-ins for its libraries; all of it is gone afterwards."""
     modules = {"cupy": cupy or StandInCupy(), "pylibcugraph": cugraph() if with_cugraph else None}
+    modules |= cuml() if with_cuml else dict.fromkeys(cuml())
     ours = "hirag_dist.compute.gpu"
     before = {name: sys.modules.pop(name, None) for name in (*modules, ours)}
     sys.modules.update({name: module for name, module in modules.items() if module is not None})

@@ -45,7 +45,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.graph.leiden import visiting_keys
 from hirag_dist.core.graph.modularity import modularity
 from hirag_dist.errors import BackendUnavailable
-from hirag_dist.indexing.stages.reduce import full_rows, reduced
+from hirag_dist.indexing.stages.reduce import MIN_UMAP_ROWS, full_rows, n_axes, reduced
 from hirag_dist.protocols import Kernels
 from hirag_dist.storage.layout import REPORT_INPUTS, SUMMARIES
 from hirag_dist.storage.snapshot.reader import Snapshot
@@ -195,6 +195,9 @@ def _layer_drift(shadow: _Shadow, snapshot: Snapshot, layer: int, entities: pa.T
 def _scores(shadow: _Shadow, vectors: FloatMatrix) -> FloatMatrix:
     """Return the rows that a build clusters (`indexing.layer_clustering`)."""
     config = shadow.clustering
+    if config.reduction == "umap" and len(vectors) >= MIN_UMAP_ROWS:
+        dims = n_axes(vectors.shape[1], config.reduce_dims, len(vectors))
+        vectors = shadow.kernels.umap(vectors, dims, shadow.seed)
     return reduced(vectors, config.reduce_dims, full_rows(shadow.settings.shard_rows), shadow.kernels)
 
 

@@ -189,14 +189,27 @@ def _gpu() -> DoctorFinding:
         return DoctorFinding(
             "GPU", "note", f"{seen}, and CuPy is not installed: clustering and communities run on the CPU", fix
         )
-    from hirag_dist.compute.gpu import describe_device, device_count, has_cugraph
+    from hirag_dist.compute.gpu import describe_device, device_count
 
+    packages = [f"{name} {_rapids_version(name)}" for name in ("pylibcugraph", "cuml")]
     if not device_count():
         return DoctorFinding(
             "GPU", "note", "CuPy is installed and no GPU is visible: see `nvidia-smi`, CUDA_VISIBLE_DEVICES"
         )
-    graphs = "communities on the CPU" + (", by cuGraph with kernels: gpu" if has_cugraph() else "")
-    return DoctorFinding("GPU", "note", f"{describe_device()}: mixtures, PCA and path statistics by CuPy, {graphs}")
+    graphs = "communities on the CPU" + (", by cuGraph with kernels: gpu" if find_spec("pylibcugraph") else "")
+    umap = ", UMAP by cuML with clustering.reduction: umap" if find_spec("cuml") else ""
+    seen = f"{describe_device()}, {', '.join(packages)}: clusters, PCA and path statistics by CuPy, {graphs}{umap}"
+    return DoctorFinding("GPU", "note", seen)
+
+
+def _rapids_version(package: str) -> str:
+    """Return the version of a RAPIDS package, without the seconds that its import takes."""
+    for name in (f"{package}-cu13", f"{package}-cu12", package):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "not installed" if find_spec(package) is None else "of an unknown version"
 
 
 def _prompts(config: Config) -> str:

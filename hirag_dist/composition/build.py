@@ -19,7 +19,7 @@ from hirag_dist.composition.models import (
     retry_policy,
     role_endpoints,
 )
-from hirag_dist.compute.kernels import has_gpu_workers, known_kernels, make_kernels
+from hirag_dist.compute.kernels import has_gpu_workers, known_kernels, make_kernels, require_umap
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import BackendUnavailable
@@ -72,19 +72,23 @@ def resolve(
         BudgetReached: a call could pass what may be spent.
         ModelError: an endpoint is out of reach for longer than the configured patience, or does not let us in.
         BackendUnavailable: something that the configuration names is not installed.
+        ConfigError: the vectors are to be reduced by UMAP on a CPU, or without cuML.
     """
     if notice := lexical_embedding_notice(config):
         logger.warning("%s", notice)
     structured = asyncio.run(_probe(config, ledger, max_usd, max_tokens, probes or UsageMeter()))
     models = {role: answerers(config, getattr(config.llm.roles, role)) for role in CHAT_ROLES}
     embedder = make_embedder(config)
+    name = known_kernels(config, kernels)
+    if config.clustering.reduction == "umap":
+        require_umap(config, name)
     return ResolvedModels(
         structured={role: all(structured[name] for name in role_endpoints(config, role)) for role in BUILD_ROLES},
         models=models,
         embedder=embedder_identity(embedder),
         embedder_name=embedder.name,
         dim=embedder.dim,
-        kernels=known_kernels(config, kernels),
+        kernels=name,
     )
 
 

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca
+from hirag_dist.core.clustering import gaussian_mixture, kmeans, pca, ward
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.communities import nested_labels
 from hirag_dist.core.graph.leiden import leiden
 from hirag_dist.core.graph.warm_start import warm_partition
+from hirag_dist.errors import BackendUnavailable
 from hirag_dist.types import (
     Assignment,
     CsrGraph,
     FloatMatrix,
+    FloatVector,
     GroupSums,
     IntVector,
+    LabelledCell,
+    Memberships,
     Mixture,
-    MixtureStatistics,
     Moments,
     Projection,
     WarmStart,
+)
+
+NEEDS_UMAP = (
+    "clustering.reduction: umap needs a GPU and cuML (pip install 'hirag-dist[umap-cu12]', or umap-cu13) where layers "
+    "are clustered; clustering.reduction: pca needs nothing"
 )
 
 
@@ -43,19 +53,27 @@ class CpuKernels:
 
     def kmeans(self, rows: FloatMatrix, k: int, seed: int) -> tuple[FloatMatrix, GroupSums]:
         """Fit k means."""
-        return kmeans.fit_means(np, rows, k, seed)
+        return kmeans.lloyd(lambda means: self.nearest_sums(rows, means), kmeans.start_means(np, rows, k, seed))
 
-    def nearest(self, rows: FloatMatrix, means: FloatMatrix) -> IntVector:
-        """Return the nearest mean of each row."""
-        return kmeans.nearest(np, rows, means)
+    def nearest_sums(self, rows: FloatMatrix, means: FloatMatrix) -> GroupSums:
+        """Return the sums of rows by their nearest mean, added up in the order of the rows."""
+        return kmeans.labelled_sums(rows, kmeans.nearest(rows, means), len(means))
 
-    def statistics(self, rows: FloatMatrix, fitted: Mixture) -> MixtureStatistics:
-        """Return the sufficient statistics of one shard of rows for the next M step."""
-        return gaussian_mixture.mixture_statistics(np, rows, fitted)
+    def trees(self, groups: Sequence[FloatMatrix], sizes: Sequence[IntVector] | None) -> list[FloatVector]:
+        """Return the merges of each group of rows, one after the other."""
+        return ward.cpu_trees(groups, sizes)
+
+    def memberships(self, cells: Sequence[LabelledCell], threshold: float) -> list[Memberships]:
+        """Return the memberships of each cell, one after the other."""
+        return gaussian_mixture.memberships(np, cells, threshold)
 
     def assign(self, rows: FloatMatrix, fitted: Mixture, threshold: float) -> Assignment:
         """Return the components of each row that pass the threshold, and its best one."""
         return gaussian_mixture.assign(np, rows, fitted, threshold)
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        """Refuse: cuML's UMAP needs a GPU."""
+        raise BackendUnavailable(NEEDS_UMAP)
 
     def leiden(
         self,

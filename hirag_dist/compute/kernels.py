@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from importlib.util import find_spec
 
-from hirag_dist.compute.cpu import CpuKernels
+from hirag_dist.compute.cpu import NEEDS_UMAP, CpuKernels
 from hirag_dist.config.model import Config
-from hirag_dist.errors import BackendUnavailable
+from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.protocols import CPU, Kernels
 
 logger = logging.getLogger(__name__)
@@ -85,6 +85,19 @@ def known_kernels(config: Config, before: str | None) -> str:
     if config.kernels == "gpu":
         return "" if before in (None, CPU) else before
     return "cupy" if config.kernels == "cupy" else before or "cupy"
+
+
+def require_umap(config: Config, name: str) -> None:
+    """Check that layers can be reduced by UMAP, as far as this machine knows.
+
+    Args:
+        name: of the kernels, empty where only a worker knows it.
+
+    Raises:
+        ConfigError: the kernels are the CPU's, or cuML is not installed where this machine's GPU is used.
+    """
+    if name == CPU or (not has_gpu_workers(config) and find_spec("cuml") is None):
+        raise ConfigError(NEEDS_UMAP)
 
 
 def gpu_kernels(services: object, data: None, argument: None) -> str:

@@ -25,7 +25,6 @@ RENAMED: Mapping[str, str] = {  # former dotted path of a key → its path now; 
 REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its place; * stands for one name
     "clustering.covariance": "components are round, and have one width: leave the key out",
     "clustering.max_size": "a cluster has at most twice clustering.target_size members",
-    "clustering.reduction": "vectors are reduced by principal components: leave the key out",
     "communities.report_min_entities": "a model writes the report of a community from four entities on",
     "communities.reports": "communities.report_share is the share of the reports that a build writes",
     "execution.tasks_in_flight": "it follows from the limits of calls: leave the key out",

@@ -224,6 +224,11 @@ MEMBER_CHARS = 480
 class ClusteringConfig(ConfigSection):
     """Gaussian mixtures of a layer (Eq. 8)."""
 
+    reduction: Literal["pca", "umap"] = Field(
+        "pca",
+        description="How vectors are reduced; umap, best with reduce_dims: 10, needs a GPU and the extra umap-cu12 or "
+        "umap-cu13, and takes 1,000,000 entities a layer at most",
+    )
     reduce_dims: int = Field(64, ge=1, description="Dimensions to which vectors are reduced before they are clustered")
     target_size: int = Field(
         20,

@@ -197,6 +197,7 @@ def clustering_options(context: BuildContext) -> LayerClusteringOptions:
         config.reduce_dims,
         config.member_chars,
         context.models.kernels,
+        config.reduction,
     )
 
 

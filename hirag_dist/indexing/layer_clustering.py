@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
@@ -20,8 +21,11 @@ from hirag_dist.indexing.stages.memberships import (
 )
 from hirag_dist.indexing.stages.partition import AssignCells, ClusterCells, FitCells, MergeCells, SplitClusters
 from hirag_dist.indexing.stages.reduce import (
+    MIN_UMAP_ROWS,
     FitProjection,
+    ReduceByNeighbours,
     ReduceVectors,
+    check_umap_rows,
     full_rows,
     n_axes,
 )
@@ -38,6 +42,7 @@ class LayerClusteringOptions:
         reduce_dims: that they are reduced to.
         description_chars: of a member in a prompt.
         kernels: their resolved name.
+        reduction: pca, or umap before it.
     """
 
     settings: ClusterSettings
@@ -45,6 +50,7 @@ class LayerClusteringOptions:
     reduce_dims: int
     description_chars: int
     kernels: str
+    reduction: Literal["pca", "umap"] = "pca"
 
 
 @dataclass(frozen=True)
@@ -67,8 +73,17 @@ def cluster_layer(
         layer: whose entities these are.
         vectors: VECTORS of the layer.
         entities: ENTITIES of the layer.
+
+    Raises:
+        ConfigError: the layer is too large for UMAP.
     """
     label = f"cluster layer {layer}"
+    if how.reduction == "umap" and vectors.rows >= MIN_UMAP_ROWS:
+        check_umap_rows(vectors.rows)
+        dims = n_axes(how.dim, how.reduce_dims, vectors.rows)
+        reduce = ReduceByNeighbours(how.dim, dims, how.settings.seed, how.kernels)
+        vectors = runner.run(reduce, f"{label}: neighbours", vectors=vectors).scores
+        how = replace(how, dim=dims)  # its components are all kept: from here there is one way
     if vectors.rows > how.settings.shard_rows:
         return _by_stages(runner, how, layer, label, vectors, entities)
     stage = ClusterLayer(layer, how.dim, how.reduce_dims, how.settings, how.description_chars, how.kernels)
@@ -96,7 +111,7 @@ def _by_stages(
     assign = AssignCells(rows, dims, kernels)
     in_cells = runner.run(assign, f"{label}: cells", scores=scores, nodes=nodes).rows
     rows_a_task = _rows_of_cells(settings, vectors.rows)
-    merged = runner.run(MergeCells(dims, rows_a_task), f"{label}: trees", rows=in_cells)
+    merged = runner.run(MergeCells(dims, rows_a_task, kernels), f"{label}: trees", rows=in_cells)
     merges = runner.datasets.read(merged.heights).sort_by("cell")
     heights, weights = (
         [np.frombuffer(column, "<f8") for column in merges[name].to_pylist()] for name in ("heights", "weights")

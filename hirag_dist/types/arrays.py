@@ -90,14 +90,12 @@ class Mixture:
         means: (k, d) float32.
         variance: variance of each component along any axis; a value of float32.
         min_variance: floor of the variance.
-        log_likelihood: of all rows together, in nats, by the round before the last update.
     """
 
     weights: FloatVector
     means: FloatMatrix
     variance: float
     min_variance: float
-    log_likelihood: float = -np.inf
 
     @property
     def n_components(self) -> int:
@@ -106,20 +104,44 @@ class Mixture:
 
 
 @dataclass(frozen=True, slots=True)
-class MixtureStatistics:
-    """Sufficient statistics of rows for the maximisation of a mixture.
+class LabelledCell:
+    """Rows of one cell with the clusters that its mixture starts from.
 
     Attributes:
-        counts: (k,) float64 rows of each component, in shares.
-        sums: (k, d) float64 rows weighted by their shares.
-        squares: (k,) float64 squared lengths of the rows, weighted alike.
-        log_likelihood: nats, under the mixture that the shares come from.
+        rows: (n, d) float32, finite, n ≥ 1, in the order of the layer.
+        labels: (n,) int64 cluster of each row, from 0 on, none empty.
+        is_home: (n,) bool, whether each row is at home in this cell; at least one is.
     """
 
-    counts: FloatVector
-    sums: FloatVector
-    squares: FloatVector
-    log_likelihood: float
+    rows: FloatMatrix
+    labels: IntVector
+    is_home: NDArray[np.bool_]
+
+    @property
+    def n_labels(self) -> int:
+        """Number of clusters."""
+        return int(self.labels.max()) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Memberships:
+    """Rows of one cell in the components that it keeps, sorted by (row, component).
+
+    A membership is there where its share passes the threshold, or is the row's largest in this cell.
+
+    Attributes:
+        rows: (n_entries,) int64, positions within the cell.
+        components: (n_entries,) int64, below `n_components`.
+        shares: (n_entries,) float32 responsibilities within the cell.
+        evidence: (n_entries,) float64 log of the cell's expected rows times their density at the row, in nats.
+        n_components: that the cell keeps.
+    """
+
+    rows: IntVector
+    components: IntVector
+    shares: NDArray[np.float32]
+    evidence: FloatVector
+    n_components: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,18 +18,18 @@ from hirag_dist.composition.build import make_executor, make_services, resolve
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.config.model import Config, ExecutionConfig
-from hirag_dist.core.clustering.gaussian_mixture import standardise
 from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.errors import BackendUnavailable, StageFailed
+from hirag_dist.errors import BackendUnavailable, ConfigError, StageFailed
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
+from hirag_dist.protocols import Kernels
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.store import Store
-from hirag_dist.types import CsrGraph
+from hirag_dist.types import CsrGraph, LabelledCell
 from tests.core.planted_rows import blobs, fitted_mixture
 from tests.core.visiting_orders import order_keys
 from tests.standin_cupy import FUNCTIONS, TYPES, OutOfMemoryError, StandInCupy, standin_gpu
@@ -70,8 +71,6 @@ def test_sources_are_walked_from_as_far_as_memory_allows(free: int) -> None:
 
 def test_what_is_small_never_reaches_the_card() -> None:
     """A card needs longer to launch its kernels than the CPU needs for the mixture of a cell."""
-    rows = standardise(blobs(4, 2_000, 3, seed=1)[0])
-    fitted = fitted_mixture(rows, 4, 0)
 
     def fail(*arguments: Any, **options: Any) -> None:
         raise AssertionError("used the card")
@@ -80,28 +79,19 @@ def test_what_is_small_never_reaches_the_card() -> None:
     with standin_gpu(cupy) as gpu:
         kernels = gpu.CupyKernels(CpuKernels())
         cupy.zeros = cupy.asarray = fail  # type: ignore[attr-defined, method-assign, assignment]
-        ours, assigned = kernels.statistics(rows, fitted), kernels.assign(rows, fitted, 0.1)
-        labels = kernels.nearest(rows, fitted.means)
-        means, _ = kernels.kmeans(rows, 4, 0)
-    cpus = CpuKernels().statistics(rows, fitted)
-    assert np.array_equal(ours.sums, cpus.sums)
-    assert np.array_equal(assigned.shares, CpuKernels().assign(rows, fitted, 0.1).shares)
-    assert np.array_equal(labels, CpuKernels().nearest(rows, fitted.means))
-    assert np.array_equal(means, CpuKernels().kmeans(rows, 4, 0)[0])
+        found = [work(kernels) for work in SMALL]
+    for ours, cpus in zip(found, [work(CpuKernels()) for work in SMALL], strict=True):
+        assert np.array_equal(ours, cpus)
 
 
-def test_larger_blocks_give_the_same_statistics() -> None:
-    """Two blocks and a rest there, seventeen here."""
-    rows = standardise(blobs(4, 17_500, 3, seed=1)[0])
-    fitted = fitted_mixture(rows[:5_000], 4, 0)
-    with standin_gpu() as gpu:
-        kernels = gpu.CupyKernels(CpuKernels(), 0)
-        ours, assigned = kernels.statistics(rows, fitted), kernels.assign(rows, fitted, 1.0)
-    cpus = CpuKernels().statistics(rows, fitted)
-    assert ours.counts == pytest.approx(cpus.counts, rel=1e-5)
-    assert ours.sums == pytest.approx(cpus.sums, rel=1e-4, abs=1.0)
-    assert ours.log_likelihood == pytest.approx(cpus.log_likelihood, rel=1e-5)
-    assert np.array_equal(assigned.components, CpuKernels().assign(rows, fitted, 1.0).components)
+SMALL_ROWS, SMALL_LABELS = blobs(4, 80, 3, seed=1)
+SMALL: tuple[Callable[[Kernels], Any], ...] = (
+    lambda kernels: kernels.assign(SMALL_ROWS, fitted_mixture(SMALL_ROWS, 4, 0), 0.1).shares,
+    lambda kernels: kernels.kmeans(SMALL_ROWS, 4, 0)[0],
+    lambda kernels: kernels.nearest_sums(SMALL_ROWS, SMALL_ROWS[:5]).sums,
+    lambda kernels: kernels.trees([SMALL_ROWS], None)[0],
+    lambda kernels: kernels.memberships([LabelledCell(SMALL_ROWS, SMALL_LABELS, SMALL_LABELS >= 0)], 0.1)[0].evidence,
+)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +218,7 @@ def test_a_build_on_a_gpu_says_so_and_finds_the_same_entities(tmp_path: Path) ->
 def gpu_lines(kernels: Literal["auto", "gpu"] = "auto") -> dict[str, DoctorFinding]:
     """Return the findings of doctor about kernels and GPU, by subject."""
     config = Config(kernels=kernels, execution=ExecutionConfig(executor="inline"))
-    return {found.subject: found for found in examine(config, None) if found.subject in ("GPU", "kernels", "cuML")}
+    return {found.subject: found for found in examine(config, None) if found.subject in ("GPU", "kernels")}
 
 
 def test_doctor_says_what_a_gpu_would_do() -> None:
@@ -238,6 +228,9 @@ def test_doctor_says_what_a_gpu_would_do() -> None:
         assert "by cuGraph with kernels: gpu" in seen
     with standin_gpu(with_cugraph=False):
         assert "cuGraph" not in gpu_lines()["GPU"].seen
+        assert "UMAP by cuML" in gpu_lines()["GPU"].seen
+    with standin_gpu(with_cuml=False):
+        assert "cuml not installed" in gpu_lines()["GPU"].seen
 
 
 def test_doctor_finds_fault_only_where_a_gpu_was_asked_for() -> None:
@@ -257,13 +250,14 @@ def test_doctor_leaves_kernels_to_the_workers_that_have_the_gpus(monkeypatch: py
     assert (found["Ray"].state, "Ray sees no GPU" in found["Ray"].seen) == ("fault", True)  # no node will ever join
 
 
-@pytest.mark.parametrize("name", ["mixture", "cluster"])
-def test_doctor_tells_of_a_cuml_with_mixtures(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cuML that cannot even be imported: it is looked at, not loaded."""
-    (tmp_path / "cuml" / name).mkdir(parents=True)
-    (tmp_path / "cuml" / "__init__.py").write_text("raise ImportError('no driver')")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert ("cuML" in gpu_lines()) == (name == "mixture")
+def test_umap_needs_a_gpu_and_cuml_before_anything_is_paid() -> None:
+    config = Config.model_validate({"kernels": "auto", "clustering": {"reduction": "umap", "reduce_dims": 10}})
+    with standin_gpu():
+        assert resolve(config).kernels == "cupy"
+    with standin_gpu(with_cuml=False), pytest.raises(ConfigError, match=r"umap-cu12.*reduction: pca"):
+        resolve(config)
+    with standin_gpu(StandInCupy(devices=None)), pytest.raises(ConfigError, match="umap needs a GPU and cuML"):
+        resolve(config)
 
 
 def test_what_cugraph_raises_fails_the_stage_and_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

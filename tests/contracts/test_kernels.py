@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import networkx as nx
 import numpy as np
@@ -13,21 +14,21 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
+from sklearn.metrics.cluster import pair_confusion_matrix
 
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.compute.kernels import resolve_kernels
-from hirag_dist.core.clustering.gaussian_mixture import fit, standardise
+from hirag_dist.core.clustering.gaussian_mixture import standardised
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.graph.csr import build_graph, by_lowest_node
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import CsrGraph, WarmStart
-from tests.core.planted_rows import blobs, densities, fitted_mixture
+from hirag_dist.types import CsrGraph, LabelledCell, WarmStart
+from tests.core.planted_rows import blobs, fitted_mixture
 from tests.core.visiting_orders import order_keys
 from tests.standin_cupy import standin_gpu
 
-LIKELIHOOD_TOLERANCE = 1e-3  # of the log-likelihood: float32 products are summed in another order
 MODULARITY_MARGIN = 0.02  # below the CPU's, at most
 
 
@@ -191,29 +192,74 @@ def test_bfs_counts_the_fewest_hops(kernels: Kernels, name: str) -> None:
         assert row.tolist() == [reached.get(node, -1) for node in range(len(graph))]
 
 
-def test_a_mixture_is_as_likely_as_the_formula_says(kernels: Kernels) -> None:
-    rows = standardise(blobs(6, 1_500, 5, seed=2)[0])  # more than two blocks
-    start = fitted_mixture(rows[:600], 6, 4)
-    ours = fit(lambda mixture: kernels.statistics(rows, mixture), start, len(rows))
-    from_formula = float(np.logaddexp.reduce(densities(rows, ours), axis=1).sum())
-    assert ours.log_likelihood == pytest.approx(from_formula, rel=LIKELIHOOD_TOLERANCE)
-    cpus = fit(lambda mixture: CpuKernels().statistics(rows, mixture), start, len(rows))
-    assert ours.log_likelihood == pytest.approx(cpus.log_likelihood, rel=LIKELIHOOD_TOLERANCE)
-
-
-def test_statistics_and_assignments_of_one_mixture_are_the_cpus(kernels: Kernels) -> None:
-    rows = standardise(blobs(5, 1_200, 4, seed=9)[0])
+def test_assignments_of_one_mixture_are_the_cpus(kernels: Kernels) -> None:
+    rows = standardised(blobs(5, 1_200, 4, seed=9)[0])[0]
     fitted = fitted_mixture(rows, 5, 0)
-    ours, cpus = (each.statistics(rows, fitted) for each in (kernels, CpuKernels()))
-    for name in ("counts", "sums", "squares", "log_likelihood"):
-        assert getattr(ours, name) == pytest.approx(getattr(cpus, name), rel=1e-4, abs=0.05)
-    assert ours.counts.sum() == pytest.approx(len(rows))
     for threshold in (0.1, 1.0):
         found, expected = (each.assign(rows, fitted, threshold) for each in (kernels, CpuKernels()))
         assert found.rows.tolist() == expected.rows.tolist()
         assert found.components.tolist() == expected.components.tolist()
         assert found.shares == pytest.approx(expected.shares, abs=1e-3)
         assert found.log_densities == pytest.approx(expected.log_densities, abs=1e-3)
+
+
+def planted_cells() -> list[LabelledCell]:
+    """Cells of many sizes with touching groups, a fifth of whose rows are at home elsewhere."""
+    found = []
+    for number, (n_groups, per_group) in enumerate([(1, 30), (3, 20), (6, 25), (7, 30), (20, 30)]):
+        rows, labels = blobs(n_groups, per_group, 5, seed=number, spread=3.0)
+        found.append(LabelledCell(rows, labels, np.arange(len(rows)) % 5 > 0))
+    return found
+
+
+def test_memberships_of_cells_are_the_cpus(kernels: Kernels) -> None:
+    cells = planted_cells()
+    for ours, cpus in zip(*(each.memberships(cells, 0.1) for each in (kernels, CpuKernels())), strict=True):
+        assert ours.n_components == cpus.n_components
+        one, other = (
+            dict(zip(zip(each.rows.tolist(), each.components.tolist(), strict=True), each.shares.tolist(), strict=True))
+            for each in (ours, cpus)
+        )
+        assert all(abs(one.get(key, 0.1) - other.get(key, 0.1)) < 2e-3 for key in one | other)
+        best = [each.evidence[np.unique(each.rows, return_index=True)[1]] for each in (ours, cpus)]
+        assert best[0] == pytest.approx(best[1], abs=5e-3)
+
+
+def test_trees_of_groups_are_the_cpus(kernels: Kernels) -> None:
+    """Rows that stand for themselves, and such that stand for several."""
+    groups = [cell.rows for cell in planted_cells()]
+    random = np.random.default_rng(0)
+    for sizes in (None, [random.integers(1, 20, len(rows)) for rows in groups]):
+        for ours, cpus in zip(*(each.trees(groups, sizes) for each in (kernels, CpuKernels())), strict=True):
+            assert ours[:, [0, 1, 3]].tolist() == cpus[:, [0, 1, 3]].tolist()
+            assert ours[:, 2] == pytest.approx(cpus[:, 2], rel=1e-6)
+
+
+def test_k_means_spread_as_little_as_the_cpus(kernels: Kernels) -> None:
+    rows = standardised(blobs(30, 200, 8, seed=5, spread=8.0)[0])[0]
+    ours, cpus = (each.kmeans(rows, 40, 0)[1].spread for each in (kernels, CpuKernels()))
+    assert ours == pytest.approx(cpus, rel=0.01)
+
+
+def test_what_is_computed_twice_is_the_same_to_the_last_bit(kernels: Kernels) -> None:
+    rows = standardised(blobs(40, 120, 6, seed=3, spread=6.0)[0])[0]
+    settings = ClusterSettings(target_size=20, max_size=40, threshold=0.1, seed=0, cell_rows=600)
+    first, second = (soft_clusters(rows, settings, kernels) for _ in range(2))
+    for name in ("clusters", "rows", "responsibilities", "best"):
+        assert np.array_equal(getattr(first, name), getattr(second, name))
+
+
+def test_clusters_are_the_cpus(kernels: Kernels) -> None:
+    """Pairs of rows that share a best cluster: F1 of at least 0.99 in a layer of several cells, in touching groups."""
+    rows, _ = blobs(100, 20, 8, seed=3, spread=3.0)
+    settings = ClusterSettings(target_size=20, max_size=40, threshold=0.1, seed=0, cell_rows=500)
+    labels = []
+    for each in (kernels, CpuKernels()):
+        found = soft_clusters(rows, settings, each)
+        labels.append(np.empty(len(rows), np.int64))
+        labels[-1][found.rows[found.best]] = found.clusters[found.best]
+    (_, false), (missed, true) = pair_confusion_matrix(labels[1], labels[0])
+    assert 2 * true / (2 * true + false + missed) >= 0.99
 
 
 def test_a_layer_larger_than_a_cell_is_grouped(kernels: Kernels) -> None:
@@ -228,8 +274,27 @@ def test_a_layer_larger_than_a_cell_is_grouped(kernels: Kernels) -> None:
 
 
 def test_the_nearest_mean_of_each_row_is_found(kernels: Kernels) -> None:
-    """In two blocks and a rest, and of equal means either."""
+    """In two blocks and a rest; of equal means the first."""
     rows, labels = blobs(7, 2_500, 4, seed=6)
     means = np.stack([rows[labels == label].mean(axis=0) for label in range(7)])
-    assert kernels.nearest(rows, means).tolist() == labels.tolist()
-    assert (kernels.nearest(rows, np.concatenate([means, means])) % 7).tolist() == labels.tolist()
+    for given in (means, np.concatenate([means, means])):
+        found, expected = (each.nearest_sums(rows, given) for each in (kernels, CpuKernels()))
+        assert found.counts.tolist() == expected.counts.tolist() == [2_500] * 7 + [0] * (len(given) - 7)
+        assert found.sums == pytest.approx(expected.sums, rel=1e-4, abs=1.0)
+        assert found.squares == pytest.approx(expected.squares, rel=1e-5)
+
+
+def test_umap_keeps_neighbours_together_where_there_is_a_gpu(kernels: Kernels) -> None:
+    rows, labels = blobs(5, 30, 12, seed=2, spread=0.1)
+    if kernels.name == "cpu":
+        with pytest.raises(BackendUnavailable, match=r"umap-cu12.*reduction: pca"):
+            kernels.umap(rows, 3, 0)
+        return
+    if find_spec("cuml") is None:
+        pytest.skip("cuML is not installed")
+    found = kernels.umap(rows, 3, 0)
+    assert (found.shape, found.dtype) == ((150, 3), np.float32)
+    apart = np.linalg.norm(found[:, None] - found[None], axis=2)
+    np.fill_diagonal(apart, np.inf)
+    assert np.mean(labels[apart.argmin(axis=1)] == labels) > 0.95
+    assert found.tobytes() == kernels.umap(rows, 3, 0).tobytes()

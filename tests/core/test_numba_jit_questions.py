@@ -39,13 +39,10 @@ print(len(before), sorted(compiled() - before))
 """
 
 
-@pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.integration
-def test_questions_compile_nothing(tmp_path: Path, labelled: bool) -> None:
-    """With labels in the index or without, for callers who hold some, and for those who wish for some."""
-    documents = corpus(1) if labelled else [(text, []) for text, _ in corpus(1)]
-    bench = Bench(tmp_path)
-    snapshot = build(bench, documents, script)
+def test_questions_compile_nothing(tmp_path: Path) -> None:
+    """For callers who may see everything, who hold some labels, and who wish for some."""
+    snapshot = build(Bench(tmp_path), corpus(1), script)
     # a process of its own: in this one other tests have asked questions
     command = [sys.executable, "-c", _ASK, str(tmp_path / "index"), snapshot.manifest.snapshot_id]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

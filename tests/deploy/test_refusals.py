@@ -9,7 +9,6 @@ from tests.deploy.switches import GATEWAYS
 
 BUILD: Values = {"build": {"once": True, "inputs": ["s3://bucket/docs"]}}
 
-GPU: Values = {"build": {"ray": {"gpu": {"enabled": True, "image": {"repository": "g"}}}}}
 
 MAIN: Values = {"base_url": "https://m/v1", "model": "m"}
 

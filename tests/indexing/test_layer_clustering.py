@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from ray.cluster_utils import Cluster
 
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
-from hirag_dist.errors import StageFailed
+from hirag_dist.errors import ConfigError, StageFailed
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
 from hirag_dist.execution.inline import InlineExecutor
@@ -26,13 +27,14 @@ from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, LayerClusters, cluster_layer
 from hirag_dist.indexing.stages.cluster import ClusterLayer
-from hirag_dist.indexing.stages.embed import vector_table
+from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
 from hirag_dist.indexing.stages.memberships import ClusterStats
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.protocols import Executor
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.digest import table_digest
 from hirag_dist.storage.store import Store
+from hirag_dist.types import FloatMatrix
 from tests.ray_nodes import started
 
 N_ROWS, DIM = 1300, 24
@@ -56,9 +58,9 @@ class Mortal(CpuKernels):
         self._called("moments")
         return super().moments(vectors)
 
-    def nearest(self, rows: Any, means: Any) -> Any:
-        self._called("nearest")
-        return super().nearest(rows, means)
+    def nearest_sums(self, rows: Any, means: Any) -> Any:
+        self._called("nearest_sums")
+        return super().nearest_sums(rows, means)
 
     def _called(self, kernel: str) -> None:
         if kernel == self._kernel:
@@ -204,7 +206,7 @@ def test_a_step_that_kills_every_worker_fails_the_stage_and_another_run_goes_on(
 ) -> None:
     bench = Bench(tmp_path / "index")
     with pytest.raises(StageFailed, match="5 workers died over the same"):
-        bench.clustered(on_ray(2, Mortal("nearest", str(tmp_path / "trace"), always=True)))
+        bench.clustered(on_ray(2, Mortal("nearest_sums", str(tmp_path / "trace"), always=True)))
     check_same(bench.clustered(inline()), expected)
     assert [event.label.rpartition(" ")[2] for event in bench.finished if event.reused] == ["axes", "scores"]
 
@@ -227,3 +229,35 @@ def test_a_build_stopped_between_stages_or_in_a_round_goes_on(
         check_same(bench.clustered(inline()), found)
         assert [e.label for e in bench.finished if not e.reused and not e.label.endswith("by key")] == [label]
     check_same(found, expected)
+
+
+class Columns(CpuKernels):
+    """A reduction by neighbours that is easy to check: the first columns."""
+
+    def umap(self, vectors: FloatMatrix, n_components: int, seed: int) -> FloatMatrix:
+        return np.ascontiguousarray(vectors[:, :n_components])
+
+
+@pytest.mark.parametrize("shard_rows", [512, 2 * N_ROWS])
+def test_a_reduction_by_neighbours_comes_before_either_way(tmp_path: Path, shard_rows: int) -> None:
+    bench = Bench(tmp_path)
+    how = replace(HOW, settings=replace(SETTINGS, shard_rows=shard_rows))
+    vectors, _ = layer_tables()
+    reduced = vector_table(vectors["id"], vector_matrix(vectors, DIM)[:, : HOW.reduce_dims])
+    scores = in_parts(bench.store, "scores", reduced, 300)
+    executor = inline(Columns())
+    runner = bench.run(executor)
+    found = cluster_layer(runner, replace(how, reduction="umap"), 0, bench.vectors, bench.entities)
+    assert "cluster layer 0: neighbours" in [event.label for event in bench.finished]
+    other = cluster_layer(runner, replace(how, dim=HOW.reduce_dims), 0, scores, bench.entities)
+    check_same(tables(runner, found), tables(runner, other))
+    executor.close()
+
+
+def test_a_layer_too_large_for_umap_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    executor = inline()
+    vectors = Dataset(bench.vectors.schema, (DatasetPart("nowhere.parquet", 1_000_001, "0"),))
+    with pytest.raises(ConfigError, match=r"1,000,000 entities at most.* has 1,000,001: set .* pca"):
+        cluster_layer(bench.run(executor), replace(HOW, reduction="umap"), 0, vectors, bench.entities)
+    executor.close()

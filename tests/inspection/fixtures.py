@@ -40,9 +40,3 @@ def empty() -> Tables:
 def generated() -> Tables:
     """2,000 entities of layer 0 in planted communities, with a hierarchy, reports and a bill."""
     return indexes.synthetic_index(2_000, seed=3)
-
-
-@pytest.fixture
-def make_index() -> Callable[[int], Tables]:
-    """Make a generated index of another size."""
-    return indexes.synthetic_index

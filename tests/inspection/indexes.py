@@ -1,8 +1,8 @@
-"""Indexes built by hand for the tests: a tiny one described in words, and a generated one with heavy tails."""
+"""Indexes built by hand for the tests: a tiny one described in words, and a generated one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -175,157 +175,59 @@ def empty_index() -> Tables:
     return {name.lower(): getattr(schemas, name).empty_table() for name in names}
 
 
-_WORDS = """
-amber anchor arctic atlas aurora basin beacon birch canyon cedar cobalt comet copper coral crane delta drift
-ember falcon fjord forge garnet glacier grove harbor hazel heron indigo iris ivory jade juniper kestrel lagoon
-lantern larch linen lotus maple marble meadow mercury mica mosaic nectar north oak obsidian olive onyx opal
-orchid osprey pearl pine plume prairie quartz quill raven reef ridge river saffron sage scarlet sequoia shale
-sierra silver slate solstice sparrow spruce stone summit tamarind thistle thunder tidal topaz tundra umber
-valley velvet violet walnut willow winter wren yarrow zephyr zinc
-"""
-WORDS = tuple(_WORDS.split())
-KINDS = ("person", "organization", "location", "event", "concept", "technology", "product", "work of art", "unknown")
-SHARES = (0.28, 0.2, 0.14, 0.1, 0.1, 0.07, 0.05, 0.03, 0.03)
+KINDS = ("person", "organization", "location", "event", "concept", "unknown")
 
 
 def synthetic_index(n_entities: int, seed: int = 0) -> Tables:
-    """An index with planted communities in three levels, hubs, four layers, reports and a bill, all heavy-tailed."""
+    """Return a random index: three layers, hubs, isolated entities, communities of two levels, reports and a bill."""
     rng = np.random.default_rng(seed)
-    sizes = [n_entities, n_entities // 9, n_entities // 60, max(n_entities // 500, 2)]
-    layers = np.repeat(np.arange(4), sizes)
-    n_all = len(layers)
-    paths = _paths(n_all, rng)
-    words = np.array([word.capitalize() for word in WORDS])
-    names = [" ".join(rng.choice(words, rng.integers(1, 4), replace=False)) for _ in range(n_all)]
-    entities = []
-    for row in range(n_all):
-        about = " ".join(rng.choice(WORDS, rng.integers(8, 45)))
-        facts = {"name": names[row], "description": f"{names[row]} is known for {about}.", "entity_id": f"e{row:06d}"}
-        chunks = [f"c{at}" for at in sorted(set(rng.integers(0, 300, 3).tolist()))]
-        kind = str(rng.choice(KINDS, p=SHARES))
-        entities.append(
-            _entity(names[row], int(layers[row]), kind) | facts | {"chunk_ids": [] if layers[row] else chunks}
-        )
-    communities = _planted_communities(paths)
+    n_all = n_entities + n_entities // 9 + n_entities // 60
+    layers = np.repeat([0, 1, 2], [n_entities, n_entities // 9, n_entities // 60])
+    ids = [f"e{row:06d}" for row in range(n_all)]
+    entities = [
+        _entity(f"Name {row % (n_all - 5)}", int(layers[row]), str(rng.choice(KINDS)))
+        | {"entity_id": ids[row], "description": f"About {row}.", "chunk_ids": [] if layers[row] else [f"c{row % 300}"]}
+        for row in range(n_all)
+    ]
+    tops = rng.integers(0, 15, n_all)
+    leaves = tops * 4 + rng.integers(0, 4, n_all)
+    connected = np.flatnonzero(rng.random(n_all) > 0.01)
+    relations: dict[tuple[int, int], dict[str, Any]] = {}
+    for row in connected.tolist():
+        for _ in range(1 + min(int(rng.zipf(1.9)), 30)):
+            other = int(connected[int(len(connected) * rng.random() ** 3)])  # the first ones are hubs
+            low, high = sorted((row, other))
+            if low != high:
+                kind = "extracted" if layers[low] == layers[high] == 0 else "summary"
+                relations[low, high] = _relation(ids[low], ids[high], kind, float(np.round(rng.gamma(2.0) + 0.5, 1)))
+    members = {
+        f"{level}-{number}": [ids[row] for row in np.flatnonzero(groups == number)]
+        for level, groups in enumerate((tops, leaves))
+        for number in np.unique(groups).tolist()
+    }
+    communities = [
+        _community(name, int(name[0]), own, None if name[0] == "0" else f"0-{int(name[2:]) // 4}", name[0] == "1")
+        for name, own in sorted(members.items())
+    ]
+    clusters = [
+        {"cluster_id": f"g{layers[row]}-{row % 40}", "layer": int(layers[row]), "entity_id": ids[row]}
+        | {"responsibility": 1.0, "best": True}
+        for row in range(n_all)
+        if layers[row] < 2
+    ]
+    steps = [_layer(0, n_entities, 40, 0.9986, "go on"), _layer(1, n_entities // 9, 40, 0.98, "go on")]
+    usage = [_usage("extract", "gpt-4o-mini", 612, 1.93), _usage("report", "gpt-4o", 260, 3.77)]
     return {
         **_documents(12, 300),
         "entities": _rows(schemas.ENTITIES, entities),
-        "relations": _rows(schemas.RELATIONS, _planted_relations(paths, layers, rng)),
-        "clusters": _rows(schemas.CLUSTERS, _planted_clusters(layers, rng)),
-        "layers": _rows(schemas.LAYERS, _planted_layers(sizes)),
+        "relations": _rows(schemas.RELATIONS, [relations[ends] for ends in sorted(relations)]),
+        "clusters": _rows(schemas.CLUSTERS, clusters),
+        "layers": _rows(schemas.LAYERS, [*steps, _layer(2, n_entities // 60, 0, None, "the layer fits one cluster")]),
         "communities": _rows(schemas.COMMUNITIES, communities),
-        "reports": _rows(schemas.REPORTS, [_planted_report(row, rng) for row in communities if row["n_entities"] > 4]),
-        "usage": _rows(
-            schemas.USAGE,
-            [
-                _usage("extract", "gpt-4o-mini", 612, 1.93),
-                _usage("merge", "gpt-4o-mini", 88, 0.04),
-                _usage("summarise", "gpt-4o-mini", 1204, 2.41),
-                _usage("report", "gpt-4o", 260, 3.77),
-                _usage("embed", "text-embedding-3-small", 54, 0.02),
-            ],
+        "reports": _rows(
+            schemas.REPORTS, [_report(f"1-{n}", 1, f"Title {n}") for n in np.unique(leaves)[::2].tolist()]
         ),
-    }
-
-
-def _paths(n_all: int, rng: np.random.Generator) -> list[tuple[int, ...]]:
-    """For each entity its community at each level: heavy-tailed shares; one in five leaves is reached early."""
-    paths = []
-    top = 1 / np.arange(1, 19) ** 0.9
-    for _ in range(n_all):
-        if rng.random() < 0.01:
-            paths.append((1000 + len(paths),))  # isolated
-            continue
-        first = int(rng.choice(len(top), p=top / top.sum()))
-        if first > 12:
-            paths.append((first,))
-            continue
-        shares = 1 / np.arange(1, 16 - first) ** 0.8
-        second = int(rng.choice(len(shares), p=shares / shares.sum()))
-        paths.append((first, second) if second > 4 else (first, second, int(rng.zipf(1.6)) % 9))
-    return paths
-
-
-def _planted_communities(paths: Sequence[tuple[int, ...]]) -> Rows:
-    members: dict[tuple[int, ...], list[str]] = {}
-    for row, path in enumerate(paths):
-        for depth in range(1, len(path) + 1):
-            members.setdefault(path[:depth], []).append(f"e{row:06d}")
-    parents = {path[:-1] for path in members}
-    name = {path: "k" + "-".join(map(str, path)) for path in members}
-    return [
-        _community(name[path], len(path) - 1, members[path], name.get(path[:-1]), path not in parents)
-        for path in sorted(members, key=lambda path: (len(path), name[path]))
-    ]
-
-
-def _planted_relations(paths: Sequence[tuple[int, ...]], layers: np.ndarray, rng: np.random.Generator) -> Rows:
-    """Three relations an entity: mostly within its deepest community, and to popular entities; summaries above."""
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for row, path in enumerate(paths):
-        if path[0] < 1000:
-            for depth in range(len(path) + 1):
-                groups.setdefault(path[:depth], []).append(row)
-    found = {}
-    for row, path in enumerate(paths):
-        if path[0] >= 1000:
-            continue
-        for _ in range(1 + min(int(rng.zipf(1.9)), 30)):
-            depth = int(rng.choice([len(path), len(path) - 1, 0], p=[0.82, 0.14, 0.04]))
-            pool = groups[path[:depth]]
-            other = pool[int(len(pool) * rng.random() ** 3)]
-            ends = (min(row, other), max(row, other))
-            if row != other:
-                kind = "extracted" if layers[row] == layers[other] == 0 else "summary"
-                ids = [f"e{end:06d}" for end in ends]
-                found[ends] = _relation(*ids, kind, float(np.round(rng.gamma(2.0) * 3 + 0.5, 1)))
-    return [found[ends] for ends in sorted(found)]
-
-
-def _planted_clusters(layers: np.ndarray, rng: np.random.Generator) -> Rows:
-    return [
-        {
-            "cluster_id": f"g{layer}-{rng.integers(1 + int(np.sum(layers == layer)) // 8)}",
-            "layer": int(layer),
-            "entity_id": f"e{row:06d}",
-            "responsibility": 1.0,
-            "best": True,
-        }
-        for row, layer in enumerate(layers)
-        if layer < 3
-    ]
-
-
-def _planted_layers(sizes: Sequence[int]) -> Rows:
-    facts = [(0.9986, None, "go on"), (0.981, 0.0176, "go on"), (0.884, 0.0989, "go on")]
-    last = "the layer is no larger than one target cluster"
-    rows = [
-        _layer(
-            at,
-            sizes[at],
-            sizes[at + 1] if at < 3 else 0,
-            facts[at][0] if at < 3 else None,
-            facts[at][2] if at < 3 else last,
-        )
-        for at in range(4)
-    ]
-    for at in range(3):
-        rows[at] |= {"change_rate": facts[at][1], "median_cluster": 7.5 - at, "largest_cluster": 31 - 6 * at}
-        rows[at]["n_summaries"] = sizes[at + 1]
-    return rows
-
-
-def _planted_report(community: Mapping[str, Any], rng: np.random.Generator) -> dict[str, Any]:
-    words = [str(word) for word in rng.choice(WORDS, 60)]
-    title = " ".join(words[: int(rng.integers(2, 5))]).title() + (
-        " and the " + words[5].title() if rng.random() < 0.5 else ""
-    )
-    finding = {"summary": " ".join(words[6:14]).capitalize(), "explanation": " ".join(words[14:50]).capitalize() + "."}
-    finding |= {"entity_ids": community["entity_ids"][:2], "relation_ids": []}
-    return _report(community["community_id"], community["level"], title) | {
-        "summary": " ".join(words).capitalize() + ".",
-        "rating": float(np.round(rng.uniform(2, 9.5), 1)),
-        "findings": [finding] * int(rng.integers(2, 6)),
+        "usage": _rows(schemas.USAGE, usage),
     }
 
 

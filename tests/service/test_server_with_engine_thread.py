@@ -7,10 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import grpc
 import pytest
 
-from hirag_dist.errors import InvalidQuery
 from hirag_dist.service.engine_thread import ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.types import Query
@@ -76,23 +74,3 @@ async def test_every_call(stub: Any, engine: fakes.FakeEngine) -> None:
     parts = [message async for message in stub.Answer(pb.AnswerRequest(query=QUERY))]
     assert [part.WhichOneof("part") for part in parts] == ["retrieval", "text", "text", "answer"]
     assert convert.answer_from_proto(parts[-1].answer, response and engine.whole) == fakes.ANSWER
-
-
-@pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
-async def test_what_the_engine_raises(stub: Any, engine: fakes.FakeEngine, method: str) -> None:
-    engine.error = InvalidQuery("vector must have 4 numbers")
-    call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
-    with pytest.raises(grpc.aio.AioRpcError, match="4 numbers") as caught:
-        _ = await call if method == "Retrieve" else [message async for message in call]
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
-@pytest.mark.parametrize("method", ["Retrieve", "RetrieveStream", "Answer"])
-async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: fakes.FakeEngine, method: str) -> None:
-    engine.endless = True
-    call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
-    while not await asyncio.to_thread(engine.begun.wait, 0.05):
-        if method != "Retrieve" and not call.done():
-            await call.read()
-    call.cancel()
-    assert await asyncio.to_thread(engine.stopped.wait, 30)

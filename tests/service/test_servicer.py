@@ -11,9 +11,8 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from hirag_dist import errors
-from hirag_dist.errors import HiragError, RateLimited
+from hirag_dist.errors import RateLimited
 from hirag_dist.wire import convert_results as convert
-from hirag_dist.wire import error_status
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes
@@ -37,19 +36,6 @@ async def stub(service: fakes.Service) -> Any:
         yield query_pb2_grpc.QueryServiceStub(channel)
 
 
-async def test_retrieve(stub: Any, engine: fakes.FakeEngine) -> None:
-    response = await stub.Retrieve(pb.RetrieveRequest(query=QUERY))
-    assert convert.retrieval_from_proto(response.retrieval) == engine.whole
-    (query,) = engine.queries
-    assert (query.question, query.top_n, query.top_m, query.vector.tolist()) == (
-        "Who lit the lamp?",
-        5,
-        None,
-        [0.5, 0.25, 0.0, 1.0],
-    )
-    assert engine.deadlines == [None]
-
-
 async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, engine: fakes.FakeEngine) -> None:
     engine.gate = asyncio.Event()
     call = stub.RetrieveStream(pb.RetrieveStreamRequest(query=QUERY))
@@ -61,15 +47,6 @@ async def test_a_stream_sends_each_level_before_the_next_is_ready(stub: Any, eng
     rest = [message async for message in messages]
     assert [message.level for message in rest] == [pb.LEVEL_GLOBAL, pb.LEVEL_BRIDGE, pb.LEVEL_SOURCES, pb.LEVEL_DONE]
     assert convert.retrieval_from_proto(rest[-1].retrieval) == engine.whole
-
-
-async def test_an_answer_is_retrieval_then_pieces_then_citations(stub: Any) -> None:
-    parts = [message async for message in stub.Answer(pb.AnswerRequest(query=QUERY))]
-    assert [part.WhichOneof("part") for part in parts] == ["retrieval", "text", "text", "answer"]
-    assert tuple(part.text for part in parts[1:3]) == fakes.PIECES
-    assert not parts[-1].answer.HasField("retrieval")
-    retrieval = convert.retrieval_from_proto(parts[0].retrieval)
-    assert convert.answer_from_proto(parts[-1].answer, retrieval) == fakes.ANSWER
 
 
 @pytest.mark.parametrize("mode", [pb.MODE_GRAPHRAG_GLOBAL, pb.MODE_TEXT_MAP_REDUCE])
@@ -89,12 +66,6 @@ async def test_answers_that_cost_a_call_for_each_part_are_given_where_that_is_al
             assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
             assert engine.queries == []
     assert [query.mode for query in engine.queries] == ["graphrag-global" if mode == 9 else "text-map-reduce"]
-
-
-async def test_describe(stub: Any, engine: fakes.FakeEngine) -> None:
-    response = await stub.DescribeIndex(pb.DescribeIndexRequest())
-    assert convert.info_from_proto(response.info) == engine.info
-    assert engine.described_to == [frozenset()]  # visible without labels
 
 
 LOOKUPS = {
@@ -186,24 +157,6 @@ async def test_a_caller_that_hangs_up_stops_the_work(stub: Any, engine: fakes.Fa
     call.cancel()
     await engine.cancelled.wait()
     assert engine.at_work == 0
-
-
-KINDS = [kind for kind, _ in error_status.STATUS]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("method", ["Retrieve", "Answer"])
-async def test_each_error_reaches_the_caller(
-    stub: Any, engine: fakes.FakeEngine, kind: type[HiragError], method: str
-) -> None:
-    engine.error = kind("the oven is cold")
-    call = getattr(stub, method)(getattr(pb, f"{method}Request")(query=QUERY))
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await finish(call)
-    assert caught.value.code() is error_status.status_of(engine.error)
-    assert caught.value.details() == "the oven is cold"
-    back = error_status.error_of(caught.value.code(), caught.value.details(), list(caught.value.trailing_metadata()))
-    assert type(back) is kind
 
 
 async def test_details_are_read_by_the_library_of_google(stub: Any, engine: fakes.FakeEngine) -> None:

@@ -1,27 +1,31 @@
 """Gaussian mixtures (paper Eq. 7) by expectation maximisation, for rows on a CPU or on a GPU.
 
-One code path serves NumPy and CuPy: functions take the array module `xp` and return NumPy arrays. Products are float32
-over fixed blocks of rows, and sums are float64 in block order: memory is bounded by a block. Components are spherical
-and have one variance, so that a row's squared length is the same addend for all of them.
+One code path serves NumPy and CuPy: functions take the array module `xp` and return NumPy arrays. The mixtures of
+cells are independent and small, so a batch of them is fitted at once, as arrays with a cell an index and padding
+behind the rows and components of the smaller ones. A CPU takes cells one by one, without padding: its results depend on
+the cell alone. Products are float32, and what is added up over rows or components afterwards is float64. Components are
+spherical and have one variance, so that a row's squared length is the same addend for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.array_module import finite_products, to_numpy
-from hirag_dist.types import Assignment, FloatMatrix, IntVector, Mixture, MixtureStatistics
+from hirag_dist.core.array_module import batches, finite_products, to_numpy
+from hirag_dist.types import Assignment, FloatMatrix, IntVector, LabelledCell, Memberships, Mixture
 
 BLOCK_ROWS = 4_096
 MAX_ITERATIONS = 15
 TOLERANCE = 1e-3  # rise of the log-likelihood, nats per row, below which EM stops
 MIN_VARIANCE = 1e-4  # for data scaled to unit mean variance: a component of one point keeps a finite density
 _MIN_LOG_SHARE = -60.0  # of a responsibility relative to the largest of its row: far below what float32 can add to 1
+_ABSENT = -1e30  # log joint density of a component that only pads
 MIN_COUNT = 1e-8  # rows of a component without any
 
 
@@ -49,73 +53,6 @@ def isotropic_mixture(
     return Mixture(weights, means, float(np.float32(variance)), min_variance)
 
 
-def fit(
-    statistics_of: Callable[[Mixture], MixtureStatistics],
-    start: Mixture,
-    n_rows: int,
-    max_iterations: int = MAX_ITERATIONS,
-    tolerance: float = TOLERANCE,
-) -> Mixture:
-    """Repeat expectation and maximisation until the likelihood rises by less than the tolerance.
-
-    Args:
-        statistics_of: returns the statistics of all rows under a mixture.
-        start: the first mixture.
-        n_rows: their number.
-        max_iterations: rounds at most.
-        tolerance: nats a row.
-    """
-    mixture, before = start, -np.inf
-    for _ in range(max_iterations):
-        statistics = statistics_of(mixture)
-        rise, before = statistics.log_likelihood - before, statistics.log_likelihood
-        mixture = maximise(statistics, mixture)
-        if rise < tolerance * n_rows:
-            break
-    return replace(mixture, log_likelihood=before)
-
-
-def maximise(statistics: MixtureStatistics, before: Mixture) -> Mixture:
-    """Return the maximum-likelihood mixture of these statistics (M step), with the same floor of the variance."""
-    counts = np.maximum(statistics.counts, MIN_COUNT)
-    means = statistics.sums / counts[:, None]
-    spread = (statistics.squares / counts - np.sum(means**2, axis=1)) / means.shape[1]
-    variance = max(float(np.average(spread, weights=counts)), before.min_variance)
-    return replace(
-        before,
-        weights=counts / counts.sum(),
-        means=means.astype(np.float32),
-        variance=float(np.float32(variance)),
-    )
-
-
-@finite_products
-def mixture_statistics(xp: Any, rows: Any, mixture: Mixture, block_rows: int = BLOCK_ROWS) -> MixtureStatistics:
-    """Return the statistics of rows, their blocks added up in order on the device.
-
-    Args:
-        xp: numpy or CuPy.
-        rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
-        mixture: gives the responsibilities (E step).
-        block_rows: of a product. It decides the last bits; more than the usual number keeps a GPU busier.
-    """
-    density = _Density(xp, mixture)
-    n_dims = mixture.means.shape[1]
-    counts = xp.zeros(mixture.n_components)
-    sums = xp.zeros((mixture.n_components, n_dims))
-    squares = xp.zeros((mixture.n_components, 1))
-    likelihood = xp.zeros(())
-    for first in range(0, len(rows), block_rows):
-        block = xp.asarray(rows[first : first + block_rows])
-        lengths = (block * block).sum(axis=1, keepdims=True)
-        shares, log_density = density.shares(block, lengths)
-        likelihood += log_density.sum(dtype=np.float64)
-        counts += shares.sum(axis=0, dtype=np.float64)
-        sums += shares.T @ block
-        squares += shares.T @ lengths
-    return MixtureStatistics(to_numpy(xp, counts), to_numpy(xp, sums), to_numpy(xp, squares)[:, 0], float(likelihood))
-
-
 @finite_products
 def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: int = BLOCK_ROWS) -> Assignment:
     """Return each row's best component and every other whose responsibility passes the threshold (paper Eq. 8).
@@ -123,36 +60,49 @@ def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: i
     Args:
         xp: numpy or CuPy.
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
-        mixture: as `fit` gave it.
+        mixture: of rows of this scale.
         threshold: 1.0 gives the best components alone.
-        block_rows: as of `mixture_statistics`.
+        block_rows: rows of a product. It decides the last bits; more than the usual number keeps a GPU busier.
     """
-    density = _Density(xp, mixture)
-    found, log_densities = [], [np.zeros(0, np.float32)]
-    for first in range(0, len(rows), block_rows):
-        block = xp.asarray(rows[first : first + block_rows])
-        shares, log_density = density.shares(block, (block * block).sum(axis=1, keepdims=True))
-        log_densities.append(to_numpy(xp, log_density).astype(np.float32))
-        keep = shares >= threshold
-        keep[xp.arange(len(shares)), shares.argmax(axis=1)] = True
-        at, component = xp.nonzero(keep)
-        found.append([to_numpy(xp, column) for column in (at, component, shares[at, component])])
-        found[-1][0] = found[-1][0] + first
-    if not found:
-        return Assignment(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32), log_densities[0])
-    numbers, components, kept = (np.concatenate(column) for column in zip(*found, strict=True))
-    return Assignment(
-        numbers.astype(np.int64), components.astype(np.int64), kept.astype(np.float32), np.concatenate(log_densities)
+    device = _Mixtures(
+        xp,
+        xp.asarray(mixture.weights)[None],
+        xp.asarray(mixture.means)[None],
+        xp.asarray(np.array([mixture.variance])),
     )
+    _, row, component, shares, densities = _assigned(device, rows[None], threshold, block_rows)
+    return Assignment(row, component, shares, densities[0])
 
 
-def standardise(rows: FloatMatrix) -> FloatMatrix:
-    """Return rows centred and scaled by one factor to a mean variance of 1, with anything not finite made 0."""
-    return standardised(rows)[0]
+def memberships(xp: Any, cells: Sequence[LabelledCell], threshold: float, batch_elements: int = 0) -> list[Memberships]:
+    """Return the memberships of each cell's rows in the components that it keeps: those at home for the larger part.
+
+    A mixture starts from the labels of a cell. Memory: about 24 bytes an element of a batch.
+
+    Args:
+        xp: numpy or CuPy.
+        cells: of any number of rows, at least one each; the dimensions are the same.
+        threshold: responsibility that makes a member.
+        batch_elements: maximum rows times components of a batch, padding included; a batch has at least one cell. 0
+            takes the cells one by one without padding.
+    """
+    found: dict[int, Memberships] = {}
+    for numbers, shape in batches([(len(cell.rows), cell.n_labels) for cell in cells], batch_elements):
+        found |= zip(numbers, _batch_memberships(xp, [cells[at] for at in numbers], shape, threshold), strict=True)
+    return [found[number] for number in range(len(cells))]
 
 
 def standardised(rows: FloatMatrix) -> tuple[FloatMatrix, FloatMatrix, float]:
-    """Return the rows of `standardise`, and the (d,) mean and the factor that they were centred and divided by."""
+    """Return rows centred and scaled by one factor to a mean variance of 1, and what they were centred and divided by.
+
+    Values that are not finite count as 0.
+
+    Args:
+        rows: (n, d) float32.
+
+    Returns:
+        (n, d) float32 rows, their (d,) float32 mean, and the factor: 1.0 for rows without variance.
+    """
     finite = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32, copy=False)
     mean: FloatMatrix = finite.mean(axis=0, dtype=np.float64).astype(np.float32)
     centred = finite - mean
@@ -160,32 +110,179 @@ def standardised(rows: FloatMatrix) -> tuple[FloatMatrix, FloatMatrix, float]:
     return (centred / np.float32(scale), mean, scale) if scale > 0 else (centred, mean, 1.0)
 
 
-class _Density:
-    """Log density of a mixture as a product of its rows, kept on the device."""
+class _Mixtures:
+    """A batch of mixtures on a device: (b, k) weights, 0 for what only pads, (b, k, d) means and (b,) variances."""
 
-    def __init__(self, xp: Any, mixture: Mixture) -> None:
-        self._xp = xp
-        n_dims = mixture.means.shape[1]
-        precision = np.float32(1.0) / np.float32(mixture.variance)
-        log_determinant = n_dims * np.log(mixture.variance)
-        energy = (mixture.means.astype(np.float64) ** 2 * precision).sum(axis=1)
-        constant = np.log(mixture.weights) - 0.5 * log_determinant - 0.5 * n_dims * np.log(2 * np.pi) - 0.5 * energy
-        self._quadratic = np.float32(-0.5 * precision)
-        self._linear = xp.asarray(mixture.means * precision)
-        self._constant = xp.asarray(constant.astype(np.float32))
+    def __init__(self, xp: Any, weights: Any, means: Any, variances: Any) -> None:
+        self.xp, self.weights, self.means, self.variances = xp, weights, means, variances
+        n_dims = means.shape[2]
+        precisions = 1.0 / variances[:, None]
+        energies = (means.astype(np.float64) ** 2).sum(axis=2) * precisions
+        is_there = weights > 0
+        constants = xp.log(xp.where(is_there, weights, 1.0))
+        constants = constants - 0.5 * (n_dims * xp.log(2 * np.pi / precisions) + energies)
+        self._constants = xp.where(is_there, constants, _ABSENT).astype(np.float32)[:, None]
+        self._linear = (means * precisions[:, :, None].astype(np.float32)).transpose(0, 2, 1)
+        self._quadratics = (-0.5 * precisions).astype(np.float32)
 
-    def shares(self, block: Any, lengths: Any) -> tuple[Any, Any]:
-        """Return ((b, k) responsibilities, (b,) log densities) of (b, d) rows with (b, 1) squared lengths.
+    def shares(self, block: Any) -> tuple[Any, Any]:
+        """Return ((b, n, k) responsibilities, (b, n) log densities) of (b, n, d) rows.
 
         No responsibility is subnormal: operations on such numbers take tens of times as long on some processors.
         """
-        xp = self._xp
-        log_joint = block @ self._linear.T
-        log_joint += self._constant
-        top = log_joint.max(axis=1, keepdims=True)
-        log_joint -= top
-        xp.maximum(log_joint, _MIN_LOG_SHARE, out=log_joint)
-        xp.exp(log_joint, out=log_joint)
-        sums = log_joint.sum(axis=1, keepdims=True)
-        log_joint /= sums
-        return log_joint, (top + lengths * self._quadratic + xp.log(sums))[:, 0]
+        xp = self.xp
+        shares = block @ self._linear
+        shares += self._constants
+        top = shares.max(axis=2, keepdims=True)
+        shares -= top
+        xp.maximum(shares, _MIN_LOG_SHARE, out=shares)
+        xp.exp(shares, out=shares)
+        sums = shares.sum(axis=2, keepdims=True)
+        shares /= sums
+        lengths = (block * block).sum(axis=2)
+        return shares, (top + xp.log(sums))[:, :, 0] + lengths * self._quadratics
+
+
+@finite_products
+def _batch_memberships(
+    xp: Any, cells: Sequence[LabelledCell], shape: tuple[int, int], threshold: float
+) -> Iterator[Memberships]:
+    """Yield the memberships of the cells of a batch, in their order."""
+    n_batch, (n_rows, n_components), n_dims = len(cells), shape, cells[0].rows.shape[1]
+    rows = np.zeros((n_batch, n_rows, n_dims), np.float32)
+    labels, is_home = np.full((n_batch, n_rows), -1), np.zeros((n_batch, n_rows), bool)
+    for number, cell in enumerate(cells):
+        rows[number, : len(cell.rows)] = cell.rows
+        labels[number, : len(cell.rows)], is_home[number, : len(cell.rows)] = cell.labels, cell.is_home
+    held, scales = _standardised(xp, xp.asarray(rows), xp.asarray(labels) >= 0)
+    n_labels = np.array([cell.n_labels for cell in cells])
+    fitted = _fit(xp, held, xp.asarray(labels), xp.asarray(n_labels), n_components)
+    cell_of, row_of, component, shares, densities = _assigned(fitted, held, threshold, BLOCK_ROWS, labels)
+    places = cell_of * n_components + component
+    inside, sums = (
+        np.bincount(places, weights, n_batch * n_components).reshape(n_batch, n_components)
+        for weights in (shares * is_home[cell_of, row_of], shares)
+    )
+    is_there = np.arange(n_components) < n_labels[:, None]
+    is_kept = (inside * 2 >= sums) & is_there
+    is_kept |= is_there & ~is_kept.any(axis=1, keepdims=True)
+    is_whole = (is_kept == is_there).all(axis=1)
+    n_expected = (labels >= 0).sum(axis=1).astype(np.float64)
+    if not is_whole.all():
+        weights = to_numpy(xp, fitted.weights) * is_kept
+        kept_share = np.where(is_whole, 1.0, weights.sum(axis=1))
+        n_expected *= kept_share
+        kept = _Mixtures(xp, xp.asarray(weights / kept_share[:, None]), fitted.means, fitted.variances)
+        cell_of, row_of, component, shares, densities = _assigned(kept, held, threshold, BLOCK_ROWS, labels)
+    shift = np.log(n_expected) - n_dims * np.log(to_numpy(xp, scales))
+    evidence = densities[cell_of, row_of].astype(np.float64) + shift[cell_of]
+    component = (np.cumsum(is_kept, axis=1) - 1)[cell_of, component]
+    bounds = np.searchsorted(cell_of, np.arange(n_batch + 1))
+    for number, (first, last) in enumerate(pairwise(bounds.tolist())):
+        part = slice(first, last)
+        kept_count = int(is_kept[number].sum())
+        yield Memberships(row_of[part], component[part], shares[part], evidence[part], kept_count)
+
+
+def _fit(xp: Any, rows: Any, labels: Any, n_labels: Any, n_components: int) -> _Mixtures:
+    """Return mixtures that start from labels, after expectation and maximisation.
+
+    A mixture changes until its likelihood rises by less than the tolerance, whatever the others of the batch do.
+
+    Args:
+        xp: numpy or CuPy.
+        rows: (b, n, d) float32 standardised rows, zeros behind those of a cell.
+        labels: (b, n) component of each row, −1 behind the rows of a cell.
+        n_labels: (b,) components of each cell.
+        n_components: maximum of them, k.
+    """
+    is_row, numbers = labels >= 0, xp.arange(n_components)
+    is_there = numbers < n_labels[:, None]
+    n_rows = is_row.sum(axis=1)
+    squares = (rows * rows).sum(axis=(1, 2), dtype=np.float64)
+
+    def maximised(counts: Any, sums: Any, freedom: Any) -> tuple[Any, Any, Any]:
+        counts = xp.where(is_there, xp.maximum(counts, MIN_COUNT), 0.0)
+        means = sums / xp.maximum(counts, MIN_COUNT)[:, :, None]
+        spread = squares - (counts * (means**2).sum(axis=2)).sum(axis=1)
+        variances = xp.maximum(spread / (freedom * rows.shape[2]), MIN_VARIANCE)
+        return counts / counts.sum(axis=1, keepdims=True), means.astype(np.float32), variances
+
+    def summed(shares_of: Callable[[slice], tuple[Any, Any]]) -> tuple[Any, Any, Any]:
+        totals = 0.0, 0.0, 0.0
+        for first in range(0, rows.shape[1], BLOCK_ROWS):
+            part = slice(first, first + BLOCK_ROWS)
+            shares, densities = shares_of(part)
+            shares *= is_row[:, part, None]
+            added = (
+                shares.sum(axis=1, dtype=np.float64),
+                (shares.transpose(0, 2, 1) @ rows[:, part]).astype(np.float64),
+                (densities * is_row[:, part]).sum(axis=1, dtype=np.float64),
+            )
+            totals = tuple(total + more for total, more in zip(totals, added, strict=True))
+        return totals
+
+    def planted(part: slice) -> tuple[Any, Any]:
+        return (labels[:, part, None] == numbers).astype(np.float32), xp.zeros((1, 1))
+
+    counts, sums, _ = summed(planted)
+    current = maximised(counts, sums, xp.maximum(n_rows - n_labels, 1))
+    before, is_rising = xp.full(len(rows), -np.inf), n_rows > 0
+    for _ in range(MAX_ITERATIONS):
+        mixtures = _Mixtures(xp, *current)
+        counts, sums, likelihood = summed(partial(_shares_of, mixtures, rows))
+        found = maximised(counts, sums, n_rows)
+        current = tuple(
+            xp.where(is_rising.reshape(-1, *(1,) * (new.ndim - 1)), new, old)
+            for new, old in zip(found, current, strict=True)
+        )
+        is_rising &= likelihood - before >= TOLERANCE * n_rows
+        before = likelihood
+        if not is_rising.any():
+            break
+    return _Mixtures(xp, *current)
+
+
+def _shares_of(mixtures: _Mixtures, rows: Any, part: slice) -> tuple[Any, Any]:
+    return mixtures.shares(rows[:, part])
+
+
+def _assigned(
+    mixtures: _Mixtures, rows: Any, threshold: float, block_rows: int, labels: IntVector | None = None
+) -> tuple[IntVector, IntVector, IntVector, NDArray[np.float32], NDArray[np.float32]]:
+    """Return the cell, row, component and share of each membership, sorted, and the (b, n) log densities.
+
+    Args:
+        mixtures: of b cells.
+        rows: (b, n, d) of the device or numpy.
+        threshold: responsibility that makes a member; the best component always does.
+        block_rows: rows of a product.
+        labels: (b, n), −1 for what is not a row; None if all are rows.
+    """
+    xp = mixtures.xp
+    columns: list[list[Any]] = [[np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]]
+    columns += [[np.zeros(0, np.float32)], [np.zeros((len(rows), 0), np.float32)]]
+    for first in range(0, rows.shape[1], block_rows):
+        shares, densities = mixtures.shares(xp.asarray(rows[:, first : first + block_rows]))
+        keep = shares >= threshold
+        keep |= xp.arange(shares.shape[2]) == shares.argmax(axis=2)[:, :, None]
+        if labels is not None:
+            keep &= xp.asarray(labels[:, first : first + block_rows] >= 0)[:, :, None]
+        cell, row, component = xp.nonzero(keep)
+        found = (cell, row + first, component, shares[cell, row, component], densities.astype(np.float32))
+        for column, values in zip(columns, found, strict=True):
+            column.append(to_numpy(xp, values))
+    *entries, log_densities = (np.concatenate(column, axis=-1) for column in columns)
+    order = np.argsort(entries[0], kind="stable")
+    cell, row, component, share = (column[order] for column in entries)
+    return cell.astype(np.int64), row.astype(np.int64), component.astype(np.int64), share, log_densities
+
+
+def _standardised(xp: Any, rows: Any, is_row: Any) -> tuple[Any, Any]:
+    """Return the rows of each cell as `standardised` gives them, zeros behind them, and the (b,) factors."""
+    n_rows = is_row.sum(axis=1)
+    means = rows.sum(axis=1, dtype=np.float64) / n_rows[:, None]
+    rows = xp.where(is_row[:, :, None], rows - means.astype(np.float32)[:, None], np.float32(0))
+    scales = xp.sqrt(xp.square(rows, dtype=np.float64).sum(axis=(1, 2)) / (n_rows * rows.shape[2]))
+    scales = xp.where(scales > 0, scales, 1.0)
+    return rows / scales.astype(np.float32)[:, None, None], scales

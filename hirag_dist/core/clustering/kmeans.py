@@ -21,43 +21,52 @@ MAX_ROUNDS = 15
 _MIN_FALL = 1e-3  # of the squared distances, relative: a round that lowers them by less is the last
 _START_ROWS = 32_768  # sample that k-means++ draws from, and
 _START_ROWS_A_MEAN = 16
-
-
-def fit_means(
-    xp: Any, rows: FloatMatrix, k: int, seed: int, block_rows: int = BLOCK_ROWS
-) -> tuple[FloatMatrix, GroupSums]:
-    """Return (k, d) float32 means of rows that one device holds, and the sums of the rows by their nearest mean.
-
-    Args:
-        xp: numpy or CuPy.
-        rows: (n, d) float32, finite, of mean variance 1 or near it; n ≥ k.
-        k: means, at least 1.
-        seed: of the start; the rest is deterministic.
-        block_rows: as of `nearest`.
-    """
-    held = xp.asarray(rows)
-    start = start_means(rows, k, seed)
-    return lloyd(lambda means: labelled_sums(rows, nearest(xp, held, means, block_rows), k), start)
+_DRAW_UNITS = np.float64(1 << 40)  # of the largest squared distance
 
 
 @finite_products
-def nearest(xp: Any, rows: Any, means: FloatMatrix, block_rows: int = BLOCK_ROWS) -> IntVector:
+def nearest(rows: FloatMatrix, means: FloatMatrix, block_rows: int = BLOCK_ROWS) -> IntVector:
     """Return (n,) int64 the nearest mean of each row, the first of equally near ones.
+
+    Args:
+        rows: (n, d) float32, finite; may be memory-mapped.
+        means: (k, d) float32.
+        block_rows: rows of a product. It decides the last bits.
+    """
+    halves = 0.5 * np.einsum("ij,ij->i", means, means)
+    labels = np.empty(len(rows), np.int64)
+    for first in range(0, len(rows), block_rows):
+        closeness = rows[first : first + block_rows] @ means.T
+        closeness -= halves
+        labels[first : first + block_rows] = closeness.argmax(axis=1)
+    return labels
+
+
+@finite_products
+def product_sums(xp: Any, rows: Any, means: FloatMatrix, block_rows: int) -> GroupSums:
+    """Return the sums of rows by their nearest mean, the first of equally near ones, by products on a device.
+
+    A product with a matrix of zeros and ones adds up in one order; atomic additions, as in cuVS's k-means, do not.
 
     Args:
         xp: numpy or CuPy.
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
         means: (k, d) float32.
-        block_rows: of a product. It decides the last bits.
+        block_rows: rows of a product, of k columns. It decides the last bits.
     """
-    held = xp.asarray(means.T)
+    k, n_dims = means.shape
+    held, numbers = xp.asarray(means.T), xp.arange(k)
     halves = xp.asarray(0.5 * np.einsum("ij,ij->i", means, means))
-    labels = np.empty(len(rows), np.int64)
+    counts, sums, squares = xp.zeros(k), xp.zeros((k, n_dims)), xp.zeros(())
     for first in range(0, len(rows), block_rows):
-        closeness = xp.asarray(rows[first : first + block_rows]) @ held
+        block = xp.asarray(rows[first : first + block_rows])
+        closeness = block @ held
         closeness -= halves
-        labels[first : first + block_rows] = to_numpy(xp, closeness.argmax(axis=1))
-    return labels
+        is_nearest = (closeness.argmax(axis=1)[:, None] == numbers).astype(np.float32)
+        counts += is_nearest.sum(axis=0, dtype=np.float64)
+        sums += is_nearest.T @ block
+        squares += (block * block).sum(dtype=np.float64)
+    return GroupSums(to_numpy(xp, counts).astype(np.int64), to_numpy(xp, sums), float(squares))
 
 
 def labelled_sums(rows: FloatMatrix, labels: IntVector, n_groups: int) -> GroupSums:
@@ -107,13 +116,14 @@ def lloyd(
 
 
 @finite_products
-def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
+def start_means(xp: Any, rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
     """Return k rows drawn by greedy k-means++ from a sample.
 
     Each is the best of a few rows, drawn with probability proportional to the squared distance to those before, so no
-    group far from the others is left without one.
+    group far from the others is left without one. The distances are added up as whole numbers, in any order.
 
     Args:
+        xp: numpy or CuPy.
         rows: (n, d) float32, finite, n ≥ k ≥ 1.
         k: that are returned.
         seed: of the draws.
@@ -122,25 +132,27 @@ def start_means(rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
     size = max(_START_ROWS, _START_ROWS_A_MEAN * k)
     if len(rows) > size:
         rows = rows[np.sort(rng.choice(len(rows), size, replace=False, shuffle=False))]
-    chosen = [int(rng.integers(len(rows)))]
-    norms = np.einsum("ij,ij->i", rows, rows)
-    near = np.maximum(norms - 2.0 * (rows @ rows[chosen[0]]) + norms[chosen[0]], 0.0)
+    held = xp.asarray(rows)
+    norms = (held * held).sum(axis=1)
+    chosen = xp.zeros(k, dtype=np.int64)
+    chosen[0] = int(rng.integers(len(rows)))
+    near = xp.maximum(norms - 2.0 * (held @ held[chosen[0]]) + norms[chosen[0]], 0.0)
     near[chosen[0]] = 0.0
     n_drawn = 2 + int(np.log(k))
-    drawn_rows = np.arange(n_drawn)
-    for _ in range(1, k):
-        heights = np.cumsum(near, dtype=np.float64)
-        if heights[-1] <= 0:  # only copies of the chosen rows remain
-            chosen.append(int(np.setdiff1d(np.arange(len(rows)), chosen)[0]))
-            continue
-        drawn = np.searchsorted(heights, rng.random(n_drawn) * heights[-1], side="right")
-        distances = rows[drawn] @ rows.T
+    draws, numbers = xp.asarray(rng.random((k - 1, n_drawn))), xp.arange(n_drawn)
+    for number in range(1, k):
+        largest = xp.maximum(near.max(), np.float32(np.finfo(np.float32).tiny))
+        heights = xp.cumsum((near * (_DRAW_UNITS / largest)).astype(np.int64))
+        targets = (draws[number - 1] * heights[-1]).astype(np.int64)
+        drawn = xp.minimum(xp.searchsorted(heights, targets, side="right"), len(rows) - 1)  # all 0: copies remain
+        distances = held[drawn] @ held.T
         distances *= -2.0
         distances += norms
         distances += norms[drawn][:, None]
-        np.clip(distances, 0.0, near, out=distances)
-        distances[drawn_rows, drawn] = 0.0
-        best = int(distances.sum(axis=1, dtype=np.float64).argmin())
-        chosen.append(int(drawn[best]))
+        distances = xp.minimum(xp.maximum(distances, 0.0), near)
+        distances[numbers, drawn] = 0.0
+        best = distances.sum(axis=1, dtype=np.float64).argmin()
+        chosen[number] = drawn[best]
         near = distances[best]
-    return rows[chosen]
+    found: FloatMatrix = to_numpy(xp, held[chosen])
+    return found

@@ -10,16 +10,16 @@ worker may take any cell. A cluster too large for one prompt is split again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.clustering.cluster_count import cut_height
-from hirag_dist.core.clustering.gaussian_mixture import fit, sample_numbers, standardised
-from hirag_dist.core.clustering.kmeans import labelled_sums, total_sums
+from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
+from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
     assign_cells,
@@ -27,32 +27,11 @@ from hirag_dist.core.clustering.partition_tree import (
     largest_of_row,
     sample_size,
 )
-from hirag_dist.core.clustering.ward import RowTree, row_tree, start_of
+from hirag_dist.core.clustering.ward import row_tree, row_trees
 from hirag_dist.protocols import Kernels
-from hirag_dist.types import FloatMatrix, FloatVector, GroupSums, IntVector
+from hirag_dist.types import FloatMatrix, FloatVector, GroupSums, IntVector, LabelledCell, Memberships
 
 Cell = tuple[IntVector, NDArray[np.bool_]]  # a cell's rows, and whether they are at home
-
-
-@dataclass(frozen=True, slots=True)
-class Memberships:
-    """Rows of one cell in the components that it keeps, sorted by (row, component).
-
-    A membership is there where its share passes the threshold, or is the row's largest in this cell.
-
-    Attributes:
-        rows: (n_entries,) int64, positions within the cell.
-        components: (n_entries,) int64, below `n_components`.
-        shares: (n_entries,) float32 responsibilities within the cell.
-        evidence: (n_entries,) float64 log of the cell's expected rows times their density at the row, in nats.
-        n_components: that the cell keeps.
-    """
-
-    rows: IntVector
-    components: IntVector
-    shares: NDArray[np.float32]
-    evidence: FloatVector
-    n_components: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +58,7 @@ class SoftClusters:
         return np.bincount(self.clusters)
 
 
-def soft_clusters(
-    rows: FloatMatrix,
-    settings: ClusterSettings,
-    kernels: Kernels,
-    map_cells: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map,
-) -> SoftClusters:
+def soft_clusters(rows: FloatMatrix, settings: ClusterSettings, kernels: Kernels) -> SoftClusters:
     """Group rows into overlapping clusters that cover all of them (Eq. 8).
 
     A row belongs to every cluster whose responsibility passes the threshold, and always to its best one.
@@ -92,8 +66,7 @@ def soft_clusters(
     Args:
         rows: (n, d) float32 reduced embeddings, n ≥ 1; may be memory-mapped.
         settings: sizes, threshold and seed.
-        kernels: does the products.
-        map_cells: applies a function to each cell, in order, perhaps in several processes.
+        kernels: do the products.
 
     Raises:
         ValueError: no rows.
@@ -103,18 +76,15 @@ def soft_clusters(
     rows = np.nan_to_num(rows, nan=0.0, posinf=0.0, neginf=0.0)
     cells = _cells_of(rows, settings, kernels)
 
-    def tree_of(cell: Cell) -> RowTree:
-        return row_tree(rows[cell[0]])
-
-    def memberships_of(found: tuple[Cell, RowTree]) -> Memberships:
-        (numbers, is_home), tree = found
-        return cell_memberships(kernels, rows[numbers], is_home, tree, height, settings)
-
-    trees = list(map_cells(tree_of, cells))
+    trees = row_trees([rows[numbers] for numbers, _ in cells], kernels.trees)
     weights = [tree.weights(cell[1]) for tree, cell in zip(trees, cells, strict=True)]
     height = layer_height([tree.heights for tree in trees], weights, len(rows), rows.shape[1], settings)
-    memberships = map_cells(memberships_of, zip(cells, trees, strict=True))
-    return join_cells(rows, zip((cell[0] for cell in cells), memberships, strict=True), settings)
+    labelled = [
+        LabelledCell(rows[numbers], tree.labels(height), is_home)
+        for (numbers, is_home), tree in zip(cells, trees, strict=True)
+    ]
+    memberships = kernels.memberships(labelled, settings.threshold)
+    return join_cells(rows, zip((numbers for numbers, _ in cells), memberships, strict=True), settings)
 
 
 def _cells_of(rows: FloatMatrix, settings: ClusterSettings, kernels: Kernels) -> list[Cell]:
@@ -125,8 +95,7 @@ def _cells_of(rows: FloatMatrix, settings: ClusterSettings, kernels: Kernels) ->
     shards = [slice(first, first + settings.shard_rows) for first in range(0, n_rows, settings.shard_rows)]
 
     def sums_of(means: FloatMatrix) -> GroupSums:
-        parts = ((rows[shard], kernels.nearest(rows[shard], means)) for shard in shards)
-        return total_sums(labelled_sums(part, labels, len(means)) for part, labels in parts)
+        return total_sums(kernels.nearest_sums(rows[shard], means) for shard in shards)
 
     numbers = sample_numbers(n_rows, sample_size(n_rows, settings), settings.seed)
     tree = fit_cells(kernels, sums_of, rows[numbers], n_rows, settings)
@@ -155,46 +124,6 @@ def layer_height(
     inner = np.concatenate([each[:-1] for each in weights])
     n_roots = float(sum(each[-1] for each in weights))
     return cut_height(np.concatenate(heights), inner, n_roots, n_rows, settings.target_size, n_dims)
-
-
-def cell_memberships(
-    kernels: Kernels,
-    rows: FloatMatrix,
-    is_home: NDArray[np.bool_],
-    tree: RowTree,
-    height: float,
-    settings: ClusterSettings,
-) -> Memberships:
-    """Return the memberships of a cell's rows in the components that it keeps.
-
-    Args:
-        kernels: does the products.
-        rows: (n, d) float32 rows of the cell, finite, in the order of the layer, n ≥ 1.
-        is_home: (n,) bool, true at least once.
-        tree: of these rows.
-        height: at which it is cut.
-        settings: sizes and threshold.
-    """
-    scaled, _, scale = standardised(rows)
-    start = start_of(scaled, tree.labels(height))
-    mixture = fit(lambda mixture: kernels.statistics(scaled, mixture), start, len(rows))
-    assignment = kernels.assign(scaled, mixture, settings.threshold)
-    n_expected = float(len(rows))
-    if not is_home.all():
-        inside, sums = (
-            np.bincount(assignment.components, weights, mixture.n_components)
-            for weights in (assignment.shares * is_home[assignment.rows], assignment.shares)
-        )
-        kept = inside * 2 >= sums
-        kept |= not kept.any()
-        weights = mixture.weights[kept]
-        n_expected *= float(weights.sum())
-        mixture = replace(mixture, weights=weights / weights.sum(), means=mixture.means[kept])
-        assignment = kernels.assign(scaled, mixture, settings.threshold)
-    evidence = np.log(n_expected) + assignment.log_densities.astype(np.float64) - rows.shape[1] * np.log(scale)
-    return Memberships(
-        assignment.rows, assignment.components, assignment.shares, evidence[assignment.rows], mixture.n_components
-    )
 
 
 def responsibilities(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from hirag_dist.core.access.labels import HIDDEN
 from hirag_dist.core.cooperative import Steps, all_at_once
 from hirag_dist.core.graph.bitset import has_bit, set_bit
-from hirag_dist.core.numba_jit import compiled
+from hirag_dist.core.numba_jit import compiled, read_only
 from hirag_dist.types import AccessFilter, FloatVector, IntVector
 
 RESTART: Final = 0.2
@@ -178,6 +178,9 @@ def pagerank_steps(
     elif visible is None:
         visible = VisibleEdges.unknown(graph)
     buffers = WalkBuffers(graph) if buffers is None else buffers
+    arrays: tuple[NDArray[Any], ...] = graph
+    graph = WalkGraph._make(map(read_only, arrays))  # compiled once, for mapped arrays and for those in memory
+    access = None if access is None else AccessFilter._make(map(read_only, access))
     mask = np.zeros(0, np.bool_) if seen is None else seen
     work = buffers.take()  # a walk that is not ended leaves mass in its buffers: they are dropped
     _push(graph, access, mask, visible, work, nodes, shares, tolerance, 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
-from hirag_dist.core.clustering.kmeans import labelled_sums, total_sums
+from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import (
     ClusterSettings,
     PartitionNode,
@@ -19,8 +19,8 @@ from hirag_dist.core.clustering.partition_tree import (
     fit_cells,
     sample_size,
 )
-from hirag_dist.core.clustering.soft_clusters import cell_memberships, split_labels
-from hirag_dist.core.clustering.ward import RowTree, row_tree
+from hirag_dist.core.clustering.soft_clusters import split_labels
+from hirag_dist.core.clustering.ward import RowTree, row_trees
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByKey, ByRows, Iterative, Services, Tables
@@ -28,7 +28,7 @@ from hirag_dist.indexing.stages.embed import vector_matrix
 from hirag_dist.indexing.stages.memberships import CELL_LINKS, KEPT_LINKS, NAMED_LINKS, cluster_id
 from hirag_dist.protocols import Kernels, ResidentShards
 from hirag_dist.schemas import VECTORS
-from hirag_dist.types import FloatMatrix, GroupSums, IntVector, Mixture
+from hirag_dist.types import FloatMatrix, GroupSums, IntVector, LabelledCell, Mixture
 
 CELL_NODES = pa.schema(  # a row a node, the root first, parents before their children; none where there is one cell
     [
@@ -131,7 +131,7 @@ class FitCells:
     """
 
     name: ClassVar[str] = "fit_cells"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
 
     class Inputs(TableSet):
         scores: Annotated[Dataset, VECTORS]
@@ -201,7 +201,7 @@ class MergeCells:
     """Rows of each cell → the tree of their merges, and its heights."""
 
     name: ClassVar[str] = "merge_cells"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     class Inputs(TableSet):
         rows: Annotated[Dataset, CELL_ROWS]
@@ -212,6 +212,7 @@ class MergeCells:
 
     dims: int
     rows_a_task: int
+    kernels: str
 
     @property
     def split(self) -> ByKey:
@@ -223,10 +224,9 @@ class MergeCells:
         trees, heights = [], []
         is_home = tables["rows"]["is_home"].to_numpy()
         rows = _finite_scores(tables["rows"], self.dims)
-        for cell, at in _cells(tables["rows"]):
-            if not is_home[at].any():
-                continue
-            tree = row_tree(rows[at])
+        cells = [(cell, at) for cell, at in _cells(tables["rows"]) if is_home[at].any()]
+        made = row_trees([rows[at] for _, at in cells], services.kernels(self.kernels).trees)
+        for (cell, at), tree in zip(cells, made, strict=True):
             columns = (tree.leaves.astype("<i4"), tree.merges, tree.heights, tree.weights(is_home[at]))
             leaves, merges, *of_merges = (np.ascontiguousarray(column).tobytes() for column in columns)
             trees.append({"cell": cell, "leaves": leaves, "merges": merges})
@@ -246,7 +246,7 @@ class ClusterCells:
     """
 
     name: ClassVar[str] = "cluster_cells"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     class Inputs(TableSet):
         rows: Annotated[Dataset, CELL_ROWS]
@@ -273,11 +273,10 @@ class ClusterCells:
         rows, is_home = _finite_scores(table, self.dims), table["is_home"].to_numpy()
         trees = {row["cell"]: _tree(row) for row in tables["trees"].to_pylist()}
         links, components = [CELL_LINKS.empty_table()], []
-        kernels = services.kernels(self.kernels)
-        for cell, at in _cells(table):
-            if cell not in trees:
-                continue
-            found = cell_memberships(kernels, rows[at], is_home[at], trees[cell], self.height, self.settings)
+        cells = [(cell, at) for cell, at in _cells(table) if cell in trees]
+        labelled = [LabelledCell(rows[at], trees[cell].labels(self.height), is_home[at]) for cell, at in cells]
+        memberships = services.kernels(self.kernels).memberships(labelled, self.settings.threshold)
+        for (cell, at), found in zip(cells, memberships, strict=True):
             columns = [
                 np.full(len(found.rows), cell),
                 pa.array(found.components),
@@ -365,4 +364,4 @@ def _sampled(services: Services, shard: tuple[int, FloatMatrix], numbers: IntVec
 
 def _sums(services: Services, shard: tuple[int, FloatMatrix], asked: tuple[str, FloatMatrix]) -> GroupSums:
     kernels, means = asked
-    return labelled_sums(shard[1], services.kernels(kernels).nearest(shard[1], means), len(means))
+    return services.kernels(kernels).nearest_sums(shard[1], means)

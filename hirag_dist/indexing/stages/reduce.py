@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from hirag_dist.core.clustering.pca import principal_axes, total_moments
+from hirag_dist.errors import ConfigError
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.stage import ByRows, Iterative, Services, Tables
+from hirag_dist.execution.stage import ByRows, Iterative, Services, Split, Tables, Whole
 from hirag_dist.indexing.stages.embed import vector_matrix, vector_table
 from hirag_dist.protocols import Kernels, ResidentShards
 from hirag_dist.schemas import VECTORS
@@ -22,6 +23,8 @@ PROJECTION = pa.schema(  # a row a component
         pa.field("shift", pa.float32(), nullable=False),
     ]
 )
+MIN_UMAP_ROWS = 16  # fewer are one neighbourhood
+_MAX_UMAP_ROWS = 1_000_000
 _MAX_ROWS = 16_384  # that are in memory at a time with all their dimensions: 100 MB at 1,536
 
 
@@ -94,6 +97,45 @@ class ReduceVectors:
         projection = Projection(np.ascontiguousarray(axes.T), rows["shift"].to_numpy())
         scores = services.kernels(self.kernels).project(vector_matrix(vectors, self.dim), projection)
         return {"scores": vector_table(vectors["id"], scores)}
+
+
+@dataclass(frozen=True)
+class ReduceByNeighbours:
+    """Vectors → positions of few dimensions that keep neighbours together (UMAP, as in the paper's own code)."""
+
+    name: ClassVar[str] = "reduce_by_neighbours"
+    version: ClassVar[int] = 2
+    split: ClassVar[Split] = Whole(f"{_MAX_UMAP_ROWS:,} entities, whose vectors one worker and its GPU hold")
+
+    class Inputs(TableSet):
+        vectors: Annotated[Dataset, VECTORS]
+
+    class Outputs(TableSet):
+        scores: Annotated[Dataset, VECTORS]
+
+    dim: int
+    n_dims: int
+    seed: int
+    kernels: str
+
+    async def run(self, tables: Tables, services: Services) -> Tables:
+        """Return the positions of all rows."""
+        vectors = tables["vectors"]
+        scores = services.kernels(self.kernels).umap(vector_matrix(vectors, self.dim), self.n_dims, self.seed)
+        return {"scores": vector_table(vectors["id"], scores)}
+
+
+def check_umap_rows(n_rows: int) -> None:
+    """Refuse a layer that is larger than any for which UMAP was tried.
+
+    Raises:
+        ConfigError: it has too many rows.
+    """
+    if n_rows > _MAX_UMAP_ROWS:
+        raise ConfigError(
+            f"clustering.reduction: umap takes {_MAX_UMAP_ROWS:,} entities at most, in one process; this layer has "
+            f"{n_rows:,}: set clustering.reduction: pca"
+        )
 
 
 def full_rows(shard_rows: int) -> int:

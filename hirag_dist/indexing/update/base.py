@@ -222,14 +222,14 @@ _NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts",
 def content_config(config: Config) -> dict[str, Any]:
     """Return the part of the configuration that decides the content of an index, as JSON.
 
-    `communities.report_share` is not part of it: an update follows another share without a build from nothing. Nor is
-    `clustering.member_chars` by default, since former versions did not record it.
+    `communities.report_share` is not part of it: an update follows another share without a build from nothing. Nor are
+    `clustering.member_chars` and `clustering.reduction` by default, since former versions did not record them.
     """
     unused = {name for name, used in (("resolution", config.resolution.enabled), ("claims", config.claims)) if not used}
     excluded: dict[str, Any] = dict.fromkeys(_NO_CONTENT | unused, True)
     excluded["communities"] = {"report_share"}
-    if config.clustering.member_chars == MEMBER_CHARS:
-        excluded["clustering"] = {"member_chars"}
+    defaults = {"member_chars": MEMBER_CHARS, "reduction": "pca"}
+    excluded["clustering"] = {name for name, value in defaults.items() if getattr(config.clustering, name) == value}
     dumped = config.model_dump(mode="json", exclude=excluded)
     return dumped | {"extraction": config.extraction.content()}
 

@@ -1,51 +1,34 @@
-"""Mixtures against scikit-learn's, against the formula, and against themselves in other numbers of shards."""
+"""Mixtures against the formulas, cell by cell and in batches."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.special import logsumexp
-from sklearn.mixture import GaussianMixture
 
 from hirag_dist.core.clustering.gaussian_mixture import (
+    BLOCK_ROWS,
     assign,
-    mixture_statistics,
+    memberships,
     sample_numbers,
-    standardise,
+    standardised,
 )
-from tests.core.planted_rows import blobs, densities, fitted_mixture
-
-
-def test_expectation_and_maximisation_reach_the_optimum_of_separate_blobs() -> None:
-    """There is one optimum. Scikit-learn's spherical components have a width each: the common one is their mean."""
-    rows = standardise(blobs(2, 200, 3, seed=5)[0])
-    ours = fitted_mixture(rows, 2, seed=3)
-    theirs: Any = GaussianMixture(
-        2, covariance_type="spherical", reg_covar=1e-9, means_init=ours.means.astype(float), tol=1e-6
-    ).fit(rows.astype(float))
-    assert ours.weights == pytest.approx(theirs.weights_, abs=1e-3)
-    assert ours.means == pytest.approx(theirs.means_, abs=1e-3)
-    assert ours.variance == pytest.approx(theirs.weights_ @ theirs.covariances_, rel=0.01)
-
-
-def test_weights_sum_to_one_and_variances_keep_their_floor() -> None:
-    rows = standardise(np.repeat(np.eye(3, dtype=np.float32), 20, axis=0))
-    mixture = fitted_mixture(rows, 5, seed=1)
-    assert mixture.weights.sum() == pytest.approx(1)
-    assert mixture.variance >= np.float32(1e-4)
-    assert np.isfinite(mixture.log_likelihood)
+from hirag_dist.types import LabelledCell, Memberships, Mixture
+from tests.core.planted_rows import Rows, blobs, densities, expected_mixture, fitted_mixture, labelled_mixture
 
 
 def test_standardise_centres_and_scales_by_one_factor() -> None:
     rows = np.array([[0.0, 0], [2, 200]], np.float32)
-    scaled = standardise(rows)
+    scaled = standardised(rows)[0]
     assert scaled.mean(axis=0) == pytest.approx([0, 0], abs=1e-6)
     assert float(np.mean(scaled**2)) == pytest.approx(1, rel=1e-5)
     assert scaled[1, 1] / scaled[1, 0] == pytest.approx(100, rel=1e-4), "directions are kept"
-    assert (standardise(np.full((3, 2), np.nan, np.float32)) == 0).all()
+    assert (standardised(np.full((3, 2), np.nan, np.float32))[0] == 0).all()
 
 
 class Device(ModuleType):
@@ -63,32 +46,78 @@ class Device(ModuleType):
         return np.asarray(values)
 
 
-def test_the_likelihood_is_the_formulas() -> None:
-    rows = standardise(blobs(3, 300, 3, seed=2, spread=4.0)[0])
-    mixture = fitted_mixture(rows, 3, 0)
-    statistics = mixture_statistics(np, rows, mixture)
+def cells(seed: int) -> list[LabelledCell]:
+    """Cells of many sizes, in their own scale and place, with rows that are at home elsewhere."""
+    random = np.random.default_rng(seed)
+    found = []
+    for n_groups, per_group in ((1, 1), (1, 9), (3, 20), (4, 30), (12, 20), (7, 55)):
+        rows, labels = blobs(n_groups, per_group, 6, seed=seed + n_groups, spread=5.0)
+        is_home = labels % 3 < 2
+        found.append(
+            LabelledCell(rows * np.float32(10) + 3, labels, is_home | ~is_home.any() | (random.random() < 0.3))
+        )
+    return found
+
+
+def check_memberships(found: Memberships, cell: LabelledCell, threshold: float) -> None:
+    """Check one cell's memberships against mixtures straight from the formulas."""
+    rows, _, scale = standardised(cell.rows)
+    mixture = expected_mixture(rows, labelled_mixture(rows, cell.labels))
+    shares = shares_of(rows, mixture)
+    kept_shares = np.where((shares >= threshold) | (shares == shares.max(axis=1, keepdims=True)), shares, 0)
+    kept = kept_shares[cell.is_home].sum(axis=0) * 2 >= kept_shares.sum(axis=0)
+    weight = mixture.weights[kept].sum()
+    inside = replace(mixture, weights=mixture.weights[kept] / weight, means=mixture.means[kept])
+    expected = shares_of(rows, inside)
+    is_member = (expected >= threshold) | (expected == expected.max(axis=1, keepdims=True))
+    assert found.n_components == kept.sum()
+    members = set(zip(found.rows.tolist(), found.components.tolist(), strict=True))
+    differing = members ^ set(zip(*(column.tolist() for column in np.nonzero(is_member)), strict=True))
+    assert all(abs(expected[row, component] - threshold) < 1e-3 for row, component in differing)
+    assert found.shares == pytest.approx(expected[found.rows, found.components], abs=2e-3)
+    log_density = logsumexp(densities(rows, inside), axis=1) - rows.shape[1] * np.log(scale)
+    evidence = np.log(len(rows) * weight) + log_density
+    assert found.evidence == pytest.approx(evidence[found.rows], abs=5e-3)
+
+
+def shares_of(rows: Rows, mixture: Mixture) -> NDArray[np.float64]:
     log_joint = densities(rows, mixture)
-    shares = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
-    assert statistics.log_likelihood == pytest.approx(logsumexp(log_joint, axis=1).sum(), rel=1e-4)
-    assert statistics.counts == pytest.approx(shares.sum(axis=0), rel=1e-3)
-    assert statistics.sums == pytest.approx(shares.T @ rows, abs=0.1)
-    assert statistics.squares == pytest.approx(shares.T @ (rows**2).sum(axis=1), rel=1e-3)
+    return np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+
+
+@pytest.mark.parametrize("batch_elements", [0, 3_000, 1 << 20])
+def test_memberships_of_cells_are_the_formulas_in_any_batch(batch_elements: int) -> None:
+    given = cells(seed=4)
+    for cell, found in zip(given, memberships(np, given, 0.1, batch_elements), strict=True):
+        check_memberships(found, cell, 0.1)
+
+
+def test_a_cell_of_several_blocks_is_fitted_as_a_whole() -> None:
+    rows, labels = blobs(3, BLOCK_ROWS // 2, 4, seed=2, spread=4.0)
+    cell = LabelledCell(rows, labels, np.ones(len(rows), bool))
+    check_memberships(memberships(np, [cell], 0.1)[0], cell, 0.1)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 9])
+def test_copies_are_one_component_with_a_finite_density(n_rows: int) -> None:
+    cell = LabelledCell(np.full((n_rows, 4), 7, np.float32), np.zeros(n_rows, np.int64), np.ones(n_rows, bool))
+    (found,) = memberships(np, [cell], 0.1)
+    assert (found.n_components, found.shares.tolist()) == (1, [1.0] * n_rows)
+    assert np.isfinite(found.evidence).all()
 
 
 def test_another_array_module_goes_the_same_way() -> None:
-    rows = standardise(blobs(4, 50, 3, seed=1)[0])
+    rows = standardised(blobs(4, 50, 3, seed=1)[0])[0]
     device = Device()
-    ours, theirs = (fitted_mixture(rows, 4, 0, xp) for xp in (np, device))
-    assert ours.means.tobytes() == theirs.means.tobytes()
+    near, far = (assign(xp, rows, fitted_mixture(rows, 4, 0), 0.2) for xp in (np, device))
     assert device.fetched > 0
-    near, far = (assign(xp, rows, ours, 0.2) for xp in (np, device))
     assert np.array_equal(near.rows, far.rows)
     assert np.array_equal(near.shares, far.shares)
     assert np.array_equal(near.log_densities, far.log_densities)
 
 
 def test_an_assignment_holds_the_best_and_what_passes_the_threshold() -> None:
-    rows = standardise(blobs(5, 40, 2, seed=4, spread=6.0)[0])
+    rows = standardised(blobs(5, 40, 2, seed=4, spread=6.0)[0])[0]
     mixture = fitted_mixture(rows, 5, 0)
     log_joint = densities(rows, mixture)
     shares = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
@@ -114,7 +143,7 @@ def test_a_sample_is_of_distinct_rows_in_order_and_the_seeds() -> None:
 
 def test_no_responsibility_is_subnormal() -> None:
     """Some processors take tens of times as long for operations on such numbers."""
-    rows = standardise(blobs(40, 30, 8, seed=4, spread=0.1)[0])
+    rows = standardised(blobs(40, 30, 8, seed=4, spread=0.1)[0])[0]
     mixture = fitted_mixture(rows, 40, 0)
     found = assign(np, rows, mixture, 0.0)
     assert len(found.shares) == len(rows) * 40

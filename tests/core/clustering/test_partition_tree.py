@@ -13,19 +13,17 @@ from sklearn.metrics import adjusted_rand_score
 
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.core.clustering.gaussian_mixture import sample_numbers
-from hirag_dist.core.clustering.kmeans import labelled_sums, total_sums
+from hirag_dist.core.clustering.kmeans import total_sums
 from hirag_dist.core.clustering.partition_tree import ClusterSettings, assign_cells, fit_cells, sample_size
 from hirag_dist.core.clustering.soft_clusters import (
-    Memberships,
     SoftClusters,
-    cell_memberships,
     join_cells,
     layer_height,
     responsibilities,
     soft_clusters,
 )
 from hirag_dist.core.clustering.ward import row_tree
-from hirag_dist.types import GroupSums
+from hirag_dist.types import GroupSums, LabelledCell, Memberships
 from tests.core.clustering.test_soft_clusters import check_promises, same
 from tests.core.planted_rows import Rows, blobs
 
@@ -61,7 +59,11 @@ def test_every_row_is_in_a_cell_and_cells_are_near_the_size_they_should_have() -
 
 def each_of(rows: Rows) -> Callable[[Rows], GroupSums]:
     shards = [rows[first : first + SETTINGS.shard_rows] for first in range(0, len(rows), SETTINGS.shard_rows)]
-    return lambda means: total_sums(labelled_sums(shard, KERNELS.nearest(shard, means), len(means)) for shard in shards)
+    return lambda means: total_sums(KERNELS.nearest_sums(shard, means) for shard in shards)
+
+
+def kept_of(cell: LabelledCell) -> Memberships:
+    return KERNELS.memberships([cell], SETTINGS.threshold)[0]
 
 
 def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> None:
@@ -80,7 +82,7 @@ def test_parts_on_any_worker_in_any_order_give_the_clusters_of_one_process() -> 
     weights = [tree.weights(is_home) for tree, (_, is_home) in zip(trees, cells, strict=True)]
     height = layer_height([tree.heights for tree in trees], weights, len(rows), 5, SETTINGS)
     parts = [
-        (numbers, pickle.loads(pickle.dumps(cell_memberships(KERNELS, rows[numbers], is_home, tree, height, SETTINGS))))
+        (numbers, pickle.loads(pickle.dumps(kept_of(LabelledCell(rows[numbers], tree.labels(height), is_home)))))
         for (numbers, is_home), tree in zip(cells[::-1], trees[::-1], strict=True)
     ]
     assert same(join_cells(rows, parts[::-1], SETTINGS), soft_clusters(rows, SETTINGS, KERNELS))
@@ -130,8 +132,7 @@ def test_a_cluster_between_cells_is_kept_once_by_the_side_where_most_of_it_is_at
         is_home[:10] = np.isin(np.arange(10), np.arange(8) if n_home == 8 else (8, 9))
         tree = row_tree(rows[numbers])
         height = float(tree.heights[-1]) / 2
-        settings = replace(SETTINGS, target_size=10)
-        parts.append((numbers, cell_memberships(KERNELS, rows[numbers], is_home, tree, height, settings)))
+        parts.append((numbers, kept_of(LabelledCell(rows[numbers], tree.labels(height), is_home))))
     assert [part.n_components for _, part in parts] == [2, 1]
     found = join_cells(rows, parts, SETTINGS)
     check_promises(found, 30, 20, 0.1)

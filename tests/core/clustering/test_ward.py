@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import ward
-from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score
 
-from hirag_dist.core.clustering.gaussian_mixture import MIN_VARIANCE, standardise
-from hirag_dist.core.clustering.ward import MAX_LEAVES, row_tree, start_of, ward_tree
+from hirag_dist.core.clustering.ward import MAX_LEAVES, cpu_trees, labels_below, merged_trees, row_tree, ward_tree
 from hirag_dist.types import FloatMatrix, IntVector
 from tests.core.planted_rows import blobs
 
@@ -32,25 +30,25 @@ def test_trees_are_scipys_to_the_last_bit(kind: str) -> None:
     assert np.array_equal(ward_tree(rows_of(kind)), ward(rows_of(kind)))
 
 
-def test_means_weights_and_width_are_those_of_the_merged_groups() -> None:
-    rows = standardise(blobs(6, 10, 4, seed=3, spread=0.4)[0])
-    found = start_of(rows, labels_of(rows, 6))
-    labels = AgglomerativeClustering(6, linkage="ward").fit_predict(rows)
-    groups = [rows[labels == label] for label in range(6)]
-    means = np.stack([group.mean(axis=0) for group in groups])
-    order, other = np.lexsort(found.means.T), np.lexsort(means.T)
-    assert np.allclose(found.means[order], means[other], atol=1e-5)
-    assert np.allclose(found.weights[order], np.array([len(group) / 60 for group in groups])[other])
-    apart = sum(float(((group - group.mean(axis=0)) ** 2).sum()) for group in groups)
-    assert np.allclose(found.variance, apart / ((60 - 6) * 4), rtol=1e-4)
+@pytest.mark.parametrize("batch_elements", [0, 30_000, 1 << 20])
+def test_trees_by_rounds_in_batches_are_those_by_chains(batch_elements: int) -> None:
+    """Sets of many sizes, padded or not; the rows of some stand for several."""
+    random = np.random.default_rng(3)
+    groups = [random.normal(size=(size, 5)).astype(np.float32) for size in (1, 2, 3, 40, 41, 150, 90)]
+    for sizes in (None, [random.integers(1, 30, len(rows)) for rows in groups]):
+        found = merged_trees(np, groups, sizes, batch_elements)
+        for tree, expected in zip(found, cpu_trees(groups, sizes), strict=True):
+            assert tree[:, [0, 1, 3]].tolist() == expected[:, [0, 1, 3]].tolist()
+            assert tree[:, 2] == pytest.approx(expected[:, 2], rel=1e-9)
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 9])
-def test_copies_are_one_component_as_narrow_as_may_be(n_rows: int) -> None:
-    rows = np.zeros((n_rows, 4), np.float32)
-    found = start_of(rows, labels_of(rows, max(n_rows - 1, 1)))
-    assert found.weights.tolist() == [1.0]
-    assert found.variance == np.float32(MIN_VARIANCE)
+@pytest.mark.parametrize("kind", ["ties", "copies", "two"])
+def test_ties_are_merged_at_the_same_heights(kind: str) -> None:
+    (found,) = merged_trees(np, [rows_of(kind)], None, 1 << 20)
+    copies = ward_tree(rows_of(kind))[:, 2] < 1e-6
+    assert found[copies, 2] == pytest.approx(0, abs=1e-6)
+    assert len(np.unique(labels_below(found, 1e-6))) == len(np.unique(rows_of(kind), axis=0))
+    assert found[-1, 3] == len(rows_of(kind))
 
 
 def test_more_rows_than_leaves_are_merged_in_two_steps() -> None:

@@ -23,11 +23,6 @@ def test_two_vectors_at_a_right_angle() -> None:
     assert compactness(vectors, np.array([-1, -1])) == 1.0
 
 
-def test_a_vector_of_zeros_has_cosine_zero() -> None:
-    vectors = np.array([[1, 0], [0, 0]], np.float32)
-    assert compactness(vectors, np.array([0, 0])) == 0.5
-
-
 @pytest.mark.parametrize("block_rows", [1, 7, 10_000])
 def test_the_mean_cosine_to_the_centroid(block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BLOCK_ROWS", block_rows)

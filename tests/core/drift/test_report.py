@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -80,13 +79,3 @@ def test_a_stale_share_advises_to_refresh() -> None:
     (gate,) = (gate for gate in report.gates if not gate.holds)
     assert (gate.name, gate.value_text, gate.limit_text) == ("stale share", "10.5%", "≤ 10.0%")
     assert "hirag-dist refresh" in gate.advice
-
-
-def test_the_dictionary_is_json_with_ratios_and_gates() -> None:
-    found = json.loads(json.dumps(REPORT.to_dict()))
-    assert found["holds"] is True
-    assert found["layers"][0]["compactness_ratio"] == 1.0
-    assert found["communities"]["modularity_gap"] == found["update"]["summaries"]["due_share"] == 0.0
-    assert [gate["name"] for gate in found["gates"]] == [gate.name for gate in REPORT.gates]
-    bare = replace(REPORT, communities=None, update=None)
-    assert {gate.part for gate in bare.gates} == {"layer 0"}

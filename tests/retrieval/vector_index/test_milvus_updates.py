@@ -318,7 +318,7 @@ class MortalClient:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+@pytest.mark.parametrize("kind", ["hnsw"])
 def test_a_kill_at_any_call_is_made_good_by_the_next(tmp_path: Path, vectors: Vectors, kind: str) -> None:
     """With the rules of a server, in a Lite file."""
     (tmp_path / "milvus").mkdir()
