@@ -19,7 +19,7 @@ class RetrievedDocument:
     Attributes:
         id: of the chunk, entity or community; of a path, the ids of its ends.
         text: of the chunk; else name and description, title and report, or the relations on the path.
-        score: similarity to the question; None where the record has none.
+        score: similarity to the question, of paths and chunks their rank score; None where the record has none.
         metadata: plain values by name: `level`, `snapshot_id`, and the fields of the record.
     """
 
@@ -104,6 +104,8 @@ def _source(item: SourceItem) -> RetrievedDocument:
         "start": item.start,
         "end": item.end,
     }
+    if item.similarity is not None:
+        metadata["similarity"] = item.similarity
     if item.places:
         metadata["places"] = [_plain(asdict(place)) for place in item.places]
         metadata["place"] = item.places[0].display

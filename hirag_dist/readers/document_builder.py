@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hirag_dist.core.metadata.fields import collect_values
+from hirag_dist.core.text.normalize import shorten
 from hirag_dist.readers.clean import clean_text, cleaned_offsets
 from hirag_dist.readers.encoding import NotText, decode_text
 from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
@@ -17,6 +18,7 @@ TITLE_FIELDS = ("title", "name", "headline")
 LABEL_FIELDS = ("labels", "label", "acl")
 ID_FIELDS = ("id", "_id", "doc_id", "document_id", "passage_id", "chunk_id", "docid", "pid")
 MAX_TITLE_CHARS = 1000
+FIRST_WORDS_CHARS = 80
 _TITLE_SCAN = 16 * MAX_TITLE_CHARS
 UNSAID: Final = object()  # in place of labels
 
@@ -132,10 +134,16 @@ class DocumentBuilder:
             title=None if title_field is None else fields[title_field],
             labels=UNSAID if label_field is None else fields[label_field],
             record=record,
-            default_title=default_title or f"{self.stem}#{record}",
+            default_title=default_title or self.title_of(text, record),
             source_id=key if id_field is None else fields[id_field],
             properties=fields,
         )
+
+    def title_of(self, text: str, record: int) -> str:
+        """Return the title of a record without one: its first words, else the file's stem and its number."""
+        line = next((line for line in text[:_TITLE_SCAN].splitlines() if any(map(str.isalnum, line))), "")
+        words = shorten(_one_line(clean_text(line)).lstrip("#*>- "), FIRST_WORDS_CHARS)
+        return words or f"{self.stem}#{record}"
 
 
 def _cleaned_places(text: str, places: Iterable[TextPlace]) -> tuple[TextPlace, ...]:

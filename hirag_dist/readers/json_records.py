@@ -99,7 +99,7 @@ def _from_list(values: list[object], maker: DocumentBuilder) -> Iterator[Documen
 
 def _from_value(value: object, record: int, maker: DocumentBuilder, key: str | None = None) -> Document | Unreadable:
     if isinstance(value, str):
-        title = key or f"{maker.stem}#{record}"
+        title = key or maker.title_of(value, record)
         return maker.document(value, record=record, default_title=title, source_id=key)
     if isinstance(value, dict):
         return maker.from_fields(value, record, key, key)

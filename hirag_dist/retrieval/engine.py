@@ -120,7 +120,9 @@ class QueryEngine:
         view = self._resources.views.view_for(reach, (), parsed)
         if view is None:
             return empty_index_info(self.info)
-        return view.info(self.info) if isinstance(view, FilteredIndex) else self.info
+        info = view.info(self.info) if isinstance(view, FilteredIndex) else self.info
+        entities, titles = self._resources.examples_of(view)
+        return replace(info, main_entities=entities, example_titles=titles)
 
     async def retrieve(self, query: Query, *, deadline_s: float | None = None, for_model: bool = False) -> Retrieval:
         """Return all levels of the query's mode.

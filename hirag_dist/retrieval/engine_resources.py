@@ -22,6 +22,7 @@ from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities, nea
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
 from hirag_dist.retrieval.answer_window import AnswerWindow
+from hirag_dist.retrieval.lookup.entities import examples
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.record_text_cache import RecordTextCache
 from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
@@ -96,6 +97,7 @@ class EngineResources:
         self.clock = clock
         self._texts = RecordTextCache(count_tokens, min(_TEXT_CHARS, max(_ALL_TEXT_CHARS // n_engines, _VIEW_CHARS)))
         self._view_texts: WeakKeyDictionary[MappedIndex, RecordTextCache] = WeakKeyDictionary()
+        self._examples: WeakKeyDictionary[MappedIndex, tuple[tuple[str, ...], tuple[str, ...]]] = WeakKeyDictionary()
         self.paths = PathFinder(self.index.graph, self.index.connect())
         self._compile(all_forms=n_engines > 1)
         self._read_ahead = ReadAhead(self.index.pages())
@@ -112,6 +114,12 @@ class EngineResources:
         if view is self.index:
             return self._texts
         return self._view_texts.setdefault(view, RecordTextCache(self.count_tokens, _VIEW_CHARS, self._texts))
+
+    def examples_of(self, view: MappedIndex) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what an index holds by a few names: `lookup.entities.examples`, found once for each view."""
+        if view not in self._examples:
+            self._examples[view] = examples(view)
+        return self._examples[view]
 
     def filter_of(self, text: str, as_of: str) -> Expression | None:
         """Return the expression of a filter and of a date, None for neither.

@@ -150,7 +150,7 @@ async def _with_sources(
         return replace(
             found,
             rows={**found.rows, "sources": [row for row, _ in ranked]},
-            result=replace(found.result, sources=view.sources(ranked), note=note),
+            result=replace(found.result, sources=view.sources(ranked, question.vector), note=note),
         )
 
 

@@ -56,6 +56,8 @@ class IndexInfo:
         as_of_field: the metadata field that `Query.as_of` compares with; "" if there is none.
         fallback: why the current snapshot cannot be read, if this one is used in its place; "" otherwise, and from a
             service.
+        main_entities: names of the extracted entities that most chunks mention, at most 6; empty unless a caller asked.
+        example_titles: titles of some of the documents, at most 12; empty unless a caller asked.
     """
 
     snapshot_id: str
@@ -69,6 +71,8 @@ class IndexInfo:
     fallback: str = ""
     facets: tuple[Facet, ...] = ()
     as_of_field: str = ""
+    main_entities: tuple[str, ...] = ()
+    example_titles: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {name}" for name, count in self.counts.items() if count) or "empty"

@@ -125,6 +125,8 @@ class SourceItem:
     Attributes:
         metadata: of the document, by field; a date is an ISO 8601 text. Fields without a value are absent.
         places: pages, sections, rows and the like of the original; empty where the reader knows none.
+        score: rank score: share of the random walk, or the relevance that a reranker gives.
+        similarity: cosine similarity to the question; None where no question was asked, and in map-reduce modes.
     """
 
     chunk_id: str
@@ -137,6 +139,7 @@ class SourceItem:
     score: float
     metadata: Mapping[str, MetadataValue] = field(default_factory=dict)
     places: tuple[Place, ...] = ()
+    similarity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

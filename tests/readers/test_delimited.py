@@ -17,7 +17,7 @@ def test_quotes_line_ends_and_titles(read: Read) -> None:
     found = read("d.csv", data)
     assert [(each.record, each.title, each.text, each.labels) for each in found] == [
         (0, "T", 'a, "b"\nc', ("hr",)),
-        (1, "d#1", "d", ("x", "y")),
+        (1, "d", "d", ("x", "y")),
     ]
 
 

@@ -21,17 +21,19 @@ def texts(found: list[Any]) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (["one", "two"], [("d#0", "one"), ("d#1", "two")]),
-        ([{"text": "one"}, {"Content": "two", "title": "T"}], [("d#0", "one"), ("T", "two")]),
+        (["one", "# Two\ntwo"], [("one", "one"), ("Two", "# Two\ntwo")]),
+        ([{"text": "one"}, {"Content": "two", "title": "T"}], [("one", "one"), ("T", "two")]),
+        (["--\n--"], [("d#0", "--\n--")]),
+        (["word " * 30], [(" ".join(["word"] * 15) + "…", "word " * 30)]),
         ({"text": "one", "meta": ["x"]}, [("d", "one")]),
         ({"id1": "one", "id2": "two"}, [("id1", "one"), ("id2", "two")]),
         (
             {"id1": {"content": "one"}, "id2": {"content": "two", "title": "T"}},
             [("id1", "one"), ("T", "two")],
         ),
-        ({"version": 1, "anything": ["one"]}, [("d#0", "one")]),
-        ({"data": [{"text": "one"}], "authors": ["A"]}, [("d#0", "one")]),
-        ({"documents": ["one"], "n": 1}, [("d#0", "one")]),
+        ({"version": 1, "anything": ["one"]}, [("one", "one")]),
+        ({"data": [{"text": "one"}], "authors": ["A"]}, [("one", "one")]),
+        ({"documents": ["one"], "n": 1}, [("one", "one")]),
         ("one", [("d", "one")]),
     ],
 )

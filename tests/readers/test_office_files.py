@@ -25,7 +25,7 @@ def test_files_are_read_in_the_process_with_limits(read: Read) -> None:
     found = read("a.eml", makers.mail(*attachments, ("in.eml", inner)))
     assert [each.record for each in found] == list(range(7))
     documents = [each for each in found if isinstance(each, Document)]
-    assert [each.title for each in documents] == ["Lämp", "Manual", "c#0", "c#1", "Lämp", "Deep"]
+    assert [each.title for each in documents] == ["Lämp", "Manual", "one", "two", "Lämp", "Deep"]
     assert "d.zip" in documents[0].text
     assert [each.places[0].section for each in documents[1:4]] == ["The lamp", "c.jsonl", "c.jsonl"]
     assert found[-1].reason == "attachment in.eml: attachment f.docx: the file is damaged or truncated"

@@ -68,7 +68,7 @@ def test_every_format_in_every_compression(read: Read, extension: str, compressi
     (found,) = read(f"d{extension}{compression}", COMPRESS[compression](data) if compression else data)
     assert isinstance(found, Document)
     assert found.text == "Alice met Bob."
-    assert found.title in ("d", "d#0")
+    assert found.title in ("d", "Alice met Bob.")
 
 
 @pytest.mark.parametrize("compression", [".gz", ".bz2", ".zst"])

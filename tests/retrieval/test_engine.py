@@ -332,6 +332,11 @@ async def test_local_search_of_graphrag_is_of_layer_0_and_what_hangs_on_it(bench
 
 async def test_naive_ranks_chunks_by_their_own_vectors(bench: Bench) -> None:
     found = await bench.ask("c?", "naive")
+    assert [item.similarity for item in found.sources] == pytest.approx([item.score for item in found.sources])
+    walked = {item.chunk_id: item for item in (await bench.ask("c?")).sources}
+    for item in found.sources:
+        if item.chunk_id in walked:
+            assert walked[item.chunk_id].similarity == pytest.approx(item.similarity) != walked[item.chunk_id].score
     assert ids(found.sources, "chunk_id") == ["k1", "k0", "k2"]
     assert found.sources[0].score == pytest.approx(1.0)
     assert (found.sources[0].start, found.sources[0].end, found.sources[0].title) == (10, 20, "Doc")

@@ -80,7 +80,7 @@ def render_context(
     if (passage := _first_passage(retrieval.sources, max_tokens, rooms, record_text)) is not None:
         others = {level: room for level, room in rooms.items() if level != "sources"}
         rooms = _rooms(others, max_tokens - passage) | {"sources": passage if others else max_tokens}
-    parts: list[str] = []
+    parts: list[list[str]] = []
     refs: dict[str, str] = {}
     spare = 0
     used = 0
@@ -91,11 +91,29 @@ def render_context(
         used += cost
         refs |= chosen
         if lines:
-            parts.append("\n".join(lines))
+            parts.append(lines)
     if present and not refs:
         lines, refs, used = _fit(*present[-1], max_tokens, count_tokens, record_text, least=1)
-        parts = ["\n".join(lines)]
-    return replace(retrieval, context="\n\n".join(parts), context_tokens=used, context_refs=refs)
+        parts = [lines] if lines else []
+    for lines in parts:  # `_fit` counts one token for each end of a line
+        used += sum(end_tokens(line, "\n", count_tokens) - 1 for line in lines[:-1])
+        used += end_tokens(lines[-1], "" if lines is parts[-1] else "\n\n", count_tokens) - 1
+    context = "\n\n".join("\n".join(lines) for lines in parts)
+    return replace(retrieval, context=context, context_tokens=used, context_refs=refs)
+
+
+def end_tokens(text: str, end: str, count_tokens: Callable[[str], int]) -> int:
+    """Return the tokens that the end of a line adds to a text: 0 where it is one token with the marks before it.
+
+    Args:
+        text: ends where the end of the line begins.
+        end: line feeds, or nothing at the end of a context.
+        count_tokens: Counts the tokens of a text.
+    """
+    at = len(text)
+    while at and not text[at - 1].isalnum():
+        at -= 1
+    return count_tokens(text[at:] + end) - count_tokens(text[at:])
 
 
 def _rooms(shares: Mapping[str, float], max_tokens: int) -> dict[str, int]:

@@ -280,7 +280,8 @@ def gather_points(points: Sequence[AnswerPoint], max_tokens: int, count_tokens: 
     if not taken:
         return GatheredPoints("", 0, {}, {}, {}, 0)
     back = {new: old for old, new in refs.items()}
-    return GatheredPoints("\n".join(lines), used, back, best, cited_by, len(order) - taken)
+    context = "\n".join(lines)
+    return GatheredPoints(context, count_tokens(context), back, best, cited_by, len(order) - taken)
 
 
 def _renumbered(text: str, names: Mapping[str, str]) -> str:

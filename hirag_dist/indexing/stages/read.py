@@ -54,7 +54,7 @@ class ReadDocuments:
     """Files → documents with their metadata and, for whatever could not be read, a reject with its reason."""
 
     name: ClassVar[str] = "read"
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     split: ClassVar[Split] = ByRows(32)
 
     class Inputs(TableSet):

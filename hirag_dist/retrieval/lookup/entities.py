@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.access.filter import spans
+from hirag_dist.core.access.filter import spans, visible_rows
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.retrieval.bridge import further_relations
 from hirag_dist.retrieval.deadline import CooperativeDeadline
@@ -18,6 +18,7 @@ from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.types import CsrGraph, EntityDetails, EntityItem, IntVector, PathDetails
 
+_MAIN_ENTITIES, _EXAMPLE_TITLES = 6, 12
 _MAX_RELATED = 100  # ancestors, and members
 
 
@@ -55,6 +56,19 @@ def entity_details(
         member_count=len(below),
         note=note,
     )
+
+
+def examples(view: MappedIndex) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return names of the most mentioned entities of layer 0, and titles of some documents, that a caller may see."""
+    rows = np.flatnonzero(np.asarray(view.layers) == 0)
+    if view.access is not None:
+        rows = rows[visible_rows(view.access, rows)]
+    names = [item.name for item in entity_items(view, most_mentioned(view, rows)[:_MAIN_ENTITIES].tolist())]
+    seen = slice(None) if view.visible_chunks is None else view.visible_chunks
+    documents = np.unique(view.chunk_documents[seen])
+    first = documents[documents >= 0][:_EXAMPLE_TITLES].tolist()
+    titles = (view.files.documents.value("title", row) for row in first)
+    return tuple(names), tuple(sorted(filter(None, dict.fromkeys(titles))))
 
 
 def entity_items(view: MappedIndex, rows: Collection[int]) -> tuple[EntityItem, ...]:

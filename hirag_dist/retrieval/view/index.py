@@ -242,11 +242,18 @@ class MappedIndex:
             )
         )
 
-    def sources(self, scored: Scored) -> tuple[SourceItem, ...]:
-        """Return chunks by (row, score), with their spans."""
-        return tuple(self._source(row, score) for row, score in scored)
+    def sources(self, scored: Scored, query: NDArray[np.float32] | None = None) -> tuple[SourceItem, ...]:
+        """Return chunks by (row, score), with their spans.
 
-    def _source(self, row: int, score: float) -> SourceItem:
+        Args:
+            scored: The chunks.
+            query: (dim,) vector of the question that they are compared with; None for no question.
+        """
+        rows = np.array([row for row, _ in scored], np.int64)
+        near = [None] * len(rows) if query is None else exact_scores(self.chunk_vectors, rows, query).tolist()
+        return tuple(map(self._source, rows.tolist(), [score for _, score in scored], near))
+
+    def _source(self, row: int, score: float, similarity: float | None) -> SourceItem:
         document = int(self.chunk_documents[row])
         title, uri = (
             ("", "") if document < 0 else (self.files.documents.value(name, document) for name in ("title", "uri"))
@@ -255,7 +262,7 @@ class MappedIndex:
         chunk_id, document_id, text = (self.files.chunks.value(name, row) for name in _CHUNK_TEXTS)
         places = self.files.places.between(document, uri, start, end, text, numbered=self.access is None)
         metadata = {} if self.files.metadata is None else self.files.metadata.of_document(document)
-        return SourceItem(chunk_id, document_id, title, uri, start, end, text, score, metadata, places)
+        return SourceItem(chunk_id, document_id, title, uri, start, end, text, score, metadata, places, similarity)
 
     def quoted(self, source: SourceItem, start: int, end: int) -> tuple[Place, ...]:
         """Return the places of a quotation from a chunk.

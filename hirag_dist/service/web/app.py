@@ -64,7 +64,9 @@ class StaticFile:
         headers = {"ETag": quoted, "Cache-Control": "no-cache"}  # cached, with a check at each use
         if quoted in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
-        return web.Response(body=self.body, content_type=self.content_type, charset="utf-8", headers=headers)
+        response = web.Response(body=self.body, content_type=self.content_type, charset="utf-8", headers=headers)
+        response.enable_compression()
+        return response
 
 
 def read_files() -> dict[str, StaticFile]:

@@ -410,7 +410,7 @@ class Triple(_message.Message):
     def __init__(self, relation_id: _Optional[str] = ..., source_id: _Optional[str] = ..., target_id: _Optional[str] = ..., source_name: _Optional[str] = ..., target_name: _Optional[str] = ..., kind: _Optional[str] = ..., description: _Optional[str] = ..., weight: _Optional[float] = ..., score: _Optional[float] = ...) -> None: ...
 
 class Source(_message.Message):
-    __slots__ = ("chunk_id", "document_id", "title", "uri", "start", "end", "text", "score", "metadata", "places")
+    __slots__ = ("chunk_id", "document_id", "title", "uri", "start", "end", "text", "score", "metadata", "places", "similarity")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -428,6 +428,7 @@ class Source(_message.Message):
     SCORE_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     PLACES_FIELD_NUMBER: _ClassVar[int]
+    SIMILARITY_FIELD_NUMBER: _ClassVar[int]
     chunk_id: str
     document_id: str
     title: str
@@ -438,7 +439,8 @@ class Source(_message.Message):
     score: float
     metadata: _containers.MessageMap[str, Value]
     places: _containers.RepeatedCompositeFieldContainer[Place]
-    def __init__(self, chunk_id: _Optional[str] = ..., document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., score: _Optional[float] = ..., metadata: _Optional[_Mapping[str, Value]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ...) -> None: ...
+    similarity: float
+    def __init__(self, chunk_id: _Optional[str] = ..., document_id: _Optional[str] = ..., title: _Optional[str] = ..., uri: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., text: _Optional[str] = ..., score: _Optional[float] = ..., metadata: _Optional[_Mapping[str, Value]] = ..., places: _Optional[_Iterable[_Union[Place, _Mapping]]] = ..., similarity: _Optional[float] = ...) -> None: ...
 
 class Place(_message.Message):
     __slots__ = ("start", "end", "kind", "display", "page", "page_label", "section", "anchor", "row", "boxes", "link")
@@ -627,7 +629,7 @@ class FinalAnswer(_message.Message):
     def __init__(self, text: _Optional[str] = ..., citations: _Optional[_Iterable[_Union[Citation, _Mapping]]] = ..., dropped_citations: _Optional[int] = ..., model: _Optional[str] = ..., input_tokens: _Optional[int] = ..., output_tokens: _Optional[int] = ..., retrieval: _Optional[_Union[Retrieval, _Mapping]] = ..., finish_reason: _Optional[str] = ...) -> None: ...
 
 class IndexInfo(_message.Message):
-    __slots__ = ("snapshot_id", "created_at", "complete", "counts", "layers", "communities_by_level", "embedder", "dim", "facets", "as_of_field")
+    __slots__ = ("snapshot_id", "created_at", "complete", "counts", "layers", "communities_by_level", "embedder", "dim", "facets", "as_of_field", "main_entities", "example_titles")
     class CountsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -652,6 +654,8 @@ class IndexInfo(_message.Message):
     DIM_FIELD_NUMBER: _ClassVar[int]
     FACETS_FIELD_NUMBER: _ClassVar[int]
     AS_OF_FIELD_FIELD_NUMBER: _ClassVar[int]
+    MAIN_ENTITIES_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLE_TITLES_FIELD_NUMBER: _ClassVar[int]
     snapshot_id: str
     created_at: str
     complete: bool
@@ -662,7 +666,9 @@ class IndexInfo(_message.Message):
     dim: int
     facets: _containers.RepeatedCompositeFieldContainer[Facet]
     as_of_field: str
-    def __init__(self, snapshot_id: _Optional[str] = ..., created_at: _Optional[str] = ..., complete: _Optional[bool] = ..., counts: _Optional[_Mapping[str, int]] = ..., layers: _Optional[_Iterable[_Union[Layer, _Mapping]]] = ..., communities_by_level: _Optional[_Mapping[int, int]] = ..., embedder: _Optional[str] = ..., dim: _Optional[int] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., as_of_field: _Optional[str] = ...) -> None: ...
+    main_entities: _containers.RepeatedScalarFieldContainer[str]
+    example_titles: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, snapshot_id: _Optional[str] = ..., created_at: _Optional[str] = ..., complete: _Optional[bool] = ..., counts: _Optional[_Mapping[str, int]] = ..., layers: _Optional[_Iterable[_Union[Layer, _Mapping]]] = ..., communities_by_level: _Optional[_Mapping[int, int]] = ..., embedder: _Optional[str] = ..., dim: _Optional[int] = ..., facets: _Optional[_Iterable[_Union[Facet, _Mapping]]] = ..., as_of_field: _Optional[str] = ..., main_entities: _Optional[_Iterable[str]] = ..., example_titles: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Facet(_message.Message):
     __slots__ = ("name", "type", "list", "documents", "min", "max", "distinct", "values")

@@ -56,7 +56,7 @@ def test_a_budget_smaller_than_the_best_passage_cuts_the_passage(budget: int) ->
     for found in (retrieval(), replace(retrieval(), sources=())):
         rendered = render_context(found, budget, COUNT)
         assert rendered.context_refs
-        assert COUNT(rendered.context) <= rendered.context_tokens <= budget
+        assert COUNT(rendered.context) == rendered.context_tokens <= budget
     assert "Some words" in render_context(retrieval(), budget, COUNT).context
 
 
@@ -160,7 +160,7 @@ def test_a_record_that_is_cut_leaves_no_bracket_open() -> None:
         rendered = render_context(found, budget, COUNT)
         quoted = rendered.context.partition("[S1]")[2] + "\n[S2] next"
         assert check_citations(quoted, replace(rendered, context_refs={"S1": "s0"}))[1] == ()
-        assert COUNT(rendered.context) <= rendered.context_tokens <= budget
+        assert COUNT(rendered.context) == rendered.context_tokens <= budget
 
 
 def test_citations_that_name_nothing_are_removed_and_counted() -> None:
@@ -192,7 +192,7 @@ def test_no_text_passes_the_budget_or_opens_a_record(texts: list[str], repeated:
         sources=tuple(SourceItem(f"s{i}", "d", text[:9], "u", 0, 9, text, 0.5) for i, text in enumerate(long)),
     )
     rendered = render_context(found, budget, COUNT)
-    assert COUNT(rendered.context) <= rendered.context_tokens <= budget
+    assert COUNT(rendered.context) == rendered.context_tokens <= budget
     lines = rendered.context.splitlines()
     assert [line[1:].split("]")[0] for line in lines if line.startswith("[")] == list(rendered.context_refs)
     sections = [line for line in lines if line.startswith("##")]

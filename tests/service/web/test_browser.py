@@ -46,7 +46,9 @@ async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: 
     answer = page.locator("#answer")
     await answer.get_by_text("The keeper lit it").wait_for()
     await answer.get_by_text("100 tokens read, 7 written").wait_for()
-    assert (await page.locator("#local [data-item=e1]").inner_text()).split("\n")[0] == "L0"
+    assert not await page.locator("#bridge").is_visible()
+    await page.get_by_text("How this was found").click()
+    assert (await page.locator("#local [data-item=e1]").inner_text()).split("\n")[0] == "text"
     assert "Lighthouse" in (await page.locator("#local").inner_text())
     assert "The rock" in (await page.locator("#global").inner_text())
     assert (
@@ -59,6 +61,36 @@ async def test_a_question_shows_its_levels_its_bridge_and_a_cited_answer(serve: 
     assert (await page.locator("#timings .times span").count()) == 2  # search, and the rest of the total
     assert served.engine.queries[-1].question == "Who lit the lamp?"
     assert await seen.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+async def test_the_start_says_what_is_in_the_index_and_offers_questions(serve: Serve, visit: See) -> None:
+    engine = fakes.FakeEngine()
+    engine.info = replace(
+        engine.info, main_entities=("Lighthouse", "Keeper <b>", "Ship"), example_titles=("Log", "<i>Tide</i> table")
+    )
+    served = await serve(engine)
+    page = (await visit(served.url)).page
+    start = page.locator("#welcome")
+    await start.get_by_text("about Lighthouse, Keeper <b>, Ship, and more").wait_for()
+    await start.get_by_text("Some of the documents").click()
+    assert await start.locator("li").all_inner_texts() == ["Log", "<i>Tide</i> table"]
+    await start.get_by_role("button", name="How are Lighthouse and Keeper <b> connected?").click()
+    await page.get_by_text("100 tokens read").wait_for()
+    assert served.engine.queries[-1].question == "How are Lighthouse and Keeper <b> connected?"
+    assert await start.is_hidden()
+
+
+async def test_cited_passages_come_first_with_their_metadata(serve: Serve, visit: See) -> None:
+    sources = tuple(
+        SourceItem(f"k{n}", "d", f"Log {n}", "", 0, 9, "words", 0.5, {"author": f"Ann {n}"}) for n in range(3)
+    )
+    served = await serve(fakes.FakeEngine(whole=replace(fakes.WHOLE, sources=sources, context_refs={"S3": "k2"})))
+    served.engine.answer_stream = answering(served.engine, "So it is [S3].", (Citation("S3", "chunk", "k2", "Log 2"),))
+    page = await (await visit(served.url)).ask()
+    await page.locator("#sources h3", has_text="Also found").wait_for()
+    items = await page.locator("#sources [data-item]").all_inner_texts()
+    assert [item.split("\n")[0].split(" characters")[0] for item in items] == ["Log 2", "Log 0", "Log 1"]
+    assert "Ann 2" in items[0]
 
 
 async def test_a_citation_opens_what_it_cites(serve: Serve, visit: See) -> None:
@@ -170,6 +202,7 @@ async def test_levels_come_one_by_one_and_asking_can_be_stopped(serve: Serve, vi
     await page.fill("#top-n", "7")
     await page.fill("#labels", "lang:de, team:legal")
     await seen.ask()
+    await page.locator("#progress").get_by_text("Looking").wait_for()
     await page.locator("#local [data-item=e1]").wait_for()  # while the engine still waits
     assert (await page.locator("#bridge").inner_text()) == ""
     assert await page.locator("#answer").is_hidden()
@@ -185,13 +218,11 @@ async def test_levels_come_one_by_one_and_asking_can_be_stopped(serve: Serve, vi
 
 async def test_the_whole_of_it_by_keyboard(serve: Serve, visit: See) -> None:
     page = (await visit((await serve()).url)).page
-    await page.keyboard.press("Tab")
-    assert (await page.evaluate("document.activeElement.className")) == "skip"
-    await page.keyboard.press("Enter")
+    assert (await page.evaluate("document.activeElement.id")) == "question"
     await page.keyboard.type("Who lit the lamp?")
     await page.keyboard.press("Enter")
     await page.get_by_text("100 tokens read").wait_for()
-    await page.locator("#jump button", has_text="Bridge").focus()
+    await page.locator("#jump button", has_text="Connections").focus()
     await page.keyboard.press("Enter")
     assert (await page.evaluate("document.activeElement.id")) == "bridge"
     await page.keyboard.press("Tab")  # into the tools of the graph

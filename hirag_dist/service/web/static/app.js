@@ -1,7 +1,7 @@
 // The page: its views, what is asked, what comes, and who asks.
 
 import { tell } from "./advice.js";
-import { ask, describe, indexes, Trouble } from "./api.js";
+import { ask, describe, indexes, Trouble, upload } from "./api.js";
 import { clearFilters, drawFilters, fields, request, setLabels, take } from "./asking.js";
 import { comparison } from "./compare.js";
 import { Conversation, standAlone } from "./conversation.js";
@@ -10,7 +10,7 @@ import { by, h, many } from "./dom.js";
 import { Explorer } from "./explore.js";
 import { copyModes } from "./modes.js";
 import { Reader } from "./reader.js";
-import { beginResult, drawResult } from "./result.js";
+import { beginResult, drawCited, drawResult } from "./result.js";
 import { go, keepToken, link, place, placed, scope, token } from "./session.js";
 import { drawTimings } from "./timings.js";
 import { Uploads } from "./upload.js";
@@ -21,6 +21,26 @@ let view = "ask";
 let last = null; // the turn that is shown
 
 const say = (text) => by("status").replaceChildren(text);
+let since = 0; // when the question in progress was asked
+let doing = "";
+let clock = 0;
+
+/** Says what is being done, and for how long, until the next call; nothing where the text is empty. */
+function progress(text) {
+  if (!text) clearInterval(clock);
+  else if (!doing) {
+    since = performance.now();
+    clock = setInterval(tick, 1000);
+  }
+  doing = text;
+  tick();
+}
+
+function tick() {
+  const seconds = Math.floor((performance.now() - since) / 1000);
+  by("progress").textContent = `${doing}${seconds ? ` ${seconds} s` : ""}`;
+  by("progress").hidden = !doing;
+}
 
 copyModes(by("mode"), by("mode-one"), "hirag");
 copyModes(by("mode"), by("mode-other"), "naive");
@@ -80,15 +100,21 @@ async function run() {
   last = turn;
   busy(true);
   say("Asking …");
+  progress("");
+  progress("Looking in the index …");
   try {
     for await (const message of ask(turn.asked, mine.signal)) {
       turn.waited = performance.now() - started;
       if (message.type === "retrieval") {
         turn.retrieval = message.retrieval;
         drawResult(turn.retrieval, message.level, turn.waited, shown);
-        if (turn.retrieval.map_work?.calls !== 0) shown?.found(turn.retrieval); // else it has yet to be read
-      } else if (message.type === "text") shown.add(message.text);
-      else {
+        const read = turn.retrieval.map_work?.calls !== 0; // else it has yet to be read
+        if (read) shown?.found(turn.retrieval);
+        progress(!read ? "The model is reading the whole index …" : shown ? "The model is reading what was found …" : "Looking further …");
+      } else if (message.type === "text") {
+        progress("Writing …");
+        shown.add(message.text);
+      } else {
         turn.answer = message.answer;
         finish(turn, shown);
       }
@@ -111,6 +137,7 @@ async function run() {
 function finish(turn, shown) {
   shown.copied = () => answerText(turn.typed, turn.answer, turn.retrieval);
   shown.finish(turn.answer);
+  drawCited(turn.retrieval, shown);
   drawTimings(by("timings"), turn.retrieval, turn.waited);
 }
 
@@ -185,6 +212,7 @@ async function compareModes(text) {
 
 function busy(is) {
   by("stop").hidden = !is;
+  if (!is) progress("");
   document.body.classList.toggle("busy", is);
 }
 
@@ -213,12 +241,13 @@ async function look() {
   drawIndexes(await indexes());
   try {
     const { info, uploads: on } = await describe();
-    by("upload-tab").hidden = !on;
+    by("upload-tab").hidden = !(on && (await upload("state").then(() => true, () => false)));
     uploads.served = info.snapshot_id;
     const layers = info.layers.length > 1 ? `${info.layers.length} layers` : "one layer";
     const facts = [many(info.counts.documents ?? 0, "document"), many(info.counts.entities ?? 0, "entity", "entities"), many(info.counts.relations ?? 0, "relation"), layers, many(info.counts.communities ?? 0, "community", "communities")];
     by("index-facts").textContent = `${facts.join(" · ")}${info.complete ? "" : " · incomplete: parts could not be built"}`;
     by("index-facts").title = `Snapshot ${info.snapshot_id}, published ${info.created_at}`;
+    drawStart(info);
     if (token()) chip.className = "chip good";
     drawFilters(info);
     by("trouble").hidden = true;
@@ -231,10 +260,27 @@ async function look() {
   }
 }
 
+/** Says what the index is about: questions that it can be asked, and some of its documents. */
+function drawStart(info) {
+  const [first, second, third] = info.main_entities;
+  const questions = [first && `What is known about ${first}?`, second && `How are ${first} and ${second} connected?`, third && `What do the documents say about ${third}?`].filter(Boolean);
+  const documents = info.counts.documents ?? 0;
+  by("holds").textContent = info.main_entities.length ? `The documents are about ${info.main_entities.join(", ")}, and more.` : "";
+  by("starters").replaceChildren(...questions.map((text) => h("button", { type: "button", class: "chip-link", dir: "auto", onclick: () => {
+    by("question").value = text;
+    run();
+  } }, text)));
+  by("titles").hidden = !info.example_titles.length;
+  by("titles").querySelector("summary").textContent = info.example_titles.length < documents ? "Some of the documents" : "The documents";
+  by("titles").querySelector("ul").replaceChildren(...info.example_titles.map((title) => h("li", { dir: "auto" }, title)));
+}
+
 /** Offers the indexes of a service that has several; where it has no default one, the first is chosen. */
 function drawIndexes(found) {
   if (found.length > 1 && !scope.index && !found.some((one) => one.default)) scope.index = found[0].name;
   by("index-choice").hidden = found.length < 2;
+  const title = found.find((one) => (scope.index ? one.name === scope.index : one.default || found.length === 1))?.title;
+  by("title").textContent = document.title = title || "Ask the index";
   const chosen = scope.index || found.find((one) => one.default)?.name || "";
   by("index").replaceChildren(...found.map((one) => h("option", { value: one.name, selected: one.name === chosen }, one.title || one.name)));
 }
@@ -284,4 +330,5 @@ addEventListener("popstate", follow);
 take(placed());
 open(placed().view ?? "ask");
 if (view === "explore") explorer.open(placed());
+if (view === "ask" || view === "compare") by("question").focus();
 look();

@@ -10,10 +10,10 @@ const NAME = 60; // characters of a name in the list of pairs
 
 /** Draws the section for a retrieval. */
 export function drawBridge(section, retrieval, searched) {
-  const about = "Entities that the question names, key entities of the communities, and the shortest path between each and the next.";
+  const about = "How the entities of the question and the main ones of those groups are connected, each with the next.";
   if (!retrieval.key_entities.length) {
     const why = searched ? "No key entity was found." : "This mode does not look for paths.";
-    section.replaceChildren(head("bridge", "Bridge", about, 0), h("p", { class: "none" }, why));
+    section.replaceChildren(head("bridge", "Connections", about, 0), h("p", { class: "none" }, why));
     return;
   }
   const model = bridgeModel(retrieval);
@@ -59,7 +59,7 @@ export function drawBridge(section, retrieval, searched) {
   });
   graph.show(drawable(model));
   section.replaceChildren(
-    head("bridge", "Bridge", about, retrieval.key_entities.length),
+    head("bridge", "Connections", about, retrieval.key_entities.length),
     h("div", { class: "stage" }, h("div", { class: "canvas" }, graph.element, tools, said), h("div", { class: "side" }, h("h3", {}, "Pairs in order"), model.pairs.length ? h("ol", { class: "pairs" }, rows) : h("p", { class: "none" }, "A single key entity: there is nothing to connect."))),
     h(
       "div",

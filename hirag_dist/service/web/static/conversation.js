@@ -1,6 +1,7 @@
 // A conversation: the questions of this tab, what they were asked as, and their answers, for going back to them.
 
 import { h, many, shorten } from "./dom.js";
+import { blocks } from "./text.js";
 
 // the rule of /v1/chat/completions (hirag_dist/service/http_api/conversation.py)
 const MAX_QUESTIONS = 3; // earlier questions that are kept, the last ones
@@ -44,14 +45,17 @@ export class Conversation {
     this.draw();
   }
 
-  /** Draws the turns but the shown one. */
+  /** Draws the turns before the shown one as a thread above it, and the questions after it. */
   draw(shown = this.turns.at(-1)) {
-    const rows = this.turns.map((turn, at) => {
-      const answer = turn.answer?.text ?? (turn.retrieval ? "Retrieved without an answer." : "No answer.");
-      return h("li", {}, h("button", { type: "button", "aria-current": turn === shown ? "true" : null, onclick: () => this.again(turn) }, h("span", { class: "turn" }, String(at + 1)), h("span", { class: "name" }, h("b", { dir: "auto" }, shorten(turn.typed, 160)), h("span", { class: "preview", dir: "auto" }, shorten(answer.replace(/\s*\[[ERKCS]\d[^\]]*\]/g, "").replace(/\s+/g, " "), 200)))));
+    const plain = (ref) => h("span", { class: "soft" }, `[${ref}]`);
+    const at = this.turns.indexOf(shown);
+    const rows = this.turns.map((turn, number) => {
+      if (turn === shown) return null;
+      const said = turn.answer?.text ?? (turn.retrieval ? "Retrieved without an answer." : "No answer.");
+      const again = h("button", { type: "button", class: "link", dir: "auto", onclick: () => this.again(turn) }, shorten(turn.typed, 160));
+      return h("li", {}, h("h3", {}, again), number < at ? h("div", { class: "text" }, blocks(said, plain)) : null);
     });
-    this.box.hidden = rows.length < 2;
-    const open = this.box.querySelector("details")?.open ?? true;
-    this.box.replaceChildren(h("details", { open }, h("summary", {}, h("h2", {}, "Conversation"), h("span", { class: "number" }, many(rows.length, "question"))), h("ol", { class: "turns" }, rows)));
+    this.box.hidden = this.turns.length < 2;
+    this.box.replaceChildren(h("h2", {}, "Conversation ", h("span", { class: "number" }, many(this.turns.length, "question"))), h("ol", { class: "turns" }, rows));
   }
 }

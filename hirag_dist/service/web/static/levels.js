@@ -33,8 +33,8 @@ export function meter(value, top = 1) {
 
 /** A mark for an entity's layer. */
 export function layerMark(layer) {
-  const title = layer === 0 ? "Layer 0: as the texts say it" : `Layer ${layer}: sums up entities of layer ${layer - 1}`;
-  return h("span", { class: `layer l${Math.min(layer, 7)}`, title }, `L${layer}`);
+  const title = layer === 0 ? "Layer 0: found in the texts" : `Layer ${layer}: sums up entities of layer ${layer - 1}`;
+  return h("span", { class: `layer l${Math.min(layer, 7)}`, title }, layer === 0 ? "text" : layer === 1 ? "summary" : `summary ${layer}`);
 }
 
 export function head(id, title, about, number) {
@@ -63,7 +63,7 @@ function entity(item) {
 
 export function drawLocal(section, retrieval, searched) {
   section.replaceChildren(
-    head("local", "Local", "Entities that the question names, then those nearest to it, with their layer and similarity.", retrieval.local.length),
+    head("local", "Entities", "Those that the question names, then those nearest to it, with their similarity to the question.", retrieval.local.length),
     ...(retrieval.local.length ? list(retrieval.local.map(entity), "entities") : [none(searched ? "No entity was found." : "This mode does not look for entities.")]),
   );
 }
@@ -72,7 +72,7 @@ function community(item) {
   return h(
     "details",
     { "data-item": item.community_id },
-    h("summary", {}, h("span", { class: "level", title: "Level of the community; 0 is the coarsest" }, `level ${item.level}`), title(item.title || "Without a title", many(item.hits, "hit")), h("span", { class: "end", title: "Rating of importance, 0 to 10" }, meter(item.rating, 10), h("span", { class: "figure" }, typeof item.rating === "number" ? item.rating.toFixed(1) : "–"))),
+    h("summary", {}, h("span", { class: "level", title: "Level of the community; 0 is the coarsest" }, `level ${item.level}`), title(item.title || "Without a title", `holds ${many(item.hits, "entity", "entities")} found`), h("span", { class: "end", title: "Rating of importance, 0 to 10" }, meter(item.rating, 10), h("span", { class: "figure" }, typeof item.rating === "number" ? item.rating.toFixed(1) : "–"))),
     h("p", { dir: "auto", class: "body" }, item.report || "No report was written on this community."),
     h("p", { class: "acts" }, communityLink(item.community_id)),
   );
@@ -80,7 +80,7 @@ function community(item) {
 
 export function drawGlobal(section, retrieval, searched) {
   section.replaceChildren(
-    head("global", "Global", "Reports on the communities that hold those entities, with level and rating.", retrieval.communities.length),
+    head("global", "Reports", "What was written about the groups that hold those entities, with a rating of importance.", retrieval.communities.length),
     ...(retrieval.communities.length ? list(retrieval.communities.map(community), "communities") : [none(searched ? "No community was found." : "This mode does not look for communities.")]),
   );
 }
@@ -143,19 +143,24 @@ export function source(item, near = () => null) {
     if (mark) shown.scrollTop = mark.offsetTop - shown.offsetTop - shown.clientHeight / 3;
   };
   const link = original(item);
+  const facts = Object.entries(item.metadata ?? {}).map(([name, value]) => [name, Array.isArray(value) ? value.join(", ") : String(value)]);
   return h(
     "details",
     { "data-item": item.chunk_id, ontoggle: open },
-    h("summary", {}, h("span", { class: "name" }, title(item.title || "Untitled document", placeOf(item)), h("span", { class: "preview", dir: "auto" }, shorten(item.text, 180)))),
-    h("dl", {}, h("dt", {}, "Document"), h("dd", {}, h("code", {}, item.document_id)), h("dt", {}, "Characters"), h("dd", {}, `${count(item.start)}–${count(item.end)}`), link ? [h("dt", {}, "From"), h("dd", {}, address(link, item.uri || link))] : null),
+    h("summary", {}, h("span", { class: "name" }, title(item.title || "Untitled document", placeOf(item)), facts.length ? h("small", { class: "facts", dir: "auto" }, facts.slice(0, 4).map(([, value]) => shorten(value, 60)).join(" · ")) : null, h("span", { class: "preview", dir: "auto" }, shorten(item.text, 180)))),
+    h("dl", {}, facts.map(([name, value]) => [h("dt", {}, name), h("dd", { dir: "auto" }, value)]), h("dt", {}, "Characters"), h("dd", {}, `${count(item.start)}–${count(item.end)}`), link ? [h("dt", {}, "From"), h("dd", {}, address(link, item.uri || link))] : null, h("dt", {}, "Document"), h("dd", {}, h("code", {}, item.document_id))),
     passage(item),
     h("p", { class: "acts" }, documentButton(item, () => near(item))),
   );
 }
 
-export function drawSources(section, retrieval, waiting, near) {
-  section.replaceChildren(
-    head("sources", "Sources", "The passages behind all that, best first.", retrieval.sources.length),
-    ...(retrieval.sources.length ? list(retrieval.sources.map((item) => source(item, near)), "sources") : [none(waiting ? "Looking …" : "No passage was found.")]),
-  );
+/** The passages of a result; those that the answer cites, by `cited`, their ids in its order, stand first. */
+export function drawSources(section, retrieval, waiting, near, cited = []) {
+  const items = retrieval.sources;
+  const first = cited.map((id) => items.find((item) => item.chunk_id === id)).filter(Boolean);
+  const others = items.filter((item) => !first.includes(item));
+  const shown = (some, label) => list(some.map((item) => source(item, near)), label);
+  const parts = first.length && others.length ? [h("h3", {}, "Cited"), ...shown(first, "cited passages"), h("h3", {}, "Also found"), ...shown(others, "other passages")] : shown(items, "passages");
+  const about = first.length ? "The passages that the answer cites, then the others that were found." : "The passages that were found, best first.";
+  section.replaceChildren(head("sources", "Sources", about, items.length), ...(items.length ? parts : [h("p", { class: "none" }, waiting ? "Looking …" : "No passage was found.")]));
 }

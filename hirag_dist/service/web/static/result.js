@@ -14,7 +14,7 @@ const PARTS = ["local", "global", "bridge", "claims", "sources", "timings", "ans
 export function beginResult(answered) {
   for (const id of ["trouble", "welcome", "partial", "result"]) by(id).hidden = true;
   by("answer").hidden = !answered;
-  by("result").classList.toggle("unanswered", !answered);
+  by("how").open = !answered;
   for (const id of PARTS) by(id).replaceChildren();
   if (!answered) return null;
   const view = new AnswerView(by("answer"));
@@ -33,12 +33,19 @@ export function drawResult(retrieval, level, waited, view) {
   drawClaims(by("claims"), retrieval);
   drawSources(by("sources"), retrieval, !reached("sources"), (source) => view?.about(source.chunk_id) || null);
   if (level === "done") drawTimings(by("timings"), retrieval, waited);
-  const parts = [["answer", "Answer", null], ["sources", "Sources", retrieval.sources.length], ["bridge", "Bridge", retrieval.key_entities.length], ["local", "Local", retrieval.local.length], ["global", "Global", retrieval.communities.length], ["claims", "Claims", retrieval.claims.length]];
+  const parts = [["answer", "Answer", null], ["sources", "Sources", retrieval.sources.length], ["local", "Entities", retrieval.local.length], ["global", "Reports", retrieval.communities.length], ["bridge", "Connections", retrieval.key_entities.length], ["claims", "Claims", retrieval.claims.length]];
   by("jump").replaceChildren(...parts.filter(([id]) => !by(id).hidden).map(([id, label, size]) => h("button", { type: "button", onclick: () => jump(id) }, label, size === null ? null : h("span", { class: "number" }, count(size)))));
   by("result").hidden = false;
 }
 
+/** Puts the passages that the answer cites first. */
+export function drawCited(retrieval, view) {
+  const cited = view.citations.filter((one) => one.kind === "chunk").map((one) => one.id);
+  drawSources(by("sources"), retrieval, false, (source) => view.about(source.chunk_id) || null, cited);
+}
+
 function jump(id) {
+  if (by("how").contains(by(id))) by("how").open = true;
   by(id).scrollIntoView({ block: "start" });
   by(id).focus({ preventScroll: true });
 }
