@@ -12,9 +12,9 @@ worker of a build.
 Sizes are chosen for 6 minutes with one H100 or H200 and 16 cores. Without a GPU the columns of the CPU alone are
 measured, with --rows 20000 by default. On a machine without a network, carry the packages along:
 
-    pip download -d wheels '.[umap-cu13]' cuvs-cu13==26.10.* pytest pytest-asyncio scikit-learn networkx hypothesis
-    pip install --no-index --find-links wheels 'hirag-dist[umap-cu13]' cuvs-cu13 pytest pytest-asyncio scikit-learn \
-networkx hypothesis
+    pip download -d wheels '.[umap-cu13,dev]' 'cuvs-cu13==26.10.*'
+    pip install --no-index --find-links wheels hatchling cuvs-cu13
+    pip install --no-index --find-links wheels --no-build-isolation -e '.[umap-cu13,dev]'
 
 cuVS is only compared with: nothing in this package uses it.
 """

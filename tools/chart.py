@@ -1,8 +1,9 @@
-"""Generate the derived files of the chart: the schema of its values, the dashboard and the README.
+"""Generate the derived files of the chart, and its alert rules and dashboard for use without Kubernetes.
 
     python -m tools.chart            write them
     python -m tools.chart --check    list the stale ones; exit code 1 if there are any
 
+They are the schema of its values, the dashboard and the README, and deploy/monitoring.
 The schema of the values is deploy/helm/values.schema.yaml with the schema of the configuration; the table of the README
 is generated from values.yaml and its comments.
 """
@@ -19,10 +20,12 @@ import yaml
 from hirag_dist.config.model import Config
 from tools.chart_readme import readme
 from tools.dashboard import dashboard
+from tools.monitoring import rules
 
 ROOT = Path(__file__).parents[1]
 OWN = ROOT / "deploy/helm/values.schema.yaml"
 CHART = ROOT / "deploy/helm/hirag-dist"
+MONITORING = ROOT / "deploy/monitoring"
 
 OWN_KEYS = {
     "Config": ("prompts",),
@@ -97,12 +100,17 @@ def _as_file(schema: Any) -> Any:
 
 def written() -> dict[Path, str]:
     """Return the generated files with their content."""
-    made = {"values.schema.json": values_schema(), "files/dashboard.json": dashboard()}
-    texts = {
-        name: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for name, value in made.items()
+    made = {
+        CHART / "values.schema.json": values_schema(),
+        CHART / "files/dashboard.json": dashboard(),
+        MONITORING / "dashboard.json": dashboard(kubernetes=False),
     }
-    texts["README.md"] = readme(CHART / "values.yaml")
-    return {CHART / name: text for name, text in texts.items()}
+    texts = {
+        path: json.dumps(value, indent=1, ensure_ascii=False, sort_keys=True) + "\n" for path, value in made.items()
+    }
+    texts[CHART / "README.md"] = readme(CHART / "values.yaml")
+    texts[MONITORING / "rules.yaml"] = rules()
+    return texts
 
 
 def stale() -> list[Path]:

@@ -1,4 +1,7 @@
-"""The Grafana dashboard of the query service, row by row. `tools/chart.py` writes it into the chart."""
+"""The Grafana dashboard of the query service, row by row. `tools/chart.py` writes it into the chart.
+
+Without Kubernetes a service is a job of Prometheus, and a process that is scraped an instance instead of a pod.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 _WIDTH, _HEIGHT = 8, 8
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 _THESE = 'namespace="$namespace",service=~"$service"'
+_JOB = 'job=~"$job"'
 
 
 @dataclass(frozen=True)
@@ -154,8 +158,14 @@ ROWS: dict[str, list[Panel]] = {
 }
 
 
-def dashboard() -> dict[str, Any]:
+def dashboard(kubernetes: bool = True) -> dict[str, Any]:
     """Return it as Grafana reads it."""
+    variables = [
+        _variable("namespace", "label_values(hirag_snapshot_info, namespace)", several=False),
+        _variable("service", 'label_values(hirag_snapshot_info{namespace="$namespace"}, service)', several=True),
+    ]
+    if not kubernetes:
+        variables = [_variable("job", "label_values(hirag_snapshot_info, job)", several=True)]
     panels: list[dict[str, Any]] = []
     top = 0
     for title, row in ROWS.items():
@@ -163,7 +173,7 @@ def dashboard() -> dict[str, Any]:
         panels.append({"type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []})
         for number, panel in enumerate(row):
             x, y = number % 3 * _WIDTH, top + 1 + number // 3 * _HEIGHT
-            panels.append(_panel(panel, {"x": x, "y": y, "w": _WIDTH, "h": _HEIGHT}))
+            panels.append(_panel(panel, {"x": x, "y": y, "w": _WIDTH, "h": _HEIGHT}, kubernetes))
         top += 1 + -(-len(row) // 3) * _HEIGHT
     return {
         "uid": "hirag-dist-query",
@@ -176,17 +186,17 @@ def dashboard() -> dict[str, Any]:
         "templating": {
             "list": [
                 {"name": "source", "label": "Source", "type": "datasource", "query": "prometheus"},
-                _variable("namespace", "label_values(hirag_snapshot_info, namespace)", several=False),
-                _variable(
-                    "service", 'label_values(hirag_snapshot_info{namespace="$namespace"}, service)', several=True
-                ),
+                *variables,
             ]
         },
         "panels": [panel | {"id": number} for number, panel in enumerate(panels, 1)],
     }
 
 
-def _panel(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
+def _panel(panel: Panel, place: dict[str, int], kubernetes: bool) -> dict[str, Any]:
+    def named(text: str) -> str:
+        return text if kubernetes else text.replace("by (pod)", "by (instance)").replace("{{pod}}", "{{instance}}")
+
     drawn: dict[str, Any] = {"unit": panel.unit, "min": 0}
     if panel.kind == "timeseries":
         drawn["custom"] = {
@@ -198,8 +208,8 @@ def _panel(panel: Panel, place: dict[str, int]) -> dict[str, Any]:
         {
             "datasource": _SOURCE,
             "refId": chr(ord("A") + number),
-            "expr": query.replace("THESE", _THESE),
-            "legendFormat": legend,
+            "expr": named(query.replace("THESE", _THESE if kubernetes else _JOB)),
+            "legendFormat": named(legend),
         }
         for number, (query, legend) in enumerate(panel.queries.items())
     ]

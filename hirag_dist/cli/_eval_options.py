@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,12 +13,16 @@ from hirag_dist.cli._options import (
     FreshOption,
     MaxTokensOption,
     MaxUsdOption,
+    OptionalIndexOption,
     SnapshotOption,
     configuration,
+    refuse_idle,
 )
-from hirag_dist.config.model import RetrievalConfig, RoleTarget
+from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
 from hirag_dist.errors import ConfigError
-from hirag_dist.evaluation import SessionOptions
+from hirag_dist.evaluation import QuestionFields, Questions, SessionOptions, read_questions
+from hirag_dist.evaluation.answer_collections import answer_sources
+from hirag_dist.evaluation.kinds.judge import ROLE, AnswerMaterial, judge_roles, require_llm
 
 OutOption = Annotated[
     str, typer.Option("--out", "-o", metavar="DIR", help="Folder of the evaluation; run again with it to go on.")
@@ -40,22 +44,6 @@ QuestionFieldOption = Annotated[str | None, typer.Option(help="Field with the qu
 IdFieldOption = Annotated[str | None, typer.Option("--question-id-field", help="Field with the question's id.")]
 TypeFieldOption = Annotated[
     str | None, typer.Option(help="Field with the question's type; results are shown by type too.")
-]
-AnswerFieldOption = Annotated[str | None, typer.Option(help="Field with the gold answer, or answers.")]
-GoldFieldOption = Annotated[str | None, typer.Option(help="Field with the ids of the records that hold the evidence.")]
-AnswersOption = Annotated[
-    list[str] | None,
-    typer.Option("--answers", "-a", metavar="[NAME=]FILE", help="Recorded answers; one option for each file."),
-]
-JudgeOption = Annotated[
-    str | None, typer.Option("--judge", metavar="ENDPOINT", help="The endpoint that is asked. [llm.roles.judge]")
-]
-AskedQuestionsOption = Annotated[
-    str | None,
-    typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."),
-]
-AskedModesOption = Annotated[
-    str | None, typer.Option("--modes", metavar="MODE,…", help="Modes of the index that answer, by commas.")
 ]
 
 
@@ -110,6 +98,79 @@ class EvalOptions(ConfigOptions):
             except ConfigError as error:
                 raise ConfigError(f"--variant {name}: {error}") from None
         return variants
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(EvalOptions):
+    """Options of the kinds in which a model judges answers."""
+
+    answers: Annotated[
+        list[str] | None,
+        typer.Option("--answers", "-a", metavar="[NAME=]FILE", help="Recorded answers; one option for each file."),
+    ] = None
+    questions: Annotated[
+        str | None,
+        typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."),
+    ] = None
+    index: OptionalIndexOption = None
+    modes: Annotated[
+        str | None, typer.Option("--modes", metavar="MODE,…", help="Modes of the index that answer, by commas.")
+    ] = None
+    judge: Annotated[
+        str | None, typer.Option("--judge", metavar="ENDPOINT", help="The endpoint that is asked. [llm.roles.judge]")
+    ] = None
+    variant: VariantOption = None
+    question_field: QuestionFieldOption = None
+    question_id_field: IdFieldOption = None
+    limit: LimitOption = None
+
+    def recorded(self, kind: str, option: str, given: Mapping[str, Any] | None = None) -> SessionOptions:
+        """Return the options of a run that counts what is on record.
+
+        Args:
+            option: with the records.
+            given: more options that would have no effect, by name.
+
+        Raises:
+            ConfigError: an option that would have no effect has a value.
+        """
+        idle = {"--answers": self.answers, "--questions": self.questions, "--modes": self.modes}
+        idle |= {"--index": self.index, "--judge": self.judge, **(given or {})}
+        refuse_idle(idle, option, "it calls no model and reads no answers")
+        return SessionOptions(kind, self.out, fresh=self.fresh)
+
+    def material(self, purpose: str) -> AnswerMaterial:
+        """Return the answers that the options name, or whose making they order.
+
+        Args:
+            purpose: what answers are needed for, for the message that there are none.
+
+        Raises:
+            ConfigError: no answers, an index without modes or questions, or these without an index.
+            InputError: the question file cannot be read.
+        """
+        if self.index is not None and (self.modes is None or self.questions is None):
+            raise ConfigError("--index answers questions: give --questions FILE and --modes, as in --modes hirag,naive")
+        if self.index is None and self.modes is not None:
+            raise ConfigError("--modes are modes of an index: name it with --index URI")
+        if self.limit is not None and self.questions is None:
+            raise ConfigError("--limit is of the questions of a file: give it with --questions")
+        fields = QuestionFields(self.question_field, self.question_id_field)
+        asked = Questions(()) if self.questions is None else read_questions(self.questions, fields, self.limit)
+        sources = tuple(answer_sources(self.answers or []))
+        if not sources and self.index is None:
+            raise ConfigError(f"give answers to {purpose}: --answers FILE, or --index URI with --modes and --questions")
+        return AnswerMaterial(sources, asked, tuple(comma_list(self.modes or "")))
+
+    def judged(self, kind: str, config: Config) -> tuple[SessionOptions, str]:
+        """Return the options of a run of a kind, and the role that judges in it.
+
+        Raises:
+            ConfigError: there is no such endpoint, or it is the built-in model, which judges nothing.
+        """
+        roles = judge_roles(self.judge, config)
+        require_llm(kind, roles or {ROLE: config.llm.roles.judge}, config)
+        return self.session(kind, self.index, self.variant, roles), next(iter(roles), ROLE)
 
 
 def comma_list(text: str) -> list[str]:

@@ -8,7 +8,6 @@ import typer
 
 from hirag_dist.cli._eval import evaluate
 from hirag_dist.cli._eval_options import (
-    AnswerFieldOption,
     EvalOptions,
     IdFieldOption,
     LimitOption,
@@ -50,7 +49,7 @@ def qa(
     question_field: QuestionFieldOption = None,
     question_id_field: IdFieldOption = None,
     type_field: TypeFieldOption = None,
-    gold_answer_field: AnswerFieldOption = None,
+    gold_answer_field: Annotated[str | None, typer.Option(help="Field with the gold answer, or answers.")] = None,
     aliases_field: Annotated[str | None, typer.Option(help="Field with other right answers.")] = None,
 ) -> None:
     """Score short answers by exact match and F1, with intervals, paired differences and costs."""

@@ -10,7 +10,6 @@ import typer
 from hirag_dist.cli._eval import evaluate
 from hirag_dist.cli._eval_options import (
     EvalOptions,
-    GoldFieldOption,
     IdFieldOption,
     LimitOption,
     ModesOption,
@@ -20,7 +19,7 @@ from hirag_dist.cli._eval_options import (
     VariantOption,
     comma_list,
 )
-from hirag_dist.cli._options import OptionalIndexOption
+from hirag_dist.cli._options import IndexOption
 from hirag_dist.errors import ConfigError
 from hirag_dist.evaluation import QuestionFields, read_questions
 from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
@@ -28,14 +27,16 @@ from hirag_dist.evaluation.kinds.retrieval import evaluate_retrieval
 
 def retrieval(
     options: EvalOptions,
-    index: OptionalIndexOption,
+    index: IndexOption,
     questions: QuestionsOption,
     modes: ModesOption = "hirag,local,global,bridge,nobridge,naive,flat",
     k: Annotated[str, typer.Option("--k", metavar="K,…", help="Sources that count, by commas.")] = "2,5,10",
     variant: VariantOption = None,
     question_field: QuestionFieldOption = None,
     question_id_field: IdFieldOption = None,
-    gold_field: GoldFieldOption = None,
+    gold_field: Annotated[
+        str | None, typer.Option(help="Field with the ids of the records that hold the evidence.")
+    ] = None,
     type_field: TypeFieldOption = None,
     limit: LimitOption = None,
 ) -> None:

@@ -11,7 +11,7 @@ import yaml
 from prometheus_client import CollectorRegistry
 
 from hirag_dist.service.metrics import Metrics, ProcessFacts, WorkerMetrics
-from tests.deploy.charts import SOURCE, Object
+from tests.deploy.charts import ROOT, SOURCE, Object
 from tests.deploy.promtool import promtool
 
 OF_KUBERNETES = {  # of kube-state-metrics
@@ -56,6 +56,22 @@ def test_alerts_and_panels_ask_for_what_there_is(rules: Object, tmp_path: Path) 
     asked = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
     for expression in [*asked, *drawn()]:
         assert set(_NAME.findall(expression)) <= there | OF_KUBERNETES, expression
+
+
+def test_rules_and_dashboard_without_kubernetes(tmp_path: Path) -> None:
+    folder = ROOT / "deploy/monitoring"
+    (own,) = yaml.safe_load((folder / "rules.yaml").read_text(encoding="utf-8"))["groups"]
+    of_chart = re.findall(r'"name" "(Hirag\w+)"', (SOURCE / "templates/_rules.tpl").read_text(encoding="utf-8"))
+    assert [rule["alert"] for rule in own["rules"]] == of_chart[: of_chart.index("HiragPodsNotReady")]
+    text = (folder / "dashboard.json").read_text(encoding="utf-8")
+    made = json.loads(text)
+    asked = [target["expr"] for panel in made["panels"] for target in panel.get("targets", ())]
+    assert len(asked) == len(drawn())
+    for expression in [*asked, *(rule["expr"] for rule in own["rules"])]:
+        assert set(_NAME.findall(expression)) <= exported(tmp_path), expression
+        assert re.search(r"job=~?", expression), expression
+        assert not re.search(r"namespace|pod\b|%[sv]|THESE", expression), expression
+    assert [each["name"] for each in made["templating"]["list"]] == ["source", "job"]
 
 
 def test_every_metric_is_on_the_dashboard(tmp_path: Path) -> None:

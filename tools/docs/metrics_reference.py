@@ -19,7 +19,7 @@ from tools.docs.markdown import NOTICE, cell, table
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "helm" / "hirag-dist" / "templates" / "_rules.tpl"
-_ALERT = re.compile(
+ALERT = re.compile(
     r'"name" "(?P<name>Hirag\w+)" "severity" "(?P<severity>\w+)" "for" "(?P<hold>\w+)".*?'
     r'"summary" "(?P<summary>(?:[^"\\]|\\.)*)"\s+"description" "(?P<description>(?:[^"\\]|\\.)*)"',
     re.DOTALL,
@@ -41,7 +41,9 @@ _WATCH = """
 _ALERTS = """
 ## Alerts
 
-The Helm chart installs these rules with `monitoring.prometheusRule.enabled`. The last column links to what to do.
+The Helm chart installs these rules with `monitoring.prometheusRule.enabled`. Without Kubernetes, give those of the
+service to Prometheus as `deploy/monitoring/rules.yaml`, scrape the service under the job `hirag-dist`, and import
+`deploy/monitoring/dashboard.json` into Grafana. The last column links to what to do.
 
 """
 
@@ -94,7 +96,7 @@ def _row(family: Metric, labels: Mapping[str, Sequence[str]]) -> tuple[str, str,
 
 def _alerts() -> str:
     rows = []
-    for found in _ALERT.finditer(RULES.read_text(encoding="utf-8")):
+    for found in ALERT.finditer(RULES.read_text(encoding="utf-8")):
         name = found["name"]
         about = re.sub(r"\{\{.*?\}\}", "…", found["description"].replace('\\"', '"'))
         where = f"[what to do](../operations/alerts.md#{name.lower()})"

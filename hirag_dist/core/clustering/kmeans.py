@@ -21,7 +21,8 @@ MAX_ROUNDS = 15
 _MIN_FALL = 1e-3  # of the squared distances, relative: a round that lowers them by less is the last
 _START_ROWS = 32_768  # sample that k-means++ draws from, and
 _START_ROWS_A_MEAN = 16
-_DRAW_UNITS = np.float64(1 << 40)  # of the largest squared distance
+_DRAW_UNITS = float(1 << 40)  # of the largest squared distance
+_SMALLEST = 1e-300
 
 
 @finite_products
@@ -135,14 +136,15 @@ def start_means(xp: Any, rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
     held = xp.asarray(rows)
     norms = (held * held).sum(axis=1)
     chosen = xp.zeros(k, dtype=np.int64)
-    chosen[0] = int(rng.integers(len(rows)))
-    near = xp.maximum(norms - 2.0 * (held @ held[chosen[0]]) + norms[chosen[0]], 0.0)
-    near[chosen[0]] = 0.0
+    first = int(rng.integers(len(rows)))
+    chosen[0] = first
+    near = xp.maximum(norms - 2.0 * (held @ held[first]) + norms[first], 0.0)
+    near[first] = 0.0
     n_drawn = 2 + int(np.log(k))
     draws, numbers = xp.asarray(rng.random((k - 1, n_drawn))), xp.arange(n_drawn)
     for number in range(1, k):
-        largest = xp.maximum(near.max(), np.float32(np.finfo(np.float32).tiny))
-        heights = xp.cumsum((near * (_DRAW_UNITS / largest)).astype(np.int64))
+        units = near.astype(np.float64) / max(float(near.max()), _SMALLEST) * _DRAW_UNITS
+        heights = xp.cumsum(units.astype(np.int64))
         targets = (draws[number - 1] * heights[-1]).astype(np.int64)
         drawn = xp.minimum(xp.searchsorted(heights, targets, side="right"), len(rows) - 1)  # all 0: copies remain
         distances = held[drawn] @ held.T
@@ -151,7 +153,7 @@ def start_means(xp: Any, rows: FloatMatrix, k: int, seed: int) -> FloatMatrix:
         distances += norms[drawn][:, None]
         distances = xp.minimum(xp.maximum(distances, 0.0), near)
         distances[numbers, drawn] = 0.0
-        best = distances.sum(axis=1, dtype=np.float64).argmin()
+        best = int(distances.sum(axis=1, dtype=np.float64).argmin())
         chosen[number] = drawn[best]
         near = distances[best]
     found: FloatMatrix = to_numpy(xp, held[chosen])

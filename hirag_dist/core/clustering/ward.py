@@ -203,7 +203,8 @@ def _batch_merges(xp: Any, means: Any, sizes: Any) -> FloatVector:
         is_pair = (xp.take_along_axis(nearest, nearest, axis=1) == one) & (one < nearest) & (least < np.inf)
         # products need not be symmetric to the last bit, so near ties may leave a set without a pair
         (stuck,) = xp.nonzero((n_left > 1) & ~is_pair.any(axis=1))
-        is_pair[stuck, least.argmin(axis=1)[stuck]] = True
+        if stuck.size:
+            is_pair[stuck, least.argmin(axis=1)[stuck]] = True
         at, one = xp.nonzero(is_pair)
         other = nearest[at, one]
         columns = (at, places[at, one], places[at, other], xp.sqrt(least[at, one]))
