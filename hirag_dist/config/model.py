@@ -263,6 +263,9 @@ class ClusteringConfig(ConfigSection):
         return 2 * self.target_size
 
 
+_Decisions = tuple[tuple[str, str, bool], ...]  # name, other name, and whether both are one entity's
+
+
 def _read_aliases(value: Any) -> Any:
     """Return the rows of a CSV file of decisions, or what is given instead of its path."""
     if not isinstance(value, str):
@@ -285,7 +288,7 @@ class ResolutionConfig(ConfigSection):
     """Names of one entity of layer 0, joined by rules where they are certain, and by the summarise model in doubt."""
 
     enabled: bool = Field(False, description="Join the names of one entity before clustering")
-    aliases: Annotated[tuple[tuple[str, str, bool], ...], BeforeValidator(_read_aliases)] = Field(
+    aliases: Annotated[_Decisions, BeforeValidator(_read_aliases, json_schema_input_type=str | _Decisions)] = Field(
         (),
         description="CSV file of your own decisions, with the columns name, other and same (yes or no): they hold "
         "whatever the rules and the model say; or the rows themselves",
