@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import hirag_dist
-from tests.client.test_imports import CODE
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "clients" / "python"
@@ -31,6 +30,27 @@ PARTS = {
     "types",
     "wire",
 }
+# An import of anything but the declared dependencies of the client, and what these import, fails.
+CODE = """
+import importlib.abc, json, sys
+DECLARED = {*sys.stdlib_module_names, "hirag_dist", "grpc", "typing_extensions"}
+class Only(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        protobuf = name == "google" or name.startswith(("google.protobuf", "google._upb"))
+        if not protobuf and name.partition(".")[0] not in DECLARED:
+            raise ImportError(f"{name} is no dependency of the client")
+sys.meta_path.insert(0, Only())
+from hirag_dist import AsyncHiragClient, HiragClient, Query, errors
+with HiragClient("127.0.0.1:1", retries=False) as client:
+    for call in (client.retrieve, client.wait_ready):
+        try:
+            call(Query("q", vector=[1.0, 2.0]), timeout_s=0.2) if call == client.retrieve else call(0.2)
+        except errors.ServiceError:
+            pass
+        else:
+            raise AssertionError("nothing listens there")
+print(json.dumps(sorted(name for name in sys.modules if name.startswith("hirag_dist"))))
+"""
 BUILD = "import sys; from hatchling import build; getattr(build, sys.argv[1])(sys.argv[2])"
 
 
