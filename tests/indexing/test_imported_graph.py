@@ -15,7 +15,7 @@ from hirag_dist.interop.importers import ImportedGraph, read_working_folder
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.layout import CLAIMS, METADATA_TABLES
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from tests.interop.importers.conftest import write_lines
+from tests.interop.importers.conftest import write_parquet
 from tests.toy_builds import LONG, Bench, between, rows, task_of
 
 NAMES = LONG.split()
@@ -24,28 +24,31 @@ SECRET = "wordaa"
 
 def folder(where: Path, labels: bool = False) -> Path:
     """Forty-eight words in a row in one document, and one of them once more in another; two communities, one report."""
-    where.mkdir()
     text = " ".join(NAMES)
-    documents: list[dict[str, Any]] = [{"doc_id": "d1", "text": text}, {"doc_id": "d2", "text": f"Only {SECRET}."}]
+    texts = {"1": text, "2": f"Only {SECRET}."}
+    documents = [{"id": f"d{at}", "text": told, "title": f"d{at}"} for at, told in texts.items()]
     if labels:
-        documents[1]["labels"] = ["secret"]
-    write_lines(where / "documents.jsonl", documents)
-    chunks = [{"chunk_id": f"c{at}", "doc_id": f"d{at}", "text": documents[at - 1]["text"]} for at in (1, 2)]
-    write_lines(where / "chunks.jsonl", chunks)
-    entities = [{"name": name, "type": "concept", "descriptions": [f"{name} is a word."]} for name in NAMES]
-    write_lines(where / "entities.jsonl", [row | {"source_ids": ["c1"]} for row in entities])
-    pairs = pairwise(NAMES)
-    relation = {"weight": 3, "descriptions": ["One stands before the other."], "source_ids": ["c1"]}
-    write_lines(where / "relations.jsonl", [relation | {"source": low, "target": high} for low, high in pairs])
-    claim = {"subject": SECRET, "type": "order", "status": "TRUE"}
+        documents = [row | {"labels": own} for row, own in zip(documents, ([], ["secret"]), strict=True)]
+    write_parquet(where / "documents.parquet", documents)
+    chunks = [{"id": f"c{at}", "document_id": f"d{at}", "text": told} for at, told in texts.items()]
+    write_parquet(where / "text_units.parquet", chunks)
+    home = {"text_unit_ids": ["c1"]}
+    entities = [{"title": name, "type": "concept", "description": f"{name} is a word."} | home for name in NAMES]
+    write_parquet(where / "entities.parquet", [row | {"id": row["title"]} for row in entities])
+    relation = {"weight": 3.0, "description": "One stands before the other."} | home
+    relations = [relation | {"source": low, "target": high} for low, high in pairwise(NAMES)]
+    write_parquet(where / "relationships.parquet", relations)
+    claim = {"subject_id": SECRET, "type": "order", "status": "TRUE"}
     claims = [
-        claim | {"description": "It comes first of all.", "chunk_id": "c1"},
-        claim | {"description": "It is alone elsewhere.", "chunk_id": "c2"},
+        claim | {"description": "It comes first of all.", "text_unit_id": "c1"},
+        claim | {"description": "It is alone elsewhere.", "text_unit_id": "c2"},
     ]
-    write_lines(where / "claims.jsonl", claims)
-    report = {"title": "The first half", "summary": "Words.", "rating": 5, "findings": []}
-    halves = [{"community_id": "0", "level": 0, "nodes": NAMES[:24], "report": report}]
-    write_lines(where / "community_reports.jsonl", [*halves, {"community_id": "1", "level": 0, "nodes": NAMES[24:40]}])
+    write_parquet(where / "covariates.parquet", claims)
+    halves = {0: NAMES[:24], 1: NAMES[24:40]}
+    communities = [{"community": key, "level": 0, "entity_ids": names} for key, names in halves.items()]
+    write_parquet(where / "communities.parquet", communities)
+    report = {"community": 0, "title": "The first half", "summary": "Words.", "rank": 5.0}
+    write_parquet(where / "community_reports.parquet", [report])
     return where
 
 
