@@ -1,13 +1,12 @@
-"""Recall, speed and build time of each vector index.
+"""Recall of evidence on boards of multi-hop questions, with published figures beside ours, in one table.
 
-Prints a JSON line for each set of vectors, index and filter: recall@20 against brute force in float64, and
-milliseconds of one search alone and of 16 together.
+    python -m benchmarks recall FOLDER… --index DIR [--modes naive hirag] [--questions N] [--set KEY=VALUE …]
 
-    python benchmarks/recall.py [--rows 10000 100000] [--index DIR --questions FILE] [--vectors memory milvus-lite]
-        [--uri http://127.0.0.1:19530]
-
-Without --uri no server is asked; `milvus-server` of the wheel `milvus` 2.3.5 starts one
-(docs/how-to/choose-vector-search.md).
+FOLDER holds corpus.jsonl (passage_id, title, text) and questions.jsonl (question, gold_passage_ids), and may hold
+recorded OpenIE triples, which are then replayed as the extraction; without them the built-in model extracts. A passage
+is a chunk. --index keeps the indexes, a folder each; another --set of the embedder or the hierarchy needs another DIR.
+Figures are percent, with 95 % bootstrap intervals over questions; no model but the embedder is called.
+`hirag-dist eval retrieval` gives the same for questions of your own.
 """
 
 from __future__ import annotations
@@ -16,150 +15,142 @@ import argparse
 import asyncio
 import json
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-from pymilvus import MilvusClient
+from rich.console import Console
+from rich.table import Table
 
-from benchmarks.planted import plant
-from hirag_dist import schemas
+from hirag_dist.application.build import run_build
+from hirag_dist.composition.query import make_engine
+from hirag_dist.config.loader import load_config
 from hirag_dist.config.model import Config
-from hirag_dist.llm.endpoints.hashing import HashingEmbedder
-from hirag_dist.retrieval.vector_index.factory import make_vector_index
-from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name
-from hirag_dist.retrieval.vector_index.milvus.collection import drop, resolved
-from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
-from hirag_dist.storage.snapshot.writer import write_snapshot
+from hirag_dist.core.prompts.templates import Prompts
+from hirag_dist.evaluation.metrics.statistics import bootstrap_means
+from hirag_dist.retrieval.search import MODES
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
 from hirag_dist.storage.store import Store
+from hirag_dist.types import Query
 
-LIMIT = 20
-DIM = 384
-NOISE = 0.05  # a coordinate; a query's cosine with its row is then about 0.7, as a question's with an entity
-TOGETHER = 16
+FIGURES = ("recall@2", "recall@5", "recall@10", "all@5", "all@10")
+PUBLISHED = {  # folder → (system, embedder and model calls at a question, recall@5); all 1,000 questions of each set
+    "musique": (
+        ("ColBERTv2", "0 calls", 49.2),
+        ("bge-large", "0 calls", 58.0),
+        ("GFM-RAG", "0 calls", 59.3),
+        ("NV-Embed-v2", "0 calls", 69.7),
+        ("HippoRAG 2", "NV-Embed-v2, 1 call", 74.7),
+        ("PropRAG", "NV-Embed-v2, 0 calls", 77.3),
+        ("SAG 2", "bge-large, 2 calls", 80.4),
+    ),
+    "hotpotqa": (
+        ("BM25", "0 calls", 73.1),
+        ("GFM-RAG", "0 calls", 89.6),
+        ("NV-Embed-v2", "0 calls", 94.5),
+        ("HippoRAG 2", "NV-Embed-v2, 1 call", 96.3),
+        ("PropRAG", "NV-Embed-v2, 0 calls", 97.0),
+    ),
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", nargs="*", type=int, default=[10_000])
-    parser.add_argument("--index", help="an index to measure too; Milvus Lite writes into its folder")
-    parser.add_argument("--questions", help="JSONL with `query`, for --index")
-    parser.add_argument("--vectors", nargs="+", default=["memory", "milvus-lite"])
-    parser.add_argument("--uri", help="of a Milvus server")
-    parser.add_argument("--searches", type=int, default=200)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    parser.add_argument("--index", required=True, type=Path, help="folder of the indexes")
+    parser.add_argument("--modes", nargs="+", default=["naive", "hirag"], choices=MODES)
+    parser.add_argument("--questions", type=int, help="number of questions of each set; all unless given")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="configuration, as of the commands")
     arguments = parser.parse_args()
-    backends = [*arguments.vectors, *(["milvus"] if arguments.uri else [])]
-    with tempfile.TemporaryDirectory() as folder:
-        for label, snapshot, queries in _sets(arguments, Path(folder)):
-            for backend in backends:
-                own = {"backend": backend, "uri": arguments.uri}
-                for line in asyncio.run(_measured(snapshot, queries, own)):
-                    print(json.dumps({"benchmark": "recall", "set": label, "vectors": backend} | line), flush=True)
+    given = {key: _value(value) for key, value in (one.split("=", 1) for one in arguments.set)}
+    table = Table("set", "system", "calls", *FIGURES, "p50 ms", "context tokens", title="Recall of evidence, percent")
+    for folder in arguments.folders:
+        for system, calls, recall in PUBLISHED.get(folder.name, ()):
+            table.add_row(folder.name, f"{system} (published)", calls, "", f"{recall}")
+        config = configured(folder, given)
+        snapshot = built(folder, arguments.index / folder.name, config)
+        questions = _lines(folder / "questions.jsonl")[: arguments.questions]
+        ids = [row["passage_id"] for row in _lines(folder / "corpus.jsonl")]
+        for mode in arguments.modes:
+            line = asyncio.run(measured(snapshot, config, mode, questions, ids))
+            print(json.dumps({"benchmark": "recall", "set": folder.name} | line), flush=True)
+            cells = [f"{value} ({low} to {high})" for value, low, high in (line[name] for name in FIGURES)]
+            ours = f"ours, {mode}, {snapshot.manifest.embedder}"
+            table.add_row(folder.name, ours, "0 calls", *cells, f"{line['p50_ms']}", f"{line['context_tokens']}")
+    Console(width=180).print(table)
 
 
-async def _measured(
-    snapshot: Snapshot, queries: NDArray[np.float32], vectors: dict[str, object]
-) -> list[dict[str, object]]:
-    """Return a line for each filter; the collection is filled first and dropped at the end."""
-    lines: list[dict[str, object]] = []
-    config = Config.model_validate({"vectors": vectors})
-    started = time.perf_counter()
-    index = make_vector_index(config, snapshot)
-    opened = time.perf_counter() - started
-    for max_layer in (None, 0):
-        expected = brute_force(snapshot, queries, max_layer)
-        found, alone = [], []
-        for query in queries:
-            before = time.perf_counter()
-            rows, _ = await index.search(query, LIMIT, max_layer)
-            alone.append((time.perf_counter() - before) * 1e3)
-            found.append(rows)
-        hits = sum(len(np.intersect1d(own, true)) for own, true in zip(found, expected, strict=True))
-        before = time.perf_counter()
-        for first in range(0, len(queries), TOGETHER):
-            batch = queries[first : first + TOGETHER]
-            await asyncio.gather(*(index.search(query, LIMIT, max_layer) for query in batch))
-        together = (time.perf_counter() - before) * 1e3 / len(queries)
-        lines.append(
-            {
-                "rows": len(snapshot.entity_vectors),
-                "index": index.index if isinstance(index, MilvusVectors) else "exact",
-                "filter": "" if max_layer is None else f"layer <= {max_layer}",
-                "recall_at_20": round(hits / sum(map(len, expected)), 4),
-                "p50_ms": round(float(np.percentile(alone, 50)), 2),
-                "p99_ms": round(float(np.percentile(alone, 99)), 2),
-                f"ms_each_of_{TOGETHER}": round(together, 2),
-                "fill_s": round(opened, 2),
-            }
-        )
-    index.close()
-    if isinstance(index, MilvusVectors):
-        _drop(snapshot, vectors["uri"] if index.name == "milvus" else None)
-    return lines
+def configured(folder: Path, given: dict[str, Any]) -> Config:
+    """Return the configuration that the index of a folder is built and asked with."""
+    overrides: dict[str, Any] = {"chunking": "none", "execution.executor": "inline", "vectors.backend": "memory"}
+    if any(folder.glob("openie*.jsonl")):
+        overrides["llm.endpoints.recording"] = {"kind": "recorded", "path": str(folder), "fallback": "builtin"}
+        overrides["llm.roles.extract"] = "recording"
+    return load_config(None, {}, overrides | given).config
 
 
-def _drop(snapshot: Snapshot, uri: object) -> None:
-    """Drop the collection, so that the next index is built from scratch."""
-    client = MilvusClient(str(uri or Path(str(snapshot.store.local)) / "milvus" / "milvus.db"))
-    drop(client, resolved(client, collection_name(snapshot.manifest.snapshot_id)))
-    client.close()
+def built(folder: Path, index: Path, config: Config) -> Snapshot:
+    """Return the snapshot of a set, built where it is not there yet."""
+    store = Store(str(index))
+    if current_id(store) is None:
+        with tempfile.TemporaryDirectory() as work:
+            file = Path(work) / "corpus.jsonl"
+            passages = _lines(folder / "corpus.jsonl")
+            rows = ({"id": row["passage_id"], "text": f"{row['title']}\n{row['text']}"} for row in passages)
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+            run_build([str(file)], store.uri, config)
+    return open_snapshot(store)
 
 
-def brute_force(snapshot: Snapshot, queries: NDArray[np.float32], max_layer: int | None) -> list[NDArray[np.int64]]:
-    """Return the rows of the nearest of each query, by scores in float64."""
-    layers = snapshot.table("entities")["layer"].to_numpy()
-    n_rows = len(layers) if max_layer is None else int((layers <= max_layer).sum())  # rows are sorted by layer
-    scores = queries.astype(np.float64) @ np.asarray(snapshot.entity_vectors[:n_rows], np.float64).T
-    return [np.argsort(-row, kind="stable")[:LIMIT] for row in scores]
+async def measured(
+    snapshot: Snapshot, config: Config, mode: str, questions: list[dict[str, Any]], ids: list[str]
+) -> dict[str, Any]:
+    """Return the figures of a mode, each with its interval, the median time of a question and its context.
 
-
-def _sets(arguments: argparse.Namespace, folder: Path) -> Iterator[tuple[str, Snapshot, NDArray[np.float32]]]:
-    for n_rows in arguments.rows:
-        snapshot, queries = generated(folder / str(n_rows), n_rows, arguments.searches)
-        yield f"generated {n_rows}", snapshot, queries
-    if arguments.index:
-        lines = Path(arguments.questions).read_text(encoding="utf-8").splitlines()
-        questions = [json.loads(line)["query"] for line in lines if line][: arguments.searches]
-        embedder = HashingEmbedder()
-        yield "index", open_snapshot(Store(arguments.index)), asyncio.run(embedder.embed(questions))
-
-
-def generated(folder: Path, n_rows: int, n_queries: int) -> tuple[Snapshot, NDArray[np.float32]]:
-    """Return a snapshot of planted vectors, nine in ten in layer 0, and queries some way from some of them."""
-    folder.mkdir()
-    random = np.random.default_rng(n_rows)
-    vectors = plant(folder, n_rows, DIM).vectors
-    queries = vectors[random.integers(0, n_rows, n_queries)]
-    queries = queries + NOISE * random.normal(size=queries.shape).astype(np.float32)
-    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
-    entities = {
-        "entity_id": [f"{row:08d}" for row in range(n_rows)],
-        "layer": [int(row >= n_rows * 9 // 10) for row in range(n_rows)],
-        "name": [f"n{row}" for row in range(n_rows)],
-        "type": ["concept"] * n_rows,
-        "description": [""] * n_rows,
-        "described": [True] * n_rows,
-        "n_mentions": [1] * n_rows,
-        "chunk_ids": [[]] * n_rows,
+    Args:
+        ids: of the passages, in the order of the corpus.
+    """
+    records = {row["document_id"]: row["record"] for row in snapshot.table("documents").to_pylist()}
+    chunks = snapshot.table("chunks", ["chunk_id", "document_id"]).to_pylist()
+    passages = {row["chunk_id"]: ids[records[row["document_id"]]] for row in chunks}
+    engine = make_engine(config, snapshot, Prompts())
+    figures, times, tokens = [], [], []
+    await engine.retrieve(Query("Which word warms the functions up?", mode))
+    for row in questions:
+        found = await engine.retrieve(Query(row["question"], mode))
+        ranked = [passages[source.chunk_id] for source in found.sources]
+        figures.append(figures_of(ranked, frozenset(row["gold_passage_ids"])))
+        times.append(found.timings_ms["total"])
+        tokens.append(found.context_tokens)
+    await engine.close()
+    line: dict[str, Any] = {"mode": mode, "embedder": snapshot.manifest.embedder, "questions": len(questions)}
+    intervals = bootstrap_means(100 * np.array(figures))
+    line |= {
+        name: [round(value, 1) for value in (own.value, own.low, own.high)]
+        for name, own in zip(FIGURES, intervals, strict=True)
     }
-    names = ("documents", "chunks", "relations", "clusters", "layers", "communities", "reports", "usage", "rejects")
-    tables = {name: getattr(schemas, name.upper()).empty_table() for name in names}
-    tables["entities"] = pa.table(entities, schema=schemas.ENTITIES)
-    arrays: dict[str, NDArray[Any]] = {
-        "graph/indptr": np.zeros(n_rows + 1, np.int64),
-        "graph/indices": np.zeros(0, np.int32),
-        "graph/weights": np.zeros(0, np.float32),
-        "graph/relation_rows": np.zeros(0, np.int32),
-        "vectors/entities": vectors,
-        "vectors/chunks": np.zeros((0, DIM), np.float32),
-    }
-    store = Store(str(folder / "index"))
-    manifest = write_snapshot(store, tables, arrays, embedder="e", complete=True, build={}, notes={})
-    return open_snapshot(store, manifest.snapshot_id), queries
+    return line | {"p50_ms": round(float(np.median(times)), 1), "context_tokens": round(float(np.mean(tokens)))}
+
+
+def figures_of(ranked: list[str], gold: frozenset[str]) -> list[float]:
+    """Return `FIGURES` of one question.
+
+    >>> figures_of(["b", "x", "y", "z", "w", "a"], frozenset("ab"))
+    [0.5, 0.5, 1.0, 0.0, 1.0]
+    """
+    shares = [len(gold.intersection(ranked[:first])) / len(gold) for first in (2, 5, 10)]
+    return [*shares, float(shares[1] == 1), float(shares[2] == 1)]
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 if __name__ == "__main__":

@@ -68,7 +68,13 @@ class Embedder(Protocol):
 
 
 class Reranker(Protocol):
-    """Relevance of texts to a question."""
+    """Relevance of texts to a question.
+
+    Attributes:
+        max_texts: chunks of a question that it judges, unless more are returned.
+    """
+
+    max_texts: int
 
     async def scores(self, question: str, texts: Sequence[str]) -> FloatVector:
         """Return (n_texts,) relevance, larger is better. Raises ModelError."""

@@ -72,7 +72,7 @@ def replay_keys(config: Config, store: Store, models: ResolvedModels, chunks: pa
         return set()  # built-in models compute their replies again
     if is_paid:
         embedder = StoredVectors(embedder_identity(embedder), embedder.dim, ledger)
-    elif not config.resolution.enabled:
+    else:
         embedder = NoVectors(embedder.name, embedder.dim)
     with offline_context(config, models, ledger, embedder) as context:
         given = context.datasets.put("given_chunks", chunks.cast(CHUNKS))

@@ -35,7 +35,7 @@ from hirag_dist.errors import HiragError, SnapshotError
 from hirag_dist.indexing.estimate import stages_of, works_of_build
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.capabilities import Capabilities
-from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker
+from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_local_reranker, make_reranker
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.protocols import Closable
 from hirag_dist.readers.office_files import INSTALL as INSTALL_DOCUMENTS
@@ -289,9 +289,13 @@ async def _embed(config: Config) -> str:
 
 
 async def _rerank(name: str, config: Config) -> str:
+    question, texts = "which is a fruit?", ["an apple", "a spanner"]
+    if (local := make_local_reranker(name, config)) is not None:
+        scores = await local.scores(question, texts)
+        return f"{name}, relevance {scores[0]:.3g} and {scores[1]:.3g} of two texts, the first the relevant one"
     reranker = make_reranker(name, config)
     try:
-        scores = (await reranker.request("which is a fruit?", ["an apple", "a spanner"])).scores
+        scores = (await reranker.request(question, texts)).scores
         return (
             f"{reranker.name}, relevance {scores[0]:.3g} and {scores[1]:.3g} of two texts, the first the relevant one"
         )

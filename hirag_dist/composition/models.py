@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Literal
 
 from hirag_dist.config.model import Config, EndpointConfig, RoleTarget
 from hirag_dist.core.text.tokens import counter
@@ -14,7 +15,7 @@ from hirag_dist.llm.call import CallContext, PricedModel
 from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
-from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_reranker
+from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_local_reranker, make_reranker
 from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME, local_embedder
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.limits.adaptive import EndpointLimits
@@ -24,7 +25,7 @@ from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reranking import LimitedReranker, PricedReranker
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
 from hirag_dist.llm.usage import UsageMeter
-from hirag_dist.protocols import ChatModel, Embedder
+from hirag_dist.protocols import ChatModel, Embedder, Reranker
 
 logger = logging.getLogger(__name__)
 
@@ -202,12 +203,16 @@ def limited_embedder(
     retried: RetriedCalls,
     context: CallContext | None = None,
     locks: KeyLocks | None = None,
+    texts: Literal["query", "passage"] = "passage",
 ) -> Embedder:
     """Return the embedder. One at an endpoint goes through the ledger and the rate limits.
 
-    Builds keep the vectors of `minilm` in the ledger too: processors differ in their last bits, and ids must not.
+    Builds keep the vectors of local models in the ledger too: processors differ in their last bits, and ids must not.
+
+    Args:
+        texts: as of `make_embedder`.
     """
-    embedder = make_embedder(config)
+    embedder = make_embedder(config, texts)
     name = config.llm.roles.embed
     is_remote = config.llm.endpoints[name].is_remote
     if not isinstance(embedder, PaidEmbedder) or (ledger is None and not is_remote):
@@ -217,13 +222,13 @@ def limited_embedder(
     return LedgerEmbedder(target, ledger, retried, context, locks)
 
 
-def limited_reranker(
-    config: Config, retried: RetriedCalls, context: CallContext | None = None
-) -> LimitedReranker | None:
+def limited_reranker(config: Config, retried: RetriedCalls, context: CallContext | None = None) -> Reranker | None:
     """Return the reranker of questions, within its rate limits; None where none is configured."""
     name = config.llm.roles.rerank
     if name is None:
         return None
+    if (local := make_local_reranker(name, config)) is not None:
+        return local
     prices = config.llm.endpoints[name].prices
     target = PricedReranker(name, make_reranker(name, config), None if prices is None else prices[0])
     return LimitedReranker(target, retried, counter(config.tokenizer), context)

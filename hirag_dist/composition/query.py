@@ -76,7 +76,7 @@ class _BorrowedReranker:
     """The reranker of several engines, without `close`."""
 
     def __init__(self, reranker: Reranker) -> None:
-        self.scores = reranker.scores
+        self.scores, self.max_texts = reranker.scores, reranker.max_texts
 
 
 class SharedModels:
@@ -132,7 +132,7 @@ class SharedModels:
         key = config.llm.endpoints[config.llm.roles.embed].model_dump_json()
         with self._lock:
             if key not in self._embedders:
-                self._embedders[key] = limited_embedder(config, None, self._retried, self._context)
+                self._embedders[key] = limited_embedder(config, None, self._retried, self._context, texts="query")
             return self._embedders[key]
 
     async def close(self) -> None:

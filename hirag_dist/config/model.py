@@ -66,10 +66,11 @@ META_TYPES = ("organization", "person", "location", "event", "technology", "prod
 class EndpointConfig(ConfigSection):
     """One model at an address, or a built-in one."""
 
-    kind: Literal["openai", "rerank", "extractive", "recorded", "auto", "hashing", "minilm"] = Field(
+    kind: Literal["openai", "rerank", "extractive", "recorded", "onnx", "auto", "hashing", "minilm"] = Field(
         "openai",
         description="Kind of the endpoint. openai: any server that speaks the OpenAI API; rerank: a server with "
-        "/rerank; the others are built in. auto: the embedder of the index; for a new index minilm where its weights "
+        "/rerank; onnx: an embedder or reranker of this process, whose weights are in path; the others are built in. "
+        "auto: the embedder of the index; for a new index minilm where its weights "
         "are installed, else hashing",
     )
     base_url: Url | None = Field(None, description="Address of the API, such as https://api.example.com/v1")
@@ -119,10 +120,19 @@ class EndpointConfig(ConfigSection):
     extra_query: dict[str, str] = Field(
         default_factory=dict, description="Parameters of the query of every request, such as api-version"
     )
-    dim: int | None = Field(None, ge=1, description="Dimensions of the vectors of an embedding endpoint")
+    dim: int | None = Field(
+        None, ge=1, description="Dimensions of the vectors of an embedding endpoint; of kind onnx, the first of them"
+    )
+    prefixes: dict[Literal["query", "passage"], str] = Field(
+        default_factory=dict,
+        description="Texts that an embedding endpoint reads before questions and before passages, such as "
+        "{query: 'query: ', passage: 'passage: '}",
+    )
     batch_size: int = Field(128, ge=1, description="Maximum texts of an embedding request")
     path: str | None = Field(
-        None, description="JSONL file with the replies of an endpoint of kind recorded, or a folder of such files"
+        None,
+        description="JSONL file with the replies of an endpoint of kind recorded, or a folder of such files; weights "
+        "(.onnx) of an endpoint of kind onnx, with tokenizer.json beside them or in the folder above",
     )
     fallback: str | None = Field(
         None, description="Name of the endpoint that is asked where an endpoint of kind recorded has no reply"
@@ -132,8 +142,8 @@ class EndpointConfig(ConfigSection):
     def _complete(self) -> EndpointConfig:
         if self.is_remote and not (self.base_url and self.model):
             raise ValueError(f"base_url and model are required for an endpoint of kind {self.kind}")
-        if self.kind == "recorded" and not self.path:
-            raise ValueError("path is required for an endpoint of kind recorded")
+        if self.kind in ("recorded", "onnx") and not self.path:
+            raise ValueError(f"path is required for an endpoint of kind {self.kind}")
         return self
 
     @property
@@ -177,6 +187,10 @@ class RolesConfig(ConfigSection):
     )
 
 
+_CHAT_KINDS = ("openai", "extractive", "recorded")
+_KINDS = {"embed": ("openai", "onnx", "auto", "hashing", "minilm"), "rerank": ("rerank", "onnx")}
+
+
 class LlmConfig(ConfigSection):
     """Endpoints of models, their roles, and how long they are waited for."""
 
@@ -209,8 +223,7 @@ class LlmConfig(ConfigSection):
                     defined = ", ".join(self.endpoints)
                     raise ValueError(f"Invalid llm.roles.{role}: {name!r} is not defined; defined are: {defined}")
                 kind = self.endpoints[name].kind
-                is_role_kind = (kind in ("auto", "hashing", "minilm")) == (role == "embed") or kind == "openai"
-                if (kind == "rerank") != (role == "rerank") or not is_role_kind:
+                if kind not in _KINDS.get(role, _CHAT_KINDS):
                     raise ValueError(f"Invalid llm.roles.{role}: {name!r} is of kind {kind}, which cannot do it")
         for name, endpoint in self.endpoints.items():
             if endpoint.fallback and endpoint.fallback not in self.endpoints:

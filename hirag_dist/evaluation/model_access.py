@@ -88,7 +88,7 @@ class ModelAccess:
         spending = max_usd is not None or max_tokens is not None
         self._retried = RetriedCalls(RateLimiter(client, "", spending), retry_policy(config))
         self.pool = UnitPool(make_pool(config, self._ledger, self._retried, more_roles))
-        self._embedder = limited_embedder(config, self._ledger, self._retried)
+        self._embedder = limited_embedder(config, self._ledger, self._retried, texts="query")
         self.embedder = UnitEmbedder(self._embedder)
 
     async def structured(self, target: RoleTarget) -> bool:

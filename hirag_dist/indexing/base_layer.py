@@ -6,7 +6,6 @@ import logging
 from dataclasses import dataclass, replace
 
 from hirag_dist.config.model import Config
-from hirag_dist.core.entities.resolution.candidate_pairs import PairRules
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed
@@ -25,12 +24,9 @@ from hirag_dist.indexing.stages.resolve import (
     ProposePairs,
     RenameMentions,
     RenameRelations,
-    UntouchedEntities,
-    UntouchedLetters,
-    UntouchedVectors,
 )
 from hirag_dist.indexing.window_sizes import described_tokens
-from hirag_dist.schemas import REJECTS
+from hirag_dist.schemas import ALIASES, REJECTS
 
 logger = logging.getLogger(__name__)
 DESCRIBE_PROMPT_TOKENS = 6000  # descriptions in one describe call
@@ -47,7 +43,7 @@ def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
 
 
 def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMentions, rejects: Dataset) -> BaseLayer:
-    """Return the graph that mentions are merged to, described, embedded, and resolved if that is configured.
+    """Return the graph that mentions are merged to, resolved if that is configured, described and embedded.
 
     Args:
         chunks: asked for claims, if these are configured.
@@ -59,10 +55,14 @@ def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMent
     config = context.config
     merged = merge_mentions(context, mentions, "merge")
     check_entities(merged.entities.rows, config)
-    layer = describe_base_layer(context, merged)
+    aliases = Dataset(ALIASES)
     if config.resolution.enabled:
-        layer = _resolve(context, layer, mentions)
-    layer = replace(layer, rejects=rejects + layer.rejects, mentions=mentions)
+        aliases, letters = find_aliases(context, merged, mentions)
+        rejects += letters
+        if aliases.rows:
+            merged = merge_mentions(context, rename(context, mentions, aliases), "merge resolved")
+    layer = describe_base_layer(context, merged)
+    layer = replace(layer, rejects=rejects + layer.rejects, mentions=mentions, aliases=aliases)
     if not config.claims:
         return layer
     found = extract_claims(context, chunks, mentions, layer.aliases, "claims")
@@ -92,14 +92,10 @@ def check_entities(n_entities: int, config: Config) -> None:
     )
 
 
-def describe_base_layer(context: BuildContext, merged: MergedMentions, label: str = "") -> BaseLayer:
-    """Return layer 0 with one description and one vector for each entity.
-
-    Args:
-        label: suffix of the stages' labels.
-    """
-    described = describe_entities(context, merged.entities, f"describe{label}")
-    embedded = embed_entities(context, described.entities, f"embed layer 0{label}")
+def describe_base_layer(context: BuildContext, merged: MergedMentions) -> BaseLayer:
+    """Return layer 0 with one description and one vector for each entity."""
+    described = describe_entities(context, merged.entities, "describe")
+    embedded = embed_entities(context, described.entities, "embed layer 0")
     rejects = described.rejects + embedded.rejects
     return BaseLayer(described.entities, merged.relations, embedded.vectors, rejects, cut_ids=merged.cut_ids)
 
@@ -149,23 +145,6 @@ def merge_mentions(context: BuildContext, mentions: GraphMentions, label: str) -
     return MergedMentions(entities.entities, relations.relations, frozenset(cut_ids))
 
 
-def _resolve(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -> BaseLayer:
-    """Return the layer with entities of several names merged; the others stay as they are."""
-    aliases, rejects = find_aliases(context, layer, mentions)
-    if not aliases.rows:
-        return replace(layer, rejects=layer.rejects + rejects)
-    renamed = rename(context, layer, mentions, aliases)
-    merged = describe_base_layer(context, merge_mentions(context, renamed.mentions, "merge resolved"), " resolved")
-    return replace(
-        merged,
-        entities=renamed.entities + merged.entities,
-        vectors=renamed.vectors + merged.vectors,
-        rejects=renamed.rejects + rejects + merged.rejects,
-        aliases=aliases,
-        cut_ids=layer.cut_ids | merged.cut_ids,
-    )
-
-
 def extract_claims(
     context: BuildContext,
     chunks: Dataset,
@@ -189,41 +168,15 @@ def extract_claims(
     return run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)
 
 
-@dataclass(frozen=True)
-class RenamedGraph:
-    """The result of renaming mentions by aliases.
-
-    Attributes:
-        mentions: mentions of the entities that absorbed others, and all relation mentions, by their new keys.
-        entities, vectors, rejects: rows of layer 0 that do not have to be made again.
-    """
-
-    mentions: GraphMentions
-    entities: Dataset
-    vectors: Dataset
-    rejects: Dataset
-
-
-_MERGED_FROM = 0.8  # cosine of vectors at which names of the same words are joined
-_ASKED_FROM = 0.6  # cosine of vectors at which a pair of names is asked about
-
-
-def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMentions) -> tuple[Dataset, Dataset]:
+def find_aliases(context: BuildContext, merged: MergedMentions, mentions: GraphMentions) -> tuple[Dataset, Dataset]:
     """Return ALIASES, and the dead letters of the questions to the model.
 
     Args:
-        layer: merged by name.
-        mentions: its mentions.
+        merged: entities and relations merged by name.
+        mentions: their mentions.
     """
     runner, models = context.runner, context.models
-    rules = PairRules(_MERGED_FROM, _ASKED_FROM)
-    proposed = runner.run(
-        ProposePairs(rules, models.dim),
-        "propose pairs",
-        entities=layer.entities,
-        relations=layer.relations,
-        vectors=layer.vectors,
-    )
+    proposed = runner.run(ProposePairs(), "propose pairs", entities=merged.entities, relations=merged.relations)
     answers, rejects = Dataset(ANSWERS), Dataset(REJECTS)
     if proposed.questions.rows:
         structured, answering = models.structured["summarise"], models.models["summarise"]
@@ -236,22 +189,15 @@ def find_aliases(context: BuildContext, layer: BaseLayer, mentions: GraphMention
         "group names",
         pairs=proposed.pairs,
         answers=answers,
-        entities=layer.entities,
+        entities=merged.entities,
         mentions=mentions.entities,
     )
     return grouped.aliases, rejects
 
 
-def rename(context: BuildContext, layer: BaseLayer, mentions: GraphMentions, aliases: Dataset) -> RenamedGraph:
-    """Return the mentions to merge again by resolved names, and the parts of the layer that stay as they are."""
+def rename(context: BuildContext, mentions: GraphMentions, aliases: Dataset) -> GraphMentions:
+    """Return mentions by resolved names."""
     run = context.runner.run
     relations = run(RenameRelations(), "rename relations", relation_mentions=mentions.relations, aliases=aliases)
-    return RenamedGraph(
-        mentions=GraphMentions(
-            run(RenameMentions(), "rename mentions", mentions=mentions.entities, aliases=aliases).mentions,
-            relations.relation_mentions,
-        ),
-        entities=run(UntouchedEntities(), "keep entities", entities=layer.entities, aliases=aliases).entities,
-        vectors=run(UntouchedVectors(), "keep vectors", vectors=layer.vectors, aliases=aliases).vectors,
-        rejects=run(UntouchedLetters(), "keep letters", letters=layer.rejects, aliases=aliases).letters,
-    )
+    entities = run(RenameMentions(), "rename mentions", mentions=mentions.entities, aliases=aliases)
+    return replace(mentions, entities=entities.mentions, relations=relations.relation_mentions)

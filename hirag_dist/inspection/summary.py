@@ -249,6 +249,9 @@ def _cover(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) -> Repor
     )
 
 
+_TIERS = (*RESOLUTION_TIERS, "vector")  # of former versions
+
+
 def _resolved(aliases: pa.Table) -> tuple[TierSummary, ...]:
     columns = ["tier", "name", "canonical_name", "score", "evidence"]
     tiers: dict[str, list[ResolvedName]] = {}
@@ -256,7 +259,9 @@ def _resolved(aliases: pa.Table) -> tuple[TierSummary, ...]:
         tiers.setdefault(row.pop("tier"), []).append(ResolvedName(**row))
     return tuple(
         TierSummary(tier, len(found), tuple(found[:: max(1, len(found) // _EXAMPLES)][:_EXAMPLES]))
-        for tier, found in sorted(tiers.items(), key=lambda item: RESOLUTION_TIERS.index(item[0]))
+        for tier, found in sorted(
+            tiers.items(), key=lambda item: RESOLUTION_TIERS.index(item[0]) if item[0] in RESOLUTION_TIERS else -1
+        )
     )
 
 

@@ -104,6 +104,8 @@ class LimitedReranker:
         count_tokens: counts a text; the endpoint reads the question again with each.
     """
 
+    max_texts = 50
+
     def __init__(
         self,
         target: PricedReranker,

@@ -33,8 +33,6 @@ NO_DIRECTION = "the question holds nothing that the embedder knows (its vector i
 
 RankSources = Callable[[MappedIndex, Question, Found, int], Awaitable[Scored]]
 
-_RERANKED = 50  # chunks whose relevance a reranker judges
-
 
 async def retrieve_levels(
     resources: EngineResources,
@@ -178,7 +176,7 @@ def n_sources(question: Question) -> int:
 def n_candidates(question: Question, reranker: Reranker | None) -> int:
     """Return the number of chunks to rank."""
     wanted = n_sources(question)
-    return wanted if reranker is None else max(wanted, _RERANKED)
+    return wanted if reranker is None else max(wanted, reranker.max_texts)
 
 
 async def _walked_sources(view: MappedIndex, question: Question, found: Found, limit: int) -> Scored:

@@ -72,7 +72,8 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 def test_a_build_that_packs_otherwise_pays_nothing(bench: Bench) -> None:
     snapshot, use, n_paid = bench.build("first")
-    assert all(use[stage, "calls"] > 1 for stage in ("resolve", "summarise", "reports"))
+    assert use["resolve", "calls"] > 0
+    assert all(use[stage, "calls"] > 1 for stage in ("summarise", "reports"))
     for name, keys in {
         "smaller": {"pack_tokens": 1000},
         "larger": {"pack_tokens": 50_000},

@@ -473,6 +473,8 @@ async def test_an_answer_with_its_citations(bench: Bench) -> None:
 class Judge:
     """A reranker that prefers what comes last, or fails."""
 
+    max_texts = 50
+
     def __init__(self, failure: Exception | None = None, hangs: bool = False) -> None:
         self.asked: list[tuple[str, list[str]]] = []
         self.failure = failure

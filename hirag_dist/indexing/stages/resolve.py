@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.entities.resolution.candidate_pairs import LLM, CandidatePair, PairRules, propose_pairs
+from hirag_dist.core.entities.resolution.candidate_pairs import LLM, MERGED_FROM, CandidatePair, propose_pairs
+from hirag_dist.core.entities.resolution.clusters import group_pairs
 from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
-from hirag_dist.core.entities.resolution.union import group_pairs
-from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.prompts.reply_parsing import SameEntityReply, parse_same
 from hirag_dist.core.prompts.templates import PACKED, Prompts, same_entity_request
 from hirag_dist.core.text.ids import content_id, entity_id
-from hirag_dist.core.text.normalize import shorten
+from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole, reject_row
-from hirag_dist.indexing.stages.embed import vector_rows
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
-from hirag_dist.schemas import ALIASES, ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS, VECTORS
+from hirag_dist.schemas import ALIASES, ENTITIES, MENTIONS, REJECTS, RELATION_MENTIONS, RELATIONS
 from hirag_dist.types import Rejected
 
 _DESCRIPTION_CHARS = 320  # of an entity that is asked about
 _NEIGHBOURS = 6  # of an entity that is asked about, by name
 PAIRS_PER_CALL = 20
-_SEED = 0  # of the partitions that near vectors are looked for in
 
 _PAIR = [
     pa.field("left_id", pa.string(), nullable=False),
@@ -53,33 +49,25 @@ class ProposePairs:
     """Entities → pairs that are surely one, and questions about those that may be."""
 
     name: ClassVar[str] = "propose_pairs"
-    version: ClassVar[int] = 2
-    split: ClassVar[Split] = Whole(
-        "a million entities: 3 GB, and 8 bytes for each number of their vectors: 3 GB of 384 dimensions, 12 GB of 1,536"
-    )
+    version: ClassVar[int] = 3
+    split: ClassVar[Split] = Whole("a million entities: 3 GB")
 
     class Inputs(TableSet):
         entities: Annotated[Dataset, ENTITIES]
         relations: Annotated[Dataset, RELATIONS]
-        vectors: Annotated[Dataset, VECTORS]
 
     class Outputs(TableSet):
         pairs: Annotated[Dataset, PAIRS]
         questions: Annotated[Dataset, QUESTIONS]
 
-    rules: PairRules
-    dim: int
-
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return pairs and questions, sorted by id."""
         entities = tables["entities"].sort_by("entity_id")
-        order = rows_of(entities["entity_id"], tables["vectors"]["id"])
-        vectors = vector_rows(tables["vectors"], self.dim, order)
         view = EntityFeatures(entities, tables["relations"])
         ids: list[str] = entities["entity_id"].to_pylist()
         pairs: list[dict[str, Any]] = []
         questions: list[dict[str, Any]] = []
-        for pair in propose_pairs(view, vectors, self.rules, _SEED):
+        for pair in propose_pairs(view):
             row = {
                 "left_id": ids[pair.left],
                 "right_id": ids[pair.right],
@@ -87,7 +75,7 @@ class ProposePairs:
                 "score": pair.score,
                 "evidence": pair.evidence,
             }
-            if pair.ask:
+            if pair.score < MERGED_FROM:
                 questions.append(row | {"left_text": _told(view, pair.left), "right_text": _told(view, pair.right)})
             else:
                 pairs.append(row)
@@ -101,8 +89,8 @@ def _told(view: EntityFeatures, row: int) -> str:
     """Return the line that tells a model of an entity."""
     told = f"{view.names[row]} ({view.types[row]})"
     if view.descriptions[row]:
-        told += f": {shorten(view.descriptions[row], _DESCRIPTION_CHARS)}"
-    near = [view.names[other] for other in view.neighbours(row)[:_NEIGHBOURS]]
+        told += f": {shorten(one_line(view.descriptions[row]), _DESCRIPTION_CHARS)}"
+    near = [view.names[other] for other in view.first(list(view.neighbours(row)))[:_NEIGHBOURS]]
     return f"{told} [related to: {'; '.join(near)}]" if near else told
 
 
@@ -157,7 +145,7 @@ class GroupNames:
     """Pairs and answers → for every name that is another name's entity, which."""
 
     name: ClassVar[str] = "group_names"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = Whole("ten million pairs; entities as in propose_pairs")
 
     class Inputs(TableSet):
@@ -178,14 +166,14 @@ class GroupNames:
         ids: list[str] = entities["entity_id"].to_pylist()
         place = {own: row for row, own in enumerate(ids)}
         view = EntityFeatures(entities, RELATIONS.empty_table())
-        pairs, apart = [], {}
+        pairs, apart = [], set()
         for row in said:
             left, right = place[row["left_id"]], place[row["right_id"]]
             if row.get("same", True):
                 tier = LLM if "same" in row else row["tier"]
                 pairs.append(CandidatePair(left, right, tier, row["score"], row["evidence"]))
             else:
-                apart[left, right] = row["evidence"]
+                apart.add((left, right))
         aliases = group_pairs(view, pairs, apart)
         wanted = {ids[row] for alias in aliases for row in (alias.row, alias.canonical)}
         keys = _keys(tables["mentions"], wanted)
@@ -218,10 +206,10 @@ def _keys(mentions: pa.Table, wanted: set[str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RenameMentions:
-    """Mentions → those of the entities that names were resolved to, by their new key. The name itself stays."""
+    """Mentions → all, by the keys that their names were resolved to. The name itself stays."""
 
     name: ClassVar[str] = "rename_mentions"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     split: ClassVar[Split] = ByRows(200_000)
 
     class Inputs(TableSet):
@@ -232,12 +220,11 @@ class RenameMentions:
         mentions: Annotated[Dataset, MENTIONS]
 
     async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the mentions of every entity that others became one with."""
-        mentions, aliases = tables["mentions"], tables["aliases"]
-        keys = _renamed(mentions["name_key"], aliases)
-        touched = pc.is_in(keys, value_set=aliases["canonical_key"].combine_chunks())
+        """Return the mentions."""
+        mentions = tables["mentions"]
+        keys = _renamed(mentions["name_key"], tables["aliases"])
         at = mentions.schema.get_field_index("name_key")
-        return {"mentions": mentions.set_column(at, MENTIONS.field("name_key"), keys).filter(touched)}
+        return {"mentions": mentions.set_column(at, MENTIONS.field("name_key"), keys)}
 
 
 @dataclass(frozen=True)
@@ -275,71 +262,3 @@ def _renamed(keys: pa.ChunkedArray, aliases: pa.Table) -> pa.Array:
     keys = keys.combine_chunks()
     found = pc.index_in(keys, value_set=aliases["name_key"].combine_chunks())
     return pc.coalesce(aliases["canonical_key"].combine_chunks().take(found), keys)
-
-
-@dataclass(frozen=True)
-class UntouchedEntities:
-    """Described entities → those that no name was resolved to or away from: they stay as they are."""
-
-    name: ClassVar[str] = "untouched_entities"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = ByRows(200_000)
-
-    class Inputs(TableSet):
-        entities: Annotated[Dataset, ENTITIES]
-        aliases: Annotated[Dataset, ALIASES]
-
-    class Outputs(TableSet):
-        entities: Annotated[Dataset, ENTITIES]
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the entities that are not renewed."""
-        return {"entities": _untouched(tables["entities"], "entity_id", tables["aliases"])}
-
-
-@dataclass(frozen=True)
-class UntouchedVectors:
-    """Vectors of entities → those of the entities that stay as they are."""
-
-    name: ClassVar[str] = "untouched_vectors"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = ByRows(200_000)
-
-    class Inputs(TableSet):
-        vectors: Annotated[Dataset, VECTORS]
-        aliases: Annotated[Dataset, ALIASES]
-
-    class Outputs(TableSet):
-        vectors: Annotated[Dataset, VECTORS]
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the vectors that are not renewed."""
-        return {"vectors": _untouched(tables["vectors"], "id", tables["aliases"])}
-
-
-@dataclass(frozen=True)
-class UntouchedLetters:
-    """Dead letters of descriptions → those of entities that stay as they are; the others are described again."""
-
-    name: ClassVar[str] = "untouched_letters"
-    version: ClassVar[int] = 1
-    split: ClassVar[Split] = ByRows(200_000)
-
-    class Inputs(TableSet):
-        letters: Annotated[Dataset, REJECTS]
-        aliases: Annotated[Dataset, ALIASES]
-
-    class Outputs(TableSet):
-        letters: Annotated[Dataset, REJECTS]
-
-    async def run(self, tables: Tables, services: Services) -> Tables:
-        """Return the letters that still stand."""
-        return {"letters": _untouched(tables["letters"], "unit_id", tables["aliases"])}
-
-
-def _untouched(table: pa.Table, column: str, aliases: pa.Table) -> pa.Table:
-    keys: Sequence[str] = pc.unique(
-        pa.concat_arrays([aliases[name].combine_chunks() for name in ("name_key", "canonical_key")])
-    ).to_pylist()
-    touched = pa.array([entity_id(0, key) for key in keys], pa.string())
-    return table.filter(pc.invert(pc.is_in(table[column], value_set=touched)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hirag_dist.config.model import Config, EndpointConfig
 from hirag_dist.core.text.tokens import counter, encoding
@@ -11,7 +11,7 @@ from hirag_dist.errors import ConfigError
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.rule_based import ExtractiveModel
 from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
-from hirag_dist.protocols import ChatModel, Embedder
+from hirag_dist.protocols import ChatModel, Embedder, Reranker
 
 if TYPE_CHECKING:
     from hirag_dist.llm.endpoints.openai_client import EndpointSettings
@@ -44,8 +44,11 @@ def make_chat_model(name: str, config: Config, spending: bool = False) -> ChatMo
     raise ConfigError(f"endpoint {name!r} of kind {endpoint.kind} cannot chat")
 
 
-def make_embedder(config: Config) -> Embedder:
+def make_embedder(config: Config, texts: Literal["query", "passage"] = "passage") -> Embedder:
     """Return the embedder, without ledger or limits.
+
+    Args:
+        texts: what it embeds: questions, or what they are compared with; the endpoint's prefix of these is used.
 
     Raises:
         BackendUnavailable: its package is missing.
@@ -63,6 +66,11 @@ def make_embedder(config: Config) -> Embedder:
         from hirag_dist.llm.endpoints.minilm import MiniLmEmbedder
 
         return MiniLmEmbedder(endpoint.model)
+    prefix = endpoint.prefixes.get(texts, "")
+    if endpoint.kind == "onnx":
+        from hirag_dist.llm.endpoints.onnx_models import OnnxEmbedder
+
+        return OnnxEmbedder(str(endpoint.path), endpoint.dim, endpoint.context_window, prefix)
     from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 
     if endpoint.dim is None:
@@ -73,11 +81,27 @@ def make_embedder(config: Config) -> Embedder:
         endpoint.dim,
         counter(config.tokenizer),
         lambda text, limit: tokens.decode(tokens.encode_ordinary(text)[:limit]),
+        prefix,
     )
 
 
+def make_local_reranker(name: str, config: Config) -> Reranker | None:
+    """Return the reranker of an endpoint of this process; None for one at an address.
+
+    Raises:
+        ConfigError: its file cannot be read.
+        BackendUnavailable: onnxruntime is not installed.
+    """
+    endpoint = config.llm.endpoints[name]
+    if endpoint.kind != "onnx":
+        return None
+    from hirag_dist.llm.endpoints.onnx_models import OnnxReranker
+
+    return OnnxReranker(str(endpoint.path), endpoint.context_window)
+
+
 def make_reranker(name: str, config: Config) -> PaidReranker:
-    """Return the reranker of an endpoint, without limits.
+    """Return the reranker at an address, without limits.
 
     Raises:
         ConfigError: the endpoint's key file cannot be read.

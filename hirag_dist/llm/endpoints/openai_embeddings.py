@@ -39,6 +39,7 @@ class OpenAiEmbedder:
         dim: size of the vectors; 0 takes what `probe` shows.
         count_tokens: counts a text.
         truncate: cuts a text to so many tokens.
+        prefix: text before each text, as the model was trained with.
 
     Attributes:
         identity: the model's name, with what else of `extra_body` decides its vectors; for keys.
@@ -50,10 +51,12 @@ class OpenAiEmbedder:
         dim: int,
         count_tokens: Callable[[str], int],
         truncate: Callable[[str, int], str],
+        prefix: str = "",
     ) -> None:
         self.name = settings.model
         self.dim = dim
-        self.identity = _identity(settings, dim)
+        self.identity = _identity(settings, dim) + (f" {prefix!r}" if prefix else "")
+        self._prefix = prefix
         self.settings = settings
         self.batch_size, self.batch_tokens = settings.batch_size, settings.batch_tokens
         self._count = count_tokens
@@ -83,7 +86,8 @@ class OpenAiEmbedder:
         return vectors
 
     def fitted(self, text: str) -> tuple[str, int]:
-        """Return the text, cut where it is longer than the endpoint takes, and its tokens."""
+        """Return the text after its prefix, cut where it is longer than the endpoint takes, and its tokens."""
+        text = self._prefix + text
         n_tokens, limit = self._count(text), self.settings.text_tokens
         return (text, n_tokens) if n_tokens <= limit else (self._truncate(text, limit), limit)
 

@@ -1,16 +1,15 @@
-"""Stages of entity resolution: keys renamed, relations re-sorted, and only what was touched left out."""
+"""Stages of entity resolution: keys renamed, relations sorted again."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.execution.stage import Stage, Tables
-from hirag_dist.indexing.stages.resolve import RenameMentions, RenameRelations, UntouchedLetters
-from hirag_dist.schemas import ALIASES, MENTIONS, REJECTS, RELATION_MENTIONS
+from hirag_dist.indexing.stages.resolve import RenameMentions, RenameRelations
+from hirag_dist.schemas import ALIASES, MENTIONS, RELATION_MENTIONS
 
 
 def aliases(**canonical: str) -> pa.Table:
@@ -58,10 +57,10 @@ def related(source: str, target: str) -> dict[str, Any]:
     }
 
 
-async def test_mentions_of_renewed_entities_keep_their_names() -> None:
+async def test_mentions_keep_their_names() -> None:
     mentions = pa.Table.from_pylist([mention(key) for key in ("a", "b", "c")], MENTIONS)
     found = (await run(RenameMentions(), mentions=mentions, aliases=aliases(b="a")))["mentions"]
-    assert [(row["name_key"], row["name"]) for row in found.to_pylist()] == [("a", "A"), ("a", "B")]
+    assert [(row["name_key"], row["name"]) for row in found.to_pylist()] == [("a", "A"), ("a", "B"), ("c", "C")]
     assert found.schema.equals(MENTIONS)
 
 
@@ -72,14 +71,3 @@ async def test_relations_are_sorted_again_and_those_within_an_entity_go() -> Non
     ]
     assert [(row["source_key"], row["target_key"]) for row in found.to_pylist()] == [("c", "z"), ("c", "d")]
     assert found.schema.equals(RELATION_MENTIONS)
-
-
-@pytest.mark.parametrize("rows", [[], ["a", "b", "c"]])
-async def test_letters_of_entities_that_stay(rows: list[str]) -> None:
-    letters = [
-        {"stage": "describe", "unit_id": entity_id(0, key), "reason": "", "attempts": 1, "request": "", "reply": ""}
-        for key in rows
-    ]
-    table = pa.Table.from_pylist(letters, REJECTS)
-    found = (await run(UntouchedLetters(), letters=table, aliases=aliases(b="a")))["letters"]
-    assert found["unit_id"].to_pylist() == [entity_id(0, key) for key in rows if key == "c"]

@@ -1,18 +1,17 @@
-"""Candidate pairs of entity resolution, by tier: the cheap and sure ones first, with the evidence for each.
+"""Pairs of names that may be one entity, from blocks of names that have something in common, and how sure each is.
 
-A pair is merged where its rule leaves little doubt, asked about where it does not, and not proposed at all where the
-names are known to differ.
+What is alike in two names is a kind of evidence with a weight in log odds; the context (descriptions, neighbours,
+chunks, types) adds to it, and rivals share it. The sum is a probability, from which pairs are merged or asked about.
 """
 
 from __future__ import annotations
 
+import math
 import re
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
-
-import numpy as np
+from difflib import SequenceMatcher
+from itertools import chain, combinations
 
 from hirag_dist.core.entities.resolution.acronyms import initials_of, stated_aliases
 from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
@@ -25,16 +24,15 @@ from hirag_dist.core.entities.resolution.negative_rules import (
     known_different,
     same_given_names,
 )
-from hirag_dist.core.entities.resolution.neighbours import near_pairs
-from hirag_dist.core.entities.resolution.word_lists import FEMALE_TITLES, SMALL_WORDS
-from hirag_dist.types import FloatMatrix
+from hirag_dist.core.entities.resolution.word_lists import SMALL_WORDS
 
-NORMALISE, ALIAS, VECTOR, LLM = "normalise", "alias", "vector", "llm"
-TIERS = (NORMALISE, ALIAS, VECTOR, LLM)
-_N_NEAREST = 5  # of each entity that vectors propose
-_ASK_LIKENESS = 0.4  # of names whose vectors are near
-_MAX_NAMESAKES = 500  # of one surname and initial: among more a name identifies no person
-_MAX_RIVALS = 8  # a short name that more names could mean is not asked about: it means none of them
+NORMALISE, ALIAS, SIMILAR, LLM = "normalise", "alias", "similar", "llm"
+TIERS = (NORMALISE, ALIAS, SIMILAR, LLM)
+MERGED_FROM = 0.9  # probability
+ASKED_FROM = 0.4
+_SPELLED = 3.5  # log odds of one spelling
+_MAX_BLOCK = 64  # names that a word brings together: a word of more tells nothing
+_MAX_RIVALS = 8  # a short name that more names could mean means none of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +41,9 @@ class CandidatePair:
 
     Attributes:
         left, right: rows, left < right.
-        tier: the rule that proposes it, one of `TIERS`.
-        score: how sure it is, 0 to 1; for vectors their cosine.
+        tier: the kind of evidence, one of `TIERS`.
+        score: probability that they are one.
         evidence: for people.
-        ask: whether a model has to say so.
     """
 
     left: int
@@ -54,180 +51,121 @@ class CandidatePair:
     tier: str
     score: float
     evidence: str
-    ask: bool = False
 
 
-@dataclass(frozen=True)
-class PairRules:
-    """Rules of the pairs that may be proposed.
+@dataclass(frozen=True, slots=True)
+class _Likeness:
+    """Likeness of two names: `one` is the shorter or less clear, which `other` may explain; `weight` in log odds."""
 
-    Attributes:
-        threshold: cosine from which vectors may merge by themselves.
-        ask_from: cosine from which vectors may propose a pair to a model.
-    """
-
-    threshold: float
-    ask_from: float
+    one: int
+    other: int
+    tier: str
+    weight: float
+    reason: str
 
 
-def propose_pairs(view: EntityFeatures, vectors: FloatMatrix, rules: PairRules, seed: int = 0) -> list[CandidatePair]:
-    """Return the pairs that are to be merged or asked about, each once, sorted by rows.
-
-    Args:
-        vectors: (n, dim) of unit length, by row of the view.
-        seed: for the partitions of a large index.
-    """
-    found: dict[tuple[int, int], CandidatePair] = {}
-    for pair in chain(
-        _spellings(view), _acronyms(view), _stated(view), _people(view), _neighbours(view, vectors, rules, seed)
+def propose_pairs(view: EntityFeatures) -> list[CandidatePair]:
+    """Return the pairs that are at least as likely as `ASKED_FROM` one entity, each once, sorted by rows."""
+    found: dict[tuple[int, int], _Likeness] = {}
+    for likeness in chain(
+        _spellings(view), _acronyms(view), _stated(view), _people(view), _parts(view), _slips(view), _described(view)
     ):
-        key = (pair.left, pair.right)
+        key = (min(likeness.one, likeness.other), max(likeness.one, likeness.other))
         known = found.get(key)
-        if known is not None and (pair.ask or not known.ask):
+        if (known is None or likeness.weight > known.weight) and likeness.one != likeness.other:
+            found[key] = likeness
+    odds: dict[tuple[int, int], tuple[float, str]] = {}
+    explained: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for key, likeness in found.items():
+        if not known_different(view.forms[key[0]], view.forms[key[1]]):
+            weight, reason = _context(view, likeness)
+            if weight + likeness.weight >= _LEAST:
+                odds[key] = (likeness.weight + weight, reason)
+                explained.setdefault((likeness.one, likeness.reason), []).append(key)
+    pairs = []
+    for key in sorted(odds):
+        likeness, (weight, reason) = found[key], odds[key]
+        others = explained[likeness.one, likeness.reason] if likeness.tier == ALIAS else []
+        if len(others) > _MAX_BLOCK:
             continue
-        if not known_different(view.forms[pair.left], view.forms[pair.right]):
-            found[key] = pair
-    return [found[key] for key in sorted(found)]
+        other = view.forms[likeness.other]
+        rivals = [each for each in others if not compatible(other, view.forms[sum(each) - likeness.one])]
+        share = 1.0 / (1.0 + sum(math.exp(min(odds[each][0] - weight, 50.0)) for each in rivals))
+        score = round(share / (1.0 + math.exp(-weight)), 3)
+        if score >= ASKED_FROM and len(rivals) <= _MAX_RIVALS:
+            reasons = "; ".join(filter(None, (likeness.reason, reason)))
+            pairs.append(CandidatePair(*key, likeness.tier, score, reasons))
+    return pairs
 
 
-def _pair(one: int, other: int, tier: str, score: float, evidence: str, ask: bool = False) -> CandidatePair:
-    return CandidatePair(min(one, other), max(one, other), tier, score, evidence, ask)
+_LEAST = math.log(ASKED_FROM / (1.0 - ASKED_FROM)) - 3.0  # log odds of a rival that counts
 
 
-def _spellings(view: EntityFeatures) -> Iterator[CandidatePair]:
-    """Names of one form, or of one but for the spaces in it."""
-    women = {form.text.partition(" ")[2] for form in view.forms if form.words and form.words[0] in FEMALE_TITLES}
-    for text, rows in view.by_text.items():
-        yield from _one_spelling(view, rows, 1.0, "spelling", text in women)
-    squashed: dict[str, list[int]] = {}
-    for text, rows in view.by_text.items():
-        squashed.setdefault(text.replace(" ", ""), []).append(view.first(rows)[0])
-    for text, rows in squashed.items():
-        if len(rows) > 1 and len(text) > 3:
-            yield from _one_spelling(view, rows, 0.95, "spelling, but for spaces", False)
+def compatible(one: NameForm, other: NameForm) -> bool:
+    """Return whether two names can be one entity's: not known to differ, and not with words of its own on each side."""
+    if len({one.family, other.family} - {UNKNOWN}) > 1:
+        return False
+    if one.text == other.text and one.aside == other.aside:
+        return True
+    if known_different(one, other):
+        return False
+    if one.acronym or other.acronym or one.text == other.text:
+        return True
+    if initials_of(one) & set(other.words) or initials_of(other) & set(one.words):
+        return True
+    if one.family == other.family == PERSON:
+        mine, yours = given_names(one), given_names(other)
+        return mine[-1:] == yours[-1:] or set(mine) <= set(yours) or set(yours) <= set(mine)
+    ours, theirs = meaningful(one), meaningful(other)
+    left, right = sorted(ours - theirs), sorted(theirs - ours)
+    return not (left and right) or all(any(_close(word, twin) for twin in right) for word in left)
 
 
-def _one_spelling(
-    view: EntityFeatures, rows: list[int], score: float, evidence: str, ambiguous: bool
-) -> Iterator[CandidatePair]:
-    """Pairs among names of one form: within a kind each with the most mentioned one, and the kinds' heads in doubt."""
-    kinds: dict[tuple[str, str], list[int]] = {}
-    rows = view.first(rows)
-    if len(rows) < 2:
-        return
-    known = next((view.forms[row].family for row in rows if view.forms[row].family != UNKNOWN), UNKNOWN)
-    for row in rows:
-        form = view.forms[row]
-        kinds.setdefault((known if form.family == UNKNOWN else form.family, form.aside), []).append(row)
-    for (family, _), group in kinds.items():
-        head = view.forms[group[0]]
-        for row in group[1:]:
-            form = view.forms[row]
-            doubt = (
-                (ambiguous and form.title != head.title)
-                or bool(form.legal and head.legal and form.legal != head.legal)
-                # A word and its plural are often two things: Time and The Times; titles too: Big Eye, Big Eyes.
-                or (
-                    form.plural != head.plural
-                    and (len(form.words) == 1 or form.family == head.family == UNKNOWN)
-                    and not view.shared(group[0], row)
-                )
-                or _plural_of_a_proper_name(view, group[0], row)
-            )
-            yield _pair(group[0], row, NORMALISE, score, f"{evidence}, {family}", doubt)
-    heads = [group[0] for group in kinds.values()]
-    for row in heads[1:]:
-        if view.forms[row].plural != view.forms[heads[0]].plural:
-            continue  # ghosts are a concept, the Ghost is a person
-        reason = f"{evidence}, {view.forms[heads[0]].family} and {view.forms[row].family}"
-        yield _pair(heads[0], row, NORMALISE, 0.5, reason, ask=True)
+def meaningful(form: NameForm) -> frozenset[str]:
+    """Return a name's words without small ones."""
+    return frozenset(form.words) - SMALL_WORDS
 
 
-def _plural_of_a_proper_name(view: EntityFeatures, one: int, other: int) -> bool:
-    """Return whether two names differ by a plural and one is no kind's name: Windows is no more than one Window."""
-    return view.forms[one].plural != view.forms[other].plural and any(
-        is_proper(view.names[row], view.descriptions[row]) for row in (one, other)
-    )
-
-
-def _alike(one: NameForm, other: NameForm) -> bool:
-    return one.family == other.family or UNKNOWN in (one.family, other.family)
-
-
-def _acronyms(view: EntityFeatures) -> Iterator[CandidatePair]:
-    """A name in capitals and the name that it is short for: stated in parentheses, or by its words' initials."""
-    shorts = view.by_acronym
-    longs: dict[str, list[int]] = {}
-    for row, form in enumerate(view.forms):
-        if form.acronym and len(form.words) > 1:
-            for short in shorts.get(form.acronym.casefold(), ()):
-                doubt = not _alike(form, view.forms[short])
-                yield _pair(row, short, ALIAS, 1.0, f"{form.acronym} stands in its name", doubt)
-        for letters in sorted(initials_of(form)):
-            if letters in shorts:
-                longs.setdefault(letters, []).append(row)
-    for letters, rows in longs.items():
-        n_rivals = len({(view.forms[row].text, view.forms[row].aside) for row in rows})
-        if n_rivals > _MAX_RIVALS:
-            continue
-        for short in shorts[letters]:
-            for row in rows:
-                if row == short or not _alike(view.forms[row], view.forms[short]):
-                    continue
-                shared = view.shared(row, short)
-                sure = n_rivals == 1 and len(letters) > 2 and bool(shared) and not shared.related
-                if shared or (n_rivals == 1 and len(letters) > 2):
-                    yield _pair(row, short, ALIAS, 0.9, f"{letters.upper()} are its initials, {shared}", not sure)
-
-
-def _stated(view: EntityFeatures) -> Iterator[CandidatePair]:
-    """Yield pairs that descriptions state: "World Health Organization (WHO)", "also known as the Bard"."""
-    for row, text in enumerate(view.descriptions):
-        for stated in stated_aliases(text):
-            if not stated.long:
-                for other in view.by_text.get(name_form(stated.short, view.types[row]).text, ()):
-                    if other != row and _alike(view.forms[row], view.forms[other]):
-                        yield _pair(row, other, ALIAS, 0.9, f"“also known as {stated.short}”", ask=True)
-                continue
-            for short in view.by_acronym.get(stated.short.replace(".", "").casefold(), ()):
-                for long in view.by_text.get(name_form(stated.long, view.types[short]).text, ()):
-                    if long != short and row in (long, short) and _alike(view.forms[long], view.forms[short]):
-                        yield _pair(long, short, ALIAS, 1.0, f"“{stated.long} ({stated.short})”")
-
-
-def _people(view: EntityFeatures) -> Iterator[CandidatePair]:
-    """A surname and a full name, initials and the names that they stand for, with and without a middle name."""
-    given: dict[int, tuple[str, ...]] = {}
-    full: dict[tuple[str, str], list[int]] = {}  # full names by each of their parts, and by surname and initial
-    for row, form in enumerate(view.forms):
-        if form.family == PERSON and form.words and not form.possessive and "and" not in form.words and not form.aside:
-            given[row] = given_names(form)
-            if len(given[row]) > 1:
-                first, last = given[row][0], given[row][-1]
-                for key in dict.fromkeys([(first, ""), (last, ""), (last, initial(first))]):
-                    full.setdefault(key, []).append(row)
-    candidates = {row: _who_may_be(row, own, given, full) for row, own in given.items()}
-    clear = {row: _agree(others, given) for row, others in candidates.items()}
-    for row, own in given.items():
-        alone = len(own) == 1
-        for other in candidates[row]:
-            shared = view.shared(row, other)
-            named, begins = _named(view.names[other], view.descriptions[row])
-            if not shared and not named and (alone or not clear[row]):
-                continue
-            if alone:
-                # Of one family many are in a text: a chunk in common says too little, and so does the colonel's rank.
-                context = shared.neighbours > 0 and view.forms[row].words == own
-                sure = clear[row] and own[0] == given[other][-1] and (begins or context)
-            else:
-                # Texts that tell a father from a son by a middle name have both in one chunk.
-                context = bool(shared) and as_many_given_names(own, given[other])
-                sure = clear[row] and clear[other] and (begins or context)
-            # "Son of Bobby Vinton": a description that names the other only later describes another person.
-            named_back, begins_back = (False, False) if alone else _named(view.names[row], view.descriptions[other])
-            two = shared.related or (named and not begins) or (named_back and not begins_back)
-            evidence = f"part of the name, {'in its description, ' if named else ''}{shared}"
-            yield _pair(row, other, ALIAS, 0.8, evidence, two or not sure)
+def _context(view: EntityFeatures, likeness: _Likeness) -> tuple[float, str]:
+    """Return what the context of two names adds to the log odds of their being one entity, and why."""
+    one, other = likeness.one, likeness.other
+    weight, reasons = 0.0, []
+    families = {view.forms[one].family, view.forms[other].family} - {UNKNOWN}
+    if len(families) > 1:
+        weight -= 3.5
+        reasons.append(f"types {' and '.join(sorted(families))}")
+    together = bool(view.chunks(one) & view.chunks(other))
+    if together:
+        # A text that spells two names slightly differently has two things in mind: Laon and Lyon.
+        sure = likeness.tier == ALIAS or likeness.weight >= _SPELLED
+        weight += 0.4 if sure else -1.0
+        reasons.append("in one chunk")
+    ours_said, theirs_said = view.lines(one), view.lines(other)
+    if common := max((n_words for line, n_words in ours_said.items() if line in theirs_said), default=0):
+        weight += 0.5 if together else min(1.1 * common, 4.5)  # of names in a list one text says the same
+        reasons.append("one description")
+    else:
+        ours, theirs = view.described_by(one), view.described_by(other)
+        few = min(len(ours), len(theirs))
+        if few >= 3:
+            share = len(ours & theirs) / (few + 2)
+            weight += 3.0 * (share - 0.25)
+            reasons.append(f"{share:.0%} of the descriptions' words in common")
+    near, theirs_near = view.neighbours(one), view.neighbours(other)
+    if other in near:
+        weight -= 1.5
+        reasons.append("related to each other")
+    if n_shared := len(near & theirs_near):
+        weight += 1.2 if n_shared == 1 else 1.8
+        reasons.append(f"{n_shared} neighbour{'s' if n_shared > 1 else ''} in common")
+    if likeness.tier == ALIAS:
+        named, begins = _named(view.names[other], view.descriptions[one])
+        if begins:
+            weight += 2.5
+            reasons.append("described by the other name")
+        elif named and view.forms[one].family == PERSON:
+            weight -= 1.0
+    return weight, ", ".join(reasons)
 
 
 def _named(name: str, description: str) -> tuple[bool, bool]:
@@ -239,124 +177,174 @@ def _named(name: str, description: str) -> tuple[bool, bool]:
     return name in text, text.startswith(name) and not text[len(name) :].startswith(("'", "’"))
 
 
-_Given = Mapping[int, tuple[str, ...]]
+def _spellings(view: EntityFeatures) -> Iterator[_Likeness]:
+    """Names of one form, of one but for the spaces in it, or of the same words in another order."""
+    titles: dict[str, set[str]] = {}
+    for form in view.forms:
+        if form.title:
+            titles.setdefault(form.text, set()).add(form.title)
+    blocks: dict[str, list[int]] = {}
+    for text, rows in view.by_text.items():
+        for row in rows[1:]:
+            head, form = view.forms[rows[0]], view.forms[row]
+            doubt = 0.0
+            if head.legal and form.legal and head.legal != form.legal:
+                doubt += 2.0
+            if head.plural != form.plural:
+                doubt += 2.5 if len(form.words) == 1 else 0.8
+            if head.aside != form.aside:
+                told = view.descriptions[row if head.aside else rows[0]]
+                doubt += 1.5 if _says(told, head.aside or form.aside) else 3.0
+            if head.title != form.title and len(titles.get(text, ())) > 1:
+                doubt += 2.5
+            yield _Likeness(row, rows[0], NORMALISE, _SPELLED - doubt, "spelling")
+    for row, form in enumerate(view.forms):
+        words = (*form.words, *form.aside.split())
+        in_order = sorted(word for word in words if form.family == PERSON or word not in SMALL_WORDS)
+        for key in {"".join(words), " ".join(in_order) if len(in_order) > 1 else ""}:
+            if len(key) > 3:
+                blocks.setdefault(key, []).append(row)
+    for rows in blocks.values():
+        for one, other in combinations(view.first(rows)[:_MAX_RIVALS], 2):
+            if view.forms[one].text != view.forms[other].text:
+                yield _Likeness(other, one, NORMALISE, 3.0, "spelling, but for spaces or order")
 
 
-def _who_may_be(
-    row: int, own: tuple[str, ...], given: _Given, full: Mapping[tuple[str, str], Sequence[int]]
-) -> list[int]:
-    """Return the full names that a person's name may be short for; none where it may be short for too many."""
-    if len(own) == 1:
-        found = [other for other in full.get((own[0], ""), ()) if len(own[0]) > 2]
-    else:
+def _says(description: str, aside: str) -> bool:
+    """Return whether a description has the words that another name has in parentheses or behind a comma."""
+    return set(aside.split()) <= set(name_form(description, "").words)
+
+
+def _acronyms(view: EntityFeatures) -> Iterator[_Likeness]:
+    """A name in capitals and the name that it is short for: stated in parentheses, or by its words' initials."""
+    shorts = view.by_acronym
+    for row, form in enumerate(view.forms):
+        if len(form.words) < 2:
+            continue
+        for short in shorts.get(form.acronym.casefold(), ()) if form.acronym else ():
+            yield _Likeness(short, row, ALIAS, 4.0, f"{form.acronym} stands in the name")
+        for letters in initials_of(form):
+            for short in shorts.get(letters, ())[:_MAX_BLOCK]:
+                weight = 0.5 if len(letters) > 2 else -1.0
+                yield _Likeness(short, row, ALIAS, weight, f"{letters.upper()} are the initials")
+
+
+def _stated(view: EntityFeatures) -> Iterator[_Likeness]:
+    """Names that descriptions state: "World Health Organization (WHO)", "also known as the Bard"."""
+    for row, text in enumerate(view.descriptions):
+        for other in view.by_text.get(view.forms[row].aside, ())[:_MAX_RIVALS]:
+            yield _Likeness(other, row, ALIAS, -2.0, "in parentheses")
+        for stated in stated_aliases(text):
+            if not stated.long:
+                for other in view.by_text.get(name_form(stated.short, view.types[row]).text, ())[:_MAX_RIVALS]:
+                    yield _Likeness(row, other, ALIAS, 1.5, f"“also known as {stated.short}”")
+                continue
+            for short in view.by_acronym.get(stated.short.replace(".", "").casefold(), ()):
+                for long in view.by_text.get(name_form(stated.long, view.types[short]).text, ()):
+                    if row in (long, short):
+                        yield _Likeness(short, long, ALIAS, 3.5, f"“{stated.long} ({stated.short})”")
+
+
+def _people(view: EntityFeatures) -> Iterator[_Likeness]:
+    """A surname and a full name, initials and the names that they stand for, with and without a middle name."""
+    given: dict[int, tuple[str, ...]] = {}
+    full: dict[tuple[str, str], list[int]] = {}  # full names by each of their ends, and by surname and initial
+    for row, form in enumerate(view.forms):
+        if form.family == PERSON and form.words and not form.possessive and "and" not in form.words and not form.aside:
+            given[row] = own = given_names(form)
+            if len(own) > 1:
+                for key in {(own[0], ""), (own[-1], ""), (own[-1], initial(own[0]))}:
+                    full.setdefault(key, []).append(row)
+    for row, own in given.items():
+        if len(own) == 1:
+            for other in full.get((own[0], ""), ())[: _MAX_BLOCK if len(own[0]) > 2 else 0]:
+                last, bare = own[0] == given[other][-1], view.forms[row].words == own and not view.forms[row].title
+                weight = (0.8 if bare else -1.0) if last else -0.8
+                yield _Likeness(row, other, ALIAS, weight, "surname" if last else "first name")
+            continue
         namesakes = full[own[-1], initial(own[0])]
-        found = [other for other in namesakes if len(namesakes) <= _MAX_NAMESAKES and _one_person(own, given[other])]
-    found = [other for other in found if other != row]
-    return found if len({given[other] for other in found}) <= _MAX_RIVALS else []
+        for other in namesakes if len(namesakes) <= 4 * _MAX_BLOCK else ():
+            theirs = given[other]
+            if (len(own), row) < (len(theirs), other) and own != theirs and not own[-1].isdigit():
+                if same_given_names(own, theirs):
+                    equal = as_many_given_names(own, theirs)
+                    yield _Likeness(row, other, ALIAS, 1.2 if equal else 0.2, "given names agree")
+            elif own == theirs and row < other:
+                yield _Likeness(row, other, ALIAS, 1.0, "rank or title")
 
 
-def _agree(rows: Sequence[int], given: _Given) -> bool:
-    """Return whether any two of the full names can be one person's: there is no rival among them."""
-    names = list(dict.fromkeys(given[row] for row in rows))
-    return all(_one_person(one, other) for at, one in enumerate(names) for other in names[:at])
+def _parts(view: EntityFeatures) -> Iterator[_Likeness]:
+    """Names with all words of another name; those of people have rules of their own."""
+    rows_of: dict[str, list[int]] = {}
+    words = [meaningful(form) for form in view.forms]
+    for row, own in enumerate(words):
+        for word in own:
+            rows_of.setdefault(word, []).append(row)
+    for row, own in enumerate(words):
+        person = view.forms[row].family == PERSON
+        if person and len(own) < 2:
+            continue
+        rarest = min((rows_of[word] for word in own), key=len, default=[])
+        if len(rarest) > _MAX_BLOCK:
+            continue
+        for other in rarest:
+            if own < words[other]:
+                yield _Likeness(row, other, ALIAS, -0.5 if person else -2.0, "part of the name")
 
 
-def _one_person(own: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Return whether two full names can be one person's. A king's number is no surname: all the rest must be equal."""
-    if own[-1] != other[-1]:
-        return False
-    return own == other if own[-1].isdigit() else same_given_names(own, other)
-
-
-def _neighbours(view: EntityFeatures, vectors: FloatMatrix, rules: PairRules, seed: int) -> Iterator[CandidatePair]:
-    """Near vectors of one family that share a neighbour or a chunk.
-
-    Nearness proposes, and the names decide: of what a text describes alike most are siblings (two towns of a county,
-    two ghosts), so only names of the same words are merged without asking, and names that share few words are not
-    proposed at all.
-    """
-    families = np.array([form.family for form in view.forms])
-    for family in sorted(set(families.tolist()) - {UNKNOWN}):
-        lefts, rights, cosines = near_pairs(
-            vectors, np.flatnonzero(families == family), rules.ask_from, _N_NEAREST, seed
-        )
-        for left, right, cosine in zip(lefts.tolist(), rights.tolist(), cosines.tolist(), strict=True):
-            shared = view.shared(left, right)
-            if not shared:
-                continue
-            one, other = view.forms[left], view.forms[right]
-            likeness = likeness_of(one, other)
-            certain = cosine >= rules.threshold
-            # Names that each have words of their own are siblings nearly always: Rowan County, Carter County.
-            akin = likeness == 1.0 or _contains(one, other) or (certain and shared.neighbours > 0)
-            if likeness < _ASK_LIKENESS or not akin:
-                continue
-            sure = certain and not shared.related and _same_words(one, other)
-            sure = sure and not _plural_of_a_proper_name(view, left, right)
-            yield _pair(left, right, VECTOR, round(cosine, 3), f"cosine {cosine:.2f}, {shared}", not sure)
-
-
-def likeness_of(one: NameForm, other: NameForm) -> float:
-    """Return how many of two names' meaningful words are the same or a slip apart: matched / all, 1.0 where all are.
-
-    >>> likeness_of(name_form("Ghost of Jacob Marley", "person"), name_form("Jacob Marely's ghost", "person"))
-    1.0
-    """
-    ours, theirs = _meaningful(one), _meaningful(other)
-    same = ours & theirs
-    left, right = sorted(ours - same), sorted(theirs - same)
-    matched = len(same)
-    for word in left:
-        twin = next((other for other in right if is_slip(word, other)), None)
-        if twin is not None:
-            right.remove(twin)
-            matched += 1
-    every = len(ours) + len(theirs) - matched
-    return matched / every if every else 0.0
-
-
-def _contains(one: NameForm, other: NameForm) -> bool:
-    """Return whether one name has every meaningful word of the other."""
-    ours, theirs = _meaningful(one), _meaningful(other)
-    return ours <= theirs or theirs <= ours
-
-
-def _meaningful(form: NameForm) -> set[str]:
-    """Return a name's words without small ones; of a script without spaces its characters."""
-    return {
-        part
-        for word in form.words
-        if word not in SMALL_WORDS
-        for part in (word if unicodedata.category(word[0]) == "Lo" and not word[0].isascii() else (word,))
+def _slips(view: EntityFeatures) -> Iterator[_Likeness]:
+    """Names that differ in one word, by one letter missing, added, changed or swapped."""
+    words = [meaningful(form) for form in view.forms]
+    rows_of: dict[str, list[int]] = {}
+    for row, own in enumerate(words):
+        for word in own:
+            rows_of.setdefault(word, []).append(row)
+    variants: dict[str, list[str]] = {}
+    for word, rows in rows_of.items():
+        if len(word) >= 4 and word.isalpha() and len(rows) <= _MAX_BLOCK:
+            for short in {word, *(word[:at] + word[at + 1 :] for at in range(len(word)))}:
+                variants.setdefault(short, []).append(word)
+    near = {
+        pair for block in variants.values() if 1 < len(block) <= _MAX_BLOCK for pair in combinations(sorted(block), 2)
     }
+    for one, other in sorted(near):
+        sure = is_slip(one, other)
+        if not sure and not _close(one, other):
+            continue
+        for left in rows_of[one]:
+            for right in rows_of[other]:
+                if left != right and words[left] - {one} == words[right] - {other}:
+                    alone = len(words[left]) == 1
+                    weight = (0.3 if alone else 1.5) if sure else -1.2
+                    yield _Likeness(max(left, right), min(left, right), SIMILAR, weight, f"{one} and {other}")
 
 
-def _same_words(one: NameForm, other: NameForm) -> bool:
-    """Return whether two names differ in order, small words or a slip alone; one word by itself must be equal."""
-    lengthy = min(len(one.words), len(other.words)) > 1
-    return one.aside == other.aside and likeness_of(one, other) == 1.0 and (lengthy or one.text == other.text)
+def _described(view: EntityFeatures) -> Iterator[_Likeness]:
+    """Names that texts describe in the same words: spelled much alike, or unlike and asked about.
 
-
-_ARTICLE = re.compile(r"(?:the|an?)\s+", re.IGNORECASE)
-_BEFORE_A_SENTENCE = re.compile(r"(?:^|[.!?:;\n])[\s\"“'‘(]*(?:(?:The|An?)\s+)?$")
-
-
-def is_proper(name: str, description: str) -> bool:
-    """Test of whether a name is that of one thing rather than of a kind.
-
-    The description decides: a proper name has its capital within a sentence, a common one is in lower case somewhere.
-    Where it does not say, one word that begins with a capital is taken for proper, and several words are not: models
-    write names like titles.
-
-    >>> is_proper("Windows", "Sold by Microsoft as Windows."), is_proper("Bees", "Insects; bees make honey.")
-    (True, False)
+    People of one description with two years in it, as of birth and death, are one whatever they are called.
     """
-    bare = _ARTICLE.sub("", name, count=1) if _ARTICLE.match(name) else name
-    if not bare[:1].isupper():
-        return False
-    proper = len(bare.split()) == 1
-    for found in re.finditer(rf"(?<!\w){re.escape(bare)}(?!\w)", description, re.IGNORECASE):
-        if found.group()[0].islower():
-            return False
-        proper = proper or not _BEFORE_A_SENTENCE.search(description, 0, found.start())
-    return proper
+    blocks: dict[str, list[int]] = {}
+    for row in range(len(view)):
+        for line in view.lines(row):
+            blocks.setdefault(line, []).append(row)
+    for line, rows in blocks.items():
+        dated = len(set(_YEAR.findall(line))) > 1
+        for one, other in combinations(rows if len(rows) <= _MAX_RIVALS else (), 2):
+            ours, theirs = view.forms[one], view.forms[other]
+            alike = len(ours.words) == len(theirs.words) and all(map(_close, ours.words, theirs.words))
+            born = dated and ours.family == theirs.family == PERSON
+            weight = -1.2 if alike else -1.5 if born else -3.5
+            yield _Likeness(
+                other, one, SIMILAR, weight, "spelled alike" if alike else "years of a life" if born else ""
+            )
+
+
+_YEAR = re.compile(r"\b[12]\d{3}\b")
+
+
+def _close(one: str, other: str) -> bool:
+    """Return whether two words are spelled much alike: the same first letter, and three letters of four in order."""
+    if one == other:
+        return True
+    return one[0] == other[0] and min(len(one), len(other)) > 3 and SequenceMatcher(None, one, other).ratio() >= 0.7

@@ -1,43 +1,23 @@
-"""Features of layer-0 entities for resolution: parsed names, neighbours and chunks."""
+"""Features of layer-0 entities for resolution: parsed names, words of descriptions, neighbours and chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.entities.resolution.name_forms import NameForm, name_form
+from hirag_dist.core.entities.resolution.name_forms import NameForm, fold, name_form, tokens_of
+from hirag_dist.core.entities.resolution.word_lists import SMALL_WORDS
 from hirag_dist.core.graph.csr import rows_of
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionFeatures:
-    """Features that two entities share: neighbours, chunks, and whether a relation joins them."""
-
-    neighbours: int
-    chunks: int
-    related: bool
-
-    def __bool__(self) -> bool:
-        return self.neighbours > 0 or self.chunks > 0
-
-    def __str__(self) -> str:
-        parts = [
-            f"{n} shared {what}{'s' if n > 1 else ''}"
-            for n, what in ((self.neighbours, "neighbour"), (self.chunks, "chunk"))
-            if n
-        ]
-        return ", ".join(parts) or "nothing shared"
 
 
 class EntityFeatures:
     """Entities by row, most mentioned first among equals wherever an order matters.
 
     Attributes:
-        names, types, descriptions: as in the table of entities.
+        names, types, descriptions: as in the table of entities; a description has one line or more.
         forms: each name as it is compared.
         rank: (n,) place of each row when the most mentioned come first; ties by id.
     """
@@ -58,25 +38,26 @@ class EntityFeatures:
         order = by_id[np.argsort(-mentions[by_id], kind="stable")]
         self.rank = np.empty(len(order), np.int64)
         self.rank[order] = np.arange(len(order))
-        self._chunks: Sequence[frozenset[str]] = [frozenset(ids) for ids in entities["chunk_ids"].to_pylist()]
-        self._neighbours: dict[int, set[int]] = {}
-        sources = rows_of(relations["source_id"], entities["entity_id"])
-        targets = rows_of(relations["target_id"], entities["entity_id"])
-        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-            if source >= 0 and target >= 0:
-                self._neighbours.setdefault(source, set()).add(target)
-                self._neighbours.setdefault(target, set()).add(source)
+        self._chunks = entities["chunk_ids"].combine_chunks()
+        ends = [rows_of(relations[name], entities["entity_id"]) for name in ("source_id", "target_id")]
+        inside = (ends[0] >= 0) & (ends[1] >= 0)
+        source, target = ends[0][inside], ends[1][inside]
+        sources, targets = np.concatenate([source, target]), np.concatenate([target, source])
+        by_source = np.argsort(sources, kind="stable")
+        self._targets = targets[by_source]
+        self._starts = np.searchsorted(sources[by_source], np.arange(len(self.names) + 1))
+        self._words = lru_cache(100_000)(self._read_words)
 
     def __len__(self) -> int:
         return len(self.names)
 
     @cached_property
     def by_text(self) -> dict[str, list[int]]:
-        """Rows by the text of their form; those of an empty one are left out."""
+        """Rows by the text of their form, most mentioned first; those of an empty one are left out."""
         found: dict[str, list[int]] = {}
-        for row, form in enumerate(self.forms):
-            if form.text:
-                found.setdefault(form.text, []).append(row)
+        for row in np.argsort(self.rank).tolist():
+            if self.forms[row].text:
+                found.setdefault(self.forms[row].text, []).append(row)
         return found
 
     @cached_property
@@ -88,18 +69,35 @@ class EntityFeatures:
                 found.setdefault(form.acronym.casefold(), []).append(row)
         return found
 
-    def shared(self, one: int, other: int) -> CollectionFeatures:
-        """Return the features that two rows share."""
-        ours, theirs = self._neighbours.get(one, _NOBODY), self._neighbours.get(other, _NOBODY)
-        return CollectionFeatures(len(ours & theirs), len(self._chunks[one] & self._chunks[other]), other in ours)
+    def neighbours(self, row: int) -> set[int]:
+        """Return the rows that a relation joins to a row."""
+        return set(self._targets[self._starts[row] : self._starts[row + 1]].tolist())
 
-    def neighbours(self, row: int) -> list[int]:
-        """Return the rows that a relation joins to a row, most mentioned first."""
-        return self.first(list(self._neighbours.get(row, _NOBODY)))
+    def chunks(self, row: int) -> set[str]:
+        """Return the chunks that mention a row."""
+        return set(self._chunks[row].as_py())
+
+    def described_by(self, row: int) -> frozenset[str]:
+        """Return the meaningful words of a row's description, without those of its name."""
+        return self._words(row)
+
+    def _read_words(self, row: int) -> frozenset[str]:
+        words = name_form(self.descriptions[row].replace("\n", " "), "text").words
+        return frozenset(words) - SMALL_WORDS - set(self.forms[row].words)
+
+    def lines(self, row: int) -> dict[str, int]:
+        """Return the lines of a row's description, folded, with the meaningful words in each; of three at least."""
+        found = {}
+        for line in self.descriptions[row].split("\n"):
+            words = tokens_of(fold(line), "")
+            n_meaningful = len(frozenset(words) - SMALL_WORDS)
+            if n_meaningful >= _FEW:
+                found[" ".join(words)] = n_meaningful
+        return found
 
     def first(self, rows: Sequence[int]) -> list[int]:
         """Return rows with the most mentioned first."""
         return sorted(rows, key=lambda row: self.rank[row])
 
 
-_NOBODY: set[int] = set()
+_FEW = 3  # meaningful words of a description that says something

@@ -34,7 +34,7 @@ PERSON, ORGANIZATION, LOCATION, EVENT, THING, UNKNOWN = (
 )
 _FAMILIES = {
     PERSON: "person people character individual human персона человек 人物",
-    ORGANIZATION: "organization organisation company corporation institution agency government party group team "
+    ORGANIZATION: "organization organisation org company corporation institution agency government party group team "
     "university организация 组织",
     LOCATION: "location geo place city country region gpe continent river mountain место 地点",
     EVENT: "event battle war incident событие 事件",
@@ -43,6 +43,7 @@ _FAMILIES = {
 _FAMILY_OF = {word: family for family, words in _FAMILIES.items() for word in words.split()}
 
 _ASIDE = re.compile(r"^(.+?)\s*\(([^()]+)\)$")
+_THE = re.compile(r"^the\s+(?=\S)", re.IGNORECASE)
 _DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.)+[^\W\d_](?![^\W_])\.?")  # U.S., also where the last dot was cut
 _POSSESSIVE = re.compile(r"^(.+?[^\W\d_])['’](?:s\b)?\s+(.+)$", re.IGNORECASE)
 _APOSTROPHE = re.compile(r"['’`ʼ]")
@@ -108,16 +109,18 @@ def name_form(name: str, kind: str) -> NameForm:
     True
     """
     family = family_of(kind)
-    base, aside, acronym = _parted(unicodedata.normalize("NFKC", name).strip())
+    base, aside, acronym = _parted(_THE.sub("", unicodedata.normalize("NFKC", name).strip()))
+    if family in (LOCATION, ORGANIZATION) and not aside:  # "Cranbrook, Kent"
+        base, _, aside = base.partition(", ")
     if family in (PERSON, UNKNOWN):
         base = _in_order(base)
     possessive = _POSSESSIVE.match(base)
     if possessive:
         base = f"{possessive.group(2)} of {possessive.group(1)}"
     capitals = {word.strip(".,") for word in base.split() if word.isupper()}
-    words = _tokens(fold(base), family)
+    words = tokens_of(fold(base), family)
     legal = title = ""
-    if len(words) > 1 and (words[0] == "the" or base.split()[0] in ARTICLES):  # "A Division" keeps its letter
+    if len(words) > 1 and base.split()[0] in ARTICLES:  # "A Division" keeps its letter
         words = words[1:]
     if family == PERSON:
         title, words = _without_title(words)
@@ -134,7 +137,7 @@ def name_form(name: str, kind: str) -> NameForm:
         words=tuple(words),
         family=family,
         numbers=tuple(sorted([*numbers, *(_NUMBER.findall(aside))])),
-        aside=" ".join(_tokens(fold(aside), family)),
+        aside=" ".join(tokens_of(fold(aside), family)),
         acronym=acronym,
         title=title,
         legal=legal,
@@ -228,7 +231,8 @@ def _in_order(name: str) -> str:
     return f"{first.strip()} {last.strip()}"
 
 
-def _tokens(text: str, family: str) -> list[str]:
+def tokens_of(text: str, family: str) -> list[str]:
+    """Return the words, numbers and distinguishing signs of a folded text, in order."""
     text = text.replace("&", " and ")
     if family != PERSON:
         text = _DOTTED.sub(lambda found: found.group().replace(".", ""), text)
@@ -293,7 +297,8 @@ def _numbered(words: list[str], capitals: set[str], family: str) -> tuple[list[s
         if word in ORDINAL_ENDINGS and after.isdigit():
             result[-1] += "" if family == PERSON else "th"
             continue
-        number = _number_in(word, at, capitals)
+        an_initial = family == PERSON and len(word) == 1 and word.isalpha() and at < len(words) - 1
+        number = "" if an_initial else _number_in(word, at, capitals)
         if number and family == PERSON and after == "the":  # Henry the 4th
             result.pop()
         if number:
@@ -320,9 +325,8 @@ def _number_in(word: str, at: int, capitals: set[str]) -> str:
 
 
 def _singular(words: list[str], shouted: bool) -> list[str]:
-    """Return the words with the last one, and the one before "of", without an English plural's ending."""
-    heads = {len(words) - 1} | {at - 1 for at, word in enumerate(words) if word == "of" and at}
-    return [_singular_word(word, shouted) if at in heads else word for at, word in enumerate(words)]
+    """Return the words without an English plural's ending."""
+    return [_singular_word(word, shouted) for word in words]
 
 
 def _singular_word(word: str, shouted: bool) -> str:

@@ -32,7 +32,7 @@ def known_different(one: NameForm, other: NameForm) -> str:
         return "what stands in parentheses differs"
     ours, theirs = set(one.words), set(other.words)
     mine, yours = ours - theirs, theirs - ours
-    if (mine & NEGATIONS) != (yours & NEGATIONS):
+    if (mine & NEGATIONS) != (yours & NEGATIONS) and not (one.acronym or other.acronym):  # the UN
         return "one is negated"
     for group in CONTRASTS:
         if mine & group and yours & group:
@@ -61,7 +61,7 @@ def _opposed(one: str, other: str) -> bool:
 def _two_people(one: NameForm, other: NameForm) -> str:
     if _gender(one) * _gender(other) < 0:
         return "one is a man's title, the other a woman's"
-    if one.possessive != other.possessive:
+    if one.possessive != other.possessive and set(one.words) & set(other.words):
         return "one is named by another person"
     mine, yours = given_names(one), given_names(other)
     if mine != yours and all(len(word) == 1 for word in (*mine, *yours)):

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
 import pyarrow as pa
 
-from hirag_dist.core.entities.resolution.candidate_pairs import CandidatePair, PairRules, propose_pairs
+from hirag_dist.core.entities.resolution.candidate_pairs import CandidatePair, propose_pairs
 from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.schemas import ENTITIES, RELATIONS
-from hirag_dist.types import FloatMatrix
-
-ALL = PairRules(threshold=0.8, ask_from=0.6)
 
 
 def entities(
@@ -70,16 +66,9 @@ def view_of(
     return EntityFeatures(entities(kinds, chunks, said, mentions), relations(related))
 
 
-def no_vectors(view: EntityFeatures) -> FloatMatrix:
-    return np.zeros((len(view), 2), np.float32)
-
-
-def proposed(
-    view: EntityFeatures, rules: PairRules = ALL, vectors: FloatMatrix | None = None
-) -> dict[tuple[str, str], CandidatePair]:
+def proposed(view: EntityFeatures) -> dict[tuple[str, str], CandidatePair]:
     """Return the pairs that are proposed, by their names, sorted."""
-    found = propose_pairs(view, no_vectors(view) if vectors is None else vectors, rules)
-    return {named(view, pair): pair for pair in found}
+    return {named(view, pair): pair for pair in propose_pairs(view)}
 
 
 def named(view: EntityFeatures, pair: CandidatePair) -> tuple[str, str]:

@@ -1,16 +1,14 @@
-"""Union of candidate pairs into groups, unless two names of a group are known to differ."""
+"""Clusters of pairs: names are one entity where each two of them can be, so that no chain joins what differs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from hirag_dist.core.entities.resolution.candidate_pairs import TIERS, CandidatePair
+from hirag_dist.core.entities.resolution.candidate_pairs import CandidatePair, compatible
 from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
-from hirag_dist.core.entities.resolution.name_forms import UNKNOWN
-from hirag_dist.core.entities.resolution.negative_rules import known_different
 
-_MAX_MEMBERS = 200  # of two groups that are compared member by member; nothing has so many names
+_MAX_MEMBERS = 200  # pairs of names of two groups that are compared; nothing has so many names
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,20 +25,17 @@ class Alias:
     via: int
 
 
-def group_pairs(
-    view: EntityFeatures, pairs: Sequence[CandidatePair], apart: Mapping[tuple[int, int], str]
-) -> list[Alias]:
+def group_pairs(view: EntityFeatures, pairs: Sequence[CandidatePair], apart: Set[tuple[int, int]]) -> list[Alias]:
     """Return each row that is merged into another, by row.
 
-    The surest pairs are joined first. A join is refused where a member of one side is known to differ from one of the
-    other: by their names, by the families of their types, or by a model. The canonical row of a group is
-    its most mentioned one; ties by id.
+    The surest pairs are joined first. A join is refused where a name of one side and one of the other cannot be one
+    entity's, unless that pair was found itself. The canonical row of a group is its most mentioned one; ties by id.
 
     Args:
         pairs: that are to be merged.
-        apart: (left, right) → reason, of pairs that a model held apart.
+        apart: (left, right) of pairs that somebody held apart.
     """
-    order = sorted(pairs, key=lambda pair: (TIERS.index(pair.tier), -pair.score, pair.left, pair.right))
+    order = sorted(pairs, key=lambda pair: (-pair.score, pair.left, pair.right))
     members: dict[int, list[int]] = {}
     home: dict[int, int] = {}
     joined: dict[int, list[CandidatePair]] = {}  # by row: the pairs that hold its group together
@@ -50,9 +45,10 @@ def group_pairs(
         if one == other:
             continue
         left, right = members.get(one, [one]), members.get(other, [other])
-        if len(left) * len(right) > _MAX_MEMBERS:
+        crossed = [(min(a, b), max(a, b)) for a in left for b in right]
+        if len(crossed) > _MAX_MEMBERS or not apart.isdisjoint(crossed):
             continue
-        if any(_differ(view, a, b, apart, direct) for a in left for b in right):
+        if not all(each in direct or compatible(view.forms[each[0]], view.forms[each[1]]) for each in crossed):
             continue
         for row in right:
             home[row] = one
@@ -69,18 +65,6 @@ def group_pairs(
                 pair = _reason(row, canonical, joined)
                 aliases.append(Alias(row, canonical, pair, pair.left + pair.right - row))
     return sorted(aliases, key=lambda alias: alias.row)
-
-
-def _differ(
-    view: EntityFeatures, one: int, other: int, apart: Mapping[tuple[int, int], str], direct: set[tuple[int, int]]
-) -> bool:
-    pair = (min(one, other), max(one, other))
-    if pair in direct:
-        return False  # proposed and accepted itself: what stands against it was weighed there
-    if pair in apart or known_different(view.forms[one], view.forms[other]):
-        return True
-    families = {view.forms[one].family, view.forms[other].family} - {UNKNOWN}
-    return len(families) > 1
 
 
 def _reason(row: int, canonical: int, joined: Mapping[int, Sequence[CandidatePair]]) -> CandidatePair:

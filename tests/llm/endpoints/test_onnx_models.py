@@ -1,0 +1,104 @@
+"""Weights in a file, run by onnxruntime: vectors of texts, and relevance of texts to a question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator
+from hirag_dist.config.model import Config
+from hirag_dist.errors import ConfigError
+from hirag_dist.llm.embedding import embedder_identity
+from hirag_dist.llm.endpoints.factory import make_embedder
+from hirag_dist.llm.endpoints.onnx_models import OnnxEmbedder, OnnxReranker
+from hirag_dist.llm.limits.rate_limiter import RateLimiter
+from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from tests.llm.onnx_files import VOCABULARY, write_model
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("tokenizers")
+
+
+def unit(*words: str) -> np.ndarray:
+    """Return the mean of the rows of words, of unit length: token t has the row (t + 1, 1, 0, -t)."""
+    numbers = np.array([VOCABULARY.index(word) for word in words], np.float64)
+    rows = np.stack([numbers + 1, np.ones(len(words)), np.zeros(len(words)), -numbers], axis=1)
+    mean = rows.mean(axis=0)
+    return mean / np.linalg.norm(mean)
+
+
+async def test_a_vector_is_the_mean_of_the_tokens_after_the_prefix(tmp_path: Path) -> None:
+    weights = str(write_model(tmp_path))
+    plain, queries = OnnxEmbedder(weights), OnnxEmbedder(weights, prefix="query ")
+    vectors = await plain.embed(["apple tree", " "])
+    np.testing.assert_allclose(vectors[0], unit("apple", "tree"), atol=1e-6)
+    assert not vectors[1].any()
+    np.testing.assert_allclose((await queries.embed(["apple"]))[0], unit("query", "apple"), atol=1e-6)
+    assert plain.name == queries.name
+    assert plain.identity != queries.identity
+
+
+async def test_the_first_token_is_the_vector_where_its_folder_says_so(tmp_path: Path) -> None:
+    weights = write_model(tmp_path / "onnx")
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
+    np.testing.assert_allclose((await OnnxEmbedder(str(weights)).embed(["tree apple"]))[0], unit("tree"), atol=1e-6)
+
+
+async def test_the_first_numbers_of_a_vector_have_unit_length(tmp_path: Path) -> None:
+    weights = str(write_model(tmp_path))
+    whole = unit("apple")
+    (short,) = await OnnxEmbedder(weights, dim=2).embed(["apple"])
+    np.testing.assert_allclose(short, whole[:2] / np.linalg.norm(whole[:2]), atol=1e-6)
+    with pytest.raises(ConfigError, match="vectors of 4 numbers, so dim is at most 4, not 5"):
+        OnnxEmbedder(weights, dim=5)
+
+
+async def test_a_cross_encoder_scores_pairs_and_cuts_the_text_alone(tmp_path: Path) -> None:
+    """Its output is the sum of the numbers of the tokens."""
+    judge = OnnxReranker(str(write_model(tmp_path, judges=True)), max_pieces=3)
+    scores = await judge.scores("apple", ["tree", "tree query query", ""])
+    apple, tree, query = (VOCABULARY.index(word) for word in ("apple", "tree", "query"))
+    assert scores.tolist() == [apple + tree, apple + tree + query, apple]
+    assert (await judge.scores("apple", [])).tolist() == []
+
+
+async def test_the_configuration_names_the_file_and_the_prefixes(tmp_path: Path) -> None:
+    embeds, judges = write_model(tmp_path / "a"), write_model(tmp_path / "b", judges=True)
+    endpoints = {
+        "vectors": {"kind": "onnx", "path": str(embeds), "prefixes": {"query": "query ", "passage": "tree "}},
+        "judge": {"kind": "onnx", "path": str(judges)},
+    }
+    config = Config.model_validate({"llm": {"endpoints": endpoints, "roles": {"embed": "vectors", "rerank": "judge"}}})
+    retried = RetriedCalls(RateLimiter(make_coordinator(config)), RetryPolicy())
+    passages = make_embedder(config)
+    questions = limited_embedder(config, None, retried, texts="query")
+    np.testing.assert_allclose((await passages.embed(["apple"]))[0], unit("tree", "apple"), atol=1e-6)
+    np.testing.assert_allclose((await questions.embed(["apple"]))[0], unit("query", "apple"), atol=1e-6)
+    assert "'tree '" in embedder_identity(passages)
+    reranker = limited_reranker(config, retried)
+    assert reranker is not None
+    assert np.argsort(-await reranker.scores("apple", ["apple", "query"])).tolist() == [1, 0]
+    assert reranker.max_texts == 20
+
+
+@pytest.mark.parametrize("role", ["answer", "extract"])
+def test_such_a_model_cannot_chat(role: str) -> None:
+    with pytest.raises(ValueError, match=rf"llm\.roles\.{role}: 'own' is of kind onnx"):
+        Config.model_validate({"llm": {"endpoints": {"own": {"kind": "onnx", "path": "x"}}, "roles": {role: "own"}}})
+    with pytest.raises(ValueError, match="path is required for an endpoint of kind onnx"):
+        Config.model_validate({"llm": {"endpoints": {"own": {"kind": "onnx"}}}})
+
+
+def test_missing_and_unreadable_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Cannot read the weights"):
+        OnnxEmbedder(str(tmp_path / "none.onnx"))
+    weights = write_model(tmp_path)
+    weights.write_bytes(b"damaged")
+    with pytest.raises(ConfigError, match="Cannot load"):
+        OnnxEmbedder(str(weights))
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(ConfigError, match=r"Expected tokenizer\.json beside"):
+        OnnxReranker(str(weights))
