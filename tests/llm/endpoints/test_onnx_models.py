@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from hirag_dist.composition.models import limited_embedder, limited_reranker, make_coordinator
-from hirag_dist.config.model import Config
+from hirag_dist.config.model import Config, LlmConfig
 from hirag_dist.errors import ConfigError
-from hirag_dist.llm.embedding import embedder_identity
+from hirag_dist.llm.embedding import PaidEmbedder, embedder_identity
 from hirag_dist.llm.endpoints.factory import make_embedder
 from hirag_dist.llm.endpoints.onnx_models import OnnxEmbedder, OnnxReranker
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
@@ -102,3 +102,26 @@ def test_missing_and_unreadable_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").unlink()
     with pytest.raises(ConfigError, match=r"Expected tokenizer\.json beside"):
         OnnxReranker(str(weights))
+
+
+def test_an_endpoint_reads_the_prefix_of_its_texts() -> None:
+    endpoint = {
+        "base_url": "http://127.0.0.1:1/v1",
+        "model": "e5",
+        "dim": 3,
+        "prefixes": {"query": "query: ", "passage": "passage: "},
+    }
+    config = Config.model_validate({"llm": {"endpoints": {"own": endpoint}, "roles": {"embed": "own"}}})
+    passages, queries = make_embedder(config), make_embedder(config, "query")
+    assert isinstance(passages, PaidEmbedder)
+    assert isinstance(queries, PaidEmbedder)
+    assert (passages.fitted("one")[0], queries.fitted("one")[0]) == ("passage: one", "query: one")
+    assert passages.name == queries.name == "e5"
+    assert passages.identity != queries.identity
+    plain = make_embedder(config.model_copy(update={"llm": without_prefixes(config)}))
+    assert embedder_identity(plain) == "e5"
+
+
+def without_prefixes(config: Config) -> LlmConfig:
+    own = config.llm.endpoints["own"].model_copy(update={"prefixes": {}})
+    return config.llm.model_copy(update={"endpoints": {**config.llm.endpoints, "own": own}})
