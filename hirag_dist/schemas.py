@@ -141,7 +141,7 @@ ALIASES = pa.schema(
         _column("name", _STRING),
         _column("canonical_name", _STRING),
         _column("entity_id", _STRING),  # the entity of layer 0 that both are
-        _column("tier", _STRING),  # normalise | alias | similar | llm; vector in snapshots of former versions
+        _column("tier", _STRING),  # user | normalise | alias | similar | llm; vector in snapshots of former versions
         _column("score", pa.float64()),  # probability that the names are one entity's
         _column("evidence", _STRING),
     ]

@@ -6,6 +6,8 @@ how it is served; `execution` says where it is built and never changes what is b
 
 from __future__ import annotations
 
+import csv
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
@@ -261,10 +263,36 @@ class ClusteringConfig(ConfigSection):
         return 2 * self.target_size
 
 
+_Decisions = tuple[tuple[str, str, bool], ...]  # name, other name, and whether both are one entity's
+
+
+def _read_aliases(value: Any) -> Any:
+    """Return the rows of a CSV file of decisions, or what is given instead of its path."""
+    if not isinstance(value, str):
+        return value
+    try:
+        with Path(value).open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"cannot read {value}: {error}") from None
+    decisions = []
+    for number, row in enumerate(rows, 2):
+        name, other, same = ((row.get(column) or "").strip() for column in ("name", "other", "same"))
+        if not name or not other or same.casefold() not in ("yes", "no"):
+            raise ValueError(f"{value}, line {number}: expected values of name and other, and yes or no in same")
+        decisions.append((name, other, same.casefold() == "yes"))
+    return decisions
+
+
 class ResolutionConfig(ConfigSection):
     """Names of one entity of layer 0, joined by rules where they are certain, and by the summarise model in doubt."""
 
     enabled: bool = Field(False, description="Join the names of one entity before clustering")
+    aliases: Annotated[_Decisions, BeforeValidator(_read_aliases, json_schema_input_type=str | _Decisions)] = Field(
+        (),
+        description="CSV file of your own decisions, with the columns name, other and same (yes or no): they hold "
+        "whatever the rules and the model say; or the rows themselves",
+    )
 
 
 class CommunitiesConfig(ConfigSection):

@@ -185,7 +185,7 @@ def find_aliases(context: BuildContext, merged: MergedMentions, mentions: GraphM
         asked = runner.run(ask, "resolve", questions=proposed.questions)
         answers, rejects = asked.answers, asked.rejects
     grouped = runner.run(
-        GroupNames(),
+        GroupNames(context.config.resolution.aliases),
         "group names",
         pairs=proposed.pairs,
         answers=answers,

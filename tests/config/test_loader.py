@@ -250,3 +250,15 @@ def test_fidelity_to_the_paper_takes_communities_of_all_levels_unless_a_level_is
     assert load("retrieval: {top_n: 5}").config.retrieval.community_level == "leaf"
     assert load("retrieval: {fidelity: paper}").config.retrieval.community_level == "all"
     assert load("retrieval: {fidelity: paper, community_level: 0}").config.retrieval.community_level == "0"
+
+
+def test_a_file_of_decisions_about_names_is_read_and_checked(tmp_path: Path) -> None:
+    file = tmp_path / "aliases.csv"
+    file.write_text("name,other,same\nWHO, World Health Organization ,Yes\n")
+    given = {"resolution": {"aliases": str(file)}}
+    assert load_config(None, {}, given).config.resolution.aliases == (("WHO", "World Health Organization", True),)
+    file.write_text("name,other,same\nWHO,UN,perhaps\n")
+    with pytest.raises(ConfigError, match="line 2: expected values of name and other, and yes or no in same"):
+        load_config(None, {}, given)
+    with pytest.raises(ConfigError, match="cannot read"):
+        load_config(None, {}, {"resolution": {"aliases": str(tmp_path / "none.csv")}})

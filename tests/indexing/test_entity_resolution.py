@@ -154,3 +154,16 @@ def test_a_refused_question_keeps_the_pair_apart_as_a_dead_letter_that_retry_ask
     healed = build(bench, reply, resolution=ON, retry=True)
     assert not {"Marley", "Jacob Marley"} <= names(healed)
     assert healed.manifest.complete
+
+
+def test_decisions_of_a_user_hold_against_rules_and_model(bench: Bench, tmp_path: Path) -> None:
+    file = tmp_path / "aliases.csv"
+    file.write_text("name,other,same\nWHO,world health organization,no\nHenry IV,Scrooge,yes\nJacob Marley,Marley,no\n")
+    snapshot = build(bench, resolution=ON | {"aliases": str(file)})
+    assert {"WHO", "World Health Organization", "Marley", "Jacob Marley"} <= names(snapshot)
+    (alias,) = rows(snapshot, "aliases")
+    assert {alias["name"], alias["canonical_name"]} == {"Henry IV", "Scrooge"}
+    assert (alias["tier"], alias["score"]) == ("user", 1.0)
+    file.write_text("name,other,same\nNobody,Scrooge,yes\n")
+    without = build(bench, resolution=ON | {"aliases": str(file)})
+    assert {row["tier"] for row in rows(without, "aliases")} == {"alias", "llm"}

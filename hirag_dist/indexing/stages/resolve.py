@@ -8,13 +8,13 @@ from typing import Annotated, Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.entities.resolution.candidate_pairs import LLM, MERGED_FROM, CandidatePair, propose_pairs
+from hirag_dist.core.entities.resolution.candidate_pairs import LLM, MERGED_FROM, USER, CandidatePair, propose_pairs
 from hirag_dist.core.entities.resolution.clusters import group_pairs
 from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 from hirag_dist.core.prompts.reply_parsing import SameEntityReply, parse_same
 from hirag_dist.core.prompts.templates import PACKED, Prompts, same_entity_request
 from hirag_dist.core.text.ids import content_id, entity_id
-from hirag_dist.core.text.normalize import one_line, shorten
+from hirag_dist.core.text.normalize import name_key, one_line, shorten
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole, reject_row
 from hirag_dist.indexing.stages.packed_calls import PackableUnit, PackingOptions, ask_packed
@@ -157,9 +157,14 @@ class GroupNames:
     class Outputs(TableSet):
         aliases: Annotated[Dataset, ALIASES]
 
+    decided: tuple[tuple[str, str, bool], ...] = ()  # two names, and whether a user says that they are one entity's
+
     async def run(self, tables: Tables, services: Services) -> Tables:
         """Return the aliases, by name."""
-        said = [*tables["pairs"].to_pylist(), *tables["answers"].to_pylist()]
+        decided = _decided(self.decided, tables["entities"]["entity_id"])
+        known = {(row["left_id"], row["right_id"]) for row in decided}
+        found = [*tables["pairs"].to_pylist(), *tables["answers"].to_pylist()]
+        said = [row for row in found if (row["left_id"], row["right_id"]) not in known] + decided
         involved = pa.array(sorted({own for row in said for own in (row["left_id"], row["right_id"])}), pa.string())
         entities = tables["entities"]
         entities = entities.filter(pc.is_in(entities["entity_id"], involved)).sort_by("entity_id").combine_chunks()
@@ -170,7 +175,7 @@ class GroupNames:
         for row in said:
             left, right = place[row["left_id"]], place[row["right_id"]]
             if row.get("same", True):
-                tier = LLM if "same" in row else row["tier"]
+                tier = LLM if "same" in row and row["tier"] != USER else row["tier"]
                 pairs.append(CandidatePair(left, right, tier, row["score"], row["evidence"]))
             else:
                 apart.add((left, right))
@@ -192,6 +197,18 @@ class GroupNames:
             for alias in aliases
         ]
         return {"aliases": pa.Table.from_pylist(rows, ALIASES).sort_by("name_key")}
+
+
+def _decided(decisions: tuple[tuple[str, str, bool], ...], entity_ids: pa.ChunkedArray) -> list[dict[str, Any]]:
+    """Return ANSWERS of a user's decisions about two entities that are there; of two about one pair the last."""
+    there = set(entity_ids.to_pylist())
+    rows = {}
+    for name, other, same in decisions:
+        left, right = sorted((entity_id(0, name_key(name)), entity_id(0, name_key(other))))
+        if left != right and {left, right} <= there:
+            why = {"tier": USER, "score": 1.0, "evidence": "a decision of yours"}
+            rows[left, right] = {"left_id": left, "right_id": right, **why, "same": same}
+    return [rows[key] for key in sorted(rows)]
 
 
 def _keys(mentions: pa.Table, wanted: set[str]) -> dict[str, str]:

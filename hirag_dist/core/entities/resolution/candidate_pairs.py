@@ -26,8 +26,8 @@ from hirag_dist.core.entities.resolution.negative_rules import (
 )
 from hirag_dist.core.entities.resolution.word_lists import SMALL_WORDS
 
-NORMALISE, ALIAS, SIMILAR, LLM = "normalise", "alias", "similar", "llm"
-TIERS = (NORMALISE, ALIAS, SIMILAR, LLM)
+USER, NORMALISE, ALIAS, SIMILAR, LLM = "user", "normalise", "alias", "similar", "llm"
+TIERS = (USER, NORMALISE, ALIAS, SIMILAR, LLM)
 MERGED_FROM = 0.9  # probability
 ASKED_FROM = 0.4
 _SPELLED = 3.5  # log odds of one spelling

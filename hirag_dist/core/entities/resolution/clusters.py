@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from hirag_dist.core.entities.resolution.candidate_pairs import CandidatePair, compatible
+from hirag_dist.core.entities.resolution.candidate_pairs import USER, CandidatePair, compatible
 from hirag_dist.core.entities.resolution.entity_features import EntityFeatures
 
 _MAX_MEMBERS = 200  # pairs of names of two groups that are compared; nothing has so many names
@@ -29,13 +29,14 @@ def group_pairs(view: EntityFeatures, pairs: Sequence[CandidatePair], apart: Set
     """Return each row that is merged into another, by row.
 
     The surest pairs are joined first. A join is refused where a name of one side and one of the other cannot be one
-    entity's, unless that pair was found itself. The canonical row of a group is its most mentioned one; ties by id.
+    entity's, unless that pair was found itself, or a user joins the names. The canonical row of a group is its most
+    mentioned one; ties by id.
 
     Args:
         pairs: that are to be merged.
         apart: (left, right) of pairs that somebody held apart.
     """
-    order = sorted(pairs, key=lambda pair: (-pair.score, pair.left, pair.right))
+    order = sorted(pairs, key=lambda pair: (pair.tier != USER, -pair.score, pair.left, pair.right))
     members: dict[int, list[int]] = {}
     home: dict[int, int] = {}
     joined: dict[int, list[CandidatePair]] = {}  # by row: the pairs that hold its group together
@@ -46,9 +47,13 @@ def group_pairs(view: EntityFeatures, pairs: Sequence[CandidatePair], apart: Set
             continue
         left, right = members.get(one, [one]), members.get(other, [other])
         crossed = [(min(a, b), max(a, b)) for a in left for b in right]
-        if len(crossed) > _MAX_MEMBERS or not apart.isdisjoint(crossed):
+        if not apart.isdisjoint(crossed):
             continue
-        if not all(each in direct or compatible(view.forms[each[0]], view.forms[each[1]]) for each in crossed):
+        if pair.tier != USER and len(crossed) > _MAX_MEMBERS:
+            continue
+        if pair.tier != USER and not all(
+            each in direct or compatible(view.forms[each[0]], view.forms[each[1]]) for each in crossed
+        ):
             continue
         for row in right:
             home[row] = one
