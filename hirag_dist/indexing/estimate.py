@@ -40,14 +40,16 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import CallsExpected
 from hirag_dist.indexing.base_layer import DESCRIBE_PROMPT_TOKENS
 from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.documents import UnreadRecords
 from hirag_dist.indexing.inputs import read_options
 from hirag_dist.indexing.stages.meta_types import EXCERPT_CHARS, N_EXCERPTS
 from hirag_dist.indexing.stages.packed_calls import MAX_UNITS
+from hirag_dist.indexing.stages.read import unit_of
 from hirag_dist.indexing.stages.resolve import PAIRS_PER_CALL
 from hirag_dist.llm.rule_based.finder import best_names
 from hirag_dist.llm.rule_based.sentences import split_sentences
 from hirag_dist.llm.usage import dollars, total_cost
-from hirag_dist.readers import Document, find_inputs, missing_packages, read_source
+from hirag_dist.readers import Document, find_inputs, is_access_refusal, missing_packages, read_source
 from hirag_dist.types import ChatRequest
 from hirag_dist.types.notebook import table_html
 
@@ -181,12 +183,14 @@ class PlannedInput:
         duplicates: copies that were left out.
         unreadable: (name, reason) of what could not be read.
         mentions: chunks that mention an entity, for each entity that several mention, see `expected_mentions`.
+        unread: places of which an update keeps what the index has.
     """
 
     documents: Mapping[str, PlannedDocument]
     duplicates: int
     unreadable: tuple[tuple[str, str], ...]
     mentions: tuple[float, ...] = ()
+    unread: UnreadRecords = field(default_factory=UnreadRecords)
 
     @property
     def n_chunks(self) -> int:
@@ -267,6 +271,8 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
     tokens, options = encoding(config.tokenizer), read_options(config.reading, config.metadata)
     documents: dict[str, PlannedDocument] = {}
     unreadable: list[tuple[str, str]] = []
+    units: list[str] = []
+    places: list[tuple[str, int]] = []
     sample: list[tuple[int, str]] = []  # a heap, the largest key first
     copies = 0
     sources = find_inputs(inputs, follow_links=config.reading.follow_links)
@@ -276,7 +282,10 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
         for read in read_source(source, options):
             if not isinstance(read, Document):
                 unreadable.append((source.display, read.reason))
+                if not is_access_refusal(read.reason):
+                    units.append(unit_of(source.name, read.record))
                 continue
+            places.append((source.name, read.record))
             identity = document_id(read.text, read.labels)
             if identity in documents:
                 copies += 1
@@ -290,7 +299,8 @@ def read_planned(inputs: Sequence[str], config: Config) -> PlannedInput:
                 elif -key > sample[0][0]:
                     heapreplace(sample, (-key, text))
             documents[identity] = PlannedDocument(f"{source.name}#{read.record}", tuple(chunks))
-    planned = PlannedInput(documents, copies, tuple(unreadable))
+    unread = UnreadRecords.of(units, {source.name for source in sources}, places)
+    planned = PlannedInput(documents, copies, tuple(unreadable), unread=unread)
     return replace(planned, mentions=expected_mentions([text for _, text in sample], planned.n_chunks))
 
 

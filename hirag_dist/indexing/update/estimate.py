@@ -137,9 +137,8 @@ def estimate_update(
     """
     planned = read_planned(inputs, config)
     base, reason = open_configured(snapshot, config)
-    if add and base is not None:
-        planned = _added_to(base, planned)
     if base is not None:
+        planned = _with_kept(base, planned, everything=add)
         planned = replace(planned, mentions=_mentions(base, planned.n_chunks))
     rebuild = estimate_planned(planned, config, prompts, latency_s, speeds)
     if base is None:
@@ -194,8 +193,14 @@ def _mentions(base: UpdateBase, n_chunks: int) -> tuple[float, ...]:
     return tuple((counts[counts > 1] * scale).tolist())
 
 
-def _added_to(base: UpdateBase, planned: PlannedInput) -> PlannedInput:
-    """Return the documents of the base together with those of INPUT, which replace documents of the same place."""
+def _with_kept(base: UpdateBase, planned: PlannedInput, *, everything: bool) -> PlannedInput:
+    """Return the documents of INPUT together with those of the base that stay beside them.
+
+    Args:
+        everything: Whether all stay but those of the same place, not only those that could not be read now.
+    """
+    if not everything and not planned.unread.records:
+        return planned
     chunks = base.table("chunks", ["chunk_id", "document_id", "n_tokens"])
     of_document: dict[str, list[tuple[int, int]]] = {}
     keys, tokens = text_keys(chunks["chunk_id"]).tolist(), chunks["n_tokens"].to_pylist()
@@ -205,7 +210,8 @@ def _added_to(base: UpdateBase, planned: PlannedInput) -> PlannedInput:
     documents = dict(planned.documents)
     for row in base.table("documents", ["document_id", "uri", "record"]).to_pylist():
         own, place = row["document_id"], f"{row['uri']}#{row['record']}"
-        if own not in documents and place not in taken:
+        stays = everything or (row["uri"], row["record"]) in planned.unread
+        if stays and own not in documents and place not in taken:
             documents[own] = PlannedDocument(place, tuple(of_document.get(own, ())))
     return replace(planned, documents=documents)
 

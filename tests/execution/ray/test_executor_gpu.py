@@ -314,7 +314,7 @@ def test_kernels_compute_where_the_gpu_is_and_models_are_called_elsewhere(
     assert found == ["gpu"]
     assert {"extract", "summarise layer 0", "cluster layer 1", "reports"} <= set(finished)
     assert watch.nodes("kernel") == node_ids(with_gpu=True)
-    assert {"assign", "leiden", "project", "statistics"} <= watch.calls("kernel")
+    assert {"leiden", "memberships", "project", "trees"} <= watch.calls("kernel")
     assert watch.nodes("model") <= node_ids(with_gpu=False)
     assert {"ask", "embed"} <= watch.calls("model")
 
@@ -342,7 +342,7 @@ def test_shards_of_a_large_layer_are_held_where_the_gpu_is(standing_gpu_node: An
             executor.close()
     assert found[0] == found[1]
     assert watch.nodes("kernel") == node_ids(with_gpu=True)
-    assert {"moments", "project", "kmeans", "nearest", "statistics", "assign"} <= watch.calls("kernel")
+    assert {"moments", "project", "kmeans", "nearest_sums", "trees", "memberships"} <= watch.calls("kernel")
 
 
 def test_a_worker_that_cannot_use_its_gpu_says_what_it_lacks(standing_gpu_node: Any, tmp_path: Path) -> None:

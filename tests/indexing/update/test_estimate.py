@@ -76,6 +76,16 @@ def test_documents_and_chunks_are_those_of_the_update(folder: Path) -> None:
     assert 0.3 < made.summaries.written / result.update.summaries.written < 3
 
 
+def test_a_file_that_is_there_and_cannot_be_read_is_not_removed(folder: Path) -> None:
+    corpus = folder / "corpus"
+    (corpus / FILES[0]).unlink()
+    (corpus / FILES[1]).write_bytes(bytes(range(256)) * 8)
+    made = plan(folder)
+    result = run_build([str(corpus)], str(folder / "index"), Config.model_validate(SETTINGS))
+    assert result.update is not None
+    assert made.documents == result.update.documents == DocumentCounts(removed=1)
+
+
 def test_an_update_costs_less_than_a_build_and_keeps_its_bound(folder: Path) -> None:
     shutil.copy(SAMPLES / "lincoln-1862-one-national-family.md", folder / "corpus")
     made = plan(folder, **PRICED)
