@@ -111,9 +111,13 @@ def estimate_retry(index_uri: str, config: Config, latency_s: float | None = Non
 
 
 def _reading(arguments: BuildArguments, config: Config) -> ReadingConfig:
-    """Return the reading options of a retry: the fields of the last build, the limits of now, which may be higher."""
+    """Return the reading options of a retry: the fields of the last build, the limits of now, which may be higher.
+
+    The encoding is that of the last build too, unless one is named now.
+    """
     fields = {name: value for name, value in arguments.reading.items() if name.endswith("_field")}
-    return config.reading.model_copy(update=fields)
+    encoding = config.reading.encoding or arguments.reading.get("encoding")
+    return config.reading.model_copy(update={**fields, "encoding": encoding})
 
 
 def _present(store: Store, base_id: str | None) -> str | None:

@@ -50,6 +50,13 @@ LabelFieldOption = Annotated[str | None, typer.Option(help="Name of the field wi
 IdFieldOption = Annotated[
     str | None, typer.Option(help="Name of the field with your id of a record, for `eval` and `remove`.")
 ]
+EncodingOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Character encoding of files and records that are not UTF-8 and declare none; else guessed.",
+    ),
+]
 FreshOption = Annotated[
     bool, typer.Option("--fresh", help="Do finished work again, from nothing; replies that were paid are kept.")
 ]
@@ -137,12 +144,13 @@ class WriteOptions(ExecutorOptions):
 
 @dataclass(frozen=True)
 class FieldOptions:
-    """Options that name the fields of records in INPUT."""
+    """Options that name the fields of records in INPUT, and its encoding."""
 
     text_field: TextFieldOption = None
     title_field: TitleFieldOption = None
     label_field: LabelFieldOption = None
     id_field: IdFieldOption = None
+    encoding: EncodingOption = None
 
     @property
     def keys(self) -> dict[str, Any]:

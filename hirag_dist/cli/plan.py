@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from hirag_dist.api.build import plan_build, plan_update
 from hirag_dist.cli._durations import about
-from hirag_dist.cli._options import ConfigOptions, InputsArgument, TextFieldOption
+from hirag_dist.cli._options import ConfigOptions, EncodingOption, InputsArgument, TextFieldOption
 from hirag_dist.cli._output import emit, err, out, short, table
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
@@ -27,6 +27,7 @@ def plan(
     inputs: InputsArgument,
     options: ConfigOptions,
     text_field: TextFieldOption = None,
+    encoding: EncodingOption = None,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
     tokens_per_s: Annotated[
         float | None,
@@ -52,7 +53,7 @@ def plan(
     """
     if add and index is None:
         raise ConfigError("--add estimates an addition to an index: give --index URI with it")
-    loaded = options.load({"reading.text_field": text_field})
+    loaded = options.load({"reading.text_field": text_field, "reading.encoding": encoding})
     if notice := lexical_embedding_notice(loaded):
         err.print(f"[yellow]Note:[/yellow] {notice}.")
     if index is not None:

@@ -11,7 +11,7 @@ from hirag_dist.core.metadata.fields import collect_values
 from hirag_dist.core.text.normalize import shorten
 from hirag_dist.readers.clean import clean_text, cleaned_offsets
 from hirag_dist.readers.encoding import NotText, decode_text
-from hirag_dist.readers.model import Document, ReadOptions, TextPlace, Unreadable
+from hirag_dist.readers.model import Document, FileRefused, ReadOptions, TextPlace, Unreadable
 
 TEXT_FIELDS = ("text", "content", "contents", "body", "document", "page_content", "passage")
 TITLE_FIELDS = ("title", "name", "headline")
@@ -118,8 +118,8 @@ class DocumentBuilder:
         text = fields[text_field]
         if isinstance(text, bytes):
             try:
-                text = decode_text(text)
-            except NotText as error:
+                text = decode_text(text, named=options.encoding)
+            except (NotText, FileRefused) as error:
                 return self.unreadable(record, str(error))
         if not isinstance(text, str):
             return self.unreadable(record, f"field {text_field!r} is {kind_of(text)}, not a string")

@@ -57,8 +57,9 @@ def read_html(data: bytes, maker: DocumentBuilder) -> Document | Unreadable:
 
     Raises:
         NotText: the data is binary.
+        WrongEncoding: it is not in the encoding that the options name.
     """
-    page = parse_page(data, _MEMORY_FACTOR * maker.options.max_file_bytes)
+    page = parse_page(data, _MEMORY_FACTOR * maker.options.max_file_bytes, maker.options.encoding)
     if isinstance(page, str):
         return maker.unreadable(0, page)
     return maker.document(
@@ -82,18 +83,20 @@ class HtmlText:
     properties: dict[str, object]
 
 
-def parse_page(data: bytes, max_tree_bytes: int) -> HtmlText | str:
+def parse_page(data: bytes, max_tree_bytes: int, encoding: str | None = None) -> HtmlText | str:
     """Return the text of a page, or the reason why it has none.
 
     Args:
         data: the file.
         max_tree_bytes: limit of the memory of the parsed page.
+        encoding: that the user names; as `named` of `decode_text`.
 
     Raises:
         NotText: the data is binary.
+        WrongEncoding: it is not in the named encoding.
     """
     charset = _CHARSET.search(data[:_HEAD_BYTES])
-    text = clean_text(decode_text(data, None if charset is None else charset[1].decode("ascii")))
+    text = clean_text(decode_text(data, None if charset is None else charset[1].decode("ascii"), encoding))
     attributes = [len(_SPACES.findall(_QUOTED.sub("", tag[0]))) for tag in _LONG_TAG.finditer(text)]
     if max(attributes, default=0) > MAX_ATTRIBUTES:
         return f"an element of the page has more than {MAX_ATTRIBUTES} attributes"

@@ -66,6 +66,7 @@ class ReadOptions:
             name must not make documents public; null or empty is no label.
         id_field: the one that holds the owner's id of the record, a string or a number. Where it is named here, a
             record without it is `Unreadable`: a mistyped name must not cost all ids.
+        encoding: of content that is not UTF-8 and declares none that it is in; None to guess it.
         max_document_bytes: limit of the text of a document, and of a record of a JSONL or CSV file.
         max_file_bytes: limit of the content of a file that is read as a whole.
         max_records: limit of the records of a file.
@@ -81,6 +82,7 @@ class ReadOptions:
     title_field: str | None = None
     label_field: str | None = None
     id_field: str | None = None
+    encoding: str | None = None
     max_document_bytes: int = 1 << 25
     max_file_bytes: int = 1 << 28
     max_records: int = 1_000_000

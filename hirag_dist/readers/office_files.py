@@ -125,6 +125,7 @@ def _ask(form: str, data: bytes, options: ReadOptions) -> dict[str, Any] | str:
         "max_chars": options.max_document_bytes,
         "max_bytes": min(options.max_content_bytes(len(data)), options.max_file_bytes),
         "max_tree_bytes": _TREE_FACTOR * options.max_file_bytes,
+        "encoding": options.encoding,
         "memory_bytes": options.memory_bytes,
         "cpu_s": options.cpu_s,
     }

@@ -119,8 +119,9 @@ class ParquetRows:
                     raise expands_too_far(self._options.max_expansion)
 
     def _ask(self, **request: object) -> dict[str, Any]:
-        limits = {"memory_bytes": self._options.memory_bytes, "cpu_s": self._options.cpu_s}
-        return READER.ask({"uri": store_uri(self._uri), **limits, **request}, b"")
+        options = self._options
+        limits = {"memory_bytes": options.memory_bytes, "cpu_s": options.cpu_s}
+        return READER.ask({"uri": store_uri(self._uri), "encoding": options.encoding, **limits, **request}, b"")
 
 
 def _checked(reply: dict[str, Any], options: ReadOptions) -> dict[str, Any]:

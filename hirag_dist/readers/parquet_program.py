@@ -1,6 +1,7 @@
 """The program that reads Parquet files, in a process with limits: Arrow reserves whatever size a page's header names.
 
-Requests, replies and forks are those of `pdf_text.answer_requests`. A request has the `uri` of a file. Without `group`
+Requests, replies and forks are those of `pdf_text.answer_requests`. A request has the `uri` of a file, and the
+`encoding` that the user names, or null. Without `group`
 its reply has `names`, of the columns, and `n_groups`. With `group` it has `columns` to read, or null for all, and
 `path`, a file that the rows of this row group are written to, a JSON object a line, until they pass `max_bytes`; the
 reply then says whether they are `cut`. A reply has `refused` where the file is damaged, or `error`: memory, cpu or
@@ -13,6 +14,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from hirag_dist.readers.encoding import NotText, decode_text
+from hirag_dist.readers.encoding import NotText, WrongEncoding, decode_text
 from hirag_dist.readers.open import READ_ERRORS, explain
 from hirag_dist.readers.pdf_text import answer_requests
 
@@ -48,8 +50,9 @@ def read_file(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
 def _write_rows(parquet: pq.ParquetFile, request: Mapping[str, Any]) -> bool:
     left = request["max_bytes"]
     with Path(request["path"]).open("w", encoding="utf-8") as lines:
+        plain = partial(_plain, encoding=request["encoding"])
         for row in _rows(parquet, request["group"], request["columns"]):
-            line = json.dumps(row, default=_plain, ensure_ascii=False) + "\n"
+            line = json.dumps(row, default=plain, ensure_ascii=False) + "\n"
             left -= len(line)
             if left < 0:
                 return True
@@ -83,12 +86,12 @@ def _plain_column(column: pa.Array) -> pa.Array:
     return column
 
 
-def _plain(value: Any) -> object:
+def _plain(value: Any, encoding: str | None) -> object:
     """Return what JSON has for a value that is of none of its types."""
     if isinstance(value, bytes):
         try:
-            return decode_text(value)
-        except NotText:
+            return decode_text(value, named=encoding)
+        except (NotText, WrongEncoding):
             return {_BYTES: base64.b64encode(value).decode()}
     return str(value)
 

@@ -104,9 +104,13 @@ def _read(source: SourceFile, maker: DocumentBuilder) -> Found:
         if reason := missing_package(form):
             yield maker.unreadable(0, reason)
         elif form in _BY_LINE:
-            yield from _BY_LINE[form](text_lines(stream, options.max_document_bytes), maker)
+            yield from _BY_LINE[form](text_lines(stream, options.max_document_bytes, options.encoding), maker)
         else:
             yield from _WHOLE[form](read_all(stream, options.max_file_bytes), maker)
+
+
+def _text(data: bytes, maker: DocumentBuilder) -> str:
+    return decode_text(data, named=maker.options.encoding)
 
 
 def _read_page(data: bytes, maker: DocumentBuilder) -> list[Document | Unreadable]:
@@ -121,11 +125,11 @@ _BY_LINE: dict[str, Callable[[Iterator[str], DocumentBuilder], Found]] = {  # re
     "tsv": partial(read_delimited, delimiter="\t"),
 }
 _WHOLE: dict[str, Callable[[bytes, DocumentBuilder], Iterable[Document | Unreadable]]] = {
-    "txt": lambda data, maker: [maker.document(decode_text(data))],
-    "md": lambda data, maker: [read_markdown(decode_text(data), maker)],
+    "txt": lambda data, maker: [maker.document(_text(data, maker))],
+    "md": lambda data, maker: [read_markdown(_text(data, maker), maker)],
     "html": _read_page,
     "pdf": read_pdf,
-    "json": lambda data, maker: read_json(decode_text(data), maker),
+    "json": lambda data, maker: read_json(_text(data, maker), maker),
     **{form: partial(read_office, form) for form in ("docx", "pptx", "xlsx", "epub")},
     "eml": lambda data, maker: read_mail(data, maker, _read_attachment),
 }
@@ -148,7 +152,9 @@ def _read_attachment(form: str, data: bytes, maker: DocumentBuilder) -> Found:
         elif form in _BY_LINE:
             stream = cast(io.BufferedReader, io.BufferedReader(io.BytesIO(data)))
             yield from _bounded(
-                _BY_LINE[form](text_lines(stream, options.max_document_bytes), maker), options, len(data)
+                _BY_LINE[form](text_lines(stream, options.max_document_bytes, options.encoding), maker),
+                options,
+                len(data),
             )
         else:
             yield from _bounded(iter(_WHOLE[form](data, maker)), options, len(data))

@@ -46,6 +46,18 @@ def test_the_letters_of_an_update_are_asked_again_from_its_base(index: RefusingI
     assert index.names() == {"engine.txt", "loom.txt", "bridge.txt"}
 
 
+def test_a_file_is_read_again_in_the_encoding_that_the_build_named(index: RefusingIndex) -> None:
+    _, path = index.files("loom.txt", "bridge.txt")
+    file = Path(path)
+    file.write_bytes((TEXTS["bridge.txt"] + " Karel Čapek owned a portrait of Božena Němcová.").encode("cp852"))
+    now, index.refused = index.config, "Brunel"
+    index.config = now.model_copy(update={"reading": now.reading.model_copy(update={"encoding": "cp852"})})
+    index.build_folder()
+    index.config, index.refused = now, ""
+    assert index.retry().complete
+    assert "ČAPEK" in extracted(open_snapshot(index.store))
+
+
 @pytest.mark.parametrize("again", ["index", "refresh"])
 def test_letters_stay_after_a_run_that_changed_nothing(index: RefusingIndex, again: str) -> None:
     index.refused = "Brunel"

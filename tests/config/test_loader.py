@@ -262,3 +262,14 @@ def test_a_file_of_decisions_about_names_is_read_and_checked(tmp_path: Path) -> 
         load_config(None, {}, given)
     with pytest.raises(ConfigError, match="cannot read"):
         load_config(None, {}, {"resolution": {"aliases": str(tmp_path / "none.csv")}})
+
+
+@pytest.mark.parametrize("name", ["windows-1251", "Shift_JIS", "koi8-r", "utf-8"])
+def test_an_encoding_that_extends_ascii(name: str) -> None:
+    assert load_config(None, {}, {"reading.encoding": name}).config.reading.encoding == name
+
+
+@pytest.mark.parametrize("name", ["klingon", "utf-16", "rot13", "idna", "unicode_escape", "base64", ""])
+def test_any_other_encoding_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"reading\.encoding: .*'{name}' \(option --encoding\)"):
+        load_config(None, {}, {"reading.encoding": name})

@@ -23,7 +23,7 @@ def test_rows_of_several_row_groups(read: Read) -> None:
     found = read("d.parquet", data)
     assert [each.record for each in found] == list(range(5))
     assert [getattr(each, "text", each and "-") for each in found] == ["a", "-", "-", "d", "e"]
-    assert (found[3].title, found[3].labels) == ("d#3", ("y", "z"))
+    assert (found[3].title, found[3].labels) == ("d", ("y", "z"))
 
 
 def test_binary_large_and_dictionary_columns(read: Read) -> None:

@@ -24,16 +24,19 @@ _MAX_HEADER_CHARS = 2000
 _HEADERS = frozenset(("from", "to", "subject", "date", "received", "message-id", "return-path", "mime-version"))
 
 
-def read_mail(data: bytes, max_chars: int, max_tree_bytes: int) -> tuple[PlacedText, list[dict[str, str]]]:
+def read_mail(
+    data: bytes, max_chars: int, max_tree_bytes: int, encoding: str | None = None
+) -> tuple[PlacedText, list[dict[str, str]]]:
     """Return the text of a mail, and its attachments: `name`, and `data` in base64.
 
     Args:
         data: the file.
         max_chars: limit of the text.
         max_tree_bytes: limit of the memory of a parsed page of HTML.
+        encoding: that the user names, for texts that declare none.
 
     Raises:
-        FileRefused: it is no mail, is encrypted, or has too many parts.
+        FileRefused: it is no mail, is encrypted, has too many parts, or is not in the named encoding.
     """
     if len(_PART.findall(data)) > 2 * MAX_PARTS:  # before they are parsed, which takes time quadratic in them
         raise FileRefused(f"the mail has more than {MAX_PARTS} parts")
@@ -45,13 +48,13 @@ def read_mail(data: bytes, max_chars: int, max_tree_bytes: int) -> tuple[PlacedT
     if sum(1 for _ in message.walk()) > MAX_PARTS:
         raise FileRefused(f"the mail has more than {MAX_PARTS} parts")
     body = message.get_body(preferencelist=("plain", "html"))
-    text = "" if body is None else _body_text(body, max_tree_bytes)
+    text = "" if body is None else _body_text(body, max_tree_bytes, encoding)
     if not text.strip() and body is not None and body.get_content_type() == "text/plain":
         other = message.get_body(preferencelist=("html",))
-        text = "" if other is None else _body_text(other, max_tree_bytes)
+        text = "" if other is None else _body_text(other, max_tree_bytes, encoding)
     others = [part for part in _attachments(message, body) if part.get_content_type() not in _SIGNATURES]
     attachments = [part for part in others if not _is_text(part)]
-    texts = [text, *(_body_text(part, max_tree_bytes) for part in others if _is_text(part))]
+    texts = [text, *(_body_text(part, max_tree_bytes, encoding) for part in others if _is_text(part))]
     found = PlacedText(max_chars)
     subject = _header(message, "Subject")
     found.add(f"# {subject}" if subject else "")
@@ -100,11 +103,11 @@ def _attachments(message: MIMEPart, body: MIMEPart | None) -> Iterator[MIMEPart]
             yield part
 
 
-def _body_text(part: MIMEPart, max_tree_bytes: int) -> str:
+def _body_text(part: MIMEPart, max_tree_bytes: int, encoding: str | None) -> str:
     data = _content(part)
     charset = part.get_content_charset()
     try:
-        text = clean_text(decode_text(data, charset))
+        text = clean_text(decode_text(data, charset, encoding))
         if part.get_content_type() != "text/html":
             return text
         page = parse_page(text.encode(), max_tree_bytes)

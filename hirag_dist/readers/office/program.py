@@ -1,9 +1,9 @@
 """The program that reads office files, books and mails, in a process with limits.
 
 Requests, replies and forks are those of `pdf_text.answer_requests`. A request has the `form` (docx, pptx, xlsx, epub or
-eml), `max_chars`, `max_bytes` (of all that an archive holds) and `max_tree_bytes`. A reply has `text`, `places`,
-`title` and `properties`, of a mail `attachments`; or `refused`, the reason in words; or `error`: text, damaged, missing
-(a library), memory, cpu or crash.
+eml), `max_chars`, `max_bytes` (of all that an archive holds), `max_tree_bytes` and `encoding` (that the user names, or
+null). A reply has `text`, `places`, `title` and `properties`, of a mail `attachments`; or `refused`, the reason in
+words; or `error`: text, damaged, missing (a library), memory, cpu or crash.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _read(request: Mapping[str, Any], data: bytes) -> dict[str, Any]:
     if form == "eml":
         from hirag_dist.readers.office.mail import read_mail
 
-        found, attachments = read_mail(data, max_chars, max_tree_bytes)
+        found, attachments = read_mail(data, max_chars, max_tree_bytes, request["encoding"])
         return _reply(found) | {"attachments": attachments}
     archive = open_archive(data, request["max_bytes"])
     if form == "epub":

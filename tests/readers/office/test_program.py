@@ -22,7 +22,7 @@ MAKERS: dict[str, Callable[[], bytes]] = {
 
 
 def reply(form: str, data: bytes) -> dict[str, Any]:
-    limits = {"max_chars": 100_000, "max_bytes": 1 << 24, "max_tree_bytes": 1 << 24}
+    limits = {"max_chars": 100_000, "max_bytes": 1 << 24, "max_tree_bytes": 1 << 24, "encoding": None}
     return read_file({"form": form} | limits, data)
 
 
