@@ -19,6 +19,7 @@ from hirag_dist.errors import ConfigError
 from hirag_dist.retrieval.engine import QueryEngine
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.types import Answer, Query
+from hirag_dist.wire.error_status import IndexUnavailable
 from tests.built_in_builds import CONFIG, build
 
 ALL = Caller(reach=None)
@@ -150,3 +151,23 @@ def test_options_of_serve(given: list[str], message: str, tmp_path: Path, monkey
     add_command(app, "serve")
     result = CliRunner().invoke(app, ["serve", *given, "--listen", "127.0.0.1:0"])
     assert message in str(result.exception)
+
+
+async def test_a_damaged_snapshot_is_refused_and_the_others_are_served(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "all")
+    (damaged,) = (tmp_path / "all" / "acme" / "snapshots").glob("*/entities.parquet")
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    catalogue = make_catalogue(catalogue_config(configured(catalogue=str(tmp_path / "all"))))
+    await catalogue.start()
+    try:
+        for _ in range(2):
+            with pytest.raises(IndexUnavailable, match="index acme cannot be opened") as caught:
+                async with catalogue.find("acme", ALL).lease(lambda: None):
+                    pass
+            assert str(tmp_path) not in str(caught.value)
+            async with catalogue.find("beta", ALL).lease(lambda: None) as engine:
+                answer = await catalogue.runner.run(engine.answer(QUESTION))
+            assert isinstance(answer, Answer)
+            assert "Betason" in answer.retrieval.context
+    finally:
+        await catalogue.close()
