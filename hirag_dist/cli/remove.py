@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from hirag_dist.api.update import remove_documents
 from hirag_dist.application.forget import run_forget
 from hirag_dist.application.removal.evidence import find_removed
 from hirag_dist.application.removal.given import read_given
+from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.application.removal.selection import SelectedDocuments, select_documents
 from hirag_dist.application.removal.verification import VerificationResult, verify_removed
 from hirag_dist.cli._build import show
@@ -187,9 +188,9 @@ def verify(
         snapshot_only: Search the current snapshot alone, as `remove` promises.
 
     Raises:
-        InputError: No document is named, or one is unknown and its text is not given.
+        InputError: No document is named.
         SnapshotNotFound: The index serves no snapshot.
-        typer.Exit: With code 6, if something was found or a place could not be read.
+        typer.Exit: With code 6, if something was found, a place could not be read, or no text of a document is known.
     """
     if not ids and not input:
         raise InputError("name the documents: their ids, or files with their text (--input FILE)")
@@ -197,13 +198,16 @@ def verify(
     if current_id(store) is None:
         raise SnapshotNotFound(f"{store.uri} serves no snapshot")
     given = read_given(config, store, list(input)) if input else None
-    removed = find_removed(store, list(ids), given)
-    if removed.unknown and not input:
-        unknown = ", ".join(sorted(removed.unknown))
-        raise InputError(
-            f"no snapshot of {store.uri} has {unknown}, so its text is not known; give the document with --input FILE"
-        )
+    pending = pending_forget(store)
+    is_pending = pending is not None and not set(ids).isdisjoint(pending.documents)
+    removed = find_removed(store, list(ids), given, pending.chunks if pending is not None and is_pending else ())
     result = verify_removed(store, config, removed, snapshot_only=snapshot_only)
+    if removed.unknown and not input:
+        unproved = (
+            f"the texts, names and vectors of {', '.join(sorted(removed.unknown))}: no snapshot of {store.uri} has the "
+            "document, unless the id is mistyped; give it with --input FILE to search for them too"
+        )
+        result = replace(result, problems=(*result.problems, unproved))
     if json:
         emit(result.to_dict())
     else:
@@ -219,6 +223,8 @@ def _show(result: VerificationResult, where: str) -> None:
         out.print(table("Derived from the removed documents", columns, rows, right=(2,), spare=(3,)))
     for problem in result.problems:
         out.print(f"Not searched: {problem}", markup=False)
-    documents = count_noun(len(result.documents) or len(result.unknown), "document")
     if result.clean:
+        documents = count_noun(len(result.documents) or len(result.unknown), "document")
         out.print(f"Nothing in {where} derives from {documents}.", markup=False)
+    elif result.unknown and not rows:
+        out.print(f"Nothing in {where} that was searched has the id {', '.join(result.unknown)}.", markup=False)

@@ -8,9 +8,11 @@ import pytest
 import yaml
 
 from hirag_dist.application.forget import run_forget
+from hirag_dist.application.removal.pending import note_forget
 from hirag_dist.cli._command_line import run
 from hirag_dist.config.model import Config
 from hirag_dist.storage.layout import FORGET, HISTORY
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot
 from tests.removal_builds import KEPT, REMOVED, RemovalBench
 
 SETTINGS = {"execution": {"executor": "inline"}, "clustering": {"target_size": 4}}
@@ -44,12 +46,41 @@ def test_what_is_left_is_a_table_and_an_exit_code_of_its_own(
     assert (code, said) == (0, "Nothing in the current snapshot derives from 1 document.\n")
 
 
-@pytest.mark.parametrize(("arguments", "message"), [((), "name the documents"), (("nothing",), "--input FILE")])
-def test_documents_that_are_not_known_are_a_usage_error(
-    bench: RemovalBench, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], message: str
+def test_documents_that_are_not_named_are_a_usage_error(bench: RemovalBench, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["remove", "--verify", "--index", bench.store.root]) == 2
+    assert "name the documents" in capfd.readouterr().err
+
+
+def test_an_id_that_no_snapshot_knows_is_searched_for_and_proves_no_more(
+    bench: RemovalBench, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["remove", "--verify", *arguments, "--index", bench.store.root]) == 2
-    assert message in capfd.readouterr().err
+    code, said = command(bench, capfd, "remove", "--verify", "nothing")
+    assert code == 6
+    assert "Not searched: the texts, names and vectors of nothing: no snapshot" in said
+    assert "give it with --input FILE" in said
+    assert f"Nothing in {bench.store.uri} that was searched has the id nothing.\n" in said
+    bench.store.write_json("work/left.json", {"document": "nothing"})
+    code, said = command(bench, capfd, "remove", "--verify", "nothing")
+    bench.store.delete("work/left.json")
+    assert code == 6
+    assert "work/left.json" in said
+    assert "that was searched has the id" not in said
+
+
+def test_hashes_that_an_unfinished_forgetting_keeps_are_searched_for(
+    bench: RemovalBench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (old,) = set(bench.store.names("snapshots")) - {current_id(bench.store)}
+    chunks = open_snapshot(bench.store, old).table("chunks", ["chunk_id", "text"]).to_pylist()
+    (own,) = [row["chunk_id"] for row in chunks if row["text"] == REMOVED["patient.txt"]]
+    note_forget(bench.store, ["gone"], [own])
+    try:
+        code, said = command(bench, capfd, "remove", "--verify", "gone")
+    finally:
+        bench.store.delete(FORGET)
+    assert code == 6
+    assert "chunks.chunk_id" in said
+    assert "Not searched: the texts, names and vectors of gone" in said
 
 
 def test_status_shows_an_unfinished_forgetting_and_prune_continues_it(
