@@ -13,10 +13,10 @@ from ray.cluster_utils import Cluster
 
 from hirag_dist.execution.ray.cluster import kill_half_started
 
-HEALTH = {  # a dead node is noticed within a few seconds, not thirty; one that is slow to start is given its time
+HEALTH = {  # a killed node refuses connections and is noticed within a few seconds; one that is slow to answer lives
     "health_check_initial_delay_ms": 10_000,
     "health_check_period_ms": 1000,
-    "health_check_timeout_ms": 1000,
+    "health_check_timeout_ms": 20_000,
     "health_check_failure_threshold": 3,
 }
 ROOT = Path(__file__).parents[1]
