@@ -60,6 +60,15 @@ def raised_text(text: str) -> str:
     return f"^{text}" if _SIGN.fullmatch(text.strip()) else text
 
 
+def lowered_text(text: str, after_digit: bool) -> str:
+    """Return a subscript as text, with `_` before a number after a digit, which would change the number before it.
+
+    >>> lowered_text("2", after_digit=True), lowered_text("2", after_digit=False)
+    ('_2', '2')
+    """
+    return f"_{text}" if after_digit and _SIGN.fullmatch(text.strip()) else text
+
+
 def _name(element: etree._Element) -> str:
     return str(element.tag).rpartition("}")[2]
 

@@ -11,7 +11,7 @@ from lxml import etree
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.document_builder import DocumentBuilder
 from hirag_dist.readers.encoding import decode_text
-from hirag_dist.readers.formulas import formula_text, raised_text
+from hirag_dist.readers.formulas import formula_text, lowered_text, raised_text
 from hirag_dist.readers.model import Document, TextPlace, Unreadable
 
 _DROPPED = frozenset((
@@ -174,7 +174,7 @@ def _raised_or_lowered(element: etree._Element, after_digit: bool) -> str:
     if raised == text:
         return ""
     if element.tag == "sub":
-        return f"_{text}" if after_digit else text
+        return lowered_text(text, after_digit)
     below = element.getnext()
     is_fraction = (element.tail or "").strip() in ("/", "\u2044") and below is not None and below.tag == "sub"
     return f" {text}" if is_fraction and after_digit else text if is_fraction else raised

@@ -14,7 +14,7 @@ import pptx
 from lxml import etree
 from pptx.enum.shapes import PP_PLACEHOLDER
 
-from hirag_dist.readers.formulas import raised_text
+from hirag_dist.readers.formulas import lowered_text, raised_text
 from hirag_dist.readers.office.placed_text import PlacedText
 
 _FURNITURE = (PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER, PP_PLACEHOLDER.SLIDE_NUMBER)
@@ -47,16 +47,29 @@ def read_slides(data: bytes, max_chars: int) -> PlacedText:
 
 
 def _take_choices(slide: etree._Element) -> None:
-    """Put the shapes of a later version in place of their alternatives, and `^` before raised numbers."""
+    """Put the shapes of a later version in place of their alternatives, and mark raised and lowered numbers."""
     for alternatives in list(slide.iter(f"{_MC}AlternateContent")):
         choice = alternatives.find(f"{_MC}Choice")
         for shape in [] if choice is None else list(choice):
             alternatives.addprevious(shape)
         alternatives.getparent().remove(alternatives)
     for run in slide.iter(f"{_A}r"):
-        properties, text = run.find(f"{_A}rPr"), run.find(f"{_A}t")
-        if properties is not None and text is not None and properties.get("baseline", "0").strip("0%").isdigit():
+        text = run.find(f"{_A}t")
+        if text is None:
+            continue
+        position, before = _position(run), run.getprevious()
+        if position == "raised":
             text.text = raised_text(text.text or "")
+        elif position == "lowered" and before is not None and before.tag == run.tag and _position(before) != "lowered":
+            shown = before.findtext(f"{_A}t", "")
+            text.text = lowered_text(text.text or "", after_digit=shown[-1:].isdigit())
+
+
+def _position(run: etree._Element) -> str:
+    """Return raised, lowered or, for text on the line, empty."""
+    properties = run.find(f"{_A}rPr")
+    offset = "" if properties is None else properties.get("baseline", "").rstrip("0%")
+    return "raised" if offset.isdigit() else "lowered" if offset.lstrip("-").isdigit() else ""
 
 
 def _shapes(shapes: Iterable[Any], depth: int = 0) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import docx
 from lxml import etree
 
-from hirag_dist.readers.formulas import formula_text, raised_text
+from hirag_dist.readers.formulas import formula_text, lowered_text, raised_text
 from hirag_dist.readers.office.placed_text import PlacedText
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -128,6 +128,7 @@ def _text_of(element: etree._Element) -> tuple[str, list[tuple[str, str]]]:
     """Return the text of an element, with a line end after each paragraph in it, and the notes that it refers to."""
     pieces: list[str] = []
     notes: list[tuple[str, str]] = []
+    was_lowered = False
     walker = etree.iterwalk(element, events=("start", "end"))
     for event, each in walker:
         if event == "end":
@@ -136,7 +137,9 @@ def _text_of(element: etree._Element) -> tuple[str, list[tuple[str, str]]]:
         elif each.tag in _SKIPPED:
             walker.skip_subtree()
         elif each.tag == f"{_W}t":
-            pieces.append(_run_text(each))
+            after_digit = not was_lowered and bool(pieces) and pieces[-1][-1:].isdigit()
+            pieces.append(_run_text(each, after_digit))
+            was_lowered = _position(each) == "subscript"
         elif each.tag == _MATH:
             pieces.append(formula_text(each))
             walker.skip_subtree()
@@ -151,11 +154,19 @@ def _text_of(element: etree._Element) -> tuple[str, list[tuple[str, str]]]:
     return "".join(pieces), notes
 
 
-def _run_text(text: etree._Element) -> str:
-    """Return the text of a run with what its raised or struck form says."""
-    run = text.getparent()
-    raised = _value(run, "rPr", "vertAlign") == "superscript"
-    shown = raised_text(text.text or "") if raised else text.text or ""
+def _position(text: etree._Element) -> str:
+    """Return superscript or subscript; another value, or empty, for text on the line."""
+    return _value(text.getparent(), "rPr", "vertAlign")
+
+
+def _run_text(text: etree._Element, after_digit: bool) -> str:
+    """Return the text of a run with what its raised, lowered or struck form says."""
+    run, shown = text.getparent(), text.text or ""
+    match _position(text):
+        case "superscript":
+            shown = raised_text(shown)
+        case "subscript":
+            shown = lowered_text(shown, after_digit)
     strike = run.find(f"{_W}rPr/{_W}strike")
     is_struck = strike is not None and strike.get(f"{_W}val", "true") not in ("0", "false")
     return f"~~{shown}~~" if is_struck and shown.strip() else shown

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import io
+
+import pptx
+
 from hirag_dist.readers.office.slides import read_slides
 from tests.readers.office import makers
 
@@ -15,3 +19,18 @@ def test_slides_with_notes_and_tables() -> None:
         ("slide", 2, "Table"),
     ]
     assert found.title == "Talk"
+
+
+def test_a_lowered_number_does_not_change_the_number_before_it() -> None:
+    presentation = pptx.Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[1])
+    paragraph = slide.placeholders[1].text_frame.paragraphs[0]
+    low, high = "-25000", "30000"
+    for text, baseline in (("H", ""), ("2", low), ("O, 101", "0"), ("1", low), ("0", low), (", 10", ""), ("6", high)):
+        run = paragraph.add_run()
+        run.text = text
+        if baseline:
+            run.font._element.set("baseline", baseline)
+    file = io.BytesIO()
+    presentation.save(file)
+    assert read_slides(file.getvalue(), 10_000).text() == "H2O, 101_10, 10^6"
