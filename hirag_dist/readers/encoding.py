@@ -59,7 +59,7 @@ class WrongEncoding(FileRefused):
 
     def __init__(self, named: str, byte: int) -> None:
         super().__init__(
-            f"the content is neither UTF-8 nor {named}, which reading.encoding (--encoding) names: it has the byte "
+            f"the content is not {named}, which reading.encoding (--encoding) names: it has the byte "
             f"{byte:#04x} where {named} has no such character"
         )
 
