@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.core.graph.components import component_labels
-from hirag_dist.core.graph.csr import distinct
+from hirag_dist.core.graph.csr import component_labels, distinct
 from hirag_dist.core.numba_jit import compiled_apart
 from hirag_dist.types import IntVector
 

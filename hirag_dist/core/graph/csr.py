@@ -105,9 +105,25 @@ def entries_of(graph: CsrGraph, nodes: IntVector) -> tuple[IntVector, IntVector]
 
 def components(graph: CsrGraph) -> NDArray[np.int64]:
     """Return (n_nodes,) connected component labels, numbered by their lowest node."""
-    from hirag_dist.core.graph.components import component_labels  # not at the top: numba is a large import
-
     return component_labels(heads(graph), graph.indices, graph.n_nodes)
+
+
+def component_labels(sources: NDArray[np.integer], targets: NDArray[np.integer], n_nodes: int) -> NDArray[np.int64]:
+    """Return (n_nodes,) connected component labels of an undirected graph, numbered by their lowest node.
+
+    Args:
+        sources: (n_edges,) one end of each edge, in one direction or both.
+        targets: (n_edges,) the other end of each edge.
+        n_nodes: number of nodes.
+
+    >>> component_labels(np.array([3, 1]), np.array([0, 2]), 5).tolist()
+    [0, 1, 1, 0, 2]
+    """
+    from scipy.sparse import coo_array  # not at the top: a large import
+    from scipy.sparse.csgraph import connected_components
+
+    edges = coo_array((np.ones(len(sources), np.bool_), (sources, targets)), shape=(n_nodes, n_nodes))
+    return by_lowest_node(connected_components(edges, directed=False)[1].astype(np.int64))
 
 
 def by_lowest_node(labels: IntVector) -> IntVector:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hirag_dist.core.graph.csr import component_labels
 from hirag_dist.core.reports.material import report_text
 from hirag_dist.core.retrieval.entity_linking import name_keys, sorted_names
 from hirag_dist.core.retrieval.levels import invert
@@ -242,8 +243,6 @@ def _save_relations(
 
 def _components(ends: NDArray[np.int32], n_entities: int) -> NDArray[np.int32]:
     """Return the connected component of each entity."""
-    from hirag_dist.core.graph.components import component_labels  # not at the top: numba is a large import
-
     known = ends[(ends >= 0).all(axis=1)]
     return component_labels(known[:, 0], known[:, 1], n_entities).astype(np.int32)
 

@@ -1,18 +1,21 @@
-"""Connected components: scipy's."""
+"""Connected components: those that a search from each node finds."""
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
 import pytest
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
-from hirag_dist.core.graph.components import component_labels
+from hirag_dist.core.graph.csr import component_labels
 
 
 @pytest.mark.parametrize("n_edges", [0, 40, 90, 400])
-def test_components_and_their_numbers_are_scipys(n_edges: int) -> None:
-    sources, targets = np.random.default_rng(n_edges).integers(0, 100, (2, n_edges), np.int32)
-    matrix = coo_array((np.ones(n_edges), (sources, targets)), shape=(100, 100)).tocsr()
-    _, labels = connected_components(matrix, directed=False)
-    assert component_labels(sources, targets, 100).tolist() == labels.tolist()
+def test_components_are_numbered_by_their_lowest_node(n_edges: int) -> None:
+    edges = np.random.default_rng(n_edges).integers(0, 100, (n_edges, 2), np.int32)
+    graph = nx.Graph()
+    graph.add_nodes_from(range(100))
+    graph.add_edges_from(edges.tolist())
+    labels = np.empty(100, np.int64)
+    for number, nodes in enumerate(sorted(nx.connected_components(graph), key=min)):
+        labels[list(nodes)] = number
+    assert component_labels(edges[:, 0], edges[:, 1], 100).tolist() == labels.tolist()
