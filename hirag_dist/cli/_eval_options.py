@@ -128,7 +128,7 @@ class AnswerOptions(EvalOptions):
         """Return the options of a run that counts what is on record.
 
         Args:
-            option: with the records.
+            option: Name of the option that brings the records.
             given: more options that would have no effect, by name.
 
         Raises:

@@ -210,7 +210,7 @@ def limited_embedder(
     Builds keep the vectors of local models in the ledger too: processors differ in their last bits, and ids must not.
 
     Args:
-        texts: as of `make_embedder`.
+        texts: See `make_embedder`.
     """
     embedder = make_embedder(config, texts)
     name = config.llm.roles.embed

@@ -25,7 +25,7 @@ def batches(shapes: Sequence[tuple[int, int]], max_elements: int) -> Iterator[tu
 
     Args:
         shapes: two axes of each array.
-        max_elements: of a batch; 0 gives every array alone and as it is.
+        max_elements: Maximum number of elements of a batch; 0 gives each array alone, without padding.
     """
     if not max_elements:
         yield from (([number], shape) for number, shape in enumerate(shapes))

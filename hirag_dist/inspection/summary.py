@@ -249,9 +249,6 @@ def _cover(tables: Mapping[str, pa.Table], manifest: Mapping[str, Any]) -> Repor
     )
 
 
-_TIERS = (*RESOLUTION_TIERS, "vector")  # of former versions
-
-
 def _resolved(aliases: pa.Table) -> tuple[TierSummary, ...]:
     columns = ["tier", "name", "canonical_name", "score", "evidence"]
     tiers: dict[str, list[ResolvedName]] = {}

@@ -66,7 +66,7 @@ class ReadOptions:
             name must not make documents public; null or empty is no label.
         id_field: the one that holds the owner's id of the record, a string or a number. Where it is named here, a
             record without it is `Unreadable`: a mistyped name must not cost all ids.
-        encoding: of content that is not UTF-8 and declares none that it is in; None to guess it.
+        encoding: Encoding of content that is neither UTF-8 nor in an encoding that it declares; None to guess.
         max_document_bytes: limit of the text of a document, and of a record of a JSONL or CSV file.
         max_file_bytes: limit of the content of a file that is read as a whole.
         max_records: limit of the records of a file.

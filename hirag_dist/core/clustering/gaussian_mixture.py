@@ -60,7 +60,7 @@ def assign(xp: Any, rows: Any, mixture: Mixture, threshold: float, block_rows: i
     Args:
         xp: numpy or CuPy.
         rows: (n, d) float32 of `xp` or numpy, finite; may be memory-mapped.
-        mixture: of rows of this scale.
+        mixture: Mixture that was fitted to rows of this scale.
         threshold: 1.0 gives the best components alone.
         block_rows: rows of a product. It decides the last bits; more than the usual number keeps a GPU busier.
     """
@@ -81,7 +81,7 @@ def memberships(xp: Any, cells: Sequence[LabelledCell], threshold: float, batch_
 
     Args:
         xp: numpy or CuPy.
-        cells: of any number of rows, at least one each; the dimensions are the same.
+        cells: Cells of one row or more each, all of the same dimension.
         threshold: responsibility that makes a member.
         batch_elements: maximum rows times components of a batch, padding included; a batch has at least one cell. 0
             takes the cells one by one without padding.
@@ -253,7 +253,7 @@ def _assigned(
     """Return the cell, row, component and share of each membership, sorted, and the (b, n) log densities.
 
     Args:
-        mixtures: of b cells.
+        mixtures: Mixtures of b cells.
         rows: (b, n, d) of the device or numpy.
         threshold: responsibility that makes a member; the best component always does.
         block_rows: rows of a product.

@@ -21,7 +21,7 @@ MAX_ROUNDS = 15
 _MIN_FALL = 1e-3  # of the squared distances, relative: a round that lowers them by less is the last
 _START_ROWS = 32_768  # sample that k-means++ draws from, and
 _START_ROWS_A_MEAN = 16
-_DRAW_UNITS = float(1 << 40)  # of the largest squared distance
+_DRAW_UNITS = float(1 << 40)  # whole units that the largest squared distance is divided into
 _SMALLEST = 1e-300
 
 

@@ -50,7 +50,7 @@ class VerdictRow(NamedTuple):
     Attributes:
         asking: the judge and the replicate, or whatever else tells two verdicts on the same answers apart.
         swapped: whether the pair's second method was shown first.
-        score: of the pair's first method: 1, 0.5 or 0.
+        score: Score of the pair's first method: 1 (won), 0.5 (tie) or 0.
     """
 
     pair: AnswerPair

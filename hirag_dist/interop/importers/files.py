@@ -39,34 +39,6 @@ def read_json(path: Path) -> dict[str, dict[str, Any]]:
     return held
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a JSONL file.
-
-    Raises:
-        InputError: a line is no JSON object.
-    """
-    rows = []
-    try:
-        with path.open(encoding="utf-8") as stream:
-            for number, line in enumerate(stream, 1):
-                if not line.strip():
-                    continue
-                row = _parsed(line, path, number)
-                if not isinstance(row, dict):
-                    raise damaged(path, f"line {number} is not a JSON object")
-                rows.append(row)
-    except (OSError, UnicodeDecodeError) as error:
-        raise damaged(path, error) from error
-    return rows
-
-
-def _parsed(line: str, path: Path, number: int) -> object:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise damaged(path, f"line {number} is not JSON: {error}") from error
-
-
 def read_parquet(path: Path, columns: Mapping[str, bool]) -> list[dict[str, Any]]:
     """Return the rows of a Parquet file.
 

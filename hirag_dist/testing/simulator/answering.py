@@ -189,7 +189,7 @@ _MAX_PREFIXES = 65_536
 
 
 def prefixes_of(model: str, tokens: bytes) -> tuple[bytes, ...]:
-    """Return a digest of each prefix that can be cached: of 1,024 tokens, 1,152, ….
+    """Return a digest of each prefix that can be cached: the first 1,024 tokens, the first 1,152, ….
 
     Args:
         model: name of the model; each has a cache of its own.

@@ -40,11 +40,11 @@ class CallCounts:
 
     Attributes:
         calls: answered with 200.
-        input_tokens: of those, cached ones too.
+        input_tokens: Prompt tokens of the answered calls, cached ones too.
         rate_limited: got a 429.
         errors: got another 4xx or a 5xx.
         abandoned: were done, and the caller had hung up; they are in no other count.
-        repeats: of the answered, those whose request had been answered before: paid twice.
+        repeats: Answered calls whose request had been answered before: paid twice.
         faults: how many were given, by kind.
         most_in_flight: the highest that in_flight was.
     """

@@ -29,7 +29,7 @@ class SimulatorOptions:
         hang_rate: share of calls that are not answered until the caller goes.
         max_faults_per_request: how many faults one request gets over all its attempts, those included that continue its
             conversation, or None for any number.
-        seed: of everything that is drawn, and of the vectors.
+        seed: Seed of all random draws and of the vectors.
         api_key: what callers must send, or None for anybody.
         dim: size of the vectors.
 

@@ -142,7 +142,7 @@ def _context(view: EntityFeatures, likeness: _Likeness) -> tuple[float, str]:
         reasons.append("in one chunk")
     ours_said, theirs_said = view.lines(one), view.lines(other)
     if common := max((n_words for line, n_words in ours_said.items() if line in theirs_said), default=0):
-        weight += 0.5 if together else min(1.1 * common, 4.5)  # of names in a list one text says the same
+        weight += 0.5 if together else min(1.1 * common, 4.5)  # one text says the same of all names in a list
         reasons.append("one description")
     else:
         ours, theirs = view.described_by(one), view.described_by(other)
