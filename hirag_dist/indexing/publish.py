@@ -238,7 +238,7 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
             tables[name] = folder.table([before.table(name).cast(schema)], schema)
         letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
         tables |= _letter_tables(letters, drops)
-        return write_snapshot(
+        manifest = write_snapshot(
             store,
             tables,
             {name: before.array(name) for name in (*ARRAYS, *PART_ARRAYS) if name in before.manifest.content},
@@ -248,6 +248,10 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
             notes=dict(before.manifest.notes),
             base=before,
         )
+    files = layout.read_files_path(snapshot_id)
+    if store.exists(files) and manifest.snapshot_id != snapshot_id:
+        store.copy(files, layout.read_files_path(manifest.snapshot_id))
+    return manifest
 
 
 def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> dict[str, pa.Table]:
