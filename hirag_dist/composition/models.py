@@ -68,8 +68,9 @@ def check_prices(config: Config, roles: Iterable[str], max_usd: float | None, mo
     if not unknown:
         return
     raise ConfigError(
-        f"--max-usd needs the prices of: {', '.join(unknown)}. Set llm.endpoints.{unknown[0]}.price.input and .output, "
-        "in US dollars a million tokens (0 for a free model), or limit tokens by --max-tokens"
+        f"a limit in US dollars needs the prices of: {', '.join(unknown)}. Set "
+        f"llm.endpoints.{unknown[0]}.price.input and .output, in US dollars a million tokens (0 for a free model), "
+        "or limit tokens instead"
     )
 
 

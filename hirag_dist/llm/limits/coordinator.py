@@ -53,13 +53,13 @@ class SpendingLimit:
         """Return the error for a next call after so much was spent or reserved; None if the call fits."""
         if self.max_usd is not None and usd + next_usd > self.max_usd:
             return BudgetReached(
-                f"stopped before --max-usd {self.max_usd:g} was passed (${usd:.4f} spent or set aside by this run, the "
-                f"next call may cost ${next_usd:.4f}); {self.advice}"
+                f"stopped before the limit of ${self.max_usd:g} was passed (${usd:.4f} spent or set aside by this run, "
+                f"the next call may cost ${next_usd:.4f}); {self.advice}"
             )
         if self.max_tokens is not None and tokens + next_tokens > self.max_tokens:
             return BudgetReached(
-                f"stopped before --max-tokens {self.max_tokens} was passed ({tokens} used or set aside by this run, "
-                f"the next call may use {next_tokens}); {self.advice}"
+                f"stopped before the limit of {self.max_tokens} tokens was passed ({tokens} used or set aside by this "
+                f"run, the next call may use {next_tokens}); {self.advice}"
             )
         return None
 

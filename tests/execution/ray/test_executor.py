@@ -290,7 +290,7 @@ def test_the_budget_holds_for_all_workers(ray_cluster: Cluster, corpus: Path, tm
                 partial(make_services, config, store, True), partial(make_coordinator, config, None, 12_000), workers=2
             )
 
-        with pytest.raises(BudgetReached, match="--max-tokens 12000"):
+        with pytest.raises(BudgetReached, match="the limit of 12000 tokens"):
             build(config, corpus, tmp_path / "capped", capped)
         assert 0 < chat_calls(thread) - before < before
 
