@@ -121,7 +121,7 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
         metrics_listen=service.metrics_listen,
         access_log=service.access_log,
         log_questions=service.log_questions,
-        traces_endpoint=service.traces_endpoint,
+        traces_endpoint=config.traces_endpoint,
     )
 
 

@@ -20,6 +20,7 @@ RENAMED: Mapping[str, str] = {  # former dotted path of a key → its path now; 
     "service.label_rule": "service.access_rule",
     "service.max_answers": "service.max_concurrent_answers",
     "service.max_concurrent": "service.max_concurrent_requests",
+    "service.traces_endpoint": "traces_endpoint",
 }
 
 REMOVED: Mapping[str, str] = {  # former dotted path of a key → what takes its place; * stands for one name

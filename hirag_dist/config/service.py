@@ -103,9 +103,6 @@ class ServiceConfig(ConfigSection):
         True, description="Write one line into the log for each request"
     )
     log_questions: bool = Field(False, description="Write the questions into the access log")
-    traces_endpoint: Url | None = Field(
-        None, description="OTLP endpoint for traces over HTTP, such as http://collector:4318/v1/traces"
-    )
     http: str | None = Field(
         None, description="HOST:PORT of the HTTP server with the browser page and the APIs; null: no HTTP server"
     )

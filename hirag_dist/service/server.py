@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from hirag_dist.errors import BackendUnavailable
+from hirag_dist.execution.tracing import make_provider
 from hirag_dist.service.access_log import AccessLog, RequestRecord
 from hirag_dist.service.auth.authentication import Authenticator, guarded_reflection
 from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, read_callers
@@ -34,7 +35,7 @@ from hirag_dist.service.options import ServerOptions, split_address
 from hirag_dist.service.request_gate import RequestGate
 from hirag_dist.service.servicer import QueryServicer
 from hirag_dist.service.shutdown import finished_before, stop_signals
-from hirag_dist.service.tracing import make_tracing
+from hirag_dist.service.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 _SAMPLE_S = 1.0  # interval of the gauges
@@ -85,7 +86,7 @@ class QueryServer:
         )
         self._tracing = None
         if options.traces_endpoint is not None:
-            self._tracing = make_tracing(options.traces_endpoint)
+            self._tracing = Tracing(make_provider(options.traces_endpoint))
         self.registry = None if options.reuse_port else CollectorRegistry()  # of several, the supervisor has the counts
         self._metrics = Metrics(self.registry)
         self._catalogue_metrics: CatalogueMetrics | None = None

@@ -240,7 +240,7 @@ def test_credentials_in_urls_are_masked_where_the_configuration_is_shown() -> No
             "llm": {"endpoints": {"main": {"base_url": "https://me:secret1@h/v1?api-key=secret2&x=", "model": "m"}}},
             "vectors": {"uri": "http://root:secret3@milvus:19530"},
             "execution": {"ray_address": "ray://me:secret4@h:10001"},
-            "service": {"traces_endpoint": "http://me:secret5@h:4318/v1/traces"},
+            "traces_endpoint": "http://me:secret5@h:4318/v1/traces",
         }
     )
     shown = config.model_dump_json()

@@ -248,7 +248,9 @@ _FIXED_NOW = {  # keys that former versions recorded → the value that holds wi
     "resolution.threshold": "0.8",
     "resolution.tiers": "normalise, alias, vector, llm",
 }
-_NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"}
+_NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"} | {
+    "traces_endpoint"
+}
 
 
 def content_config(config: Config) -> dict[str, Any]:
