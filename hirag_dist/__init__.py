@@ -18,12 +18,20 @@ from hirag_dist._version import __version__
 TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only once the command line has begun
 
 if TYPE_CHECKING:
-    from hirag_dist.api.build import build_index, build_index_async, plan_build, plan_update
+    from hirag_dist.api.build import (
+        build_index,
+        build_index_async,
+        plan_build,
+        plan_reembedding,
+        plan_update,
+    )
     from hirag_dist.api.config import load_config
     from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
     from hirag_dist.api.update import (
         add_documents,
         add_documents_async,
+        reembed_index,
+        reembed_index_async,
         refresh_index,
         refresh_index_async,
         remove_documents,
@@ -49,6 +57,7 @@ if TYPE_CHECKING:
     )
     from hirag_dist.indexing.estimate import CostEstimate
     from hirag_dist.indexing.update.estimate import UpdateEstimate
+    from hirag_dist.indexing.update.reembed import ReembeddingEstimate
     from hirag_dist.indexing.update.summary import UpdateSummary
     from hirag_dist.types import (
         Answer,
@@ -63,12 +72,14 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "hirag_dist.api.build": ("build_index", "build_index_async", "plan_build", "plan_update"),
+    "hirag_dist.api.build": ("build_index", "build_index_async", "plan_build", "plan_reembedding", "plan_update"),
     "hirag_dist.api.config": ("load_config",),
     "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
     "hirag_dist.api.update": (
         "add_documents",
         "add_documents_async",
+        "reembed_index",
+        "reembed_index_async",
         "refresh_index",
         "refresh_index_async",
         "remove_documents",
@@ -94,6 +105,7 @@ _MODULES = {
     ),
     "hirag_dist.indexing.estimate": ("CostEstimate",),
     "hirag_dist.indexing.update.estimate": ("UpdateEstimate",),
+    "hirag_dist.indexing.update.reembed": ("ReembeddingEstimate",),
     "hirag_dist.indexing.update.summary": ("UpdateSummary",),
     "hirag_dist.types": (
         "Answer",
@@ -134,6 +146,7 @@ __all__ = [
     "NotFound",
     "PathDetails",
     "Query",
+    "ReembeddingEstimate",
     "Retrieval",
     "ServiceError",
     "SnapshotError",
@@ -150,7 +163,10 @@ __all__ = [
     "open_index",
     "open_index_async",
     "plan_build",
+    "plan_reembedding",
     "plan_update",
+    "reembed_index",
+    "reembed_index_async",
     "refresh_index",
     "refresh_index_async",
     "remove_documents",

@@ -10,12 +10,13 @@ from hirag_dist.api.build_keywords import BuildKeywords, Inputs, input_names, ru
 from hirag_dist.api.config import ConfigLike, as_config
 from hirag_dist.application.build import run_build
 from hirag_dist.application.index_result import IndexResult
-from hirag_dist.composition.build_records import recorded_speeds
-from hirag_dist.composition.models import BUILD_ROLES
+from hirag_dist.composition.build_records import recorded_embedder, recorded_speeds
+from hirag_dist.composition.models import BUILD_ROLES, embedder_and_dim, settle_embedder
 from hirag_dist.composition.windows import ask_windows, index_windows, role_windows
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.estimate import CostEstimate, estimate_build
 from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
+from hirag_dist.indexing.update.reembed import ReembeddingEstimate, estimate_reembedding
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.snapshot.fallback import open_current
@@ -120,15 +121,35 @@ def plan_update(
     Raises:
         InputError: there is nothing to read.
         SnapshotNotFound: there is no index.
-        ConfigError: the configuration is invalid.
+        ConfigError: the configuration is invalid, or its embedder is not that of the index.
     """
     given, store = as_config(config), Store(str(index))
     snapshot = open_current(store)
-    loaded = ask_windows(given, BUILD_ROLES)
+    loaded = ask_windows(settle_embedder(given, recorded_embedder(store)), BUILD_ROLES)
     prompts = load_prompts(loaded.prompts)
     cut = fit_to_windows(loaded, index_windows(given, loaded, store), prompts)
     speeds = recorded_speeds(store) | _speeds(loaded, tokens_per_s)
-    return estimate_update(input_names(inputs), snapshot, cut, prompts, latency_s, speeds, add=add)
+    vectors = embedder_and_dim(loaded)
+    return estimate_update(input_names(inputs), snapshot, cut, prompts, latency_s, speeds, add=add, vectors=vectors)
+
+
+def plan_reembedding(index: str | Path, *, config: ConfigLike = None) -> ReembeddingEstimate:
+    """Estimate the new vectors that `reembed_index` would make; calls no model.
+
+    Args:
+        index: folder or object-store URI of the index.
+        config: as `as_config`; the endpoint of its role `embed` has the price and the limits.
+
+    Raises:
+        SnapshotNotFound: there is no index.
+        ConfigError: the configuration is invalid.
+    """
+    loaded = settle_embedder(as_config(config), None)
+    snapshot = open_current(Store(str(index)))
+    recorded = snapshot.manifest.notes.get("update", {}).get("decisive", {})
+    if embedder_and_dim(loaded) == (recorded.get("embedder"), recorded.get("dim")):
+        return ReembeddingEstimate(snapshot.manifest.snapshot_id)
+    return estimate_reembedding(snapshot, loaded)
 
 
 def _speeds(config: Config, tokens_per_s: float | None) -> dict[str, float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from hirag_dist.api.build_keywords import BuildKeywords, Inputs, input_names, run_with
-from hirag_dist.application.build import refresh_within, run_add, run_remove
+from hirag_dist.application.build import refresh_within, run_add, run_reembed, run_remove
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.indexing.update.documents import DocumentSelection
 
@@ -93,3 +93,25 @@ async def refresh_index_async(
 ) -> IndexResult:
     """Refresh an index in a thread of the running event loop; arguments and errors as `refresh_index`."""
     return await asyncio.to_thread(refresh_index, index, all_reports=all_reports, **options)
+
+
+def reembed_index(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
+    """Make the vectors of an index with the configured embedder and publish a snapshot with them; no chat call is made.
+
+    Documents, entities, clusters, summaries, communities and reports stay as they are; `plan_reembedding` estimates the
+    cost. Where the embedder is that of the index, nothing is done.
+
+    Args:
+        index: folder or object-store URI of the index.
+        options: as `build_index`; the configuration names the new embedder.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `build_index`.
+    """
+    return run_with(options, lambda config, build, listeners: run_reembed(str(index), config, build, listeners))
+
+
+async def reembed_index_async(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
+    """Make new vectors in a thread of the running event loop; arguments and errors as `reembed_index`."""
+    return await asyncio.to_thread(reembed_index, index, **options)

@@ -1,4 +1,4 @@
-"""One run on an index: build, add, remove, refresh or import. A build starts in `run_build`.
+"""One run on an index: build, add, remove, refresh, reembed or import. A build starts in `run_build`.
 
 Each takes the lock, resolves models, makes the executor, keeps a record and returns a result.
 """
@@ -50,7 +50,7 @@ from hirag_dist.storage.spill import spill_file
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
-Action = Literal["index", "add", "remove", "refresh", "import", "retry"]
+Action = Literal["index", "add", "remove", "refresh", "reembed", "import", "retry"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,6 +194,30 @@ def run_refresh(
     )
 
 
+def run_reembed(
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Make the vectors of an index with the configured embedder; all texts stay. See `run_build`.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `run_build`.
+    """
+    arguments = replace(BuildArguments.index((), config), command="reembed")
+    return execute_build(
+        config,
+        _existing(index_uri),
+        "reembed",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.reembed(),
+        listeners,
+    )
+
+
 def run_import(
     graph: ImportedGraph,
     folder: str,
@@ -264,7 +288,8 @@ def execute_build(
         spill_file() as spill,
         traced_build(config.traces_endpoint, action) as tracing,
     ):
-        config = settle_embedder(config, None if options.fresh else recorded_embedder(store))
+        is_free = options.fresh or arguments.command == "reembed"  # to take another embedder than the index has
+        config = settle_embedder(config, None if is_free else recorded_embedder(store))
         _compact_ledger(store, lock)
         probes = UsageMeter()
         try:
@@ -305,6 +330,8 @@ def execute_build(
                 spill=spill,
             )
             check(build)
+            if arguments.command in ("index", "add", "remove", "refresh"):
+                build.check_embedder()
             record = BuildRecord(
                 store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced, base=base_id
             )

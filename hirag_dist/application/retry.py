@@ -73,6 +73,8 @@ def run_retry(
                 return build.remove(DocumentSelection(arguments.removed, arguments.sources))
             case "refresh":
                 return build.refresh(all_reports=arguments.all_reports)
+            case "reembed":
+                return build.reembed()
         return build.index_graph(read_import(arguments.folder, config, arguments.communities == "keep"))
 
     def check(build: Build) -> None:

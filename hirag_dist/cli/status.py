@@ -16,7 +16,7 @@ from hirag_dist.cli._document_bill import show_bill
 from hirag_dist.cli._documents import show_document, show_documents
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, short, table
-from hirag_dist.cli._update_state import debt_line, missing_line, update_line
+from hirag_dist.cli._update_state import clustered_line, debt_line, missing_line, update_line
 from hirag_dist.composition.build_records import (
     IN_SHORT,
     build_usage,
@@ -198,6 +198,8 @@ def _show(report: dict[str, Any], letters: bool) -> None:
         out.print(
             f"{update_line(update['number'], update['documents'], update.get('other_changes', ()))} {debt_line(update)}"
         )
+        if line := clustered_line(update):
+            out.print(line)
     if report.get("missing_reports_of_current"):
         out.print(missing_line(report["missing_reports_of_current"]))
     _show_letters(report, letters)

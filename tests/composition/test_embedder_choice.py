@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist import Config, build_index, open_index
+from hirag_dist import Config, build_index, open_index, reembed_index
+from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import make_coordinator, settle_embedder
 from hirag_dist.composition.query import SharedModels, make_engine
 from hirag_dist.llm.endpoints import minilm
 from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME
 from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.storage.layout import BUILD, CURRENT
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
@@ -90,3 +92,16 @@ async def test_indexes_of_one_process_have_their_own_embedders(tmp_path: Path) -
     for engine in engines:
         await engine.close()
     await models.close()
+
+
+def test_an_interrupted_change_of_the_embedder_does_not_count(tmp_path: Path) -> None:
+    document = tmp_path / "bees.txt"
+    document.write_text("The queen bee lays eggs. The workers of the hive feed the larvae of the queen bee.")
+    store, config = Store(str(tmp_path / "index")), {"execution": {"executor": "inline"}}
+    first = build_index(document, store.uri, config=config).snapshot_id
+    endpoint = {"kind": "hashing", "dim": 64}
+    reembed_index(store.uri, config=config | {"llm": {"endpoints": {"builtin-embedder": endpoint}}})
+    assert recorded_embedder(store) == "hashing-64"
+    store.write_bytes(CURRENT, first.encode())
+    store.write_json(BUILD, store.read_json(BUILD) | {"state": "interrupted"})
+    assert recorded_embedder(store) == open_snapshot(store).manifest.embedder != "hashing-64"
