@@ -158,15 +158,15 @@ def _for_one_question(config: Config) -> Config:
 @contextmanager
 def _named_by_options(deadline_s: float | None) -> Iterator[None]:
     """Name the options of this command in errors that name fields of a query."""
-    from hirag_dist.wire.error_status import DeadlinePassed
-
     try:
         yield
     except InvalidQuery as error:
         field, message = re.fullmatch(r"(\w*)(.*)", str(error), re.DOTALL).groups()  # type: ignore[union-attr]
         raise InvalidQuery(_OPTIONS.get(field, field) + message) from error
-    except (TimeoutError, DeadlinePassed) as error:
-        if deadline_s is None:
+    except (TimeoutError, HiragError) as error:
+        from hirag_dist.wire.error_status import DeadlinePassed  # it imports grpc, which a question here does without
+
+        if deadline_s is None or not isinstance(error, TimeoutError | DeadlinePassed):
             raise
         raise DeadlinePassed(f"no answer within {deadline_s:g} s; allow more with --deadline") from error
 
