@@ -3,7 +3,7 @@
 URI/
   current                     the id of the snapshot being served: writing it is going live
   snapshots/<id>/             immutable: Parquet tables, graph/*.npy, vectors/*.npy, serving-2/ derived from them,
-                              manifest.json written last; read_files.parquet, of no other process, may be replaced
+                              manifest.json written last; only read_files.parquet, which updates use, may be replaced
   reports/<id>/               reports written after the snapshot was published, part of the next one; a file each
   work/<stage>/<key>/         outputs of finished tasks and stages; safe to delete: they are written again
   ledger/                     every paid reply: *.log being written, *.seg sealed; never delete it

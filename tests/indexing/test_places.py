@@ -14,6 +14,7 @@ from hirag_dist.indexing.stages.read import READ_PLACES
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.documents import document_content
+from hirag_dist.storage.layout import read_files_path
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.toy_builds import Bench
 
@@ -90,6 +91,7 @@ def test_an_index_without_places_gets_them_without_a_call(tmp_path: Path, monkey
         before = bench.run_on([str(folder)]).manifest
     assert "places" not in before.content
     assert sections(open_snapshot(bench.store)) == {"a.md": []}
+    bench.store.delete(read_files_path(before.snapshot_id))  # as in an index of the version that knew no places
     after = bench.run_on([str(folder)], fresh=True).manifest
     assert after.snapshot_id != before.snapshot_id
     assert {name: digest for name, digest in after.content.items() if name != "places"} == before.content
