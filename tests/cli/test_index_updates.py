@@ -12,7 +12,7 @@ from hirag_dist.cli._command_line import run
 from hirag_dist.composition.build_records import last_build
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.run import SimulatorThread
+from hirag_dist.testing.simulator.app import SimulatorThread
 from tests.cli.update_commands import SETTINGS, CommandBench, command_bench, indexed_bench
 from tests.removal_builds import REMOVED
 

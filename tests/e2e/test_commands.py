@@ -19,7 +19,7 @@ import pytest
 from hirag_dist.llm.reply_store import ledger_size
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.run import SimulatorThread
+from hirag_dist.testing.simulator.app import SimulatorThread
 
 QUESTION = "What did Newton write about whiteness and colours?"
 INLINE = ("--executor", "inline")

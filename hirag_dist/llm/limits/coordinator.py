@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 from hirag_dist.errors import BudgetReached
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.limit_log import LimitLog
-from hirag_dist.llm.limits.protocol import CallDemand, CallTotals, Grant, WorkerReport
+from hirag_dist.llm.limits.protocol import CallDemand, CallTotals, Grant, LimitLog, WorkerReport
 
 RAISE_LIMIT = "raise it and run again to go on from here"  # advice of the error, for runs that store replies
 _BLOCK_S = 0.02  # a grant waits for so much of the endpoint's rate, so that one message pays for several calls
