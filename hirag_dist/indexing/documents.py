@@ -34,13 +34,19 @@ from hirag_dist.indexing.read_files import (
     unchanged_files,
 )
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
-from hirag_dist.indexing.stages.read import ReadDocuments, UniqueDocuments
+from hirag_dist.indexing.stages.read import READ_METADATA, READ_PLACES, ReadDocuments, UniqueDocuments
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.readers import is_access_refusal
 from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import PLACES
 
 logger = logging.getLogger(__name__)
+NOTHING_READ = ReadDocuments.Outputs(
+    documents=Dataset(DOCUMENTS),
+    places=Dataset(READ_PLACES),
+    metadata=Dataset(READ_METADATA),
+    rejects=Dataset(REJECTS),
+)
 
 
 @dataclass(frozen=True)
@@ -166,7 +172,9 @@ def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | 
         to_read = sources.filter(pa.array(~unchanged.is_unread))
         unread_names = unchanged.files.rows["name"].to_pylist()
         logger.info("%s unchanged, not read; %s to read", count_noun(len(unread_names), "file"), to_read.num_rows)
-    read = runner.run_tolerant(ReadDocuments(options), "documents", sources=datasets.put("sources", to_read))
+    read = NOTHING_READ
+    if to_read.num_rows:
+        read = runner.run_tolerant(ReadDocuments(options), "documents", sources=datasets.put("sources", to_read))
     found = datasets.read(read.documents, ["document_id", "uri", "record"])
     names, is_whole = to_read["shown"], np.ones(to_read.num_rows, bool)
     unread = UnreadRecords()
@@ -215,7 +223,9 @@ def _with_unchanged(
         copies += put("copied_documents", both)
         places += put("copied_places", places_beside(both, base.table(PLACES), new))
         metadata += put("copied_metadata", base_metadata(base, both))
-    unique = unique_documents(context, copies, places)
+    unique = ReadInput(Dataset(DOCUMENTS), Dataset(schemas.PLACES), Dataset(REJECTS))
+    if copies.rows:
+        unique = unique_documents(context, copies, places)
     kept = base.dataset("documents", DOCUMENTS), base.dataset(PLACES, schemas.PLACES)
     if len(kept_rows) < len(base.table("documents", ["document_id"])):
         rest = base.rows(base.table("documents").cast(DOCUMENTS), kept_rows)

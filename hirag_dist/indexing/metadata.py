@@ -71,6 +71,8 @@ def read_metadata(context: BuildContext, metadata: Dataset) -> DocumentMetadata:
     fields = field_table(context.config.metadata)
     if not fields.num_rows:
         return NO_METADATA
+    if not metadata.rows:
+        return DocumentMetadata(fields, NO_METADATA.values)
     unique = context.runner.run(UniqueMetadata(), "unique metadata", metadata=metadata).metadata
     return DocumentMetadata(fields, _sorted(context.datasets.read(unique)))
 

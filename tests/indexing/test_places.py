@@ -13,8 +13,8 @@ from hirag_dist.indexing.stages import read
 from hirag_dist.indexing.stages.read import READ_PLACES
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.retrieval.view.index import MappedIndex
-from hirag_dist.storage.snapshot.documents import document_content
 from hirag_dist.storage.layout import read_files_path
+from hirag_dist.storage.snapshot.documents import document_content
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.toy_builds import Bench
 
