@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.client import AsyncHiragClient, IndexNotFound, Overloaded
-from hirag_dist.errors import InvalidQuery, SnapshotCorrupt, StoreError
+from hirag_dist.client import AsyncHiragClient, IndexNotFound
+from hirag_dist.errors import InvalidQuery, SnapshotCorrupt
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
@@ -190,21 +190,6 @@ async def test_indexes_come_and_go(folders: Folders) -> None:
     await catalogue.close()
 
 
-async def test_a_listing_that_fails_later_keeps_the_indexes(folders: Folders, caplog: pytest.LogCaptureFixture) -> None:
-    catalogue = folders.catalogue(poll_s=0.001)
-    await catalogue.start()
-    folders.listing_error = StoreError("the bucket is gone")
-    while not catalogue.counts.listing_failed:
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.02)
-    assert await ask(catalogue, "acme") == "acme-s1"
-    folders.listing_error = None
-    while catalogue.counts.listing_failed:
-        await asyncio.sleep(0.001)
-    assert caplog.text.count("the bucket is gone") == 1
-    await catalogue.close()
-
-
 async def test_a_broken_index_harms_no_other(
     catalogue: IndexCatalogue, folders: Folders, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -219,19 +204,6 @@ async def test_a_broken_index_harms_no_other(
     del folders.errors["acme"]
     folders.now += 8000
     assert await ask(catalogue, "acme") == "acme-s1"
-
-
-async def test_one_index_does_not_take_all_requests(folders: Folders) -> None:
-    catalogue = folders.catalogue(max_concurrent=2)
-    await catalogue.start()
-    acme = catalogue.find("acme", ALL)
-    async with acme.lease(lambda: None), acme.lease(lambda: None):
-        with pytest.raises(Overloaded, match="as many as it may"):
-            async with acme.lease(lambda: None):
-                pass
-        assert await ask(catalogue, "gamma") == "gamma-s1"
-    assert await ask(catalogue, "acme") == "acme-s1"
-    await catalogue.close()
 
 
 @pytest.mark.parametrize(
