@@ -93,18 +93,6 @@ def test_an_index_that_cannot_be_written_to_gets_them_among_the_temporary_files(
     assert len(list(made.iterdir())) == len(ALL_FILES)
 
 
-def test_a_configured_cache_folder_is_used(older: Store, tmp_path: Path) -> None:
-    assert names(open_snapshot(older).cached_in(str(tmp_path / "mine"))) == NAMES
-    assert list((tmp_path / "mine").glob(f"*/*/{SERVING}"))
-    assert not (Path(older.root) / "cache").exists()
-
-
-def test_a_cache_folder_that_cannot_be_made_is_said(older: Store, tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("")
-    with pytest.raises(StoreError, match=r"service\.cache_dir"):
-        names(open_snapshot(older).cached_in(str(tmp_path / "taken")))
-
-
 def test_somebody_elses_temporary_folder_is_not_trusted(temporary: Path) -> None:
     folder = temporary / f"hirag-dist-{os.getuid()}"
     folder.mkdir()
@@ -118,15 +106,6 @@ def test_openings_at_once_derive_once_and_all_can_read(older: Store) -> None:
         assert list(pool.map(lambda _: names(open_snapshot(older)), range(12))) == [NAMES] * 12
     (folder,) = (path for path in (Path(older.root) / "cache").iterdir() if path.is_dir())
     assert [path.name for path in folder.iterdir()] == [SERVING]
-
-
-def test_a_damaged_table_leaves_nothing_half_made(older: Store) -> None:
-    snapshot = open_snapshot(older)
-    file = Path(older.root) / snapshot.folder / "relations.parquet"
-    file.write_bytes(b"PAR1" + file.read_bytes()[4:-40] + b"x" * 40)
-    with pytest.raises((SnapshotCorrupt, StoreError), match="relations"):
-        names(snapshot)
-    assert list((Path(older.root) / "cache" / snapshot.manifest.snapshot_id).iterdir()) == []
 
 
 def _half_made(cache: Path) -> list[str]:
@@ -158,25 +137,6 @@ def test_who_copies_is_left_alone_by_who_sweeps(older: Store) -> None:
         assert names(open_snapshot(older)) == NAMES
         assert (cache / "old4").exists()
     assert not (cache / "old3").exists()
-
-
-def test_a_lock_that_was_swept_is_taken_again(older: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that waits for a swept lock file must not write together with the holder of the next one."""
-    snapshot = open_snapshot(older)
-    lock = Path(older.root) / "cache" / f".{snapshot.manifest.snapshot_id}.lock"
-    flock = fcntl.flock
-    locked = []
-
-    def swept_meanwhile(file: int, how: int) -> None:
-        if not locked:
-            lock.unlink()
-        locked.append(os.fstat(file).st_ino)
-        flock(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", swept_meanwhile)
-    SnapshotCache(older, snapshot.manifest).serving()
-    assert len(locked) == 2
-    assert locked[1] == lock.stat().st_ino
 
 
 def test_files_of_an_object_store_are_copied_once_and_mapped(remote: Store, tmp_path: Path) -> None:
