@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hirag_dist.application.watch import (
     Listing,
     Watch,
     WatchEvent,
+    list_files,
 )
 from hirag_dist.errors import BudgetReached, ConfigError, HiragError, IndexBusy, InputError
 from hirag_dist.llm.usage import UsageMeter
@@ -100,6 +102,15 @@ def test_a_change_is_applied_by_the_round_after_it_was_found(jump: float) -> Non
     assert bench.value("hirag_watch_oldest_change_seconds") == 0
 
 
+def test_a_change_during_an_update_is_seen_by_the_next_listing() -> None:
+    bench = Bench()
+    bench.watch.listing = lambda: {"a": (0, "0")}  # half written
+    bench.rounds()
+    bench.watch.listing = lambda: dict(bench.files)
+    bench.rounds(2)
+    assert len(bench.limits) == 2
+
+
 def test_failures_are_tried_again_and_said_once() -> None:
     bench = Bench(error=HiragError("the endpoint is down"))
     began = bench.now
@@ -174,3 +185,13 @@ def test_the_budget_of_a_day_outlives_a_clock_set_back() -> None:
     bench.rounds(100)
     assert bench.limits == []
     assert [event.kind for event in bench.events] == ["waiting", "waiting"]
+
+
+def test_the_listing_shows_a_change_of_the_same_size(tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("one")
+    before = list_files([str(tmp_path)])
+    assert before == list_files([str(tmp_path)])
+    file.write_text("two")
+    assert list(before) == list(list_files([str(tmp_path)]))
+    assert before != list_files([str(tmp_path)])

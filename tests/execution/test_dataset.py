@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -51,6 +52,19 @@ def test_any_altered_bit_is_found_before_publishing_and_in_a_new_process(
         with pytest.raises(WorkFileDamaged):
             read_part_rows(store, PATH, written.sha256, 0, 1)
         flip(store, bit)
+
+
+def test_most_altered_bits_are_found_by_the_checksums_of_pages(store: Store) -> None:
+    written = store.write_table(PATH, TABLE)
+    read_part(store, PATH, written.sha256)  # this process compares the file once
+    n_silent = 0
+    bits = range(0, written.size * 8, 97)
+    for bit in bits:
+        flip(store, bit)
+        with suppress(StoreError):
+            n_silent += not read_part(store, PATH, written.sha256).equals(TABLE)
+        flip(store, bit)
+    assert n_silent <= len(bits) // 10
 
 
 def test_a_file_that_is_gone_or_of_a_snapshot(store: Store) -> None:

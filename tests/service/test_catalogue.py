@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hirag_dist.client import AsyncHiragClient, IndexNotFound
-from hirag_dist.errors import InvalidQuery, SnapshotCorrupt
+from hirag_dist.errors import InvalidQuery, SnapshotCorrupt, StoreError
 from hirag_dist.service.auth.caller_registry import Caller
 from hirag_dist.service.catalogue import CatalogueLimits, IndexCatalogue, IndexDefinition
 from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner
@@ -187,6 +187,21 @@ async def test_indexes_come_and_go(folders: Folders) -> None:
         assert not folders.engines["acme"][0].closed.is_set()  # its request goes on
     await folders.engines["acme"][0].closed.wait()
     assert await ask(catalogue, "delta") == "delta-s1"
+    await catalogue.close()
+
+
+async def test_a_listing_that_fails_later_keeps_the_indexes(folders: Folders, caplog: pytest.LogCaptureFixture) -> None:
+    catalogue = folders.catalogue(poll_s=0.001)
+    await catalogue.start()
+    folders.listing_error = StoreError("the bucket is gone")
+    while not catalogue.counts.listing_failed:
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.02)
+    assert await ask(catalogue, "acme") == "acme-s1"
+    folders.listing_error = None
+    while catalogue.counts.listing_failed:
+        await asyncio.sleep(0.001)
+    assert caplog.text.count("the bucket is gone") == 1
     await catalogue.close()
 
 

@@ -103,6 +103,22 @@ async def test_a_failing_snapshot_is_logged_once_and_the_old_one_serves(
     assert await swapper.refresh()  # a better one is not kept waiting
 
 
+async def test_a_failing_snapshot_is_tried_again(store: Store) -> None:
+    async def better_the_second_time() -> Any:
+        try:
+            return await store.open()
+        except StoreError:
+            store.broken = {}
+            raise
+
+    swapper = SnapshotSwapper(better_the_second_time, store.current_id, poll_s=0.01)
+    await swapper.start()
+    store.current, store.broken = "s2", {"s2": StoreError("no network")}
+    await store.opened[0].closed.wait()
+    assert store.attempts == ["s1", "s2", "s2"]
+    await swapper.close()
+
+
 async def test_a_current_that_stays_unreadable_counts_as_a_snapshot_not_taken_up(
     store: Store, swapper: SnapshotSwapper
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hirag_dist.errors import WorkFileDamaged
+from hirag_dist.errors import StoreError, WorkFileDamaged
 from hirag_dist.storage.shuffle_file import read_piece, write_pieces
 from hirag_dist.storage.store import Store
 
@@ -35,6 +35,21 @@ def test_pieces_come_back_by_number(store: Store) -> None:
         found = read_piece(store, "folder/file.pieces", number, SCHEMA)
         assert found.equals(piece)
         assert found.schema.equals(SCHEMA)
+
+
+def test_a_piece_is_read_without_the_others(store: Store) -> None:
+    write_pieces(store, "file", [table("a" * 1000), table("b"), table("c" * 1000)])
+    data = bytearray(store.read_bytes("file"))
+    numbers = [int.from_bytes(data[at : at + 8], "little") for at in range(0, 96, 8)]
+    starts, lengths = numbers[0::4], numbers[1::4]
+    assert (starts[0], starts[2] + lengths[2]) == (96, len(data))
+    for number in (0, 2):
+        data[starts[number] : starts[number] + lengths[number]] = bytes(lengths[number])
+    store.write_bytes("file", bytes(data))
+    assert read_piece(store, "file", 1, SCHEMA).equals(table("b"))
+    for number in (0, 2):
+        with pytest.raises(StoreError, match=r"file is damaged"):
+            read_piece(store, "file", number, SCHEMA)
 
 
 def test_any_altered_bit_is_found(store: Store) -> None:

@@ -108,6 +108,24 @@ async def test_a_redirect_to_another_host_gets_neither_prompt_nor_key(status: in
         assert not error.retryable
 
 
+@pytest.mark.parametrize("status", [308])
+async def test_a_redirect_on_the_same_host_is_followed_with_its_body_and_key(status: int) -> None:
+    async def move(request: web.Request) -> web.StreamResponse:
+        if request.path.startswith("/v1/"):
+            return web.Response(status=status, headers={"Location": request.path.replace("/v1/", "/v2/")})
+        return await complete(request)
+
+    async with hosting(move) as home:
+        chat = OpenAiChat(settings(home.url), words)
+        assert (await chat.complete(REQUEST)).text == "fine"
+        await chat.close()
+    (_, first, _), (path, second, headers) = home.got
+    assert path == "/v2/chat/completions"
+    assert first == second
+    assert PROMPT in second
+    assert headers["Authorization"] == f"Bearer {KEY}"
+
+
 @pytest.mark.parametrize(
     ("base", "there", "allowed"),
     [

@@ -139,6 +139,25 @@ def test_who_copies_is_left_alone_by_who_sweeps(older: Store) -> None:
     assert not (cache / "old3").exists()
 
 
+def test_a_lock_that_was_swept_is_taken_again(older: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that waits for a swept lock file must not write together with the holder of the next one."""
+    snapshot = open_snapshot(older)
+    lock = Path(older.root) / "cache" / f".{snapshot.manifest.snapshot_id}.lock"
+    flock = fcntl.flock
+    locked = []
+
+    def swept_meanwhile(file: int, how: int) -> None:
+        if not locked:
+            lock.unlink()
+        locked.append(os.fstat(file).st_ino)
+        flock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", swept_meanwhile)
+    SnapshotCache(older, snapshot.manifest).serving()
+    assert len(locked) == 2
+    assert locked[1] == lock.stat().st_ino
+
+
 def test_files_of_an_object_store_are_copied_once_and_mapped(remote: Store, tmp_path: Path) -> None:
     snapshot = open_snapshot(remote).cached_in(str(tmp_path / "cache"))
     assert names(snapshot) == NAMES
