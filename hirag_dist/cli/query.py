@@ -26,7 +26,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import conclude_reading, emit, err, out
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
-from hirag_dist.errors import ConfigError, InvalidQuery
+from hirag_dist.errors import ConfigError, HiragError, InvalidQuery
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval, ScopeOptions
 
 if TYPE_CHECKING:
