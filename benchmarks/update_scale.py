@@ -62,9 +62,8 @@ CHUNKS_A_DOCUMENT, NAMES_A_CHUNK, CHUNK_CHARS = 10, 10, 2500
 NEW_SHARE = 0.3
 FIRST_NEW = 10**9  # number of the first new name
 LOOK_S = 0.05
-PARTS = {  # name → what is timed; `read` and `added` are of `add`, `selected` of `remove`
+PARTS = {  # name → what is timed; `selected` is of `remove`
     "read": (pipeline, "read_input"),
-    "added": (pipeline, "added_to"),
     "unique documents": (pipeline, "unique_documents"),
     "selected": (pipeline, "selected_documents"),
     "changes": (pipeline, "find_changes"),

@@ -16,34 +16,33 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hirag_dist import schemas
-from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.execution.events import Publishing
-from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
-from hirag_dist.indexing.base_layer import extract_base_layer
-from hirag_dist.indexing.communities import build_communities, report_choice
+from hirag_dist.indexing.communities import report_choice
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunked, read_input, unique_documents
+from hirag_dist.indexing.documents import ReadInput, read_input, unique_documents
 from hirag_dist.indexing.estimate import announce_calls
-from hirag_dist.indexing.hierarchy import build_hierarchy
 from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
 from hirag_dist.indexing.layers import BaseLayer
 from hirag_dist.indexing.metadata import kept_metadata
 from hirag_dist.indexing.places import added_places, places_within
 from hirag_dist.indexing.publish import SnapshotContents, publish
-from hirag_dist.indexing.snapshot_contents import combine
-from hirag_dist.indexing.stages.embed import EmbedChunks
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
 from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
-from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, kept_beside, selected_documents
+from hirag_dist.indexing.update.documents import (
+    ChangedDocuments,
+    DocumentSelection,
+    kept_beside,
+    new_documents,
+    selected_documents,
+)
 from hirag_dist.indexing.update.former import former_snapshot, returning_summary, same_places, wanted_documents
 from hirag_dist.indexing.update.run import (
     UpdateRequest,
     find_changes,
-    fresh_update_state,
     is_unchanged,
     update_contents,
 )
@@ -130,14 +129,9 @@ class Build:
         """
         found = read_input(self.context, inputs)
         base, reason = self._base()
-        if base is not None:
-            return self._update(base, UpdateRequest(self._with_unread(base, found)))
         if reason:
             logger.warning("the index is built from nothing: %s", reason)
-        documents = chunked(self.context, found)
-        announce_calls(self.context, documents.chunks)
-        layer = extract_base_layer(self.context, documents.chunks)
-        return replace(self._finish(documents, layer), rebuilt_because=reason)
+        return replace(self._update(base, UpdateRequest(self._with_unread(base, found))), rebuilt_because=reason)
 
     def add(self, inputs: Sequence[str]) -> BuildResult:
         """Add the documents of INPUT to the index; one of the same place replaces the former.
@@ -191,7 +185,9 @@ class Build:
             StageFailed: too many dead letters in a stage.
         """
         documents = imported_documents(self.context, graph)
-        return self._finish(documents, imported_base_layer(self.context, graph))
+        found = ReadInput(documents.documents, documents.places, documents.rejects, documents.metadata)
+        layer = imported_base_layer(self.context, graph)
+        return self._written(UpdateBase(spill=self._spill), new_documents(documents), UpdateRequest(found), layer)
 
     def decisive(self) -> dict[str, Any]:
         """Return all that decides the content of the index, except INPUT and the ledger, as JSON."""
@@ -204,24 +200,24 @@ class Build:
             "prompts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16],
         }
 
-    def _base(self) -> tuple[UpdateBase | None, str]:
-        """Return the base of an update, or None and why there is none."""
+    def _base(self) -> tuple[UpdateBase, str]:
+        """Return the base of an update, or nothing and why there is none."""
         store, decisive = self.context.runner.store, self.decisive()
-        if self._base_id is None:
-            return None, ""
-        base, reason = open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
-        return (None if base is None else replace(base, spill=self._spill)), reason
+        base, reason = None, ""
+        if self._base_id is not None:
+            base, reason = open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
+        return replace(base or UpdateBase(), spill=self._spill), reason
 
     def _required_base(self) -> UpdateBase:
         base, reason = self._base()
         store = self.context.runner.store
-        if base is not None and base.snapshot.fallback:
+        if not base.is_nothing and base.snapshot.fallback:
             raise SnapshotError(
                 f"{store.uri} cannot be updated: {base.snapshot.fallback}. Snapshot {base.snapshot_id} is whole, and "
                 "lacks what was changed since: run `hirag-dist index INPUT` with all documents, or write that id into "
                 f"{store.uri}/current to go on from it"
             )
-        if base is None:
+        if base.is_nothing:
             raise SnapshotError(
                 f"{store.uri} cannot be updated: {reason or 'it holds no index'}; use the configuration that it was "
                 f"built with, or run `hirag-dist index INPUT --index {store.uri}` with all of its documents"
@@ -284,6 +280,9 @@ class Build:
 
     def _update(self, base: UpdateBase, request: UpdateRequest) -> BuildResult:
         changed = find_changes(self.context, base, request.found)
+        if base.is_nothing:
+            announce_calls(self.context, changed.new_chunks)
+            return self._written(base, changed, request)
         if not request.refresh and is_unchanged(self.context, base, changed) and not self.context.runner.retry:
             return self._unchanged(base)
         if not request.refresh and not self.context.runner.retry and (former := self._former(base, changed)):
@@ -291,12 +290,22 @@ class Build:
             result = self._go_live(former.snapshot.manifest)
             summary = returning_summary(base, former, changed.counts)
             return replace(result, update=summary, fallback=base.snapshot.fallback)
-        context = _resolve_kernels(self.context)
-        outcome = update_contents(context, base, changed, request, self.decisive())
-        result = self._complete(context, outcome.contents)
+        result = self._written(base, changed, request)
         with suppress(StoreError):  # the update is published; what is left goes with the next one
-            context.runner.remove_unused()
-        return replace(result, update=outcome.summary, fallback=base.snapshot.fallback)
+            self.context.runner.remove_unused()
+        return replace(result, fallback=base.snapshot.fallback)
+
+    def _written(
+        self, base: UpdateBase, changed: ChangedDocuments, request: UpdateRequest, imported: BaseLayer | None = None
+    ) -> BuildResult:
+        """Return the result of the next snapshot, which is published.
+
+        Args:
+            imported: layer 0 that another tool extracted.
+        """
+        outcome = update_contents(self.context, base, changed, request, self.decisive(), imported)
+        result = self._complete(outcome.context, outcome.contents)
+        return result if base.is_nothing else replace(result, update=outcome.summary)
 
     def _former(self, base: UpdateBase, changed: ChangedDocuments) -> UpdateBase | None:
         """Return the former snapshot with the documents of now, None without one."""
@@ -335,18 +344,6 @@ class Build:
             fallback=base.snapshot.fallback,
         )
 
-    def _finish(self, documents: ChunkedDocuments, base: BaseLayer) -> BuildResult:
-        models, chunks = self.context.models, documents.chunks
-        embed = EmbedChunks(models.embedder, models.dim)
-        chunk_vectors = self.context.runner.run_tolerant(embed, "chunk vectors", chunks=chunks)
-        context = _resolve_kernels(self.context)
-        hierarchy = build_hierarchy(context, base, chunks)
-        communities = build_communities(context, hierarchy)
-        provenance = collect_label_provenance(context, documents, LabelledGraph.of(hierarchy))
-        contents = combine(documents, chunk_vectors, hierarchy, communities, provenance)
-        state = fresh_update_state(context, hierarchy, communities, documents, self.decisive())
-        return self._complete(context, replace(contents, state=state))
-
     def _complete(self, context: BuildContext, contents: SnapshotContents) -> BuildResult:
         if self._require_complete:
             _check_complete(context, contents)
@@ -375,17 +372,6 @@ class Build:
         counts = manifest.counts
         n_dropped = counts.get(DROPPED, 0)
         return BuildResult(manifest, changed, runner.stages_run, counts["rejects"], n_dropped, kept_current_id)
-
-
-def _resolve_kernels(context: BuildContext) -> BuildContext:
-    """Return the context with the kernels' name, which workers with a GPU may have to give.
-
-    They are asked before the first stage whose key names the kernels and not at the start of the build: such a worker
-    may be a node that has to be provisioned, and would idle while models are called.
-    """
-    if context.models.kernels:
-        return context
-    return context.with_kernels(context.runner.ask_kernels(gpu_kernels, "gpu"))
 
 
 def _check_complete(context: BuildContext, contents: SnapshotContents) -> None:

@@ -20,6 +20,7 @@ from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.indexing.base_layer import (
     check_entities,
     describe_entities,
+    extract_base_layer,
     extract_claims,
     merge_base_layer,
     merge_mentions,
@@ -31,7 +32,7 @@ from hirag_dist.indexing.extraction import (
     extract_mentions,
     extract_refused,
 )
-from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
+from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommunities, embed_entities
 from hirag_dist.indexing.stages.claims import ExtractClaims
 from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
 from hirag_dist.indexing.stages.extract import ExtractGraph
@@ -39,7 +40,17 @@ from hirag_dist.indexing.stages.merge import DescribeEntities
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.budget import CLAIMS_AGAIN, EXTRACT_AGAIN
 from hirag_dist.indexing.update.documents import ChangedDocuments
-from hirag_dist.schemas import ALIASES, CHUNKS, CLAIMS, EXTRACTION_COSTS, MENTIONS, REJECTS, RELATION_MENTIONS
+from hirag_dist.schemas import (
+    ALIASES,
+    CHUNKS,
+    CLAIMS,
+    ENTITIES,
+    EXTRACTION_COSTS,
+    MENTIONS,
+    REJECTS,
+    RELATION_MENTIONS,
+    RELATIONS,
+)
 from hirag_dist.storage import layout
 from hirag_dist.types import FloatMatrix, IntVector
 
@@ -58,6 +69,7 @@ class LayerEntities:
         moved: (n,) bool, entities of the base whose name or description is another one now.
         gone: (n_gone,) int64 rows of the base's layer that are not in `table` as they were.
         rejects: dead letters of its vectors.
+        datasets: ENTITIES and VECTORS of a layer that is new as a whole, as the stages gave them.
     """
 
     table: pa.Table
@@ -67,6 +79,7 @@ class LayerEntities:
     moved: NDArray[np.bool_]
     gone: IntVector
     rejects: Dataset = Dataset(REJECTS)
+    datasets: tuple[Dataset, Dataset] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,37 +102,96 @@ class UpdatedBaseLayer:
     Attributes:
         entities: with vectors.
         relations: those within the layer that came and went.
-        mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now, sorted.
+        mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now: sorted tables, or, where all are new, as
+            the extraction gave them; None of an imported graph.
         costs: as of `GraphMentions`.
-        rejects, aliases, claims, cut_ids: as of `BaseLayer`.
+        rejects, aliases, claims, cut_ids, imported: as of `BaseLayer`.
     """
 
     entities: LayerEntities
     relations: RelationChanges
-    mentions: pa.Table
-    relation_mentions: pa.Table
+    mentions: pa.Table | Dataset | None
+    relation_mentions: pa.Table | Dataset | None
     costs: Dataset
     rejects: Dataset
     aliases: Dataset
     claims: Dataset
     cut_ids: frozenset[str]
+    imported: ImportedCommunities | None = None
 
-    def datasets(self, context: BuildContext) -> GraphMentions:
-        """Return the mentions as datasets."""
-        put = context.datasets.put
-        mentions = put("mentions", self.mentions)
-        return GraphMentions(mentions, put("relation_mentions", self.relation_mentions), self.costs)
+    def datasets(self, context: BuildContext) -> GraphMentions | None:
+        """Return the mentions as datasets; None of an imported graph."""
+        if self.mentions is None or self.relation_mentions is None:
+            return None
+
+        def dataset(name: str, rows: pa.Table | Dataset) -> Dataset:
+            return context.datasets.put(name, rows) if isinstance(rows, pa.Table) else rows
+
+        mentions = dataset("mentions", self.mentions)
+        return GraphMentions(mentions, dataset("relation_mentions", self.relation_mentions), self.costs)
 
 
-def update_base_layer(context: BuildContext, base: UpdateBase, changed: ChangedDocuments) -> UpdatedBaseLayer:
+def _new_base_layer(context: BuildContext, base: UpdateBase, layer: BaseLayer) -> UpdatedBaseLayer:
+    """Return layer 0 of a build from nothing, or of an imported graph.
+
+    Args:
+        base: nothing.
+        layer: as its stages gave it.
+    """
+    found = layer.mentions
+    return UpdatedBaseLayer(
+        new_entities(context, base, layer.entities, layer.vectors),
+        RelationChanges(np.zeros(0, np.int64), base.mapped(context.datasets.tables(layer.relations), RELATIONS)),
+        None if found is None else found.entities,
+        None if found is None else found.relations,
+        Dataset(EXTRACTION_COSTS) if found is None else found.costs,
+        layer.rejects,
+        layer.aliases,
+        layer.claims,
+        layer.cut_ids,
+        layer.imported,
+    )
+
+
+def new_entities(
+    context: BuildContext, base: UpdateBase, entities: Dataset, vectors: Dataset, rejects: Dataset = Dataset(REJECTS)
+) -> LayerEntities:
+    """Return a layer of which the base has nothing.
+
+    Args:
+        entities, vectors: ENTITIES and VECTORS of the layer.
+        rejects: dead letters of the vectors.
+    """
+    table = base.sorted(context.datasets.tables(entities), ENTITIES, ("entity_id",))
+    n_rows = table.num_rows
+    return LayerEntities(
+        table,
+        base.arranged(context.datasets, vectors, table["entity_id"], context.models.dim),
+        np.full(n_rows, -1, np.int64),
+        np.ones(n_rows, bool),
+        np.zeros(n_rows, bool),
+        np.zeros(0, np.int64),
+        rejects,
+        (entities, vectors),
+    )
+
+
+def update_base_layer(
+    context: BuildContext, base: UpdateBase, changed: ChangedDocuments, imported: BaseLayer | None = None
+) -> UpdatedBaseLayer:
     """Return layer 0 of the documents of now.
 
     Chunks of the base that are dead letters are asked for again: a reply that was refused to the last stays refused,
     without a call, unless this is a retry.
 
+    Args:
+        imported: layer 0 that another tool extracted, in the place of that of the documents.
+
     Raises:
         StageFailed: too many dead letters, or no entity is left.
     """
+    if base.is_nothing:
+        return _new_base_layer(context, base, imported or extract_base_layer(context, changed.new_chunks))
     datasets = context.datasets
     letters = _letters(base)
     chunks = (changed.new_chunks, _refused_chunks(context, base, changed, letters))
@@ -343,6 +415,7 @@ def _with_claims(
 ) -> UpdatedBaseLayer:
     """Return the layer with the base's claims of chunks that stay, and those of new and of refused chunks."""
     datasets, mentions = context.datasets, layer.datasets(context)
+    assert mentions is not None
     new, refused = chunks
     found = extract_claims(context, new, mentions, layer.aliases, "claims")
     claims, own_letters, costs = found.claims, found.rejects, layer.costs + found.costs

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from hirag_dist.core.graph.csr import build_graph, relation_ends, rows_of
 from hirag_dist.core.reports.selection import ReportOutlines, report_outlines
 from hirag_dist.core.row_changes import rows_with
-from hirag_dist.indexing.communities import MAX_TREE_REPORTS, GraphRows, detect_communities, max_report_lines
+from hirag_dist.indexing.communities import MAX_TREE_REPORTS, detect_communities, max_report_lines
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, DetectCommunities, adjacency
+from hirag_dist.indexing.stages.communities import CHANGED_ENTITIES, ENTITY_ORDER, DetectCommunities
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer
 from hirag_dist.indexing.update.hierarchy import UpdatedHierarchy
@@ -69,24 +69,24 @@ def update_graph(
     base.release("relations")
     ends = relation_ends(ids, tables.relations)
     links = build_graph(ids, tables.relations, ends)
-    entries, degrees = adjacency(links)
-    detected = detect_communities(
-        context,
-        put("entity_order", tables.entities.select(ENTITY_ORDER.names)),
-        GraphRows(adjacency=put("adjacency", entries), degrees=put("degrees", degrees)),
-        base.dataset("communities", COMMUNITIES),
-        put("changed_entities", _changed_entities(hierarchy, gone)),
-        changed_before,
-    )
+    order = put("entity_order", tables.entities.select(ENTITY_ORDER.names))
+    if base.is_nothing:
+        detected = detect_communities(context, order, links)
+    else:
+        changed = put("changed_entities", _changed_entities(hierarchy, gone))
+        previous = base.dataset("communities", COMMUNITIES)
+        detected = detect_communities(context, order, links, previous, changed, changed_before)
     communities = context.datasets.read(detected.communities)
     max_lines, degree = max_report_lines(context.config), np.diff(links.indptr)
     outlines = report_outlines(communities, ids, tables.relations, degree, max_lines, MAX_TREE_REPORTS, ends)
-    known = KnownDigests(
-        base.table("report_inputs"),
-        bool(base.snapshot.manifest.counts.get("claims") or tables.claims.num_rows),
-        np.concatenate([each.changed for each in hierarchy.layers]),
-        hierarchy.relations.origin < 0,
-    )
+    known = None
+    if not base.is_nothing:
+        known = KnownDigests(
+            base.table("report_inputs"),
+            bool(base.snapshot.manifest.counts.get("claims") or tables.claims.num_rows),
+            np.concatenate([each.changed for each in hierarchy.layers]),
+            hierarchy.relations.origin < 0,
+        )
     material = report_material(tables, hierarchy.sources, communities, outlines, known)
     return UpdatedGraph(tables, links, detected, outlines, material, _lost_ids(base, hierarchy, gone))
 

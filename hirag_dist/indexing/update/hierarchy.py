@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -10,34 +11,42 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.core.clustering.stop_rule import change_rate, stop_before_clustering
+from hirag_dist.core.clustering.stop_rule import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
 from hirag_dist.core.entities.merging import CHARS_PER_TOKEN
 from hirag_dist.core.key_sets import KeySets, chunk_text_sets
-from hirag_dist.core.row_changes import ChangedRows, changed_rows
+from hirag_dist.core.row_changes import ChangedRows
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.hierarchy import clustering_options, stop_limits
+from hirag_dist.indexing.hierarchy import MetaTypes, clustering_options, resolve_meta_types, stop_limits
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions, cluster_layer
-from hirag_dist.indexing.layers import Hierarchy, LayerRecord
+from hirag_dist.indexing.layers import LayerRecord, embed_entities
 from hirag_dist.indexing.stages.embed import vector_table
 from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.base_layer import LayerEntities, RelationChanges, UpdatedBaseLayer, kept_vectors
+from hirag_dist.indexing.update.base_layer import (
+    LayerEntities,
+    RelationChanges,
+    UpdatedBaseLayer,
+    kept_vectors,
+    new_entities,
+)
 from hirag_dist.indexing.update.budget import UpdateBudget
 from hirag_dist.indexing.update.counts import TextCounts
 from hirag_dist.indexing.update.layer_clusters import UpdatedClusters, new_clusters, update_clusters
 from hirag_dist.indexing.update.summaries import LayerSummaries, UpdateSettings, update_summaries
 from hirag_dist.indexing.update.summary_entities import (
     FormerRelations,
+    SummaryEntities,
     former_relations,
-    sources_above,
     update_equal_names,
     update_summary_entities,
 )
-from hirag_dist.indexing.update.written import MODEL, summary_rows
 from hirag_dist.schemas import CLUSTERS, REJECTS, RELATIONS, SUMMARIES
 
+logger = logging.getLogger(__name__)
+_MAX_UNCOVERING_SHARE = 0.3  # a layer with a larger share of summaries that cover no member is discarded
+_PIECE_ROWS = 65_536
 _LOOSE_SHARE = 0.3  # share of the budget's rest that a layer may spend on clusters that have become loose
 
 
@@ -56,6 +65,7 @@ class UpdatedHierarchy:
         state: SUMMARIES of all layers.
         sources: texts that the entities of each layer derive from.
         counts: of summaries.
+        meta_types: that summaries were guided by; none where there is no summary.
     """
 
     layers: tuple[LayerEntities, ...]
@@ -68,18 +78,26 @@ class UpdatedHierarchy:
     state: pa.Table
     sources: tuple[KeySets, ...]
     counts: TextCounts
+    meta_types: tuple[str, ...]
 
 
 def update_hierarchy(
     context: BuildContext,
     base: UpdateBase,
     layer: UpdatedBaseLayer,
-    meta_types: tuple[str, ...],
+    chunks: Dataset,
     budget: UpdateBudget,
     settings: UpdateSettings,
 ) -> UpdatedHierarchy:
-    """Return the hierarchy over layer 0 of now. Layers that the base has stay unless theirs fits one cluster."""
-    decisions = {row["layer"]: row for row in base.table("layers").to_pylist()}
+    """Return the hierarchy over layer 0 of now, up to where the stop rule ends it. Paper: Algorithm 1, lines 5–13.
+
+    Layers that the base has stay unless theirs fits one cluster.
+
+    Args:
+        chunks: sampled where meta types have to be proposed, which happens before the first layer is summarised.
+    """
+    former_records = {row["layer"]: row for row in base.table("layers").to_pylist()}
+    limits = stop_limits(context.config)
     sources = [chunk_text_sets(layer.entities.table["chunk_ids"])]
     layers, records = [layer.entities], list[LayerRecord]()
     states: list[pa.Table] = []
@@ -87,45 +105,58 @@ def update_hierarchy(
     rejects, counts = Dataset(REJECTS), TextCounts()
     former = former_relations(base)
     hints: dict[str, str] = {}
+    meta_types = None if base.is_nothing else MetaTypes(tuple(base.notes["meta_types"]))
     while True:
         number, top = len(states), layers[-1]
-        before = decisions.get(number)
+        before = former_records.get(number)
         was_clustered = bool((before or {}).get("n_summaries"))
         n_below = layers[-2].table.num_rows if number else None
-        decision = _decision(context, number, top.table.num_rows, n_below, before)
+        decision = _decision(number, top.table.num_rows, n_below, before, limits)
         record = LayerRecord(number, top.table.num_rows)
+        if decision is None:
+            clusters = _clusters(context, base, number, top, hints, was_clustered, budget, settings)
+            record = _with_stats(record, clusters, records)
+            if not was_clustered:
+                sparsities = [each.sparsity for each in (*records, record) if each.sparsity is not None]
+                decision = stop_after_clustering(sparsities, record.median_cluster, limits)
+        if decision is None:
+            if meta_types is None:
+                meta_types = resolve_meta_types(context, chunks)
+                rejects += meta_types.rejects
+            names = meta_types.names
+            written = update_summaries(context, base, number, clusters, sources[-1], names, budget, settings)
+            rejects += written.rejects
+            counts += written.counts
+            found = update_summary_entities(
+                context, base, number, top, clusters, written, former, settings.has_provenance
+            )
+            n_new = found.entities.table.num_rows
+            record = replace(record, n_attached=found.n_attached, n_unattached=found.n_unattached)
+            if not n_new or found.n_uncovering > _MAX_UNCOVERING_SHARE * n_new:
+                decision = (
+                    f"layer {number + 1} was dropped: {found.n_uncovering} of its {n_new} summaries cover no member"
+                )
         if decision is not None:
             records.append(replace(record, decision=decision))
+            logger.info("the hierarchy ends at layer %d: %s", number, decision)
             break
-        clusters = _clusters(context, base, number, top, hints, was_clustered, budget, settings)
-        record = _with_stats(record, clusters, records)
-        written = update_summaries(context, base, number, clusters, sources[-1], meta_types, budget, settings)
-        rejects += written.rejects
-        counts += written.counts
-        found = update_summary_entities(context, base, number, top, clusters, written, former, settings.has_provenance)
         above = found.entities.table
-        record = replace(
-            record, n_attached=found.n_attached, n_unattached=found.n_unattached, n_summaries=above.num_rows
-        )
-        if not above.num_rows:
-            records.append(replace(record, decision=f"layer {number + 1} has no entity"))
-            break
+        records.append(replace(record, n_summaries=above.num_rows))
         hints = _hints(base, number, written, above)
-        layers.append(kept_vectors(context, base, number + 1, found.entities, found.gone, f"embed layer {number + 1}"))
+        layers.append(_embedded(context, base, number + 1, found))
         sources.append(found.sources)
-        records.append(record)
         states.append(written.state)
         clusters_of.append(base.joined([clusters.clusters]))
         relations.append(found.relations)
         mentions.append(found.mentions)
     if states:
         relations.append(update_equal_names(context, base, tuple(layers), former))
-    changes = _relation_changes(former, relations, len(layers), bool(states))
+    changes = _relation_changes(base, former, relations, len(layers), bool(states))
     before_all = base.table("relations").cast(RELATIONS)
     return UpdatedHierarchy(
         tuple(layers),
         pa.concat_tables(clusters_of),
-        changed_rows(before_all, changes.gone, changes.new, ("relation_id",), base.rows),
+        base.changed(before_all, changes.gone, _batches(changes.new), RELATIONS, ("relation_id",)),
         changes,
         tuple(records),
         tuple(mentions),
@@ -133,11 +164,26 @@ def update_hierarchy(
         pa.concat_tables([SUMMARIES.empty_table(), *states]),
         tuple(sources),
         counts,
+        () if meta_types is None else meta_types.names,
     )
 
 
+def _embedded(context: BuildContext, base: UpdateBase, number: int, found: SummaryEntities) -> LayerEntities:
+    """Return the entities of a summary layer with their vectors."""
+    label = f"embed layer {number}"
+    if found.drafted is None:
+        return kept_vectors(context, base, number, found.entities, found.gone, label)
+    embedded = embed_entities(context, found.drafted, label)
+    return new_entities(context, base, found.drafted, embedded.vectors, embedded.rejects)
+
+
+def _batches(table: pa.Table) -> Iterator[pa.Table]:
+    """Yield a table in pieces of some thousand rows, without a copy."""
+    return (table.slice(first, _PIECE_ROWS) for first in range(0, table.num_rows, _PIECE_ROWS))
+
+
 def _decision(
-    context: BuildContext, number: int, n_here: int, n_below: int | None, before: Mapping[str, Any] | None
+    number: int, n_here: int, n_below: int | None, before: Mapping[str, Any] | None, limits: StopLimits
 ) -> str | None:
     """Return why the hierarchy ends at a layer, None where it goes on.
 
@@ -146,7 +192,6 @@ def _decision(
         n_here, n_below: entities of it, and of the layer below.
         before: the base's record of it.
     """
-    limits = stop_limits(context.config)
     was_clustered = bool((before or {}).get("n_summaries"))
     reason = stop_before_clustering(number, n_here, n_below, limits)
     if reason is not None and not (was_clustered and n_here > limits.target_cluster_size):
@@ -157,14 +202,13 @@ def _decision(
 
 
 def _relation_changes(
-    former: FormerRelations, changes: Sequence[RelationChanges], n_layers: int, has_summaries: bool
+    base: UpdateBase, former: FormerRelations, changes: Sequence[RelationChanges], n_layers: int, has_summaries: bool
 ) -> RelationChanges:
     """Return the changes of relations of all kinds as one, `gone` ascending and distinct."""
     gone = [own.gone for own in changes] + [former.rows[former.above(n_layers)]]
     if not has_summaries:
         gone.append(former.rows)
-    tables = [own.new for own in changes]
-    return RelationChanges(np.unique(np.concatenate(gone)).astype(np.int64), pa.concat_tables(tables).combine_chunks())
+    return RelationChanges(np.unique(np.concatenate(gone)).astype(np.int64), base.joined([own.new for own in changes]))
 
 
 def _clusters(
@@ -182,9 +226,14 @@ def _clusters(
     if anchored:
         max_loose = _max_loose(options, top.table, budget.left, settings)
         return update_clusters(base, options, number, top, hints, max_loose, settings.is_refresh)
-    vectors = datasets.put("layer_vectors", vector_table(top.table["entity_id"], top.vectors))
-    found = cluster_layer(context.runner, options, number, vectors, datasets.put("layer_entities", top.table))
-    return new_clusters(top.table, datasets.read(found.clusters), found.stats, options.description_chars)
+    if top.datasets is None:
+        vectors = datasets.put("layer_vectors", vector_table(top.table["entity_id"], top.vectors))
+        entities = datasets.put("layer_entities", top.table)
+    else:
+        entities, vectors = top.datasets
+    found = cluster_layer(context.runner, options, number, vectors, entities)
+    clusters = base.sorted(datasets.tables(found.clusters), CLUSTERS, ("cluster_id", "entity_id"))
+    return new_clusters(top.table, clusters, found.stats, options.description_chars, found.members)
 
 
 def _max_loose(
@@ -235,24 +284,3 @@ def _hints(base: UpdateBase, number: int, written: LayerSummaries, above: pa.Tab
 def _names_by_cluster(state: pa.Table) -> dict[str, list[str]]:
     rows = state.select(["cluster_id", "entities"]).to_pylist()
     return {row["cluster_id"]: [entity["name"] for entity in row["entities"]] for row in rows}
-
-
-def fresh_state(context: BuildContext, hierarchy: Hierarchy) -> tuple[pa.Table, tuple[KeySets, ...]]:
-    """Return SUMMARIES of a hierarchy that was built from nothing, and the texts that its entities derive from."""
-    datasets = context.datasets
-    entities = datasets.read(hierarchy.base.entities, ["entity_id", "chunk_ids"]).sort_by("entity_id")
-    sources = [chunk_text_sets(entities["chunk_ids"])]
-    ids = entities["entity_id"]
-    states = []
-    for number, layer in enumerate(hierarchy.summaries):
-        assert layer.members is not None
-        assert layer.replies is not None
-        members, replies = datasets.read(layer.members), datasets.read(layer.replies)
-        state = (
-            summary_rows(number, members, replies, sources[-1], ids, MODEL, 0).sort_by("cluster_id").combine_chunks()
-        )
-        above = datasets.read(layer.entities, ["entity_id"]).sort_by("entity_id")
-        sources.append(sources_above(state, above, number + 1))
-        ids = above["entity_id"]
-        states.append(state)
-    return pa.concat_tables([SUMMARIES.empty_table(), *states]), tuple(sources)

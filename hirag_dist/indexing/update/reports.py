@@ -14,9 +14,8 @@ from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
 from hirag_dist.core.reports.choice import MIN_ENTITIES
 from hirag_dist.core.reports.selection import ReportOutlines
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.indexing.communities import ReportTexts, report_choice, write_reports
+from hirag_dist.indexing.communities import OutlineSets, ReportTexts, report_choice, write_reports
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.stages.communities import OutlineReports
 from hirag_dist.indexing.stages.report import CHILD_REPORTS
 from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable
@@ -40,19 +39,14 @@ class UpdatedReports:
         state: REPORT_INPUTS.
         rejects: dead letters.
         counts: of reports, those that are their members' names and descriptions left out.
+        communities: COMMUNITIES, where they were imported with their reports.
     """
 
     reports: Dataset
     state: pa.Table
     rejects: Dataset
     counts: TextCounts
-
-
-def fresh_report_state(material: CommunityMaterial) -> pa.Table:
-    """Return REPORT_INPUTS of reports that were all just written."""
-    n_rows = material.rows.num_rows
-    everything = np.arange(n_rows)
-    return _state(material, everything, material.sources(everything), np.zeros(n_rows), np.zeros(n_rows, np.int64))
+    communities: Dataset | None = None
 
 
 def update_reports(
@@ -78,12 +72,13 @@ def update_reports(
     missing = np.zeros(n_rows, bool) if settings.all_reports else optional & (due | (at < 0))
     due &= ~missing
     wanted = np.flatnonzero(due)
-    tokens = np.zeros(n_rows)
-    tokens[wanted] = _tokens(context, material, wanted) + settings.reply_tokens[1]
-    tokens[found.is_small] = 0.0
-    weight = found.share * material.rows["n_entities"].to_numpy()
-    chosen = affordable(DueTexts(urgent[wanted], found.since[wanted], weight[wanted], tokens[wanted]), budget.left)
-    chosen |= found.is_small[wanted]
+    chosen, tokens = np.ones(len(wanted), bool), np.zeros(n_rows)
+    if np.isfinite(budget.left):
+        tokens[wanted] = _tokens(context, material, wanted) + settings.reply_tokens[1]
+        tokens[found.is_small] = 0.0
+        weight = found.share * material.rows["n_entities"].to_numpy()
+        chosen = affordable(DueTexts(urgent[wanted], found.since[wanted], weight[wanted], tokens[wanted]), budget.left)
+        chosen |= found.is_small[wanted]
     writer = _Writer(context, material, outlines)
     is_kept = ~missing & (~due | (~urgent & (at >= 0)))
     stays = np.flatnonzero(is_kept)
@@ -104,6 +99,8 @@ def update_reports(
     share = np.where(fresh | missing, 0.0, np.where(replaced, 1.0, found.share))
     since = np.where(due & ~fresh, found.since, 0)
     left = due & ~fresh & ~found.is_small
+    if not np.isfinite(budget.left) and left.any():
+        tokens[left] = _tokens(context, material, np.flatnonzero(left)) + settings.reply_tokens[1]
     counts = TextCounts(
         int((fresh & ~found.is_small).sum()),
         int((~due & ~found.is_small & ~missing).sum()),
@@ -241,7 +238,7 @@ class _Writer:
         entities, relations = self._places(given)
         below = given.filter(pa.array(~material.is_above[rows]))
         above = given.filter(pa.array(material.is_above[rows]))
-        outline = OutlineReports.Outputs(
+        outline = OutlineSets(
             datasets.put("due_outlines", below),
             datasets.put("due_outlines", above),
             datasets.put("due_entities", entities),
@@ -376,6 +373,9 @@ def _tokens(context: BuildContext, material: CommunityMaterial, rows: IntVector)
 
 
 def _with_ids(table: pa.Table, key: str, wanted: pa.ChunkedArray) -> pa.Table:
+    """Return the rows with some ids; where most are wanted, all: a copy in memory costs more than the others."""
+    if 2 * len(wanted) > table.num_rows:
+        return table
     return table.filter(pc.is_in(table[key], value_set=pc.unique(_strings(wanted))))
 
 

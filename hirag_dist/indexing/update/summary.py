@@ -14,7 +14,7 @@ class UpdateSummary:
     """Outcome of an update.
 
     Attributes:
-        base: id of the snapshot that it started from.
+        base: id of the snapshot that it started from; None of a build from nothing.
         number: of the update, since the index was built from nothing.
         documents: added, changed and removed.
         summaries, reports: written, kept and deferred.
@@ -25,7 +25,7 @@ class UpdateSummary:
         other_changes: what differs where no document was added, changed or removed: titles, places, metadata.
     """
 
-    base: str
+    base: str | None
     number: int
     documents: DocumentCounts
     summaries: TextCounts
