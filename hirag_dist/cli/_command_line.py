@@ -14,14 +14,15 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import FrameType
+from typing import Literal
 
 import typer
 
 from hirag_dist._version import __version__
 from hirag_dist.cli._groups import flattened
-from hirag_dist.cli._output import claim_stdout, emit_error, use_json
+from hirag_dist.cli._output import claim_stdout, emit_error, log_output, use_json
 from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, TERMINATED_CODE, exit_at_once
-from hirag_dist.composition.logs import configure_logging
+from hirag_dist.composition.logs import FORMAT_VARIABLE, configure_logging, is_json
 from hirag_dist.errors import ConfigError, HiragError
 
 COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
@@ -124,8 +125,16 @@ def _version(wanted: bool) -> None:
 def _common(
     verbose: bool = typer.Option(False, "--verbose", "-v", help="Log progress on stderr."),
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    log_format: Literal["text", "json"] = typer.Option(
+        "text",
+        envvar=FORMAT_VARIABLE,
+        help="Format of all lines on stderr, also of the processes that this one starts.",
+    ),
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
 ) -> None:
+    os.environ[FORMAT_VARIABLE] = log_format
+    if is_json():
+        log_output()
     configure_logging({"": logging.INFO if verbose else logging.WARNING})
     if debug:
         os.environ["HIRAG_DEBUG"] = "1"
@@ -136,7 +145,8 @@ def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
 
     The modules of all commands together take seconds to import.
     """
-    named = next((argument for argument in arguments if not argument.startswith("-")), "")
+    after = zip(["", *arguments], arguments, strict=False)  # "json" of `--log-format json` names no command
+    named = next((each for option, each in after if not each.startswith("-") and option != "--log-format"), "")
     if named in COMMANDS:
         add_command(app, named)
         return

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,6 +15,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
+from hirag_dist.composition.logs import configure_logging, is_json
+
+logger = logging.getLogger(__name__)
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 COMPILING = "Still starting. The first start after an installation compiles, for a minute or a few on a slow machine."
@@ -55,7 +60,29 @@ def emit_error(message: str) -> None:
     """Print one line on stderr, and a JSON object on stdout with --json."""
     if _state["json"]:
         emit({"error": message})
-    print(f"hirag-dist: {message}", file=sys.stderr)
+    if is_json():
+        configure_logging({})  # an error of the arguments comes before
+        logger.error("%s", message)
+    else:
+        print(f"hirag-dist: {message}", file=sys.stderr)
+
+
+class _LogLines(io.StringIO):
+    """A file whose lines go to the log."""
+
+    _rest = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in filter(None, lines):
+            logger.info("%s", line)
+        return len(text)
+
+
+def log_output() -> None:
+    """Send to the log what commands print on stderr."""
+    logger.setLevel(logging.INFO)
+    err.file = _LogLines()
 
 
 def conclude_reading(fallback: str) -> None:

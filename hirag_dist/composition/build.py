@@ -7,6 +7,7 @@ import logging
 import os
 from functools import cache, partial
 
+from hirag_dist.composition.logs import LogSettings
 from hirag_dist.composition.models import (
     BUILD_ROLES,
     CHAT_ROLES,
@@ -202,8 +203,8 @@ def make_executor(
                 "--executor inline"
             ) from error
         return RayExecutor(
-            services,
-            make_quota,
+            partial(LogSettings("ray worker").apply, services),
+            partial(LogSettings("ray limits").apply, make_quota),
             workers=execution.workers,
             address=execution.ray_address,
             in_flight=lambda n_workers: _tasks_in_flight(config, n_workers),

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Protocol
 
 from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
-from hirag_dist.composition.logs import log_messages_only
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
@@ -26,7 +25,6 @@ from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.service.access_log import LOGGER as ACCESS_LOGGER
 from hirag_dist.service.channel_options import probe, raise_descriptor_limit
 from hirag_dist.service.engine_thread import ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
@@ -215,8 +213,6 @@ async def serve_index(
         BackendUnavailable: the port is in use.
         ConfigError: the TLS or callers files are wrong.
     """
-    if options.access_log == "json":
-        log_messages_only(ACCESS_LOGGER)
     if not index:
         await serve_grpc(make_catalogue(config, process_count(config)), options, ready, stop, on_stop)
         return

@@ -17,9 +17,11 @@ def _labels(given: Any) -> Any:
     return tuple(given)
 
 
-def _word(given: Any) -> Any:
-    """Return the word off, which YAML reads as false without quotes."""
-    return "off" if given is False else given
+def _switch(given: Any) -> Any:
+    """Refuse the formats that the access log had of its own."""
+    if given in ("text", "json"):
+        raise ValueError(f"Expected true or false, got {given}: --log-format {given} is the format of all log lines")
+    return given
 
 
 class CatalogueIndexConfig(ConfigSection):
@@ -97,8 +99,8 @@ class ServiceConfig(ConfigSection):
     metrics_listen: str | None = Field(
         None, description="HOST:PORT of Prometheus metrics of all processes; whoever reaches it can read them"
     )
-    access_log: Annotated[Literal["text", "json", "off"], BeforeValidator(_word)] = Field(
-        "text", description="Format of the access log, which has one line for each request"
+    access_log: Annotated[bool, BeforeValidator(_switch)] = Field(
+        True, description="Write one line into the log for each request"
     )
     log_questions: bool = Field(False, description="Write the questions into the access log")
     traces_endpoint: Url | None = Field(

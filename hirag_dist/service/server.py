@@ -93,14 +93,13 @@ class QueryServer:
             self._catalogue_metrics = CatalogueMetrics(indexes, self.registry)
         indexes.on_swap(self._on_swap)
         self._loaded_at: float | None = None
-        self._observers: list[Callable[[RequestRecord], None]] = [
-            AccessLog(options.access_log, questions=options.log_questions).write,
-            self._metrics.count_request,
-        ]
+        self._observers: list[Callable[[RequestRecord], None]] = [self._metrics.count_request]
         if self._catalogue_metrics is not None:
             self._observers.append(self._catalogue_metrics.count_request)
         if self._tracing is not None:
             self._observers.append(self._tracing.export)
+        if options.access_log:  # after the traces, since its lines name them
+            self._observers.append(AccessLog(questions=options.log_questions).write)
         gate = RequestGate(
             self._authenticator,
             self._shedder,

@@ -34,7 +34,7 @@ class Tracing:
         self._propagator = TraceContextTextMapPropagator()
 
     def export(self, record: RequestRecord) -> None:
-        """Make the spans of a finished request."""
+        """Make the spans of a finished request, and set its `trace_id`."""
         known = record.kind != "unknown"  # an unknown caller must not decide that a trace is kept
         parent = self._propagator.extract(record.trace) if record.trace and known else None
         begin = record.began_ns
@@ -42,6 +42,7 @@ class Tracing:
             f"{_SERVICE}/{record.method}", parent, kind=self._trace.SpanKind.SERVER, start_time=begin
         )
         if span.is_recording():
+            record.trace_id = self._trace.format_trace_id(span.get_span_context().trace_id)
             self._describe(span, record)
             inside = self._trace.set_span_in_context(span)
             at = self._part(inside, "queue", begin, record.queued_s * 1e9) if record.queued_s else begin

@@ -59,7 +59,7 @@ def test_every_key_of_the_service_is_an_option() -> None:
         "reflection": False,
         "callers_file": "callers.yaml",
         "metrics_listen": "127.0.0.1:9464",
-        "access_log": "json",
+        "access_log": False,
         "log_questions": True,
         "traces_endpoint": "http://collector:4318/v1/traces",
     }

@@ -51,8 +51,11 @@ def test_an_empty_file_changes_nothing(load: Loader, text: str) -> None:
     assert load(text).config == Config()
 
 
-def test_off_is_a_word_where_yaml_has_a_truth_value(load: Loader) -> None:
-    assert load("service: {access_log: off}").config.service.access_log == "off"
+@pytest.mark.parametrize("former", ["text", "json"])
+def test_the_access_log_has_no_format_of_its_own(load: Loader, former: str) -> None:
+    assert not load("service: {access_log: off}").config.service.access_log
+    with pytest.raises(ConfigError, match=f"access_log: Expected true or false, .* --log-format {former}"):
+        load(f"service: {{access_log: {former}}}")
 
 
 def test_later_origins_win(load: Loader) -> None:

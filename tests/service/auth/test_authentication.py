@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from hirag_dist.composition.logs import TextFormatter
 from hirag_dist.service.auth.tls import certificate_expiry
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
@@ -32,6 +33,7 @@ async def test_tokens(
     start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "hirag_dist.service.access_log")
+    caplog.handler.setFormatter(TextFormatter())
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
@@ -79,6 +81,7 @@ async def test_an_expired_token(
     start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "hirag_dist.service.access_log")
+    caplog.handler.setFormatter(TextFormatter())
     now = datetime.now(UTC)
     callers.add("late", expires=now - timedelta(seconds=1)).add("early", expires=now + timedelta(hours=1))
     service = await start(engine, callers_file=callers.path)
