@@ -19,8 +19,8 @@ from hirag_dist import schemas
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.execution.events import Publishing
+from hirag_dist.execution.stage_results import split_letters
 from hirag_dist.indexing.communities import report_choice
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ReadInput, read_input, unique_documents
@@ -29,9 +29,9 @@ from hirag_dist.indexing.imported_graph import imported_base_layer, imported_doc
 from hirag_dist.indexing.layers import BaseLayer
 from hirag_dist.indexing.metadata import kept_metadata
 from hirag_dist.indexing.places import added_places, places_within
-from hirag_dist.indexing.publish import SnapshotContents, publish
+from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
-from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
+from hirag_dist.indexing.update.base import UpdateBase, check_embedder, content_config, find_base, open_base
 from hirag_dist.indexing.update.documents import (
     ChangedDocuments,
     DocumentSelection,
@@ -40,6 +40,7 @@ from hirag_dist.indexing.update.documents import (
     selected_documents,
 )
 from hirag_dist.indexing.update.former import former_snapshot, returning_summary, same_places, wanted_documents
+from hirag_dist.indexing.update.reembed import embed_again, reembedded_notes, reembedded_summary
 from hirag_dist.indexing.update.run import (
     UpdateRequest,
     find_changes,
@@ -52,7 +53,7 @@ from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED, PLACES
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
-from hirag_dist.storage.snapshot.reader import read_current
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot, read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.spill import SpillFile
 
@@ -175,6 +176,37 @@ class Build:
         found = self._kept(base, base.table("documents").cast(DOCUMENTS))
         return self._update(base, UpdateRequest(found, True, max_tokens, all_reports))
 
+    def reembed(self) -> BuildResult:
+        """Make the vectors of all texts of the index with the configured embedder; everything else stays.
+
+        Raises:
+            SnapshotError: the index cannot be updated.
+            StageFailed: there are dead letters, with `require_complete`.
+        """
+        base = self._required_base(any_embedder=True)
+        context, models = self.context, self.context.models
+        runner = context.runner
+        if base.embedder == (models.embedder, models.dim) and not runner.retry:
+            return self._unchanged(base)
+        vectors = embed_again(context, base)
+        if self._require_complete:
+            _check_complete(context, vectors.rejects)
+        runner.release_idle()
+        runner.emit(Publishing())
+        runner.sync()
+        manifest = publish_vectors(
+            runner,
+            base.snapshot,
+            vectors,
+            embedder=models.embedder_name or models.embedder,
+            dim=models.dim,
+            update=reembedded_notes(base, models.embedder, models.dim),
+        )
+        result = self._go_live(manifest)
+        with suppress(StoreError):  # the snapshot is published; what is left goes with the next update
+            runner.remove_unused()
+        return replace(result, update=reembedded_summary(base))
+
     def index_graph(self, graph: ImportedGraph) -> BuildResult:
         """Build the hierarchy on a graph that another tool extracted, and publish the snapshot.
 
@@ -200,16 +232,37 @@ class Build:
             "prompts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16],
         }
 
-    def _base(self) -> tuple[UpdateBase, str]:
-        """Return the base of an update, or nothing and why there is none."""
+    def check_embedder(self) -> None:
+        """Refuse an update with another embedder than that of the index, before anything is read.
+
+        Raises:
+            ConfigError: see `indexing.update.base.check_embedder`.
+        """
+        store = self.context.runner.store
+        snapshot_id = current_id(store) if self._base_id == "" else self._base_id
+        with suppress(SnapshotError):  # of another version, or damaged: the build finds another base, or none
+            if snapshot_id is not None:
+                check_embedder(open_snapshot(store, snapshot_id), self.decisive())
+
+    def _base(self, *, any_embedder: bool = False) -> tuple[UpdateBase, str]:
+        """Return the base of an update, or nothing and why there is none.
+
+        Args:
+            any_embedder: accept a base with vectors of another embedder.
+
+        Raises:
+            ConfigError: the base has vectors of another embedder.
+        """
         store, decisive = self.context.runner.store, self.decisive()
         base, reason = None, ""
         if self._base_id is not None:
             base, reason = open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
+        if base is not None and not any_embedder:
+            check_embedder(base.snapshot, decisive)
         return replace(base or UpdateBase(), spill=self._spill), reason
 
-    def _required_base(self) -> UpdateBase:
-        base, reason = self._base()
+    def _required_base(self, *, any_embedder: bool = False) -> UpdateBase:
+        base, reason = self._base(any_embedder=any_embedder)
         store = self.context.runner.store
         if not base.is_nothing and base.snapshot.fallback:
             raise SnapshotError(
@@ -346,7 +399,7 @@ class Build:
 
     def _complete(self, context: BuildContext, contents: SnapshotContents) -> BuildResult:
         if self._require_complete:
-            _check_complete(context, contents)
+            _check_complete(context, contents.rejects)
         context.runner.release_idle()
         return self._publish(context, contents)
 
@@ -374,10 +427,10 @@ class Build:
         return BuildResult(manifest, changed, runner.stages_run, counts["rejects"], n_dropped, kept_current_id)
 
 
-def _check_complete(context: BuildContext, contents: SnapshotContents) -> None:
-    if not contents.rejects.rows:
+def _check_complete(context: BuildContext, rejects: Dataset) -> None:
+    if not rejects.rows:
         return
-    n_open = split_letters(context.datasets.read(contents.rejects), context.runner.drops)[0].num_rows
+    n_open = split_letters(context.datasets.read(rejects), context.runner.drops)[0].num_rows
     if n_open:
         raise StageFailed(
             f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,8 @@ from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.config.model import META_TYPES
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.events import UsageBill
 from hirag_dist.execution.task import one_thread
-from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ReadInput
@@ -43,6 +43,8 @@ from hirag_dist.storage.layout import DROPPED
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
+CLUSTERED_WITH: Final = "clustered_with"  # in a note `update`: embedder of the hierarchy, where vectors are another's
+_KEPT_NOTES = ("meta_types", "extraction_per_token", "reply_tokens", CLUSTERED_WITH)
 _REPLY_TOKENS = (350.0, 600.0)  # of a summary and of a report, where a build gives no average
 
 
@@ -159,13 +161,10 @@ def update_contents(
     state = None
     if layer.mentions is not None and layer.relation_mentions is not None:
         stats = context.datasets.read(graph.detected.stats).to_pylist()[0]
-        notes = {
-            **_notes(context, base, summary, hierarchy, changed.documents.chunks),
-            "changed_since_detection": stats["changed_since_cold"],
-            "decisive": decisive,
-            "replaced": _still_used(replaced, hierarchy.state, reports.state),
-            **_earlier_bill(base),
-        }
+        notes = update_notes(base, summary, stats["changed_since_cold"], decisive)
+        notes["replaced"] = _still_used(replaced, hierarchy.state, reports.state)
+        if base.is_nothing:
+            notes |= _averages(context, summary, hierarchy, changed.documents.chunks)
         state = UpdateState(layer.mentions, layer.relation_mentions, layer.costs, hierarchy.state, reports.state, notes)
     labelled = None
     rejects = changed.documents.rejects + layer.rejects + hierarchy.rejects + reports.rejects + refused_chunks
@@ -278,34 +277,43 @@ def _still_used(replaced: Mapping[str, list[int]], *states: pa.Table) -> dict[st
     return {place: keys for place, keys in kept.items() if keys}
 
 
-def _notes(
-    context: BuildContext,
-    base: UpdateBase,
-    summary: UpdateSummary,
-    hierarchy: UpdatedHierarchy,
-    chunks: Dataset,
+def _averages(
+    context: BuildContext, summary: UpdateSummary, hierarchy: UpdatedHierarchy, chunks: Dataset
 ) -> dict[str, Any]:
-    """Return the note of an update, and the averages that later updates estimate by, which a build measures."""
-    notes: dict[str, Any] = {
-        "number": summary.number,
-        "base": summary.base,
-        "documents": asdict(summary.documents),
-        "other_changes": list(summary.other_changes),
-        "debt": summary.debt(),
-        "summaries": vars(summary.summaries),
-        "reports": vars(summary.reports),
-        "cost": summary.cost(),
-    }
-    if not base.is_nothing:
-        return notes | {name: base.notes[name] for name in ("meta_types", "extraction_per_token", "reply_tokens")}
+    """Return what a build from nothing notes for updates: its meta types, and the averages that they estimate by."""
     bill = context.runner.bill
     n_tokens = pc.sum(context.datasets.read(chunks, ["n_tokens"])["n_tokens"]).as_py() or 1
     summary_tokens = _reply_tokens(bill, "summarise layer", hierarchy.state.num_rows, _REPLY_TOKENS[0])
     report_tokens = _reply_tokens(bill, "reports", summary.reports.written, _REPLY_TOKENS[1])
-    return notes | {
+    return {
         "meta_types": list(hierarchy.meta_types or _configured_types(context)),
         "extraction_per_token": summary.extraction_tokens / n_tokens,
         "reply_tokens": [summary_tokens, report_tokens],
+    }
+
+
+def update_notes(
+    base: UpdateBase, summary: UpdateSummary, changed_since_detection: int, decisive: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the note `update` of the manifest after an update.
+
+    Args:
+        changed_since_detection: entities that changed since communities were last detected without a base.
+        decisive: `Build.decisive`, for the next update.
+    """
+    kept = {name: base.notes[name] for name in _KEPT_NOTES if name in base.notes}
+    return kept | {
+        "number": summary.number,
+        "base": summary.base,
+        "documents": asdict(summary.documents),
+        "other_changes": list(summary.other_changes),
+        "changed_since_detection": changed_since_detection,
+        "debt": summary.debt(),
+        "summaries": vars(summary.summaries),
+        "reports": vars(summary.reports),
+        "cost": summary.cost(),
+        "decisive": decisive,
+        **_earlier_bill(base),
     }
 
 
