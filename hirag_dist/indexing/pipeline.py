@@ -21,33 +21,33 @@ from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import Publishing
 from hirag_dist.execution.stage_results import split_letters
-from hirag_dist.indexing.communities import report_choice
-from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.documents import ReadInput, read_input, unique_documents
-from hirag_dist.indexing.estimate import announce_calls
-from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
-from hirag_dist.indexing.layers import BaseLayer
-from hirag_dist.indexing.metadata import kept_metadata
-from hirag_dist.indexing.places import added_places, places_within
-from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
-from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
-from hirag_dist.indexing.update.base import UpdateBase, check_embedder, content_config, find_base, open_base
-from hirag_dist.indexing.update.documents import (
+from hirag_dist.indexing.base import UpdateBase, check_embedder, content_config, find_base, open_base
+from hirag_dist.indexing.changed_documents import (
     ChangedDocuments,
     DocumentSelection,
     kept_beside,
     new_documents,
     selected_documents,
 )
-from hirag_dist.indexing.update.former import former_snapshot, returning_summary, same_places, wanted_documents
-from hirag_dist.indexing.update.reembed import embed_again, reembedded_notes, reembedded_summary
-from hirag_dist.indexing.update.run import (
+from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.documents import ReadInput, read_input, unique_documents
+from hirag_dist.indexing.estimate import announce_calls
+from hirag_dist.indexing.former_snapshots import former_snapshot, returning_summary, same_places, wanted_documents
+from hirag_dist.indexing.imported_graph import imported_base_layer, imported_documents
+from hirag_dist.indexing.layers import BaseLayer
+from hirag_dist.indexing.metadata import kept_metadata
+from hirag_dist.indexing.next_snapshot import (
     UpdateRequest,
     find_changes,
     is_unchanged,
-    update_contents,
+    next_snapshot,
 )
-from hirag_dist.indexing.update.summary import UpdateSummary
+from hirag_dist.indexing.places import added_places, places_within
+from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
+from hirag_dist.indexing.reembed import embed_again, reembedded_notes, reembedded_summary
+from hirag_dist.indexing.reports import report_choice
+from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
+from hirag_dist.indexing.update_summary import UpdateSummary
 from hirag_dist.interop.importers import ImportedGraph
 from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED, PLACES
@@ -236,7 +236,7 @@ class Build:
         """Refuse an update with another embedder than that of the index, before anything is read.
 
         Raises:
-            ConfigError: see `indexing.update.base.check_embedder`.
+            ConfigError: see `indexing.base.check_embedder`.
         """
         store = self.context.runner.store
         snapshot_id = current_id(store) if self._base_id == "" else self._base_id
@@ -356,7 +356,7 @@ class Build:
         Args:
             imported: layer 0 that another tool extracted.
         """
-        outcome = update_contents(self.context, base, changed, request, self.decisive(), imported)
+        outcome = next_snapshot(self.context, base, changed, request, self.decisive(), imported)
         result = self._complete(outcome.context, outcome.contents)
         return result if base.is_nothing else replace(result, update=outcome.summary)
 

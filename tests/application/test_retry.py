@@ -11,7 +11,7 @@ from hirag_dist.application.build import run_build, run_refresh, run_remove
 from hirag_dist.application.retry import LetterSelection, run_drop, run_retry
 from hirag_dist.errors import IndexBusy
 from hirag_dist.execution.events import StageStarted
-from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.storage.layout import snapshot_path
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.built_in_builds import CONFIG, build, write_corpus

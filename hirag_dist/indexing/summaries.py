@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, key_sets
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.budget import DueTexts, UpdateBudget, affordable
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.hierarchy import summary_stage
+from hirag_dist.indexing.layer_clusters import UpdatedClusters
+from hirag_dist.indexing.stages.packed_calls import PackingOptions
 from hirag_dist.indexing.stages.summarise import CLUSTER_SUMMARIES, SummariseClusters
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.budget import DueTexts, UpdateBudget, affordable
-from hirag_dist.indexing.update.counts import TextCounts
-from hirag_dist.indexing.update.layer_clusters import UpdatedClusters
-from hirag_dist.indexing.update.written import (
+from hirag_dist.indexing.update_summary import TextCounts
+from hirag_dist.indexing.window_sizes import member_tokens
+from hirag_dist.indexing.written import (
     MODEL,
     STAND_IN,
     changed_share,
@@ -266,3 +267,20 @@ def _tokens(members: pa.Table) -> FloatVector:
         sums = np.concatenate([[0], np.cumsum(lengths)])
         total += (sums[bounds[1:]] - sums[bounds[:-1]]) / 4 + sizes
     return total
+
+
+def summary_stage(context: BuildContext, layer: int, meta_types: tuple[str, ...]) -> SummariseClusters:
+    """Return the stage that summarises clusters as entities of a layer."""
+    config = context.config
+    prompts = context.prompts.of("summarise")
+    window = context.models.windows.get("summarise")
+    return SummariseClusters(
+        layer=layer,
+        structured=context.models.structured["summarise"],
+        meta_types=meta_types,
+        packing=PackingOptions(config.pack_tokens),
+        same_language=context.same_language,
+        prompts=prompts,
+        models=context.models.models["summarise"],
+        member_tokens=0 if window is None else member_tokens(window, prompts, meta_types, config.tokenizer),
+    )

@@ -14,9 +14,9 @@ from hirag_dist.core.row_changes import rows_of_table
 from hirag_dist.core.text.ids import text_keys
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ChunkedDocuments, ReadInput, chunk_documents, chunked
-from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.schemas import CHUNKS
 from hirag_dist.storage.layout import EXTRACTION_COSTS
 from hirag_dist.types import IntVector

@@ -18,6 +18,8 @@ from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.base_layer import LayerEntities
 from hirag_dist.indexing.layer_clustering import LayerClusteringOptions
 from hirag_dist.indexing.stages.memberships import (
     NAMED_LINKS,
@@ -28,8 +30,6 @@ from hirag_dist.indexing.stages.memberships import (
     grouped,
 )
 from hirag_dist.indexing.stages.reduce import n_axes
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.base_layer import LayerEntities
 from hirag_dist.schemas import CLUSTERS
 from hirag_dist.types import FloatMatrix, IntVector
 

@@ -19,21 +19,22 @@ from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
 from hirag_dist.core.text.ids import entity_id
 from hirag_dist.core.text.name_keys import name_keys
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.base_layer import LayerEntities, RelationChanges
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.hierarchy import SUMMARY_CHARS
+from hirag_dist.indexing.layer_clusters import UpdatedClusters
 from hirag_dist.indexing.stages.summary_layer import (
     LinkMembers,
     MergeSummaryEntities,
     MergeSummaryRelations,
     RelateEqualNames,
 )
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.base_layer import LayerEntities, RelationChanges
-from hirag_dist.indexing.update.layer_clusters import UpdatedClusters
-from hirag_dist.indexing.update.summaries import LayerSummaries
-from hirag_dist.indexing.update.written import as_summaries
+from hirag_dist.indexing.summaries import LayerSummaries
+from hirag_dist.indexing.written import as_summaries
 from hirag_dist.schemas import ENTITIES, RELATIONS
 from hirag_dist.types import IntVector
+
+SUMMARY_CHARS = 1200  # of the description of a summary entity
 
 
 @dataclass(frozen=True)

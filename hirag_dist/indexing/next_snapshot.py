@@ -18,26 +18,24 @@ from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import UsageBill
 from hirag_dist.execution.task import one_thread
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.base_layer import WrittenBaseLayer, refused_units, write_base_layer
+from hirag_dist.indexing.budget import UpdateBudget, is_unbounded, least_extraction
+from hirag_dist.indexing.changed_documents import ChangedDocuments, changed_documents
+from hirag_dist.indexing.communities import ReportedGraph, find_communities
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.documents import ReadInput
+from hirag_dist.indexing.former_snapshots import same_places
+from hirag_dist.indexing.hierarchy import Hierarchy, write_hierarchy
 from hirag_dist.indexing.layers import BaseLayer, layer_table
 from hirag_dist.indexing.publish import LabelProvenance, SnapshotContents, UpdateState, VectorRows
+from hirag_dist.indexing.report_material import GraphTables
+from hirag_dist.indexing.reports import UpdatedReports, update_reports
 from hirag_dist.indexing.stages.communities import ENTITY_ORDER, RELATION_KINDS, KeepCommunities
 from hirag_dist.indexing.stages.embed import EmbedChunks, vector_matrix
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments
-from hirag_dist.indexing.update.base import UpdateBase
-from hirag_dist.indexing.update.base_layer import UpdatedBaseLayer, refused_units, update_base_layer
-from hirag_dist.indexing.update.budget import UpdateBudget, is_unbounded, least_extraction
-from hirag_dist.indexing.update.counts import TextCounts
-from hirag_dist.indexing.update.documents import ChangedDocuments, changed_documents
-from hirag_dist.indexing.update.former import same_places
-from hirag_dist.indexing.update.graph import UpdatedGraph, update_graph
-from hirag_dist.indexing.update.hierarchy import UpdatedHierarchy, update_hierarchy
-from hirag_dist.indexing.update.report_material import GraphTables
-from hirag_dist.indexing.update.reports import UpdatedReports, update_reports
-from hirag_dist.indexing.update.summaries import UpdateSettings
-from hirag_dist.indexing.update.summary import UpdateSummary
-from hirag_dist.indexing.update.written_bill import EARLIER_BILL, bill_rows
+from hirag_dist.indexing.summaries import UpdateSettings
+from hirag_dist.indexing.update_summary import EARLIER_BILL, TextCounts, UpdateSummary, bill_rows
 from hirag_dist.schemas import DOCUMENTS, REJECTS, REPORT_INPUTS
 from hirag_dist.storage.layout import DROPPED
 from hirag_dist.types import FloatMatrix
@@ -49,7 +47,7 @@ _REPLY_TOKENS = (350.0, 600.0)  # of a summary and of a report, where a build gi
 
 
 @dataclass(frozen=True)
-class UpdateOutcome:
+class NextSnapshot:
     """Content of the next snapshot, what the update did, and the context with the kernels' name."""
 
     contents: SnapshotContents
@@ -119,14 +117,14 @@ def _units(letters: pa.Table) -> set[tuple[str, str]]:
     return set(zip(letters["stage"].to_pylist(), letters["unit_id"].to_pylist(), strict=True))
 
 
-def update_contents(
+def next_snapshot(
     context: BuildContext,
     base: UpdateBase,
     changed: ChangedDocuments,
     request: UpdateRequest,
     decisive: Mapping[str, Any],
     imported: BaseLayer | None = None,
-) -> UpdateOutcome:
+) -> NextSnapshot:
     """Return the content of the snapshot after a change of documents: all of it, where the base is nothing.
 
     Args:
@@ -141,11 +139,11 @@ def update_contents(
     replaced = _replaced_texts(base, changed)
     settings = replace(_settings(context, base, changed), all_reports=request.all_reports, is_refresh=request.refresh)
     budget = _budget(context, base, changed, request)
-    layer = update_base_layer(context, base, changed, imported)
+    layer = write_base_layer(context, base, changed, imported)
     chunk_vectors, refused_chunks = _chunk_vectors(context, base, changed)
     context = _with_kernels(context)
-    hierarchy = update_hierarchy(context, base, layer, changed.documents.chunks, budget, settings)
-    graph = update_graph(context, base, layer, hierarchy, int(base.notes.get("changed_since_detection", 0)))
+    hierarchy = write_hierarchy(context, base, layer, changed.documents.chunks, budget, settings)
+    graph = find_communities(context, base, layer, hierarchy, int(base.notes.get("changed_since_detection", 0)))
     reports = _reports(context, base, layer, graph, budget, settings)
     summary = UpdateSummary(
         None if base.is_nothing else base.snapshot_id,
@@ -192,7 +190,7 @@ def update_contents(
         cut_ids=layer.cut_ids,
         graph=graph.links,
     )
-    return UpdateOutcome(contents, summary, context)
+    return NextSnapshot(contents, summary, context)
 
 
 def _with_kernels(context: BuildContext) -> BuildContext:
@@ -209,8 +207,8 @@ def _with_kernels(context: BuildContext) -> BuildContext:
 def _reports(
     context: BuildContext,
     base: UpdateBase,
-    layer: UpdatedBaseLayer,
-    graph: UpdatedGraph,
+    layer: WrittenBaseLayer,
+    graph: ReportedGraph,
     budget: UpdateBudget,
     settings: UpdateSettings,
 ) -> UpdatedReports:
@@ -277,9 +275,7 @@ def _still_used(replaced: Mapping[str, list[int]], *states: pa.Table) -> dict[st
     return {place: keys for place, keys in kept.items() if keys}
 
 
-def _averages(
-    context: BuildContext, summary: UpdateSummary, hierarchy: UpdatedHierarchy, chunks: Dataset
-) -> dict[str, Any]:
+def _averages(context: BuildContext, summary: UpdateSummary, hierarchy: Hierarchy, chunks: Dataset) -> dict[str, Any]:
     """Return what a build from nothing notes for updates: its meta types, and the averages that they estimate by."""
     bill = context.runner.bill
     n_tokens = pc.sum(context.datasets.read(chunks, ["n_tokens"])["n_tokens"]).as_py() or 1
@@ -338,8 +334,8 @@ def _configured_types(context: BuildContext) -> tuple[str, ...]:
 def _label_provenance(
     context: BuildContext,
     changed: ChangedDocuments,
-    layer: UpdatedBaseLayer,
-    hierarchy: UpdatedHierarchy,
+    layer: WrittenBaseLayer,
+    hierarchy: Hierarchy,
     graph: GraphTables,
 ) -> LabelProvenance | None:
     put = context.datasets.put
