@@ -13,9 +13,10 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext
+from hirag_dist.indexing.documents import chunked, read_input
 from hirag_dist.indexing.estimate import FIRST_TOKEN_S, S_PER_TOKEN, estimate_build, expected_mentions
 from hirag_dist.indexing.mentions import extract_base_layer
-from hirag_dist.indexing.pipeline import Build, chunked, read_input
+from hirag_dist.indexing.pipeline import Build
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.storage.store import Store
 
