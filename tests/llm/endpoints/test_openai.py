@@ -471,6 +471,21 @@ async def test_another_size_says_what_to_set() -> None:
             await embedder.embed(["a"])
 
 
+@pytest.mark.parametrize(
+    ("items", "error"),
+    [
+        ([], ModelUnavailable),
+        ([{"index": 0, "embedding": "%%%"}], ModelUnavailable),
+        ([{"index": 0, "embedding": None}], RequestRejected),
+        ([{"index": 0, "embedding": "AADAfwAAgD8AAIA/"}], RequestRejected),
+    ],
+)
+async def test_vectors_that_are_none(items: list[Any], error: type[HiragError]) -> None:
+    async with embedding(lambda body: web.json_response({"data": items}), 3) as (embedder, _):
+        with pytest.raises(error):
+            await embedder.embed(["a"])
+
+
 def all_alike(row: list[float]) -> Script:
     return lambda body: web.json_response({"data": [{"embedding": row}] * len(body["input"])})
 
