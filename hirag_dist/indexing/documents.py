@@ -14,6 +14,7 @@ from hirag_dist import schemas
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.inputs import check_read, read_options, source_table
 from hirag_dist.indexing.metadata import (
@@ -35,7 +36,6 @@ from hirag_dist.indexing.read_files import (
 )
 from hirag_dist.indexing.stages.chunk import ChunkDocuments
 from hirag_dist.indexing.stages.read import READ_METADATA, READ_PLACES, ReadDocuments, UniqueDocuments
-from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.readers import is_access_refusal
 from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import PLACES
@@ -165,7 +165,7 @@ def read_input(context: BuildContext, inputs: Sequence[str], base: UpdateBase | 
     options = read_options(config.reading, config.metadata)
     key = reading_key(options)
     sources = source_table(inputs, follow_links=config.reading.follow_links)
-    unchanged = None if base is None else unchanged_files(base, sources, key)
+    unchanged = None if base is None or base.is_nothing else unchanged_files(base, sources, key)
     unread_names: list[str] = []
     to_read = sources
     if unchanged is not None:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.errors import StoreError
+from hirag_dist.indexing.base import UpdateBase
 from hirag_dist.indexing.stages.read import ReadDocuments
-from hirag_dist.indexing.update.base import UpdateBase
 from hirag_dist.readers import ReadOptions
 from hirag_dist.schemas import DOCUMENTS, READ_FILES
 from hirag_dist.storage.layout import read_files_path

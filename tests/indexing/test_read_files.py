@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.read_files import load_read_files
-from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.schemas import READ_FILES
 from hirag_dist.storage.layout import read_files_path
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
