@@ -18,17 +18,23 @@ from hirag_dist._version import __version__
 TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only once the command line has begun
 
 if TYPE_CHECKING:
-    from hirag_dist.api.build import build_index, build_index_async, plan_build, plan_update
-    from hirag_dist.api.config import load_config
-    from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
-    from hirag_dist.api.update import (
+    from hirag_dist.api.build import (
         add_documents,
         add_documents_async,
+        build_index,
+        build_index_async,
+        plan_build,
+        plan_reembedding,
+        plan_update,
+        reembed_index,
+        reembed_index_async,
         refresh_index,
         refresh_index_async,
         remove_documents,
         remove_documents_async,
     )
+    from hirag_dist.api.config import load_config
+    from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
     from hirag_dist.application.index_result import IndexResult
     from hirag_dist.client import AsyncHiragClient, HiragClient
     from hirag_dist.config.model import Config
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     )
     from hirag_dist.indexing.estimate import CostEstimate
     from hirag_dist.indexing.update.estimate import UpdateEstimate
+    from hirag_dist.indexing.update.reembed import ReembeddingEstimate
     from hirag_dist.indexing.update.summary import UpdateSummary
     from hirag_dist.types import (
         Answer,
@@ -63,17 +70,23 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "hirag_dist.api.build": ("build_index", "build_index_async", "plan_build", "plan_update"),
-    "hirag_dist.api.config": ("load_config",),
-    "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
-    "hirag_dist.api.update": (
+    "hirag_dist.api.build": (
         "add_documents",
         "add_documents_async",
+        "build_index",
+        "build_index_async",
+        "plan_build",
+        "plan_reembedding",
+        "plan_update",
+        "reembed_index",
+        "reembed_index_async",
         "refresh_index",
         "refresh_index_async",
         "remove_documents",
         "remove_documents_async",
     ),
+    "hirag_dist.api.config": ("load_config",),
+    "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
     "hirag_dist.client": ("AsyncHiragClient", "HiragClient"),
     "hirag_dist.application.index_result": ("IndexResult",),
     "hirag_dist.config.model": ("Config",),
@@ -94,6 +107,7 @@ _MODULES = {
     ),
     "hirag_dist.indexing.estimate": ("CostEstimate",),
     "hirag_dist.indexing.update.estimate": ("UpdateEstimate",),
+    "hirag_dist.indexing.update.reembed": ("ReembeddingEstimate",),
     "hirag_dist.indexing.update.summary": ("UpdateSummary",),
     "hirag_dist.types": (
         "Answer",
@@ -134,6 +148,7 @@ __all__ = [
     "NotFound",
     "PathDetails",
     "Query",
+    "ReembeddingEstimate",
     "Retrieval",
     "ServiceError",
     "SnapshotError",
@@ -150,7 +165,10 @@ __all__ = [
     "open_index",
     "open_index_async",
     "plan_build",
+    "plan_reembedding",
     "plan_update",
+    "reembed_index",
+    "reembed_index_async",
     "refresh_index",
     "refresh_index_async",
     "remove_documents",

@@ -18,7 +18,7 @@ from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE, Prompts
 from hirag_dist.core.text.tokens import counter, encoding
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
@@ -31,6 +31,7 @@ from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.rate_limiter import RateLimiter
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.retry import RetriedCalls, RetryPolicy
+from hirag_dist.protocols import Embedder
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from hirag_dist.storage.spill import spill_file
 from hirag_dist.storage.store import Store
@@ -132,9 +133,11 @@ class Bench:
     model: ScriptedModel | None = None
     events: list[object] = field(default_factory=list)
     make_executor: Callable[[Callable[[], Services]], InlineExecutor] = InlineExecutor
+    make_embedder: Callable[[int], Embedder] = HashingEmbedder
     force_current: bool = False  # also after a rollback
     counts_tokens: bool = False  # at four characters each; otherwise replies use none
     takes_copies: bool = True  # False where a test alters what builds: its index must not be another's
+    dim: int = 32  # of the vectors: another one is another embedder
     base_id: str | None = None  # of an update; None: every build is from nothing; "": the current snapshot
 
     @property
@@ -177,7 +180,15 @@ class Bench:
         is_plain = "<" not in script.__qualname__  # no closure: what it says depends on the request alone
         is_plain &= self.takes_copies and self.make_executor is InlineExecutor
         is_first = is_plain and not (retry or fresh or index.exists())
-        facts = (script.__module__, script.__qualname__, keys, self.counts_tokens, self.force_current, self.base_id)
+        facts = (
+            script.__module__,
+            script.__qualname__,
+            keys,
+            self.counts_tokens,
+            self.force_current,
+            self.base_id,
+            self.dim,
+        )
         key = FIRST_BUILDS.key(inputs, facts) if is_first else ""
         if is_first and (kept := FIRST_BUILDS.take(key, index)):
             _, result, self.model, events = kept
@@ -218,7 +229,7 @@ class Bench:
 
         self.model = model = ScriptedModel(reply)
         store = self.store
-        embedder = HashingEmbedder(32, 0)
+        embedder = self.make_embedder(self.dim)
         count = counter(config.tokenizer)
 
         def services() -> Services:

@@ -1,4 +1,4 @@
-"""One run on an index: build, add, remove, refresh or import. A build starts in `run_build`.
+"""One run on an index: build, add, remove, refresh, reembed or import. A build starts in `run_build`.
 
 Each takes the lock, resolves models, makes the executor, keeps a record and returns a result.
 """
@@ -32,6 +32,7 @@ from hirag_dist.core.text.tokens import counter
 from hirag_dist.errors import ConfigError, IndexBusy, SnapshotError, SnapshotNotFound, StoreError, WorkFileDamaged
 from hirag_dist.execution.process_memory import return_freed_memory
 from hirag_dist.execution.runner import StageRunner
+from hirag_dist.execution.tracing import traced_build
 from hirag_dist.indexing.context import BuildContext, ResolvedModels
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.update.documents import DocumentSelection
@@ -49,7 +50,7 @@ from hirag_dist.storage.spill import spill_file
 from hirag_dist.storage.store import Store
 
 logger = logging.getLogger(__name__)
-Action = Literal["index", "add", "remove", "refresh", "import", "retry"]
+Action = Literal["index", "add", "remove", "refresh", "reembed", "import", "retry"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +194,30 @@ def run_refresh(
     )
 
 
+def run_reembed(
+    index_uri: str,
+    config: Config,
+    options: BuildOptions | None = None,
+    listeners: Sequence[EventListener] = (),
+) -> IndexResult:
+    """Make the vectors of an index with the configured embedder; all texts stay. See `run_build`.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `run_build`.
+    """
+    arguments = replace(BuildArguments.index((), config), command="reembed")
+    return execute_build(
+        config,
+        _existing(index_uri),
+        "reembed",
+        arguments,
+        options or BuildOptions(),
+        lambda build: build.reembed(),
+        listeners,
+    )
+
+
 def run_import(
     graph: ImportedGraph,
     folder: str,
@@ -258,8 +283,13 @@ def execute_build(
     prompts = load_prompts(config.prompts)
     store.check_writable()
     check_prices(config, (*BUILD_ROLES, "embed"), options.max_usd)
-    with BuildLock(store, options.wait_s) as lock, spill_file() as spill:
-        config = settle_embedder(config, None if options.fresh else recorded_embedder(store))
+    with (
+        BuildLock(store, options.wait_s) as lock,
+        spill_file() as spill,
+        traced_build(config.traces_endpoint, action) as tracing,
+    ):
+        is_free = options.fresh or arguments.command == "reembed"  # to take another embedder than the index has
+        config = settle_embedder(config, None if is_free else recorded_embedder(store))
         _compact_ledger(store, lock)
         probes = UsageMeter()
         try:
@@ -276,7 +306,10 @@ def execute_build(
             for listener in listeners:
                 listener(event)
 
-        executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels, emit)
+        traceparent = ""
+        if tracing is not None:
+            traceparent, listeners = tracing.traceparent, (*listeners, tracing)
+        executor = make_executor(config, store, options.max_usd, options.max_tokens, models.kernels, emit, traceparent)
         try:
             runner = StageRunner(
                 store,
@@ -297,6 +330,8 @@ def execute_build(
                 spill=spill,
             )
             check(build)
+            if arguments.command in ("index", "add", "remove", "refresh"):
+                build.check_embedder()
             record = BuildRecord(
                 store, action, arguments, config, build.decisive(), options.limits, fence=lock.fenced, base=base_id
             )
@@ -480,6 +515,6 @@ def tokens_for(index_uri: str, usd: float) -> int:
     if not tokens or not cost or math.isnan(cost):
         raise ConfigError(
             f"the last build of {index_uri} has no replies with a price, so dollars cannot be turned into tokens: "
-            "limit the refresh in tokens (--max-tokens)"
+            "limit the refresh in tokens instead"
         )
     return int(usd / cost * tokens)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hirag_dist.cli._output import table
+from hirag_dist.cli._output import short, table
 from hirag_dist.cli._update_state import debt_line, update_line
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.llm.usage import dollars, total_cost
+
+if TYPE_CHECKING:  # questions are asked without the packages of builds
+    from hirag_dist.indexing.update.reembed import ReembeddingEstimate
 
 
 def sent_line(sent: Mapping[str, Any]) -> str:
@@ -17,6 +20,17 @@ def sent_line(sent: Mapping[str, Any]) -> str:
     words = {"rate_limited": ("time 429", "times 429"), "failed": ("failed call", "failed calls")}
     again = [count_noun(sent[key], *what) for key, what in words.items() if sent[key]]
     return f"{said} ({', '.join(again)}, all retried)" if again else said
+
+
+def reembedding_line(made: ReembeddingEstimate) -> str:
+    """Return the number of texts that are embedded anew, their tokens and their cost, as sentences."""
+    if not made.texts:
+        return f"Nothing to embed: the embedder is that of snapshot {made.base}."
+    cost = "price not known" if made.cost_usd is None else dollars(made.cost_usd)
+    return (
+        f"{count_noun(made.texts, 'text')} to embed, about {short(made.tokens)} tokens: about {cost}. Vectors that the "
+        "ledger of the index holds cost nothing again."
+    )
 
 
 def bill_table(usage: Sequence[Mapping[str, Any]], title: str = "", width: int | None = None) -> Any:

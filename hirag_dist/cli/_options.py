@@ -30,6 +30,10 @@ OptionalIndexOption = Annotated[
 ]
 ServerOption = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Ask a running service instead.")]
 InputsArgument = Annotated[list[str], typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… .")]
+OptionalInputsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="INPUT…", help="Files, folders, globs, s3://… ; none with --reembed."),
+]
 ExecutorOption = Annotated[
     str | None, typer.Option(help="Engine of the build: ray, inline (this process), or auto (by size).")
 ]
@@ -157,6 +161,11 @@ class FieldOptions:
         """The keys of the configuration that they set."""
         return {f"reading.{field.name}": getattr(self, field.name) for field in fields(self)}
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """Value of each option by its name on the command line."""
+        return {f"--{field.name.replace('_', '-')}": getattr(self, field.name) for field in fields(self)}
+
 
 @dataclass(frozen=True)
 class ConnectionOptions:
@@ -201,6 +210,19 @@ def refuse_idle(given: Mapping[str, Any], other: str, why: str) -> None:
     idle = [name for name, value in given.items() if value]
     if idle:
         raise ConfigError(f"{', '.join(idle)} cannot go with {other}: {why}; leave them out")
+
+
+def required_inputs(inputs: list[str] | None, reembed: bool) -> list[str]:
+    """Return INPUT, which a command needs unless it only makes new vectors; empty then.
+
+    Raises:
+        ConfigError: INPUT is missing, or given with --reembed.
+    """
+    if reembed and inputs:
+        raise ConfigError("--reembed keeps the documents of the index: leave INPUT out, and give it to a later `index`")
+    if not reembed and not inputs:
+        raise ConfigError("give INPUT: files, folders, globs or s3://… to read")
+    return inputs or []
 
 
 def configuration(

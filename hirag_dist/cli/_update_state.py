@@ -33,6 +33,21 @@ def update_line(number: int, documents: Mapping[str, int], others: Sequence[str]
     return f"Update {number} since the index was built from nothing: {said}."
 
 
+def clustered_line(note: Mapping[str, Any]) -> str:
+    """Return the embedder that the hierarchy was made with, where the vectors are another's, as a sentence; else "".
+
+    Args:
+        note: `notes["update"]` of the manifest.
+    """
+    name = note.get("clustered_with")
+    if not name:
+        return ""
+    return (
+        f"The vectors were made anew; clusters and summaries were made with those of {name}: updates and "
+        "`hirag-dist refresh` make again what has become loose, `index --rebuild` all."
+    )
+
+
 def missing_line(missing: int) -> str:
     """Return the number of reports that are not written, as a sentence.
 

@@ -17,7 +17,7 @@ from hirag_dist.cli._build import layer_table
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, table
 from hirag_dist.cli._section_table import show_section
-from hirag_dist.cli._update_state import debt_line, missing_line, update_line
+from hirag_dist.cli._update_state import clustered_line, debt_line, missing_line, update_line
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
 from hirag_dist.core.drift.report import DriftReport, UpdateStaleness
 from hirag_dist.core.graph.bfs import hop_distances
@@ -158,6 +158,8 @@ def _show(snapshot: Snapshot, inspection: Inspection) -> None:
         _show_drift(inspection.drift)
     elif inspection.update is not None:
         note = snapshot.manifest.notes["update"]
+        if line := clustered_line(note):
+            out.print(line)
         out.print(f"{update_line(note['number'], note['documents'], note.get('other_changes', ()))} {debt_line(note)}")
     out.print(bill_table(snapshot.table("usage").to_pylist()))
     ratio = tokens_per_corpus_token(snapshot)

@@ -9,10 +9,17 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from hirag_dist.api.build import plan_build, plan_update
-from hirag_dist.cli._durations import about
-from hirag_dist.cli._options import ConfigOptions, EncodingOption, InputsArgument, TextFieldOption
-from hirag_dist.cli._output import emit, err, out, short, table
+from hirag_dist.api.build import plan_build, plan_reembedding, plan_update
+from hirag_dist.cli._bill import reembedding_line
+from hirag_dist.cli._options import (
+    ConfigOptions,
+    EncodingOption,
+    OptionalInputsArgument,
+    TextFieldOption,
+    refuse_idle,
+    required_inputs,
+)
+from hirag_dist.cli._output import about, emit, err, out, short, table
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError
@@ -24,8 +31,8 @@ _SHOWN = 20  # files that cannot be read
 
 
 def plan(
-    inputs: InputsArgument,
     options: ConfigOptions,
+    inputs: OptionalInputsArgument = None,
     text_field: TextFieldOption = None,
     encoding: EncodingOption = None,
     latency_s: Annotated[float | None, typer.Option(min=0, help="Assumed seconds per chat call.")] = None,
@@ -43,6 +50,9 @@ def plan(
     add: Annotated[
         bool, typer.Option("--add", help="With --index: estimate `add`; the documents of the index stay.")
     ] = False,
+    reembed: Annotated[
+        bool, typer.Option("--reembed", help="With --index, without INPUT: estimate `index --reembed`.")
+    ] = False,
 ) -> None:
     """Estimate calls, tokens, cost and time of an index, or of the update of one with --index. Calls no model.
 
@@ -53,17 +63,28 @@ def plan(
     """
     if add and index is None:
         raise ConfigError("--add estimates an addition to an index: give --index URI with it")
+    if reembed and index is None:
+        raise ConfigError("--reembed estimates new vectors of an index: give --index URI with it")
+    documents = required_inputs(inputs, reembed)
     loaded = options.load({"reading.text_field": text_field, "reading.encoding": encoding})
     if notice := lexical_embedding_notice(loaded):
         err.print(f"[yellow]Note:[/yellow] {notice}.")
+    if reembed and index is not None:
+        refuse_idle({"--add": add}, "--reembed", "the documents stay as they are")
+        vectors = plan_reembedding(index, config=loaded)
+        if options.json:
+            emit(asdict(vectors) | {"cost_usd": vectors.cost_usd})
+        else:
+            out.print(reembedding_line(vectors))
+        return
     if index is not None:
-        update = plan_update(inputs, index, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s, add=add)
+        update = plan_update(documents, index, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s, add=add)
         if options.json:
             emit(asdict(update))
         else:
             _show_update(update, add)
         return
-    made = plan_build(inputs, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s)
+    made = plan_build(documents, config=loaded, latency_s=latency_s, tokens_per_s=tokens_per_s)
     if options.json:
         emit(asdict(made))
         return

@@ -7,6 +7,7 @@ import logging
 import os
 from functools import cache, partial
 
+from hirag_dist.composition.logs import LogSettings
 from hirag_dist.composition.models import (
     BUILD_ROLES,
     CHAT_ROLES,
@@ -24,9 +25,9 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.events import ExecutorStarting
-from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.lazy_executor import LazyExecutor
+from hirag_dist.execution.executors import InlineExecutor, LazyExecutor
 from hirag_dist.execution.stage import Services
+from hirag_dist.execution.tracing import CallTracing, make_provider
 from hirag_dist.indexing.context import ResolvedModels
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.embedding import embedder_identity, with_context
@@ -112,7 +113,13 @@ async def _probe(
 
 
 def make_services(
-    config: Config, store: Store, spending: bool, client: QuotaClient, worker: str, kernels: str | None = None
+    config: Config,
+    store: Store,
+    spending: bool,
+    client: QuotaClient,
+    worker: str,
+    kernels: str | None = None,
+    traceparent: str = "",
 ) -> Services:
     """Return the services of a worker. Call it inside the worker: clients do not pickle.
 
@@ -122,10 +129,14 @@ def make_services(
         worker: the worker's unique name.
         kernels: name of the kernels that the build resolved to: a worker that cannot have them says so at once. None
             to find that out with the first stage that names some.
+        traceparent: of `BuildTracing`; empty: calls are not traced.
     """
+    tracing = None
+    if traceparent and config.traces_endpoint is not None:
+        tracing = CallTracing(make_provider(config.traces_endpoint), traceparent)
     ledger = Ledger(store)
     count = counter(config.tokenizer)
-    retried = RetriedCalls(RateLimiter(client, worker, spending), retry_policy(config))
+    retried = RetriedCalls(RateLimiter(client, worker, spending, observer=tracing), retry_policy(config))
     locks = KeyLocks(client, worker, ledger.refresh) if isinstance(client, KeyLockClient) else None
     chat = make_pool(config, ledger, retried, locks=locks)
     embedder = limited_embedder(config, ledger, retried, locks=locks)
@@ -137,6 +148,8 @@ def make_services(
         await ledger.close()
         if locks is not None:
             locks.close()
+        if tracing is not None:
+            await asyncio.to_thread(tracing.close)
 
     catch_up = ledger.refresh if locks is None else locks.refresh
 
@@ -174,6 +187,7 @@ def make_executor(
     max_tokens: int | None,
     kernels: str | None = None,
     emit: EventListener = lambda event: None,
+    traceparent: str = "",
 ) -> Executor:
     """Return the configured executor. It starts with its first task: BackendUnavailable rises then.
 
@@ -181,12 +195,14 @@ def make_executor(
         emit: is given `ExecutorStarting` where the start of the executor takes seconds.
         kernels: name of the kernels that the build resolved to, which every worker must have unless there are workers
             for them; None to find that out with the first stage that names some.
+        traceparent: of `BuildTracing`; empty: calls are not traced.
     """
     execution = config.execution
     make_quota = partial(make_coordinator, config, max_usd, max_tokens)
     apart = has_gpu_workers(config) and kernels != CPU  # an index may have those of the CPU, and keep them
     kernels = None if apart else kernels
-    services = partial(make_services, config, store, max_usd is not None or max_tokens is not None, kernels=kernels)
+    spending = max_usd is not None or max_tokens is not None
+    services = partial(make_services, config, store, spending, kernels=kernels, traceparent=traceparent)
 
     def inline() -> Executor:
         coordinator = make_quota()
@@ -202,8 +218,8 @@ def make_executor(
                 "--executor inline"
             ) from error
         return RayExecutor(
-            services,
-            make_quota,
+            partial(LogSettings("ray worker").apply, services),
+            partial(LogSettings("ray limits").apply, make_quota),
             workers=execution.workers,
             address=execution.ray_address,
             in_flight=lambda n_workers: _tasks_in_flight(config, n_workers),

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, HiragError, SnapshotError, SnapshotNotFound, StoreError
-from hirag_dist.execution.dead_letters import Drops, letter_rows, split_letters, stage_letters
 from hirag_dist.execution.events import (
     KernelsResolved,
     StageFailedEvent,
@@ -22,6 +21,7 @@ from hirag_dist.execution.events import (
     TaskFinished,
     UsageRecorded,
 )
+from hirag_dist.execution.stage_results import Drops, letter_rows, split_letters, stage_letters
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path
@@ -46,7 +46,7 @@ class BuildArguments:
     """Arguments of a build, with which `retry` repeats it.
 
     Attributes:
-        command: index, add, remove, refresh or import.
+        command: index, add, remove, refresh, reembed or import.
         inputs: INPUT arguments that mean the same from any folder, without credentials.
         folder: what was imported; empty for none.
         reading: the reading options in force.
@@ -109,7 +109,7 @@ class BuildRecord:
         """Begin a record; the one of the build before moves to builds/.
 
         Args:
-            action: the command: index, add, remove, refresh, import or retry.
+            action: the command: index, add, remove, refresh, reembed, import or retry.
             decisive: all that decides the content (`Build.decisive`).
             limits: max_usd and max_tokens of this run.
             clock: seconds, monotonic.
@@ -292,9 +292,14 @@ def last_build(store: Store) -> dict[str, Any] | None:
 
 
 def recorded_embedder(store: Store) -> str | None:
-    """Return the embedder of an index: of its last build, which may be unfinished, else of its current snapshot."""
+    """Return the embedder of an index: of its last build, which may be unfinished, else of its current snapshot.
+
+    An unfinished `index --reembed` does not count: the index still has the former embedder.
+    """
     with suppress(StoreError):  # a damaged record is none
-        if name := ((last_build(store) or {}).get("decisive") or {}).get("embedder"):
+        record = last_build(store) or {}
+        is_open = (record.get("given") or {}).get("command") == "reembed" and record["state"] != "done"
+        if not is_open and (name := (record.get("decisive") or {}).get("embedder")):
             return str(name)
     with suppress(SnapshotError):  # of another version, or damaged: a build makes a new one
         if current_id(store) is not None:

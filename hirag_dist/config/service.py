@@ -2,11 +2,49 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hirag_dist.config.base import ConfigSection, Url
+from hirag_dist.config.sections import ConfigSection, Url
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_PATTERN = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._*-]{0,62}")
+
+
+def is_index_name(text: str) -> bool:
+    """Return whether a text is a name: 1 to 63 letters, digits and . _ - of ASCII, a letter or digit first.
+
+    >>> is_index_name("acme-2026"), is_index_name("..")
+    (True, False)
+    """
+    return _NAME.fullmatch(text) is not None
+
+
+def is_index_pattern(text: str) -> bool:
+    """Return whether a text is a pattern: a name in which * may stand for any characters.
+
+    >>> is_index_pattern("acme-*"), is_index_pattern("a/*")
+    (True, False)
+    """
+    return _PATTERN.fullmatch(text) is not None
+
+
+def matches_any(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether a name matches one of the patterns.
+
+    >>> matches_any("acme-2026", ["beta", "acme-*"]), matches_any("acme", ["acme-*"])
+    (True, False)
+    """
+    return any(_compiled(pattern).fullmatch(name) for pattern in patterns)
+
+
+@lru_cache(4096)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))))
 
 
 def _labels(given: Any) -> Any:
@@ -17,9 +55,11 @@ def _labels(given: Any) -> Any:
     return tuple(given)
 
 
-def _word(given: Any) -> Any:
-    """Return the word off, which YAML reads as false without quotes."""
-    return "off" if given is False else given
+def _switch(given: Any) -> Any:
+    """Refuse the formats that the access log had of its own."""
+    if given in ("text", "json"):
+        raise ValueError(f"Expected true or false, got {given}: --log-format {given} is the format of all log lines")
+    return given
 
 
 class CatalogueIndexConfig(ConfigSection):
@@ -97,13 +137,10 @@ class ServiceConfig(ConfigSection):
     metrics_listen: str | None = Field(
         None, description="HOST:PORT of Prometheus metrics of all processes; whoever reaches it can read them"
     )
-    access_log: Annotated[Literal["text", "json", "off"], BeforeValidator(_word)] = Field(
-        "text", description="Format of the access log, which has one line for each request"
+    access_log: Annotated[bool, BeforeValidator(_switch)] = Field(
+        True, description="Write one line into the log for each request"
     )
     log_questions: bool = Field(False, description="Write the questions into the access log")
-    traces_endpoint: Url | None = Field(
-        None, description="OTLP endpoint for traces over HTTP, such as http://collector:4318/v1/traces"
-    )
     http: str | None = Field(
         None, description="HOST:PORT of the HTTP server with the browser page and the APIs; null: no HTTP server"
     )

@@ -20,8 +20,8 @@ from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.execution.events import Publishing
+from hirag_dist.execution.stage_results import split_letters
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.communities import build_communities, report_choice
@@ -33,13 +33,14 @@ from hirag_dist.indexing.imported_graph import imported_base_layer, imported_doc
 from hirag_dist.indexing.layers import BaseLayer
 from hirag_dist.indexing.metadata import kept_metadata
 from hirag_dist.indexing.places import added_places, places_within
-from hirag_dist.indexing.publish import SnapshotContents, publish
+from hirag_dist.indexing.publish import SnapshotContents, publish, publish_vectors
 from hirag_dist.indexing.snapshot_contents import combine
 from hirag_dist.indexing.stages.embed import EmbedChunks
 from hirag_dist.indexing.stages.read import METADATA, ReadDocuments, unit_of
-from hirag_dist.indexing.update.base import UpdateBase, content_config, find_base, open_base
+from hirag_dist.indexing.update.base import UpdateBase, check_embedder, content_config, find_base, open_base
 from hirag_dist.indexing.update.documents import ChangedDocuments, DocumentSelection, kept_beside, selected_documents
 from hirag_dist.indexing.update.former import former_snapshot, returning_summary, same_places, wanted_documents
+from hirag_dist.indexing.update.reembed import embed_again, reembedded_notes, reembedded_summary
 from hirag_dist.indexing.update.run import (
     UpdateRequest,
     find_changes,
@@ -53,7 +54,7 @@ from hirag_dist.schemas import DOCUMENTS, REJECTS
 from hirag_dist.storage.layout import DROPPED, PLACES
 from hirag_dist.storage.snapshot.history import rolled_back_to
 from hirag_dist.storage.snapshot.manifest import Manifest
-from hirag_dist.storage.snapshot.reader import read_current
+from hirag_dist.storage.snapshot.reader import current_id, open_snapshot, read_current
 from hirag_dist.storage.snapshot.writer import make_current
 from hirag_dist.storage.spill import SpillFile
 
@@ -181,6 +182,37 @@ class Build:
         found = self._kept(base, base.table("documents").cast(DOCUMENTS))
         return self._update(base, UpdateRequest(found, True, max_tokens, all_reports))
 
+    def reembed(self) -> BuildResult:
+        """Make the vectors of all texts of the index with the configured embedder; everything else stays.
+
+        Raises:
+            SnapshotError: the index cannot be updated.
+            StageFailed: there are dead letters, with `require_complete`.
+        """
+        base = self._required_base(any_embedder=True)
+        context, models = self.context, self.context.models
+        runner = context.runner
+        if base.embedder == (models.embedder, models.dim) and not runner.retry:
+            return self._unchanged(base)
+        vectors = embed_again(context, base)
+        if self._require_complete:
+            _check_complete(context, vectors.rejects)
+        runner.release_idle()
+        runner.emit(Publishing())
+        runner.sync()
+        manifest = publish_vectors(
+            runner,
+            base.snapshot,
+            vectors,
+            embedder=models.embedder_name or models.embedder,
+            dim=models.dim,
+            update=reembedded_notes(base, models.embedder, models.dim),
+        )
+        result = self._go_live(manifest)
+        with suppress(StoreError):  # the snapshot is published; what is left goes with the next update
+            runner.remove_unused()
+        return replace(result, update=reembedded_summary(base))
+
     def index_graph(self, graph: ImportedGraph) -> BuildResult:
         """Build the hierarchy on a graph that another tool extracted, and publish the snapshot.
 
@@ -204,16 +236,39 @@ class Build:
             "prompts": hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()[:16],
         }
 
-    def _base(self) -> tuple[UpdateBase | None, str]:
-        """Return the base of an update, or None and why there is none."""
+    def check_embedder(self) -> None:
+        """Refuse an update with another embedder than that of the index, before anything is read.
+
+        Raises:
+            ConfigError: see `indexing.update.base.check_embedder`.
+        """
+        store = self.context.runner.store
+        snapshot_id = current_id(store) if self._base_id == "" else self._base_id
+        with suppress(SnapshotError):  # of another version, or damaged: the build finds another base, or none
+            if snapshot_id is not None:
+                check_embedder(open_snapshot(store, snapshot_id), self.decisive())
+
+    def _base(self, *, any_embedder: bool = False) -> tuple[UpdateBase | None, str]:
+        """Return the base of an update, or None and why there is none.
+
+        Args:
+            any_embedder: accept a base with vectors of another embedder.
+
+        Raises:
+            ConfigError: the base has vectors of another embedder.
+        """
         store, decisive = self.context.runner.store, self.decisive()
         if self._base_id is None:
             return None, ""
         base, reason = open_base(store, self._base_id, decisive) if self._base_id else find_base(store, decisive)
-        return (None if base is None else replace(base, spill=self._spill)), reason
+        if base is None:
+            return None, reason
+        if not any_embedder:
+            check_embedder(base.snapshot, decisive)
+        return replace(base, spill=self._spill), ""
 
-    def _required_base(self) -> UpdateBase:
-        base, reason = self._base()
+    def _required_base(self, *, any_embedder: bool = False) -> UpdateBase:
+        base, reason = self._base(any_embedder=any_embedder)
         store = self.context.runner.store
         if base is not None and base.snapshot.fallback:
             raise SnapshotError(
@@ -349,7 +404,7 @@ class Build:
 
     def _complete(self, context: BuildContext, contents: SnapshotContents) -> BuildResult:
         if self._require_complete:
-            _check_complete(context, contents)
+            _check_complete(context, contents.rejects)
         context.runner.release_idle()
         return self._publish(context, contents)
 
@@ -388,10 +443,10 @@ def _resolve_kernels(context: BuildContext) -> BuildContext:
     return context.with_kernels(context.runner.ask_kernels(gpu_kernels, "gpu"))
 
 
-def _check_complete(context: BuildContext, contents: SnapshotContents) -> None:
-    if not contents.rejects.rows:
+def _check_complete(context: BuildContext, rejects: Dataset) -> None:
+    if not rejects.rows:
         return
-    n_open = split_letters(context.datasets.read(contents.rejects), context.runner.drops)[0].num_rows
+    n_open = split_letters(context.datasets.read(rejects), context.runner.drops)[0].num_rows
     if n_open:
         raise StageFailed(
             f"{count_noun(n_open, 'dead letter')}, and --require-complete was given; `hirag-dist status --letters "

@@ -18,9 +18,9 @@ from hirag_dist.core.graph.csr import build_graph, rows_of
 from hirag_dist.core.reports.choice import ReportChoice, missing_reports
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
-from hirag_dist.execution.dead_letters import Drops, split_letters
 from hirag_dist.execution.runner import StageRunner
-from hirag_dist.indexing.content_remarks import NOTE, content_notes
+from hirag_dist.execution.stage_results import Drops, split_letters
+from hirag_dist.indexing.content_remarks import NOTE, content_notes, cut_ids
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.stages.access_labels import part_rows
 from hirag_dist.indexing.stages.embed import vector_matrix
@@ -137,6 +137,22 @@ class SnapshotContents:
 
 
 @dataclass(frozen=True)
+class NewVectors:
+    """Vectors of all texts of a snapshot by another embedder.
+
+    Attributes:
+        entities, chunks: VECTORS.
+        parts: VECTORS of what each label set says of an entity; empty where no document carries labels.
+        rejects: all dead letters of the snapshot.
+    """
+
+    entities: Dataset
+    chunks: Dataset
+    parts: Dataset
+    rejects: Dataset
+
+
+@dataclass(frozen=True)
 class UpdateState:
     """The state that an update of the snapshot starts from.
 
@@ -229,13 +245,8 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
         StoreError: the temporary folder or the index has no room.
     """
     before = open_snapshot(store, snapshot_id)
-    optional = [name for name in (*OPTIONAL_CONTENT, EXTRACTION_COSTS) if name in before.manifest.counts]
     with spill_file() as folder:
-        tables = {}
-        for name in (*CONTENT_TABLES, "usage", *optional):
-            # Parquet names the items of lists otherwise, and the id is a hash of types too.
-            schema = getattr(schemas, name.upper())
-            tables[name] = folder.table([before.table(name).cast(schema)], schema)
+        tables = _tables_of(folder, before) | _tables_of(folder, before, ["usage"])
         letters = pa.concat_tables([before.table("rejects"), before.table(DROPPED).select(REJECTS.names)])
         tables |= _letter_tables(letters, drops)
         return write_snapshot(
@@ -248,6 +259,67 @@ def republish(store: Store, snapshot_id: str, drops: Drops) -> Manifest:
             notes=dict(before.manifest.notes),
             base=before,
         )
+
+
+def publish_vectors(
+    runner: StageRunner,
+    before: Snapshot,
+    vectors: NewVectors,
+    *,
+    embedder: str,
+    dim: int,
+    update: Mapping[str, Any],
+) -> Manifest:
+    """Write a snapshot again with vectors of another embedder; going live is left to the caller.
+
+    Memory: one table at a time.
+
+    Args:
+        embedder: name of the embedder.
+        update: note about the update.
+
+    Raises:
+        StoreError: the temporary folder or the index has no room.
+    """
+    datasets, manifest = runner.datasets, before.manifest
+    with spill_file() as folder:
+        tables = _tables_of(folder, before) | {"usage": usage_table(runner.bill.by_stage)}
+        tables |= _letter_tables(datasets.read(vectors.rejects), runner.drops)
+        entity_ids, chunk_ids = tables["entities"]["entity_id"], tables["chunks"]["chunk_id"]
+        arrays = {name: before.array(name) for name in ARRAYS if name.startswith("graph/")}
+        arrays |= {
+            "vectors/entities": _aligned(datasets, folder, vectors.entities, entity_ids, dim),
+            "vectors/chunks": _aligned(datasets, folder, vectors.chunks, chunk_ids, dim),
+        }
+        arrays |= _part_arrays(datasets, folder, vectors.parts, entity_ids, dim)
+        content = content_notes(
+            tables["documents"],
+            tables["chunks"],
+            tables["entities"],
+            cut_ids(manifest),
+            (arrays["vectors/entities"], arrays["vectors/chunks"]),
+        )
+        return write_snapshot(
+            runner.store,
+            tables,
+            arrays,
+            embedder=embedder,
+            complete=tables["rejects"].num_rows == 0,
+            build=manifest.build,
+            notes={**manifest.notes, "lineage": {}, NOTE: content, "update": update},
+            base=before,
+        )
+
+
+def _tables_of(folder: SpillFile, before: Snapshot, names: Sequence[str] = ()) -> dict[str, pa.Table]:
+    """Return tables of a snapshot, by default all of its content, as they were given when it was written."""
+    optional = [name for name in (*OPTIONAL_CONTENT, EXTRACTION_COSTS) if name in before.manifest.counts]
+    tables = {}
+    for name in names or (*CONTENT_TABLES, *optional):
+        # Parquet names the items of lists otherwise, and the id is a hash of types too.
+        schema = getattr(schemas, name.upper())
+        tables[name] = folder.table([before.table(name).cast(schema)], schema)
+    return tables
 
 
 def _tables(runner: StageRunner, folder: SpillFile, parts: SnapshotContents) -> dict[str, pa.Table]:

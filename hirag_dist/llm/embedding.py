@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from hirag_dist.errors import ContextLengthExceeded, RequestRejected
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.reply_store.codec import token_count
+from hirag_dist.llm.reply_store.block_format import token_count
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.protocols import Embedder
 from hirag_dist.types import ChatReply, FloatMatrix, RateLimits
@@ -80,9 +80,11 @@ class PricedEmbedder:
     """An embedder at an endpoint. Implements `llm.call.CallTarget`.
 
     Attributes:
+        operation: see `CallTarget`.
         price: US dollars a million tokens; None: not known.
     """
 
+    operation: ClassVar[str] = "embeddings"
     endpoint: str
     embedder: PaidEmbedder
     price: float | None = 0.0

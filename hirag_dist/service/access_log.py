@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 
 from hirag_dist.wire.error_status import REQUEST_ID_KEY
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
-Form: TypeAlias = Literal["text", "json", "off"]
 
 SHED_REASONS = frozenset({"queue", "deadline", "full", "answers"})  # of rejections by load shedding
-LOGGER = "hirag_dist.service.access_log"
 
-logger = logging.getLogger(LOGGER)
+logger = logging.getLogger(__name__)
 _MAX_REJECTIONS_PER_S = 10  # in the log
 _HEADERS = frozenset({REQUEST_ID_KEY, "traceparent", "tracestate"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-_PLAIN = re.compile(r"[\x21\x23-\x3c\x3e-\x7e]+")  # what needs no quotes: no space, quote, = or control character
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(slots=True)
@@ -49,6 +45,7 @@ class RequestRecord:
         input_tokens, output_tokens, model: of an answer.
         question: of the query.
         trace: its headers of the W3C trace context.
+        trace_id: 32 hexadecimal digits of the trace that it belongs to; empty for none.
         started: by `time.perf_counter`.
         began_ns: start, in nanoseconds since 1970.
         seconds: duration, once it has ended.
@@ -75,6 +72,7 @@ class RequestRecord:
     model: str = ""
     question: str = ""
     trace: Mapping[str, str] = field(default_factory=dict)
+    trace_id: str = ""
     started: float = field(default_factory=time.perf_counter)
     began_ns: int = field(default_factory=time.time_ns)
     seconds: float = 0.0
@@ -87,7 +85,9 @@ class RequestRecord:
         if not isinstance(given, str) or not _REQUEST_ID.fullmatch(given):
             given = uuid.uuid4().hex
         trace = {key: value for key, value in headers.items() if isinstance(value, str)}
-        return cls(method=method, peer=context.peer(), request_id=given, trace=trace)
+        parent = _TRACEPARENT.fullmatch(trace.get("traceparent", ""))
+        trace_id = parent[1] if parent else ""
+        return cls(method=method, peer=context.peer(), request_id=given, trace=trace, trace_id=trace_id)
 
     @property
     def elapsed_s(self) -> float:
@@ -101,15 +101,11 @@ class AccessLog:
     The next line has the number of those in the field `unlogged`.
 
     Args:
-        form: text: `name=value` pairs; json: one object, with the time; off: nothing.
         questions: whether the line has the question; otherwise it has nothing of the query's content.
         clock: seconds.
     """
 
-    def __init__(
-        self, form: Form = "text", *, questions: bool = False, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._form = form
+    def __init__(self, *, questions: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         self._questions = questions
         self._clock = clock
         self._second = 0
@@ -117,20 +113,12 @@ class AccessLog:
         self._unlogged = 0  # rejections since the last line
 
     def write(self, record: RequestRecord) -> None:
-        """Write the line. The log record has the same fields in its attribute `access`."""
-        if self._form == "off":
-            return
+        """Write the line."""
         if record.reason in SHED_REASONS and not self._may_log():
             self._unlogged += 1
             return
-        fields = self._fields(record)
-        shown = {name: value for name, value in fields.items() if value not in ("", None)}
-        if self._form == "json":
-            began = datetime.fromtimestamp(record.began_ns / 1e9, UTC).isoformat(timespec="milliseconds")
-            line = json.dumps({"time": began, **shown}, ensure_ascii=False)
-        else:
-            line = " ".join(f"{name}={_quoted(value)}" for name, value in shown.items())
-        logger.info("%s", line, extra={"access": fields})
+        fields = {name: value for name, value in self._fields(record).items() if value not in ("", None)}
+        logger.info("request", extra={"fields": fields})
 
     def _may_log(self) -> bool:
         """Return whether another rejection of this second is logged."""
@@ -159,14 +147,10 @@ class AccessLog:
             "labels": record.labels,
             "peer": record.peer,
             "request_id": record.request_id,
+            "trace_id": record.trace_id,
             "unlogged": self._unlogged or None,
         }
         self._unlogged = 0
         if self._questions:
             fields["question"] = record.question
         return fields
-
-
-def _quoted(value: object) -> str:
-    text = str(value)
-    return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from typing import Literal
 
 from hirag_dist.errors import ConfigError
 from hirag_dist.wire.defaults import DEFAULT_LISTEN, MAX_MESSAGE_BYTES
@@ -50,7 +49,7 @@ class ServerOptions:
         anonymous_labels: labels of callers if there is no callers file; None for all.
         poll_s: seconds between two checks of these files.
         metrics_listen: HOST:PORT of Prometheus metrics, which whoever reaches it can read; None for none.
-        access_log: format of the access log, one line per request.
+        access_log: whether each request has a line in the log.
         log_questions: whether questions are written into it.
         traces_endpoint: URL of an OpenTelemetry collector; None sends no traces.
 
@@ -86,7 +85,7 @@ class ServerOptions:
     anonymous_labels: frozenset[str] | None = frozenset()
     poll_s: float = 2.0
     metrics_listen: str | None = None
-    access_log: Literal["text", "json", "off"] = "text"
+    access_log: bool = True
     log_questions: bool = False
     traces_endpoint: str | None = None
 

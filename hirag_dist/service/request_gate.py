@@ -108,7 +108,7 @@ class RequestGate:
                 record.code = _cancellation_code(context)
                 self._finish(record)
                 raise asyncio.CancelledError from error
-            public = _public_error(error, record.request_id)
+            public = _public_error(error, record)
             if isinstance(public, AccessRefused):
                 record.reason, record.caller = public.reason, public.caller or record.caller
             record.code = status_of(public).name
@@ -157,14 +157,15 @@ class RequestGate:
         self._releases.pop(due).set()
 
 
-def _public_error(error: Exception, request_id: str) -> HiragError:
+def _public_error(error: Exception, record: RequestRecord) -> HiragError:
     """Return the error that the caller gets; the details of an unexpected one are only logged."""
     if isinstance(error, HiragError):
         return error
     if isinstance(error, TimeoutError):
         return DeadlinePassed("the deadline passed before the request was done; allow more time")
-    logger.error("request %s failed", request_id, exc_info=error)
-    return HiragError(f"internal error; the service's log has details under request id {request_id}")
+    ids = {"request_id": record.request_id} | ({"trace_id": record.trace_id} if record.trace_id else {})
+    logger.error("a request failed", exc_info=error, extra={"fields": ids})
+    return HiragError(f"internal error; the service's log has details under request id {record.request_id}")
 
 
 def _cancellation_code(context: Context) -> str:

@@ -17,6 +17,7 @@ from grpc_reflection.v1alpha import reflection
 from prometheus_client import CollectorRegistry
 
 from hirag_dist.errors import BackendUnavailable
+from hirag_dist.execution.tracing import make_provider
 from hirag_dist.service.access_log import AccessLog, RequestRecord
 from hirag_dist.service.auth.authentication import Authenticator, guarded_reflection
 from hirag_dist.service.auth.caller_registry import Caller, Callers, NoCallers, read_callers
@@ -34,7 +35,7 @@ from hirag_dist.service.options import ServerOptions, split_address
 from hirag_dist.service.request_gate import RequestGate
 from hirag_dist.service.servicer import QueryServicer
 from hirag_dist.service.shutdown import finished_before, stop_signals
-from hirag_dist.service.tracing import make_tracing
+from hirag_dist.service.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 _SAMPLE_S = 1.0  # interval of the gauges
@@ -85,7 +86,7 @@ class QueryServer:
         )
         self._tracing = None
         if options.traces_endpoint is not None:
-            self._tracing = make_tracing(options.traces_endpoint)
+            self._tracing = Tracing(make_provider(options.traces_endpoint))
         self.registry = None if options.reuse_port else CollectorRegistry()  # of several, the supervisor has the counts
         self._metrics = Metrics(self.registry)
         self._catalogue_metrics: CatalogueMetrics | None = None
@@ -93,14 +94,13 @@ class QueryServer:
             self._catalogue_metrics = CatalogueMetrics(indexes, self.registry)
         indexes.on_swap(self._on_swap)
         self._loaded_at: float | None = None
-        self._observers: list[Callable[[RequestRecord], None]] = [
-            AccessLog(options.access_log, questions=options.log_questions).write,
-            self._metrics.count_request,
-        ]
+        self._observers: list[Callable[[RequestRecord], None]] = [self._metrics.count_request]
         if self._catalogue_metrics is not None:
             self._observers.append(self._catalogue_metrics.count_request)
         if self._tracing is not None:
             self._observers.append(self._tracing.export)
+        if options.access_log:  # after the traces, since its lines name them
+            self._observers.append(AccessLog(questions=options.log_questions).write)
         gate = RequestGate(
             self._authenticator,
             self._shedder,
@@ -137,8 +137,7 @@ class QueryServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-            guarded = guarded_reflection(names, self._authenticator, self._observers)
-            server.add_generic_rpc_handlers((guarded,))
+            server.add_generic_rpc_handlers(guarded_reflection(names, self._authenticator, self._observers))
         address = f"[{host}]" if ":" in host else host
         try:
             if self._tls is None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from hirag_dist._version import __version__
-from hirag_dist.errors import BackendUnavailable, ConfigError
 from hirag_dist.service.access_log import RequestRecord
 
 _SERVICE = "hirag.query.v1.QueryService"
@@ -34,7 +33,7 @@ class Tracing:
         self._propagator = TraceContextTextMapPropagator()
 
     def export(self, record: RequestRecord) -> None:
-        """Make the spans of a finished request."""
+        """Make the spans of a finished request, and set its `trace_id`."""
         known = record.kind != "unknown"  # an unknown caller must not decide that a trace is kept
         parent = self._propagator.extract(record.trace) if record.trace and known else None
         begin = record.began_ns
@@ -42,6 +41,7 @@ class Tracing:
             f"{_SERVICE}/{record.method}", parent, kind=self._trace.SpanKind.SERVER, start_time=begin
         )
         if span.is_recording():
+            record.trace_id = self._trace.format_trace_id(span.get_span_context().trace_id)
             self._describe(span, record)
             inside = self._trace.set_span_in_context(span)
             at = self._part(inside, "queue", begin, record.queued_s * 1e9) if record.queued_s else begin
@@ -96,30 +96,3 @@ class Tracing:
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in ("", None)}
-
-
-def make_tracing(endpoint: str) -> Tracing:
-    """Return an exporter to an OTLP collector over HTTP. OTEL_TRACES_SAMPLER of the environment chooses the sampler.
-
-    Args:
-        endpoint: such as http://collector:4318/v1/traces.
-
-    Raises:
-        BackendUnavailable: OpenTelemetry is not installed.
-        ConfigError: the endpoint is no URL.
-    """
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError as error:
-        raise BackendUnavailable("service.traces_endpoint needs `pip install hirag_dist[otel]`") from error
-    if not endpoint.startswith(("http://", "https://")):
-        raise ConfigError(
-            f"service.traces_endpoint must be a URL such as http://collector:4318/v1/traces: {endpoint!r}"
-        )
-    resource = Resource.create({"service.name": "hirag-dist", "service.version": __version__})
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
-    return Tracing(provider)

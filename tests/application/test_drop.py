@@ -15,7 +15,7 @@ from hirag_dist.composition.build_records import IN_SHORT, BuildArguments, Build
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, RequestRejected
-from hirag_dist.execution.dead_letters import load_drops
+from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.storage.layout import DROPS
 from hirag_dist.storage.lock import BuildLock
 from hirag_dist.storage.snapshot.reader import current_id, open_snapshot

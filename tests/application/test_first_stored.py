@@ -14,7 +14,7 @@ from hirag_dist.composition.build import make_services
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.config.model import Config
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, gather_calls
 from hirag_dist.storage.store import Store

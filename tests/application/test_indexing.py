@@ -189,7 +189,7 @@ def test_what_models_can_is_asked_within_the_spending_limit(store: Store, corpus
     roles = dict.fromkeys(("extract", "summarise", "report"), "big")
     config = Config.model_validate({"llm": {"endpoints": {"big": own}, "roles": roles}})
     try:
-        with pytest.raises(BudgetReached, match="--max-tokens 100 was passed"):
+        with pytest.raises(BudgetReached, match="the limit of 100 tokens was passed"):
             run_build([corpus], store.uri, config, BuildOptions(max_tokens=100))
     finally:
         endpoint.close()

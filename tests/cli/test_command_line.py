@@ -44,6 +44,12 @@ def test_query_imports_no_library_that_retrieval_does_not_use(tmp_path: Path) ->
     assert modules_after(code).isdisjoint(unused)
 
 
+def test_the_value_of_a_common_option_names_no_command() -> None:
+    app = typer.Typer()
+    _command_line.add_commands(app, ["--log-format", "json", "status", "--index", "i"])
+    assert [command.name for command in app.registered_commands] == ["status"]
+
+
 @pytest.mark.parametrize("name", _command_line.COMMANDS)
 def test_a_module_registers_its_command(name: str) -> None:
     app = typer.Typer()

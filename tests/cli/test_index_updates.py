@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hirag_dist.cli._command_line import run
+from hirag_dist.composition.build_records import last_build
+from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.run import SimulatorThread
+from hirag_dist.testing.simulator.app import SimulatorThread
 from tests.cli.update_commands import SETTINGS, CommandBench, command_bench, indexed_bench
 from tests.removal_builds import REMOVED
 
@@ -104,6 +107,50 @@ def test_an_index_of_another_configuration_is_not_updated(bench: CommandBench) -
         code, said = bench.run(*arguments, "--set", "chunk_tokens=500")
         assert code == 1
         assert "cannot be updated: the configuration changed: config.chunk_tokens" in said
+
+
+OTHER = ("--set", "llm.endpoints.builtin-embedder.kind=hashing", "--set", "llm.endpoints.builtin-embedder.dim=64")
+
+
+def test_another_embedder_is_taken_without_a_call_once_it_is_asked_for(bench: CommandBench) -> None:
+    record, former = last_build(Store(bench.index)), bench.snapshot().manifest.embedder
+    for command in ("index", "add", "plan"):
+        code, said = bench.run(command, bench.corpus, *OTHER)
+        assert code == 2
+        assert "hirag-dist index --reembed" in said
+        assert "--rebuild" in said
+    assert last_build(Store(bench.index)) == record, "a refused run leaves the record of the last build"
+    counts = bench.snapshot().manifest.counts
+    n_texts = counts["chunks"] + counts["entities"]
+    planned = bench.json("plan", "--reembed", *OTHER)
+    assert planned["texts"] == n_texts
+    assert planned["cost_usd"] == 0
+    code, said = bench.run("index", "--reembed", *OTHER)
+    assert code == 0
+    assert f"{n_texts} texts to embed, about " in said
+    assert "vectors of documents changed, their texts did not" in said
+    assert "This run sent 0 calls" in said
+    assert (bench.snapshot().manifest.embedder, bench.snapshot().manifest.dim) == ("hashing-64", 64)
+    assert run(["status", "--index", bench.index]) == 0
+    assert f"were made with those of {former}:" in bench.capfd.readouterr().out
+    assert "Nothing to embed" in bench.run("plan", "--reembed", *OTHER)[1]
+    assert bench.json("index", "--reembed", *OTHER)["up_to_date"]
+    bench.write("patient.txt", PATIENT)
+    assert bench.json("index", bench.corpus, *OTHER)["update"]["number"] == 2
+    assert bench.run("query", "Who treated the patient?", *OTHER)[0] == 0
+
+
+def test_new_vectors_take_no_input_and_other_commands_need_one(bench: CommandBench) -> None:
+    for arguments, words in (
+        (["index", bench.corpus, "--reembed"], "leave INPUT out"),
+        (["index", "--reembed", "--rebuild"], "--rebuild cannot go with --reembed"),
+        (["index", "--reembed", "--text-field", "x"], "--text-field cannot go with --reembed"),
+        (["index"], "give INPUT"),
+        (["plan"], "give INPUT"),
+        (["plan", "--reembed", "--add"], "--add cannot go with --reembed"),
+    ):
+        code, said = bench.run(*arguments)
+        assert (code, words in said) == (2, True), said
 
 
 def test_plan_of_an_update(bench: CommandBench) -> None:

@@ -81,7 +81,12 @@ def test_a_deadline_that_is_too_short(query: Any, start: Any) -> None:
     engine.answer_stream = never
     code, said = query("q", "--server", start(engine), "--deadline", 0.3)
     assert code == 1
-    assert "did not answer in time" in said["error"] or "deadline" in said["error"]
+    assert said["error"] == "no answer within 0.3 s; allow more with --deadline"
+
+
+def test_an_error_names_the_option(query: Any, start: Any) -> None:
+    code, said = query("q", "--server", start(fakes.FakeEngine()), "--top-n", 0)
+    assert (code, said["error"]) == (2, "--top-n must be between 1 and 2147483647, got 0")
 
 
 def test_mutual_tls_and_a_token(query: Any, start: Any, certificates: dict[str, str], tmp_path: Path) -> None:

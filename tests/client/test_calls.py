@@ -12,6 +12,7 @@ import pytest
 
 from hirag_dist import errors
 from hirag_dist.client import AsyncHiragClient
+from hirag_dist.composition.logs import TextFormatter
 from hirag_dist.errors import ConfigError, HiragError, InvalidQuery, NotFound, RateLimited, ServiceError
 from hirag_dist.types import AccessScope, Query
 from hirag_dist.wire import error_status
@@ -242,6 +243,7 @@ async def test_mutual_tls(
 
 async def test_a_request_id_reaches_the_log(client: Any, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
+    caplog.handler.setFormatter(TextFormatter())
     await client.call("retrieve", "q", request_id="mine.7")
     assert "request_id=mine.7" in caplog.text
 

@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist import Config, build_index, open_index
+from hirag_dist import Config, build_index, open_index, reembed_index
+from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import make_coordinator, settle_embedder
 from hirag_dist.composition.query import SharedModels, make_engine
-from hirag_dist.llm.endpoints import minilm
-from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME
+from hirag_dist.llm.endpoints import onnx_models
+from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME
 from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.storage.layout import BUILD, CURRENT
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
-needs_weights = pytest.mark.skipif(not minilm.is_installed(), reason="the extra minilm is not installed")
+needs_weights = pytest.mark.skipif(not onnx_models.is_installed(), reason="the extra minilm is not installed")
 
 
 def settings(config: Config) -> tuple[str, str | None, int | None]:
@@ -25,12 +27,12 @@ def settings(config: Config) -> tuple[str, str | None, int | None]:
 
 @pytest.fixture
 def weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minilm, "is_installed", lambda: True)
+    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
 
 
 def test_a_new_index_takes_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings(settle_embedder(Config(), None)) == ("hashing", None, None)
-    monkeypatch.setattr(minilm, "is_installed", lambda: True)
+    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
     assert settings(settle_embedder(Config(), None)) == ("minilm", NAME, None)
 
 
@@ -62,7 +64,7 @@ def test_builds_and_questions_settle_it(tmp_path: Path, monkeypatch: pytest.Monk
     config = Config.model_validate({"execution": {"executor": "inline"}, "vectors": {"backend": "memory"}})
     index = str(tmp_path / "index")
     assert build_index(document, index, config=config).complete
-    monkeypatch.setattr(minilm, "is_installed", lambda: True)
+    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
     with open_index(index) as opened:
         assert opened.info.embedder == "hashing-384"
         assert opened.retrieve("Who feeds the larvae?").local
@@ -90,3 +92,16 @@ async def test_indexes_of_one_process_have_their_own_embedders(tmp_path: Path) -
     for engine in engines:
         await engine.close()
     await models.close()
+
+
+def test_an_interrupted_change_of_the_embedder_does_not_count(tmp_path: Path) -> None:
+    document = tmp_path / "bees.txt"
+    document.write_text("The queen bee lays eggs. The workers of the hive feed the larvae of the queen bee.")
+    store, config = Store(str(tmp_path / "index")), {"execution": {"executor": "inline"}}
+    first = build_index(document, store.uri, config=config).snapshot_id
+    endpoint = {"kind": "hashing", "dim": 64}
+    reembed_index(store.uri, config=config | {"llm": {"endpoints": {"builtin-embedder": endpoint}}})
+    assert recorded_embedder(store) == "hashing-64"
+    store.write_bytes(CURRENT, first.encode())
+    store.write_json(BUILD, store.read_json(BUILD) | {"state": "interrupted"})
+    assert recorded_embedder(store) == open_snapshot(store).manifest.embedder != "hashing-64"

@@ -59,11 +59,12 @@ def test_every_key_of_the_service_is_an_option() -> None:
         "reflection": False,
         "callers_file": "callers.yaml",
         "metrics_listen": "127.0.0.1:9464",
-        "access_log": "json",
+        "access_log": False,
         "log_questions": True,
-        "traces_endpoint": "http://collector:4318/v1/traces",
     }
-    options = server_options(config(service=given))
+    traces = "http://collector:4318/v1/traces"
+    options = server_options(config(service=given, traces_endpoint=traces))
+    assert options.traces_endpoint == traces
     for key, value in given.items():
         expected = frozenset(value) if key == "anonymous_labels" else value  # type: ignore[arg-type]
         assert getattr(options, key) == expected, key

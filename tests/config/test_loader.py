@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
-from hirag_dist.config.loader import LoadedConfig, load_config
+from hirag_dist.config.loader import REMOVED, RENAMED, LoadedConfig, load_config
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import ConfigError
@@ -51,8 +52,11 @@ def test_an_empty_file_changes_nothing(load: Loader, text: str) -> None:
     assert load(text).config == Config()
 
 
-def test_off_is_a_word_where_yaml_has_a_truth_value(load: Loader) -> None:
-    assert load("service: {access_log: off}").config.service.access_log == "off"
+@pytest.mark.parametrize("former", ["text", "json"])
+def test_the_access_log_has_no_format_of_its_own(load: Loader, former: str) -> None:
+    assert not load("service: {access_log: off}").config.service.access_log
+    with pytest.raises(ConfigError, match=f"access_log: Expected true or false, .* --log-format {former}"):
+        load(f"service: {{access_log: {former}}}")
 
 
 def test_later_origins_win(load: Loader) -> None:
@@ -237,7 +241,7 @@ def test_credentials_in_urls_are_masked_where_the_configuration_is_shown() -> No
             "llm": {"endpoints": {"main": {"base_url": "https://me:secret1@h/v1?api-key=secret2&x=", "model": "m"}}},
             "vectors": {"uri": "http://root:secret3@milvus:19530"},
             "execution": {"ray_address": "ray://me:secret4@h:10001"},
-            "service": {"traces_endpoint": "http://me:secret5@h:4318/v1/traces"},
+            "traces_endpoint": "http://me:secret5@h:4318/v1/traces",
         }
     )
     shown = config.model_dump_json()
@@ -273,3 +277,35 @@ def test_an_encoding_that_extends_ascii(name: str) -> None:
 def test_any_other_encoding_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=rf"reading\.encoding: .*'{name}' \(option --encoding\)"):
         load_config(None, {}, {"reading.encoding": name})
+
+
+def fault(folder: Path, dotted: str) -> str:
+    """Return the error of a configuration that gives one key the value 1."""
+    *sections, key = dotted.split(".")
+    path = folder / "hirag.yaml"
+    path.write_text("".join(f"{section}: {{" for section in sections) + f"{key}: 1" + "}" * len(sections))
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(path), {})
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(("former", "now"), sorted(RENAMED.items()))
+def test_a_renamed_key_is_named(tmp_path: Path, former: str, now: str) -> None:
+    former, now = former.replace("*", "main"), now.replace("*", "main")
+    assert f"unknown key {former}; it is called {now} now" in fault(tmp_path, former)
+    assert now.rpartition(".")[2] in _section(now).model_fields
+
+
+def _section(dotted: str) -> type[BaseModel]:
+    """Return the class of the section that holds a key."""
+    section: Any = Config
+    for part in dotted.split(".")[:-1]:
+        by_name = not isinstance(section, type)  # dict[str, the section of a name]
+        section = section.__args__[1] if by_name else section.model_fields[part].annotation
+    return section  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(("removed", "advice"), sorted(REMOVED.items()))
+def test_a_removed_key_says_what_to_do(tmp_path: Path, removed: str, advice: str) -> None:
+    removed = removed.replace("*", "main")
+    assert f"unknown key {removed}; there is no such key any more: {advice}" in fault(tmp_path, removed)

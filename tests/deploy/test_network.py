@@ -20,7 +20,7 @@ def test_what_may_be_reached_follows_from_the_configuration(chart: Chart) -> Non
     config = {
         "llm": {"endpoints": endpoints},
         "vectors": {"backend": "milvus", "uri": "http://milvus:19530"},
-        "service": {"traces_endpoint": "http://collector:4318/v1/traces"},
+        "traces_endpoint": "http://collector:4318/v1/traces",
     }
     objects = chart.render(merged(RAY, {"config": config, "networkPolicy": {"egressPorts": [9000, 443]}}))
     reached = ports(only(objects, "NetworkPolicy", "-query"), "egress")

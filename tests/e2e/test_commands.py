@@ -19,7 +19,7 @@ import pytest
 from hirag_dist.llm.reply_store import ledger_size
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.run import SimulatorThread
+from hirag_dist.testing.simulator.app import SimulatorThread
 
 QUESTION = "What did Newton write about whiteness and colours?"
 INLINE = ("--executor", "inline")
@@ -72,13 +72,13 @@ class TestIndex:
             config = make_config(llm=paid(url))
             command = ("index", corpus, "-i", tmp_path / "index", "-c", config, *INLINE)
             said = cli(*command, "--max-tokens", "20000", code=4).stderr
-            assert "--max-tokens 20000" in said
+            assert "the limit of 20000 tokens" in said
             total = thread.stats()["total"]
             assert 0 < total["input_tokens"] + total["output_tokens"] <= 20_000
             stored = ledger_size(Store(str(tmp_path / "index"))).records
             assert stored == total["calls"]  # whatever was in flight when the limit was met is kept
             said = cli(*command, "--max-usd", "0.001", code=4).stderr
-            assert "--max-usd 0.001" in said
+            assert "the limit of $0.001" in said
             report = cli.json(*command)
             assert report["this_run"]["calls"] + stored <= thread.stats()["total"]["calls"] + 1
             assert report["total_usd"] > 0

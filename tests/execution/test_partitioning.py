@@ -16,7 +16,7 @@ from hirag_dist.errors import StageFailed
 from hirag_dist.execution import partitioning
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import StageFinished, StageStarted, TaskFinished
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, Services, Split, Tables
 from hirag_dist.execution.stage_store import stage_key

@@ -15,7 +15,7 @@ import pytest
 from hirag_dist.errors import IndexBusy, SchemaMismatch, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, ByRows, Services, Split, Tables, Whole
 from hirag_dist.execution.stage_store import stage_key

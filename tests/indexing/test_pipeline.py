@@ -11,7 +11,7 @@ import pytest
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import InputError, StageFailed, StoreError
 from hirag_dist.execution.events import StageFailedEvent
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import MIN_REJECTS
 from hirag_dist.storage.layout import CURRENT
 from hirag_dist.storage.snapshot.reader import current_id

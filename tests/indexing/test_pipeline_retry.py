@@ -11,8 +11,8 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, StageFailed
-from hirag_dist.execution.dead_letters import DroppedLetter, add_drops, load_drops, stage_letters
 from hirag_dist.execution.events import StageFinished
+from hirag_dist.execution.stage_results import DroppedLetter, add_drops, load_drops, stage_letters
 from hirag_dist.indexing.publish import republish
 from hirag_dist.storage.layout import DROPS
 from hirag_dist.storage.snapshot.reader import open_snapshot

@@ -16,7 +16,7 @@ from hirag_dist.storage.layout import LEDGER
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.run import SimulatorThread
+from hirag_dist.testing.simulator.app import SimulatorThread
 
 CORPUS = Path(__file__).parents[2] / "hirag_dist" / "samples" / "corpus"
 FILES = sorted(CORPUS.glob("newton-*"))[:3]

@@ -7,8 +7,8 @@ from lxml import etree
 
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.html import Bars
-from hirag_dist.html.charts import draw_bars
-from hirag_dist.inspection.measures import ClusteringCoefficients
+from hirag_dist.html.render import draw_bars
+from hirag_dist.inspection.model import ClusteringCoefficients
 from hirag_dist.inspection.page import coefficient_chart, path_chart
 
 

@@ -220,7 +220,7 @@ async def test_no_call_passes_the_spending_limit(store: Store) -> None:
     limited = pool(model, store, max_usd=8230.0)  # a call may cost 11 + 8192 dollars, and costs 15
     assert await limited.ask(question("one"), lambda r: r.text) == "yes"
     assert await limited.ask(question("two"), lambda r: r.text) == "yes"
-    with pytest.raises(BudgetReached, match=r"max-usd 8230 was passed \(\$30"):
+    with pytest.raises(BudgetReached, match=r"the limit of \$8230 was passed \(\$30"):
         await limited.ask(question("three"), lambda r: r.text)
     assert len(model.asked) == 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.config.retrieval import RetrievalConfig
+from hirag_dist.config.sections import RetrievalConfig
 from hirag_dist.core.prompts.answer_requests import answer_request, map_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter

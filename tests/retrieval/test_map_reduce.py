@@ -14,7 +14,7 @@ from hirag_dist.cli._render import show_retrieval
 from hirag_dist.composition.models import make_coordinator, make_pool
 from hirag_dist.config.model import Config
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
-from hirag_dist.config.retrieval import MapReduceConfig
+from hirag_dist.config.sections import MapReduceConfig
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER
 from hirag_dist.core.retrieval.map_reduce import PartBudget

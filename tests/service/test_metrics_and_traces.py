@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import subprocess
@@ -65,14 +64,14 @@ def example(**changed: Any) -> RequestRecord:
     return RequestRecord(**(fields | changed))
 
 
-def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "hirag_dist.service.access_log"]
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.fields for record in caplog.records if record.name == "hirag_dist.service.access_log"]  # type: ignore[attr-defined]
 
 
 def test_rejections_under_overload_are_logged_ten_a_second_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     now = 7.0
-    log = AccessLog("json", clock=lambda: now)
+    log = AccessLog(clock=lambda: now)
     shed = example(code="RESOURCE_EXHAUSTED", reason="queue")
     for _ in range(13):
         log.write(shed)
@@ -80,19 +79,8 @@ def test_rejections_under_overload_are_logged_ten_a_second_and_counted(caplog: p
     log.write(example())
     now = 8.0
     log.write(shed)
-    reasons = [(read.get("reason"), read.get("unlogged")) for read in map(json.loads, lines(caplog))]
+    reasons = [(read.get("reason"), read.get("unlogged")) for read in lines(caplog)]
     assert reasons == [*[("queue", None)] * 10, ("quota", 3), (None, None), ("queue", None)]
-
-
-def test_a_line_cannot_be_faked(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
-    access = example(question='x\nmethod=Retrieve caller="root"\u2028')
-    AccessLog("text", questions=True).write(access)
-    AccessLog("json", questions=True).write(access)
-    text, as_json = lines(caplog)
-    assert text.endswith(r'question="x\nmethod=Retrieve caller=\"root\"\u2028"')
-    assert "\n" not in as_json
-    assert json.loads(as_json)["question"] == access.question
 
 
 async def test_the_line_of_a_request(
@@ -103,13 +91,13 @@ async def test_the_line_of_a_request(
 ) -> None:
     caplog.set_level(logging.INFO, "hirag_dist.service.access_log")
     callers.add("few", quota_per_day=1, labels=["public"])
-    service = await start(engine, callers_file=callers.path, access_log="json")
+    service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         _ = [part async for part in stub.Answer(pb.AnswerRequest(query=QUERY), metadata=fakes.token("few"))]
         with pytest.raises(grpc.aio.AioRpcError):
             await stub.Retrieve(REQUEST, metadata=fakes.token("few"))
-    first, second = (json.loads(line) for line in lines(caplog))
+    first, second = lines(caplog)
     assert first.items() >= {"caller": "few", "labels": 1, "items": 6, "model": "extractive", "code": "OK"}.items()
     assert second.items() >= {"caller": "few", "code": "RESOURCE_EXHAUSTED", "reason": "quota"}.items()
     assert "lamp" not in caplog.text  # nothing of the question
@@ -287,10 +275,13 @@ TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 async def test_a_trace_goes_on_through_the_service(start: fakes.Start, engine: fakes.FakeEngine, spans: Any) -> None:
     provider, finished = spans
     service = await start(engine)
+    records: list[RequestRecord] = []
     service.server.observe(Tracing(provider).export)
+    service.server.observe(records.append)
     async with fakes.channel(service) as channel:
         metadata = (("traceparent", f"00-{TRACE}-{PARENT}-01"),)
         await query_pb2_grpc.QueryServiceStub(channel).Retrieve(REQUEST, metadata=metadata)
     (root,) = (span for span in finished() if span.name.endswith("/Retrieve"))
     assert f"{root.context.trace_id:032x}" == TRACE
+    assert [record.trace_id for record in records] == [TRACE]  # in the log too
     assert {span.name for span in finished()} >= {"search"}

@@ -146,17 +146,16 @@ def start(address: str | None, n_cpus: int | None) -> None:
     """
     options: dict[str, Any] = {
         "address": "local",  # not a cluster of another process, which may run other code
-        "logging_level": logging.ERROR,
-        "log_to_driver": False,
         "include_dashboard": False,
-        "configure_logging": False,
         "_system_config": {"worker_register_timeout_seconds": _WORKER_START_S},
     }
     if address is not None:
-        options = {"address": address, "logging_level": logging.ERROR, "log_to_driver": False}
+        options = {"address": address}
     elif n_cpus is not None:
         options["num_cpus"] = n_cpus
+    options |= {"configure_logging": False, "log_to_driver": False}
     logging.getLogger("ray").setLevel(logging.ERROR)
+    logging.getLogger("ray").propagate = True  # in the format of this process; `ray.init` removes the handlers
     for more in reversed(range(1 if address else _STARTS)):
         try:
             _check_reachable(address)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hirag_dist.config.model import MEMBER_CHARS, Config
 from hirag_dist.core.row_changes import rows_between, rows_of_table
-from hirag_dist.errors import HiragError, SnapshotCorrupt, SnapshotNotFound
+from hirag_dist.errors import ConfigError, HiragError, SnapshotCorrupt, SnapshotNotFound
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.schemas import ENTITIES
 from hirag_dist.storage.layout import MENTIONS, REPORT_INPUTS, SUMMARIES
@@ -65,6 +65,12 @@ class UpdateBase:
     def number(self) -> int:
         """Number of updates since it was built from nothing."""
         return int(self.notes["number"])
+
+    @property
+    def embedder(self) -> tuple[str, int]:
+        """Identity of the embedder of its vectors, and their dimensions."""
+        decisive = self.notes["decisive"]
+        return str(decisive["embedder"]), int(decisive["dim"])
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table of the snapshot. Those that several steps need are kept; large ones are mapped from a file."""
@@ -156,7 +162,8 @@ class UpdateBase:
 def find_base(store: Store, decisive: Mapping[str, Any]) -> tuple[UpdateBase | None, str]:
     """Return the current snapshot as the base of an update, or None and the reason.
 
-    Where it is damaged or gone, the newest whole snapshot that can be updated is the base.
+    Where it is damaged or gone, the newest whole snapshot that can be updated is the base. Its vectors may be those of
+    another embedder: `check_embedder` tells.
 
     Args:
         store: the index. In a local folder every file of the base is compared with its hash.
@@ -194,10 +201,35 @@ def _as_base(snapshot: Snapshot, decisive: Mapping[str, Any]) -> tuple[UpdateBas
     notes = manifest.notes.get(NOTES)
     if not isinstance(notes, Mapping) or any(name not in manifest.counts for name in _STATE):
         return None, "it was built by an earlier version or imported, and holds no state for updates"
-    changes = differences(notes.get("decisive", {}), decisive)
+    base = UpdateBase(snapshot, notes)
+    embedder, dim = base.embedder
+    changes = differences(notes["decisive"], {**decisive, "embedder": embedder, "dim": dim})
     if changes:
         return None, f"the configuration changed: {in_short(changes)}"
-    return UpdateBase(snapshot, notes), ""
+    return base, ""
+
+
+def check_embedder(snapshot: Snapshot, decisive: Mapping[str, Any]) -> None:
+    """Refuse the update of a snapshot whose vectors are another embedder's: they could not be compared with new ones.
+
+    Args:
+        decisive: what decides the content of the index now (`Build.decisive`). If more than the embedder differs, the
+            snapshot is no base of an update, and nothing is refused.
+
+    Raises:
+        ConfigError: the message names both ways on.
+    """
+    base, _ = _as_base(snapshot, decisive)
+    embedder, dim = decisive["embedder"], decisive["dim"]
+    if base is None or base.embedder == (embedder, dim):
+        return
+    uri = snapshot.store.uri
+    raise ConfigError(
+        f"{uri} was built with the embedder {base.embedder[0]} of {base.embedder[1]} dimensions, and {embedder} of "
+        f"{dim} is configured. `hirag-dist index --reembed --index {uri}` makes the vectors anew and keeps everything "
+        f"else, without a chat call; `hirag-dist index INPUT --rebuild --index {uri}` builds from nothing. To keep the "
+        "embedder, configure it in llm.roles.embed"
+    )
 
 
 def open_configured(snapshot: Snapshot, config: Config) -> tuple[UpdateBase | None, str]:
@@ -216,7 +248,9 @@ _FIXED_NOW = {  # keys that former versions recorded → the value that holds wi
     "resolution.threshold": "0.8",
     "resolution.tiers": "normalise, alias, vector, llm",
 }
-_NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"}
+_NO_CONTENT = {"llm", "retrieval", "vectors", "service", "execution", "prompts", "reading", "metadata", "update"} | {
+    "traces_endpoint"
+}
 
 
 def content_config(config: Config) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from hirag_dist.indexing.estimate import (
     units_per_call,
     works_of_build,
 )
-from hirag_dist.indexing.update.base import UpdateBase, open_configured
+from hirag_dist.indexing.update.base import UpdateBase, check_embedder, open_configured
 from hirag_dist.indexing.update.budget import is_unbounded, least_extraction
 from hirag_dist.indexing.update.documents import DocumentCounts, extraction_tokens
 from hirag_dist.indexing.update.former import WantedDocuments, former_snapshot
@@ -124,6 +124,7 @@ def estimate_update(
     speeds: Mapping[str, float] = NO_SPEEDS,
     *,
     add: bool = False,
+    vectors: tuple[str, int] | None = None,
 ) -> UpdateEstimate:
     """Read INPUT and estimate the update that makes the index equal to it.
 
@@ -131,12 +132,16 @@ def estimate_update(
         snapshot: the current one.
         latency_s, speeds: see `estimate_build`.
         add: estimate the addition of INPUT: documents of the index stay, except those of the same place.
+        vectors: identity of the configured embedder and the dimensions of its vectors; None: as the index has them.
 
     Raises:
         InputError: nothing to read.
+        ConfigError: the embedder is not that of the index.
     """
-    planned = read_planned(inputs, config)
     base, reason = open_configured(snapshot, config)
+    if base is not None and vectors is not None:
+        check_embedder(snapshot, base.notes["decisive"] | {"embedder": vectors[0], "dim": vectors[1]})
+    planned = read_planned(inputs, config)
     if base is not None:
         planned = _with_kept(base, planned, everything=add)
         planned = replace(planned, mentions=_mentions(base, planned.n_chunks))

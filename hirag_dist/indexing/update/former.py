@@ -79,7 +79,7 @@ def former_snapshot(
 ) -> UpdateBase | None:
     """Return the nearest snapshot that the base was made from which has the wanted documents; None without one.
 
-    A snapshot with dead letters does not count, nor one with more debt than the base.
+    A snapshot with dead letters does not count, nor one with more debt than the base or with another embedder.
 
     Args:
         opened: returns a snapshot as the base of an update, None where it cannot be one.
@@ -94,7 +94,7 @@ def former_snapshot(
         is_usable = manifest.complete and debt_tokens(notes) <= limit
         if is_usable and manifest.counts["documents"] == wanted.count:
             found = opened(manifest.snapshot_id)
-            if found is not None and wanted.same(found):
+            if found is not None and found.embedder == base.embedder and wanted.same(found):
                 return found
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from hirag_dist.config.model import META_TYPES
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.events import UsageBill
 from hirag_dist.execution.task import one_thread
-from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.communities import CommunityReports, read_outlines
 from hirag_dist.indexing.context import BuildContext
@@ -41,6 +41,7 @@ from hirag_dist.storage.layout import DROPPED
 from hirag_dist.types import FloatMatrix
 
 logger = logging.getLogger(__name__)
+CLUSTERED_WITH: Final = "clustered_with"  # in a note `update`: embedder of the hierarchy, where vectors are another's
 _REPLY_TOKENS = (350.0, 600.0)  # of a summary and of a report, where a build gives no average
 
 
@@ -157,9 +158,8 @@ def update_contents(
         layer.costs,
         hierarchy.state,
         reports.state,
-        _notes(summary, notes, stats, decisive)
-        | {"replaced": _still_used(replaced, hierarchy.state, reports.state)}
-        | _earlier_bill(base),
+        update_notes(base, summary, stats["changed_since_cold"], decisive)
+        | {"replaced": _still_used(replaced, hierarchy.state, reports.state)},
     )
     chunk_vectors, refused_chunks = _chunk_vectors(context, base, changed)
     labelled = None
@@ -283,13 +283,20 @@ def _still_used(replaced: Mapping[str, list[int]], *states: pa.Table) -> dict[st
     return {place: keys for place, keys in kept.items() if keys}
 
 
-def _notes(
-    summary: UpdateSummary,
-    before: Mapping[str, Any],
-    stats: Mapping[str, Any],
-    decisive: Mapping[str, Any],
+def update_notes(
+    base: UpdateBase, summary: UpdateSummary, changed_since_detection: int, decisive: Mapping[str, Any]
 ) -> dict[str, Any]:
-    return {
+    """Return the note `update` of the manifest after an update.
+
+    Args:
+        changed_since_detection: entities that changed since communities were last detected without a base.
+        decisive: `Build.decisive`, for the next update.
+    """
+    before = base.notes
+    kept = {name: before[name] for name in ("meta_types", "extraction_per_token", "reply_tokens")}
+    if CLUSTERED_WITH in before:
+        kept[CLUSTERED_WITH] = before[CLUSTERED_WITH]
+    return kept | {
         "number": summary.number,
         "base": summary.base,
         "documents": {
@@ -298,15 +305,13 @@ def _notes(
             "removed": summary.documents.removed,
         },
         "other_changes": list(summary.other_changes),
-        "meta_types": before["meta_types"],
-        "changed_since_detection": stats["changed_since_cold"],
+        "changed_since_detection": changed_since_detection,
         "debt": summary.debt(),
         "summaries": vars(summary.summaries),
         "reports": vars(summary.reports),
         "cost": summary.cost(),
         "decisive": decisive,
-        "extraction_per_token": before["extraction_per_token"],
-        "reply_tokens": before["reply_tokens"],
+        **_earlier_bill(base),
     }
 
 

@@ -21,12 +21,12 @@ import hirag_dist
 from hirag_dist.application.build import run_remove
 from hirag_dist.application.forget import run_forget
 from hirag_dist.application.removal.evidence import RemovedDocuments, find_removed
-from hirag_dist.application.removal.given import read_given
+from hirag_dist.application.removal.pending import read_given
 from hirag_dist.application.removal.search import Finding
 from hirag_dist.application.removal.verification import VerificationResult, verify_removed
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.core.text.ids import text_key
-from hirag_dist.execution.dead_letters import DroppedLetter
+from hirag_dist.execution.stage_results import DroppedLetter
 from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.reply_store.block_format import Record, pack_value

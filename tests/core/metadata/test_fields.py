@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hirag_dist.core.metadata.fields import FieldSource, WrongValue, collect_values, typed_value
 from hirag_dist.types import FieldType, MetadataField
-from hirag_dist.types.metadata import check_field_name
+from hirag_dist.types.index_info import check_field_name
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.evaluation.kinds.qa_scores import AnswerCost, Scoreboard
-from hirag_dist.evaluation.kinds.scoring_rules import ScoringRules
+from hirag_dist.evaluation.kinds.qa_scores import AnswerCost, Scoreboard, ScoringRules
 from hirag_dist.evaluation.questions import Question
 
 QUESTIONS = (

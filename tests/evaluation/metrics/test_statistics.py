@@ -10,7 +10,7 @@ from scipy import stats
 
 from hirag_dist.evaluation.metrics import statistics
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, holm, wilcoxon, wilson
-from hirag_dist.types.statistics import Interval
+from hirag_dist.types.index_info import Interval
 
 
 def test_the_interval_agrees_with_scipys() -> None:

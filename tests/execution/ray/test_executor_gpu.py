@@ -28,7 +28,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.events import KernelsResolved, StageFinished, TaskFinished
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.ray import GpuWorkers, RayExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services

@@ -16,9 +16,9 @@ import pytest
 from aiohttp import web
 
 from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, UnusableReply
-from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES, MAX_STREAM_BYTES, HttpGuards
 from hirag_dist.llm.endpoints.openai_chat import OpenAiChat
 from hirag_dist.llm.endpoints.openai_client import EndpointSettings
+from hirag_dist.llm.endpoints.openai_connection import MAX_REPLY_BYTES, MAX_STREAM_BYTES, HttpGuards
 from hirag_dist.llm.endpoints.openai_embeddings import OpenAiEmbedder
 from hirag_dist.types import ChatReply, ChatRequest, Message
 from tests.llm.endpoints.loopback import loopback

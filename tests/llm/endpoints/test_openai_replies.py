@@ -20,8 +20,7 @@ from hirag_dist.llm.endpoints.openai_replies import (
     parse_usage,
     parse_vectors,
 )
-from hirag_dist.llm.reply_store.block_format import pack_value, unpack_value
-from hirag_dist.llm.reply_store.codec import MAX_TOKENS, record_of, reply_from
+from hirag_dist.llm.reply_store.block_format import MAX_TOKENS, pack_value, record_of, reply_from, unpack_value
 from hirag_dist.schemas import USAGE
 from hirag_dist.types import ChatReply
 

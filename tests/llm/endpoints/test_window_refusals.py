@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.llm.endpoints.window_refusals import refused_window
+from hirag_dist.llm.endpoints.openai_connection import refused_window
 
 REFUSALS: dict[str, tuple[int, dict[str, Any], int | None, int | None]] = {
     "OpenAI": (

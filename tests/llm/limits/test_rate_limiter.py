@@ -199,7 +199,7 @@ async def test_a_spending_limit_is_never_passed_and_nearly_used(n_workers: int) 
     assert 9.0 <= sum(paid) + 0.3 <= 10.3
     assert sum(paid) <= 10.0
     assert len(paid) + len(refused) == 90
-    assert all("--max-usd 10" in each for each in refused)
+    assert all("the limit of $10" in each for each in refused)
     for each in limiters:
         each.close()
 
@@ -210,7 +210,7 @@ async def test_a_token_limit_counts_what_was_used_and_what_is_reserved() -> None
     (await one.acquire("e", 60, 0.0)).answered(70, 0.0)
     await asyncio.sleep(0.2)
     with pytest.raises(
-        BudgetReached, match=r"--max-tokens 100 was passed \(70 used or set aside by this run.* may use 31"
+        BudgetReached, match=r"the limit of 100 tokens was passed \(70 used or set aside by this run.* may use 31"
     ):
         await one.acquire("e", 31, 0.0)
     (await one.acquire("e", 30, 0.0)).answered(30, 0.0)

@@ -12,6 +12,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from hirag_dist.composition.logs import TextFormatter
 from hirag_dist.service.auth.tls import certificate_expiry
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
@@ -32,16 +33,23 @@ async def test_tokens(
     start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "hirag_dist.service.access_log")
+    caplog.handler.setFormatter(TextFormatter())
     service = await start(engine, callers_file=callers.path)
     async with fakes.channel(service) as channel:
         stub = query_pb2_grpc.QueryServiceStub(channel)
         reflect = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo
+        reflect_v1 = channel.stream_stream(
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            request_serializer=reflection_pb2.ServerReflectionRequest.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
         listing = [reflection_pb2.ServerReflectionRequest(list_services="")]
         good = fakes.token("web")
         assert (await stub.Retrieve(REQUEST, metadata=good)).retrieval.local
         parts = [part async for part in stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=good)]
         assert parts[-1].answer.text
-        assert [reply async for reply in reflect(iter(listing), metadata=good)]
+        (listed,) = [reply async for reply in reflect(iter(listing), metadata=good)]
+        assert [reply async for reply in reflect_v1(iter(listing), metadata=good)] == [listed]
         assert "caller=web" in caplog.text
         caplog.clear()
         for bad, reason in ((fakes.token("wrong"), "unknown_token"), ((), "no_token")):
@@ -51,10 +59,11 @@ async def test_tokens(
                 stub.Answer(pb.AnswerRequest(query=REQUEST.query), metadata=bad),
                 stub.RetrieveStream(pb.RetrieveStreamRequest(query=REQUEST.query), metadata=bad),
                 reflect(iter(listing), metadata=bad),
+                reflect_v1(iter(listing), metadata=bad),
             ):
                 assert await refused(call) is grpc.StatusCode.UNAUTHENTICATED
-            assert caplog.text.count("code=UNAUTHENTICATED") == 5
-            assert caplog.text.count(f"reason={reason}") == 5
+            assert caplog.text.count("code=UNAUTHENTICATED") == 6
+            assert caplog.text.count(f"reason={reason}") == 6
             caplog.clear()
         health = health_pb2_grpc.HealthStub(channel)
         assert (await health.Check(health_pb2.HealthCheckRequest())).status == health_pb2.HealthCheckResponse.SERVING
@@ -79,6 +88,7 @@ async def test_an_expired_token(
     start: fakes.Start, engine: fakes.FakeEngine, callers: fakes.CallersFile, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "hirag_dist.service.access_log")
+    caplog.handler.setFormatter(TextFormatter())
     now = datetime.now(UTC)
     callers.add("late", expires=now - timedelta(seconds=1)).add("early", expires=now + timedelta(hours=1))
     service = await start(engine, callers_file=callers.path)

@@ -110,7 +110,7 @@ async def test_errors(serve: Serve, http: Any, error: Any, status: int, code: st
         assert response.status == status
         assert response.headers.get("Retry-After") == after
         found = await response.json()
-    assert (found["code"], found["message"]) == (code, str(error))
+    assert (found["code"], found["message"]) == (code, str(error).replace("top_n", "topN"))  # the name in JSON
     info = next(each for each in found["details"] if each["type"] == "google.rpc.ErrorInfo")
     assert info["debug"]["domain"] == "hirag_dist"
     padded = info["value"] + "=" * (-len(info["value"]) % 4)

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.fault_plan import plan_of
+from hirag_dist.testing.simulator.faults import plan_of
 
 RATES = {"fail_rate": 0.1, "hang_rate": 0.15, "malformed_rate": 0.2, "truncate_rate": 0.1}
 

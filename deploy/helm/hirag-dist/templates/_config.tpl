@@ -96,7 +96,7 @@
 {{/* TCP ports other than 443 in the URLs of models, Milvus, traces and private object stores, as a JSON list. */}}
 {{- define "hirag.egressPorts" -}}
 {{- $config := include "hirag.config.common" . | fromYaml -}}
-{{- $urls := list (dig "service" "traces_endpoint" "" $config) .Values.proxy.http .Values.proxy.https -}}
+{{- $urls := list (default "" $config.traces_endpoint) .Values.proxy.http .Values.proxy.https -}}
 {{- $vectors := default dict .Values.config.vectors -}}
 {{- with $vectors.uri -}}{{- $urls = append $urls . -}}{{- end -}}
 {{- range $endpoint := dig "llm" "endpoints" dict $config -}}

@@ -32,6 +32,7 @@ hostAliases: {{- toYaml . | nindent 2 }}
 {{- define "hirag.env" -}}
 - {name: HOME, value: /tmp}
 - {name: NUMBA_CACHE_DIR, value: /var/cache/numba}
+- {name: HIRAG_LOG_FORMAT, value: {{ .root.Values.logFormat }}}
 {{- range .root.Values.secretEnv }}
 - name: {{ .name }}
   valueFrom: {secretKeyRef: {name: {{ .secretName | quote }}, key: {{ .secretKey | quote }}}}

@@ -1,0 +1,208 @@
+"""Another embedder for an index that exists: new vectors, and everything else as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hirag_dist.config.model import Config
+from hirag_dist.errors import BackendUnavailable, ConfigError, StageFailed
+from hirag_dist.indexing.pipeline import Build, BuildResult
+from hirag_dist.indexing.stages.embed import EmbedChunks, EmbedEntities, entity_texts
+from hirag_dist.indexing.update.reembed import estimate_reembedding
+from hirag_dist.llm.embedding import TextsRefused
+from hirag_dist.llm.endpoints.hashing import HashingEmbedder
+from hirag_dist.storage.snapshot.reader import Snapshot, current_id, open_snapshot
+from hirag_dist.types import FloatMatrix
+from tests.indexing.update.test_run import PAID, LivingBench, check_base_layer, check_consistent, corpus, text
+from tests.labelled_builds import build as build_labelled
+from tests.toy_builds import Bench
+
+MORE = {"x.txt": text("iron", 70), "y.txt": text("sea", 71)}
+VECTORS = {"vectors/entities", "vectors/chunks"}
+
+
+@pytest.fixture
+def living(tmp_path: Path) -> LivingBench:
+    return LivingBench(tmp_path)
+
+
+def reembed(living: LivingBench, dim: int = 16, **keys: Any) -> Snapshot:
+    living.bench.dim = dim
+    return living._done(living.bench.run_work(lambda build: build.reembed(), llm=PAID, **keys))
+
+
+def fresh(living: LivingBench, texts: dict[str, str], dim: int) -> Snapshot:
+    """Return an index of the same texts that was built with an embedder from the beginning."""
+    bench = Bench(living.folder / f"fresh of {dim}", dim=dim, counts_tokens=True)
+    bench.folder.mkdir()
+    result = bench.run_on([living.write(texts, f"corpus of {dim}")], llm=PAID)
+    return open_snapshot(bench.store, result.manifest.snapshot_id)
+
+
+def test_vectors_are_the_other_embedder_s_and_everything_else_stays(living: LivingBench) -> None:
+    before = living.index(corpus(12))
+    after = reembed(living)
+    assert not living.n_asked
+    assert (after.manifest.embedder, after.manifest.dim) == ("hashing-16", 16)
+    changed = {name for name, digest in after.manifest.content.items() if digest != before.manifest.content[name]}
+    assert changed == VECTORS
+    assert after.manifest.content.keys() == before.manifest.content.keys()
+    embedder = HashingEmbedder(16)
+    named = entity_texts(after.table("entities", ["name", "description"]))
+    np.testing.assert_array_equal(after.entity_vectors, embedder.embed_now(named))
+    np.testing.assert_array_equal(after.chunk_vectors, embedder.embed_now(after.table("chunks")["text"].to_pylist()))
+    assert current_id(living.bench.store) == after.manifest.snapshot_id
+    update = living.result.update
+    assert update is not None
+    assert (update.number, update.base, update.other_changes) == (1, before.manifest.snapshot_id, ("vectors",))
+    assert (update.summaries.kept, update.reports.kept) == (
+        before.manifest.counts["summaries"],
+        before.manifest.counts["report_inputs"],
+    )
+    assert after.manifest.notes["update"]["clustered_with"] == "hashing-32"
+
+
+def test_updates_go_on_from_new_vectors(living: LivingBench) -> None:
+    living.index(corpus(12))
+    new = reembed(living)
+    updated = living.index(corpus(12) | MORE)
+    assert living.result.update is not None
+    assert living.result.update.number == 2
+    check_base_layer(updated, fresh(living, corpus(12) | MORE, 16))
+    check_consistent(updated)
+    assert updated.manifest.notes["update"]["clustered_with"] == "hashing-32"
+    back = living.index(corpus(12))
+    assert back.manifest.snapshot_id == new.manifest.snapshot_id
+    assert not living.n_asked
+
+
+def test_an_update_does_not_return_to_vectors_of_the_former_embedder(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    living.index(corpus(12) | MORE)
+    reembed(living)
+    less = living.index(corpus(12))
+    assert less.manifest.snapshot_id != first.manifest.snapshot_id
+    assert less.manifest.dim == 16
+
+
+def test_the_same_embedder_changes_nothing_and_the_former_one_leads_back(living: LivingBench) -> None:
+    first = living.index(corpus(12))
+    second = reembed(living)
+    assert reembed(living).manifest.snapshot_id == second.manifest.snapshot_id
+    assert living.result.up_to_date
+    assert reembed(living, 32).manifest.snapshot_id == first.manifest.snapshot_id == current_id(living.bench.store)
+
+
+def test_another_embedder_is_refused_unless_it_is_asked_for(living: LivingBench) -> None:
+    living.index(corpus(12))
+    before = current_id(living.bench.store)
+    living.bench.dim = 16
+
+    def refused(work: Any) -> None:
+        with pytest.raises(ConfigError, match=r"hashing-32 of 32 .* hashing-16 of 16 .*--reembed.*--rebuild"):
+            living.bench.run_work(work, llm=PAID)
+
+    inputs = [living.write(corpus(12) | MORE)]
+    refused(lambda build: build.index(inputs))
+    refused(lambda build: build.add(inputs))
+    refused(lambda build: build.refresh())
+    refused(Build.check_embedder)
+    assert current_id(living.bench.store) == before
+    living.index(corpus(12), chunk_tokens=500)  # another configuration too: it is built from nothing
+    assert "chunk_tokens" in living.result.rebuilt_because
+    assert open_snapshot(living.bench.store).manifest.dim == 16
+
+
+class Faulty(HashingEmbedder):
+    """An embedder that is out of reach for, or refuses, texts with a word."""
+
+    word, error = "", ""
+    asked: list[str]
+
+    async def embed(self, texts: Sequence[str]) -> FloatMatrix:
+        self.asked += texts
+        bad = [at for at, text in enumerate(texts) if self.word and self.word in text]
+        if bad and self.error:
+            raise BackendUnavailable(self.error)
+        vectors = self.embed_now(texts)
+        vectors[bad] = 0
+        if bad:
+            raise TextsRefused(vectors, dict.fromkeys(bad, "too odd"))
+        return vectors
+
+
+def faulty(word: str, error: str = "") -> tuple[type[Faulty], list[str]]:
+    """Return the embedder, and the texts that it was asked for."""
+    asked: list[str] = []
+    return type("Faulty", (Faulty,), {"word": word, "error": error, "asked": asked}), asked
+
+
+def test_an_interruption_leaves_the_old_index_and_costs_nothing_twice(living: LivingBench) -> None:
+    before = living.index(corpus(12))
+    living.bench.make_embedder, first = faulty(
+        " is a word.", "the endpoint is out of reach"
+    )  # descriptions of entities
+    with pytest.raises(BackendUnavailable):
+        reembed(living)
+    assert current_id(living.bench.store) == before.manifest.snapshot_id
+    living.bench.make_embedder, second = faulty("")
+    after = reembed(living)
+    assert len(first) == before.manifest.counts["chunks"] + before.manifest.counts["entities"]
+    assert len(second) == before.manifest.counts["entities"]
+    assert after.manifest.complete
+
+
+def test_a_refused_text_is_a_dead_letter_until_it_has_a_vector(living: LivingBench) -> None:
+    before = living.index(corpus(12))
+    word = before.table("entities")["name"][0].as_py()
+    living.bench.make_embedder, _ = faulty(word)
+
+    def complete(build: Build) -> BuildResult:
+        return Build(build.context, require_complete=True, base_id="").reembed()
+
+    living.bench.dim = 16
+    with pytest.raises(StageFailed, match="--require-complete"):
+        living.bench.run_work(complete, llm=PAID)
+    assert current_id(living.bench.store) == before.manifest.snapshot_id
+    partial = reembed(living)
+    assert set(partial.table("rejects")["stage"].to_pylist()) == {EmbedChunks.name, EmbedEntities.name}
+    assert not partial.manifest.complete
+    living.bench.make_embedder = HashingEmbedder
+    living.bench.base_id = before.manifest.snapshot_id
+    result = living.bench.run_work(lambda build: build.reembed(), retry=True, llm=PAID)
+    assert result.manifest.complete
+    living.bench.base_id, living.bench.make_embedder = "", faulty(word)[0]
+    assert not reembed(living, 24).manifest.complete
+    living.bench.make_embedder = HashingEmbedder
+    assert reembed(living, 16).manifest.complete, "letters about vectors go with the vectors"
+
+
+def test_what_each_label_set_says_has_new_vectors_too(tmp_path: Path) -> None:
+    documents = [
+        ("Ada/person: Ada is a poet.\nEngine/technology: A machine.\nAda + Engine: Ada praised it. 3", ["public"]),
+        ("Ada/person: Ada is a spy.\nEngine/technology: A weapon.\nAda + Engine: Ada stole it. 4", ["secret"]),
+    ]
+    living, fresh = Bench(tmp_path / "living", base_id=""), Bench(tmp_path / "fresh", dim=16)
+    build_labelled(living, documents)
+    expected = build_labelled(fresh, documents)
+    living.dim = 16
+    result = living.run_work(lambda build: build.reembed())
+    found = open_snapshot(living.store, result.manifest.snapshot_id, full_check=True)
+    assert found.manifest.content["vectors/parts"] == expected.manifest.content["vectors/parts"]
+    assert found.manifest.content == expected.manifest.content
+
+
+def test_the_estimate_counts_all_texts_and_their_price(living: LivingBench) -> None:
+    snapshot = living.index(corpus(12))
+    endpoint = {"base_url": "http://x", "model": "m", "dim": 16, "price": {"input": 1000.0}}
+    config = {"llm": {"endpoints": {"vectors": endpoint}, "roles": {"embed": "vectors"}}}
+    made = estimate_reembedding(snapshot, Config.model_validate(config))
+    counts = snapshot.manifest.counts
+    assert made.texts == counts["chunks"] + counts["entities"]
+    assert made.tokens > sum(snapshot.table("chunks")["n_tokens"].to_pylist())
+    assert made.cost_usd == pytest.approx(made.tokens / 1000)
