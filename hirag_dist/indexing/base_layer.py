@@ -1,223 +1,504 @@
-"""Layer 0, the basic knowledge graph: extracted, merged, described, embedded (paper Algorithm 1, lines 1–4)."""
+"""Layer 0 after a change of documents: merged again where a mention came or went, kept rows of the base elsewhere.
+
+The result equals that of a fresh build of the same documents, whatever the history.
+"""
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from hirag_dist.config.model import Config
-from hirag_dist.core.prompts.templates import Prompts
-from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.errors import StageFailed
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hirag_dist.core.graph.csr import rows_of
+from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
+from hirag_dist.core.text.ids import entity_id, relation_id
+from hirag_dist.core.text.normalize import name_key
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.stage_results import split_letters
+from hirag_dist.indexing.base import UpdateBase
+from hirag_dist.indexing.budget import CLAIMS_AGAIN, EXTRACT_AGAIN
+from hirag_dist.indexing.changed_documents import ChangedDocuments
+from hirag_dist.indexing.content_remarks import cut_ids
 from hirag_dist.indexing.context import BuildContext
-from hirag_dist.indexing.extraction import extract_mentions
-from hirag_dist.indexing.layers import BaseLayer, GraphMentions, embed_entities
-from hirag_dist.indexing.stages.claims import ExtractClaims
-from hirag_dist.indexing.stages.merge import DescribeEntities, MergeEntities, MergeRelations
-from hirag_dist.indexing.stages.packed_calls import PackingOptions
-from hirag_dist.indexing.stages.resolve import (
-    CHUNK_IDS,
-    NAME_KEYS,
-    PAIRS,
-    PAIRS_PER_CALL,
-    AskPairs,
-    GroupNames,
-    ProposePairs,
-    RenameMentions,
-    RenameRelations,
+from hirag_dist.indexing.layers import BaseLayer, GraphMentions, ImportedCommunities, embed_entities
+from hirag_dist.indexing.mentions import (
+    ExtractedMentions,
+    NamesToResolve,
+    check_entities,
+    describe_entities,
+    extract_base_layer,
+    extract_claims,
+    extract_mentions,
+    extract_refused,
+    find_aliases,
+    merge_mentions,
 )
-from hirag_dist.indexing.window_sizes import described_tokens
-from hirag_dist.schemas import ALIASES, REJECTS
+from hirag_dist.indexing.stages.claims import ExtractClaims
+from hirag_dist.indexing.stages.embed import EmbedEntities, vector_rows
+from hirag_dist.indexing.stages.extract import ExtractGraph
+from hirag_dist.indexing.stages.merge import DescribeEntities
+from hirag_dist.indexing.stages.resolve import CHUNK_IDS, asked_names, renamed, renamed_mentions, renamed_relations
+from hirag_dist.schemas import (
+    ALIASES,
+    CHUNKS,
+    CLAIMS,
+    ENTITIES,
+    EXTRACTION_COSTS,
+    MENTIONS,
+    REJECTS,
+    RELATION_MENTIONS,
+    RELATIONS,
+)
+from hirag_dist.storage import layout
+from hirag_dist.types import FloatMatrix, IntVector
 
-logger = logging.getLogger(__name__)
-DESCRIBE_PROMPT_TOKENS = 6000  # descriptions in one describe call
-
-
-def extract_base_layer(context: BuildContext, chunks: Dataset) -> BaseLayer:
-    """Return the graph that is extracted from chunks.
-
-    Raises:
-        StageFailed: there is no entity in any chunk.
-    """
-    extracted = extract_mentions(context, chunks)
-    return merge_base_layer(context, chunks, extracted.mentions, extracted.rejects)
-
-
-def merge_base_layer(context: BuildContext, chunks: Dataset, mentions: GraphMentions, rejects: Dataset) -> BaseLayer:
-    """Return the graph that mentions are merged to, resolved if that is configured, described and embedded.
-
-    Args:
-        chunks: asked for claims, if these are configured.
-        rejects: dead letters of the extraction.
-
-    Raises:
-        StageFailed: there is no entity.
-    """
-    config = context.config
-    check_entities(mentions.entities.rows, config)
-    aliases, named = Dataset(ALIASES), mentions
-    if config.resolution.enabled:
-        aliases, letters = find_aliases(context, NamesToResolve(mentions, new=mentions))
-        rejects += letters
-        named = rename(context, mentions, aliases) if aliases.rows else mentions
-    merged = merge_mentions(context, named, "merge")
-    layer = describe_base_layer(context, merged)
-    layer = replace(layer, rejects=rejects + layer.rejects, mentions=mentions, aliases=aliases)
-    if not config.claims:
-        return layer
-    found = extract_claims(context, chunks, mentions, layer.aliases, "claims")
-    mentions = replace(mentions, costs=mentions.costs + found.costs)
-    return replace(layer, claims=found.claims, rejects=layer.rejects + found.rejects, mentions=mentions)
-
-
-def check_entities(n_entities: int, config: Config) -> None:
-    """Raise StageFailed where there is no entity at all."""
-    if n_entities:
-        return
-    if config.extraction.method == "nlp":
-        raise StageFailed(
-            "no entity was found in any chunk by extraction.method: nlp, which goes by capitals and by what recurs in "
-            "a chunk; very short chunks may need extraction.method: llm"
-        )
-    target = config.llm.roles.extract
-    names = [target] if isinstance(target, str) else [share.endpoint for share in target]
-    if all(config.llm.endpoints[name].kind == "extractive" for name in names):
-        raise StageFailed(
-            "no entity was found in any chunk: the built-in model goes by words between spaces and by capitals, and "
-            "finds nothing in numbers alone, or in writing without both, as in Thai; set llm.roles.extract to an "
-            "endpoint with a language model"
-        )
-    raise StageFailed(
-        "no entity was found in any chunk; look at the extract model's replies, and at its prompt if you replaced it"
-    )
-
-
-def describe_base_layer(context: BuildContext, merged: MergedMentions) -> BaseLayer:
-    """Return layer 0 with one description and one vector for each entity."""
-    described = describe_entities(context, merged.entities, "describe")
-    embedded = embed_entities(context, described.entities, "embed layer 0")
-    rejects = described.rejects + embedded.rejects
-    return BaseLayer(described.entities, merged.relations, embedded.vectors, rejects, cut_ids=merged.cut_ids)
-
-
-def describe_entities(context: BuildContext, entities: Dataset, label: str) -> DescribeEntities.Outputs:
-    """Return entities with one description each, and dead letters."""
-    prompts = context.prompts.of("describe")
-    describe = DescribeEntities(
-        context.config.description_tokens,
-        _described_at_once(context, prompts),
-        context.config.tokenizer,
-        prompts,
-        context.models.models["summarise"],
-    )
-    return context.runner.run(describe, label, entities=entities)
-
-
-def _described_at_once(context: BuildContext, prompts: Prompts) -> int:
-    """Return the tokens of descriptions that one call makes one of."""
-    window = context.models.windows.get("summarise")
-    if window is None:
-        return DESCRIBE_PROMPT_TOKENS
-    return min(DESCRIBE_PROMPT_TOKENS, described_tokens(window, prompts, context.config.tokenizer))
+_ENTITY_KEY, _PAIR_KEY = ("name_key",), ("source_key", "target_key")
 
 
 @dataclass(frozen=True)
-class MergedMentions:
-    """Entities and relations merged by name, and the ids of those with more descriptions than are merged."""
-
-    entities: Dataset
-    relations: Dataset
-    cut_ids: frozenset[str]
-
-
-def merge_mentions(context: BuildContext, mentions: GraphMentions, label: str) -> MergedMentions:
-    """Return entities and relations merged by name."""
-    run = context.runner.run
-    entities = run(MergeEntities(), f"{label} entities", mentions=mentions.entities)
-    merge_relations = MergeRelations(context.config.description_tokens)
-    relations = run(merge_relations, f"{label} relations", relation_mentions=mentions.relations)
-    cut_ids: set[str] = set()
-    for cut in (entities.cut, relations.cut):
-        cut_ids.update(context.datasets.read(cut)["id"].to_pylist() if cut.rows else ())
-    if cut_ids:
-        noun = count_noun(len(cut_ids), "entity or relation has", "entities or relations have")
-        logger.warning("%s more descriptions than are merged: only the first ones are", noun)
-    return MergedMentions(entities.entities, relations.relations, frozenset(cut_ids))
-
-
-def extract_claims(
-    context: BuildContext,
-    chunks: Dataset,
-    mentions: GraphMentions,
-    aliases: Dataset,
-    label: str,
-    any_letters: bool = False,
-) -> ExtractClaims.Outputs:
-    """Return the claims that the extract model finds in chunks about their entities, and dead letters.
-
-    Args:
-        any_letters: accept any number of dead letters.
-    """
-    extract = ExtractClaims(
-        structured=context.models.structured["extract"],
-        same_language=context.same_language,
-        prompts=context.prompts.of("extract-claims"),
-        models=context.models.models["extract"],
-    )
-    run = context.runner.run_tolerant if any_letters else context.runner.run
-    return run(extract, label, chunks=chunks, mentions=mentions.entities, aliases=aliases)
-
-
-@dataclass(frozen=True)
-class NamesToResolve:
-    """Names of an index, and what changed since the base's were resolved; a build has no base.
+class LayerEntities:
+    """Entities of one layer after a change.
 
     Attributes:
-        mentions: those of the base, then the new ones.
-        new: the new ones again.
-        stale: chunks whose mentions of the base do not count any more.
-        again: names to look at in any case.
-        aliases: those of the base.
+        table: ENTITIES, sorted by id.
+        vectors: (n, dim) float32.
+        places: (n,) int64 row of each in the base's layer; −1 for a new one.
+        changed: (n,) bool, new ones and those whose name, type or description is another one now.
+        moved: (n,) bool, entities of the base whose name or description is another one now.
+        gone: (n_gone,) int64 rows of the base's layer that are not in `table` as they were.
+        rejects: dead letters of its vectors.
+        datasets: ENTITIES and VECTORS of a layer that is new as a whole, as the stages gave them.
     """
 
-    mentions: GraphMentions
-    new: GraphMentions
-    stale: Dataset = Dataset(CHUNK_IDS)
-    again: Dataset = Dataset(NAME_KEYS)
-    aliases: Dataset = Dataset(ALIASES)
+    table: pa.Table
+    vectors: FloatMatrix
+    places: IntVector
+    changed: NDArray[np.bool_]
+    moved: NDArray[np.bool_]
+    gone: IntVector
+    rejects: Dataset = Dataset(REJECTS)
+    datasets: tuple[Dataset, Dataset] | None = None
 
 
-def find_aliases(context: BuildContext, names: NamesToResolve) -> tuple[Dataset, Dataset]:
-    """Return ALIASES, and the dead letters of the questions to the model."""
-    runner, models = context.runner, context.models
-    proposed = runner.run(
-        ProposePairs(context.config.resolution.aliases),
-        "propose pairs",
-        mentions=names.mentions.entities,
-        relation_mentions=names.mentions.relations,
-        new=names.new.entities,
-        new_relations=names.new.relations,
-        stale=names.stale,
-        again=names.again,
-        aliases=names.aliases,
+@dataclass(frozen=True)
+class RelationChanges:
+    """Relations that came and went.
+
+    Attributes:
+        gone: (n_gone,) int64 rows of the base's relations, in any order; also of those that are merged again.
+        new: RELATIONS.
+    """
+
+    gone: IntVector
+    new: pa.Table
+
+
+@dataclass(frozen=True)
+class ChangedMentions:
+    """MENTIONS or RELATION_MENTIONS of now, sorted, and those that came or went."""
+
+    now: pa.Table
+    gone: pa.Table
+    new: pa.Table
+
+
+@dataclass(frozen=True)
+class GraphChanges:
+    """Mentions of entities and of relations after a change."""
+
+    entities: ChangedMentions
+    relations: ChangedMentions
+
+
+@dataclass(frozen=True)
+class ResolvedMentions:
+    """Mentions of now by the keys that they are merged by.
+
+    Attributes:
+        mentions, relations: MENTIONS and RELATION_MENTIONS.
+        keys, pairs: keys of the entities and relations that are merged from other mentions than before.
+        moved: names that are another entity's than before → its key.
+    """
+
+    mentions: pa.Table
+    relations: pa.Table
+    keys: list[tuple[str, ...]]
+    pairs: list[tuple[str, ...]]
+    moved: dict[str, str]
+
+
+@dataclass(frozen=True)
+class WrittenBaseLayer:
+    """Layer 0 after a change.
+
+    Attributes:
+        entities: with vectors.
+        relations: those within the layer that came and went.
+        mentions, relation_mentions: MENTIONS and RELATION_MENTIONS of now: sorted tables, or, where all are new, as
+            the extraction gave them; None of an imported graph.
+        costs: as of `GraphMentions`.
+        rejects, aliases, claims, cut_ids, imported: as of `BaseLayer`.
+    """
+
+    entities: LayerEntities
+    relations: RelationChanges
+    mentions: pa.Table | Dataset | None
+    relation_mentions: pa.Table | Dataset | None
+    costs: Dataset
+    rejects: Dataset
+    aliases: Dataset
+    claims: Dataset
+    cut_ids: frozenset[str]
+    imported: ImportedCommunities | None = None
+
+    def datasets(self, context: BuildContext) -> GraphMentions | None:
+        """Return the mentions as datasets; None of an imported graph."""
+        if self.mentions is None or self.relation_mentions is None:
+            return None
+
+        def dataset(name: str, rows: pa.Table | Dataset) -> Dataset:
+            return context.datasets.put(name, rows) if isinstance(rows, pa.Table) else rows
+
+        mentions = dataset("mentions", self.mentions)
+        return GraphMentions(mentions, dataset("relation_mentions", self.relation_mentions), self.costs)
+
+
+def _new_base_layer(context: BuildContext, base: UpdateBase, layer: BaseLayer) -> WrittenBaseLayer:
+    """Return layer 0 of a build from nothing, or of an imported graph.
+
+    Args:
+        base: nothing.
+        layer: as its stages gave it.
+    """
+    found = layer.mentions
+    return WrittenBaseLayer(
+        new_entities(context, base, layer.entities, layer.vectors),
+        RelationChanges(np.zeros(0, np.int64), base.mapped(context.datasets.tables(layer.relations), RELATIONS)),
+        None if found is None else found.entities,
+        None if found is None else found.relations,
+        Dataset(EXTRACTION_COSTS) if found is None else found.costs,
+        layer.rejects,
+        layer.aliases,
+        layer.claims,
+        layer.cut_ids,
+        layer.imported,
     )
-    answers, rejects = Dataset(PAIRS), Dataset(REJECTS)
-    if proposed.questions.rows:
-        structured, answering = models.structured["summarise"], models.models["summarise"]
-        packing = PackingOptions(context.config.pack_tokens, PAIRS_PER_CALL)
-        ask = AskPairs(structured, packing, context.prompts.of("same-entity"), answering)
-        asked = runner.run(ask, "resolve", questions=proposed.questions)
-        answers, rejects = asked.answers, asked.rejects
-    grouped = runner.run(
-        GroupNames(), "group names", names=proposed.names, pairs=proposed.pairs, answers=answers, kept=proposed.kept
+
+
+def new_entities(
+    context: BuildContext, base: UpdateBase, entities: Dataset, vectors: Dataset, rejects: Dataset = Dataset(REJECTS)
+) -> LayerEntities:
+    """Return a layer of which the base has nothing.
+
+    Args:
+        entities, vectors: ENTITIES and VECTORS of the layer.
+        rejects: dead letters of the vectors.
+    """
+    table = base.sorted(context.datasets.tables(entities), ENTITIES, ("entity_id",))
+    n_rows = table.num_rows
+    return LayerEntities(
+        table,
+        base.arranged(context.datasets, vectors, table["entity_id"], context.models.dim),
+        np.full(n_rows, -1, np.int64),
+        np.ones(n_rows, bool),
+        np.zeros(n_rows, bool),
+        np.zeros(0, np.int64),
+        rejects,
+        (entities, vectors),
     )
-    return grouped.aliases, rejects
 
 
-def rename(context: BuildContext, mentions: GraphMentions, aliases: Dataset) -> GraphMentions:
-    """Return mentions by resolved names."""
-    run = context.runner.run
-    relations = run(RenameRelations(), "rename relations", relation_mentions=mentions.relations, aliases=aliases)
-    entities = run(RenameMentions(), "rename mentions", mentions=mentions.entities, aliases=aliases)
-    return replace(mentions, entities=entities.mentions, relations=relations.relation_mentions)
+def write_base_layer(
+    context: BuildContext, base: UpdateBase, changed: ChangedDocuments, imported: BaseLayer | None = None
+) -> WrittenBaseLayer:
+    """Return layer 0 of the documents of now.
+
+    Chunks of the base that are dead letters are asked for again: a reply that was refused to the last stays refused,
+    without a call, unless this is a retry.
+
+    Args:
+        imported: layer 0 that another tool extracted, in the place of that of the documents.
+
+    Raises:
+        StageFailed: too many dead letters, or no entity is left.
+    """
+    if base.is_nothing:
+        return _new_base_layer(context, base, imported or extract_base_layer(context, changed.new_chunks))
+    datasets = context.datasets
+    letters = _letters(base)
+    chunks = (changed.new_chunks, _refused_chunks(context, base, changed, letters))
+    asked = datasets.read(chunks[0] + chunks[1], ["chunk_id"])["chunk_id"].combine_chunks()
+    stale = pa.concat_arrays([changed.removed_chunks, asked])
+    found = _extracted(context, *chunks)
+    graph = GraphChanges(
+        _changed_mentions(context, base, "mentions", MENTIONS, stale, found.mentions.entities, _ENTITY_KEY),
+        _changed_mentions(
+            context, base, "relation_mentions", RELATION_MENTIONS, stale, found.mentions.relations, _PAIR_KEY
+        ),
+    )
+    costs = _kept_costs(context, base, stale) + found.mentions.costs
+    rejects = found.rejects + datasets.put("kept_letters", _of_stages(letters, (ExtractGraph.name,), stale))
+    aliases = Dataset(ALIASES)
+    if context.config.resolution.enabled:
+        aliases, own_letters = _aliases(context, base, found.mentions, stale, letters)
+        rejects += own_letters
+    resolved = _resolved(graph, base.table("aliases").cast(ALIASES), datasets.read(aliases))
+    keys, pairs = resolved.keys, resolved.pairs
+    touched = GraphMentions(
+        datasets.put("touched_mentions", _rows_with(resolved.mentions, _ENTITY_KEY, keys)),
+        datasets.put("touched_relation_mentions", _rows_with(resolved.relations, _PAIR_KEY, pairs)),
+    )
+    merged = merge_mentions(context, touched, "merge")
+    described = describe_entities(context, merged.entities, "describe")
+    entity_ids = pa.array([entity_id(0, key) for (key,) in keys], pa.string())
+    before = base.layer_entities(0)[0]
+    gone = rows_with(before["entity_id"], entity_ids)
+    rows = changed_rows(before, gone, datasets.read(described.entities), ("entity_id",), base.rows)
+    check_entities(rows.table.num_rows, context.config)
+    pair_ids = pa.array(
+        [relation_id("extracted", *sorted((entity_id(0, low), entity_id(0, high)))) for low, high in pairs],
+        pa.string(),
+    )
+    relations = RelationChanges(
+        rows_with(base.table("relations", ["relation_id"])["relation_id"], pair_ids),
+        datasets.read(merged.relations),
+    )
+    rejects += described.rejects + datasets.put(
+        "kept_letters", _of_stages(letters, (DescribeEntities.name,), entity_ids)
+    )
+    entities = kept_vectors(context, base, 0, rows, gone, "embed layer 0")
+    layer = WrittenBaseLayer(
+        entities,
+        relations,
+        graph.entities.now,
+        graph.relations.now,
+        costs,
+        rejects,
+        aliases,
+        Dataset(CLAIMS),
+        (cut_ids(base.snapshot.manifest) - {*entity_ids.to_pylist(), *pair_ids.to_pylist()}) | merged.cut_ids,
+    )
+    if not context.config.claims:
+        return layer
+    return _with_claims(context, base, layer, chunks, stale, letters, resolved.moved)
+
+
+def kept_vectors(
+    context: BuildContext, base: UpdateBase, layer: int, rows: ChangedRows, gone: IntVector, label: str
+) -> LayerEntities:
+    """Return a layer's entities with their vectors: those of the base where the text is the same, others embedded.
+
+    Texts that the embedder refused before, whose dead letters are in the base, are embedded again.
+
+    Args:
+        rows: ENTITIES of the layer, sorted by id.
+        gone: rows of the base's layer that were removed or replaced.
+    """
+    before, first = base.layer_entities(layer)
+    entities, places = rows.table, rows.origin.copy()
+    replaced = np.flatnonzero(places < 0)
+    was, now = before.take(pa.array(gone)), entities.take(pa.array(replaced))
+    at = rows_of(now["entity_id"], was["entity_id"])
+    known = np.flatnonzero(at >= 0)
+    places[replaced[known]] = gone[at[known]]
+    moved, changed = np.zeros(len(places), bool), np.zeros(len(places), bool)
+    changed[replaced] = True
+    was, now = was.take(pa.array(at[known])), now.take(pa.array(known))
+    same = pc.and_(pc.equal(was["name"], now["name"]), pc.equal(was["description"], now["description"])).to_numpy()
+    moved[replaced[known[~same]]] = True
+    changed[replaced[known]] = ~(same & pc.equal(was["type"], now["type"]).to_numpy())
+    again = rows_with(entities["entity_id"], refused_units(base, EmbedEntities.name))
+    asked = moved | (places < 0)
+    asked[again] = True
+    other, rejects = np.flatnonzero(asked), Dataset(REJECTS)
+    given = np.zeros((0, context.models.dim), np.float32)
+    if len(other):
+        texts = context.datasets.put("embedded_entities", entities.take(pa.array(other)))
+        embedded = embed_entities(context, texts, label)
+        found, rejects = context.datasets.read(embedded.vectors), embedded.rejects
+        order = rows_of(entities["entity_id"].take(pa.array(other)), found["id"])
+        given = vector_rows(found, context.models.dim, order)
+    sources = np.where((places >= 0) & ~moved, first + places, -1)
+    vectors = base.changed_vectors(sources, other, given)
+    moved[again] |= vectors[again].any(axis=1) & (places[again] >= 0)
+    return LayerEntities(entities, vectors, places, changed, moved, gone, rejects)
+
+
+def refused_units(base: UpdateBase, stage: str) -> pa.Array:
+    """Return the units of the base's dead letters of a stage."""
+    letters = base.table("rejects")
+    return letters.filter(pc.equal(letters["stage"], stage))["unit_id"].combine_chunks()
+
+
+def _aliases(
+    context: BuildContext, base: UpdateBase, new: GraphMentions, stale: pa.Array, letters: pa.Table
+) -> tuple[Dataset, Dataset]:
+    """Return ALIASES of now, and the dead letters of questions; those of the base are asked again."""
+    put = context.datasets.put
+    mentions = GraphMentions(
+        base.dataset("mentions", MENTIONS) + new.entities,
+        base.dataset("relation_mentions", RELATION_MENTIONS) + new.relations,
+    )
+    names = NamesToResolve(
+        mentions,
+        new,
+        put("stale_chunks", pa.table({"chunk_id": stale}, CHUNK_IDS)),
+        put("names_asked_again", asked_names(letters)),
+        put("aliases_before", base.table("aliases").cast(ALIASES)),
+    )
+    return find_aliases(context, names)
+
+
+def _resolved(graph: GraphChanges, before: pa.Table, now: pa.Table) -> ResolvedMentions:
+    """Return mentions by resolved keys, and the keys whose entity has other mentions than before.
+
+    Args:
+        before, now: ALIASES.
+    """
+    entities, relations = graph.entities, graph.relations
+    columns = ("name_key", "canonical_key")
+    places = [set(zip(*(table[name].to_pylist() for name in columns), strict=True)) for table in (before, now)]
+    moved = {key for key, _ in places[0] ^ places[1]}
+    names = pa.array(sorted(moved), pa.string())
+    keys = set(_keys(renamed_mentions(entities.gone, before), _ENTITY_KEY))
+    keys |= set(_keys(renamed_mentions(entities.new, now), _ENTITY_KEY))
+    keys |= {(key,) for table in (before, now) for key in renamed(pa.chunked_array([names]), table).to_pylist()}
+    ends = (pc.is_in(relations.now[name], value_set=names) for name in _PAIR_KEY)
+    statements = relations.now.filter(pc.or_(*ends))
+    pairs = set(_keys(renamed_relations(pa.concat_tables([relations.gone, statements]), before), _PAIR_KEY))
+    pairs |= set(_keys(renamed_relations(pa.concat_tables([relations.new, statements]), now), _PAIR_KEY))
+    return ResolvedMentions(
+        renamed_mentions(entities.now, now) if now.num_rows else entities.now,
+        renamed_relations(relations.now, now) if now.num_rows else relations.now,
+        sorted(keys),
+        sorted(pairs),
+        {key: renamed(pa.chunked_array([pa.array([key])]), now)[0].as_py() for key in moved},
+    )
+
+
+def _keys(table: pa.Table, names: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    return zip(*(table[name].to_pylist() for name in names), strict=True)
+
+
+def _letters(base: UpdateBase) -> pa.Table:
+    """Return all dead letters of the base, dropped ones too."""
+    return pa.concat_tables(
+        [base.table("rejects").cast(REJECTS), base.table(layout.DROPPED).select(REJECTS.names).cast(REJECTS)]
+    )
+
+
+def _of_stages(letters: pa.Table, stages: tuple[str, ...], without: pa.Array) -> pa.Table:
+    """Return the dead letters of stages, except those of some units."""
+    own = letters.filter(pc.is_in(letters["stage"], value_set=pa.array(stages)))
+    return own.filter(pc.invert(pc.is_in(own["unit_id"], value_set=without)))
+
+
+def _extracted(context: BuildContext, new: Dataset, refused: Dataset) -> ExtractedMentions:
+    """Return the mentions of new chunks, and of those that were refused before, any number of which may be again."""
+    found = extract_mentions(context, new)
+    return found + extract_refused(context, refused, EXTRACT_AGAIN) if refused.rows else found
+
+
+def _refused_chunks(context: BuildContext, base: UpdateBase, changed: ChangedDocuments, letters: pa.Table) -> Dataset:
+    """Return the chunks that are open dead letters of the base."""
+    still_open = split_letters(letters, context.runner.drops)[0]
+    refused = still_open.filter(
+        pc.is_in(still_open["stage"], value_set=pa.array([ExtractGraph.name, ExtractClaims.name]))
+    )
+    if not refused.num_rows:
+        return Dataset(CHUNKS)
+    chunks = base.table("chunks").cast(CHUNKS)
+    wanted = pc.and_(
+        pc.is_in(chunks["chunk_id"], value_set=refused["unit_id"].combine_chunks()),
+        pc.invert(pc.is_in(chunks["chunk_id"], value_set=changed.removed_chunks)),
+    )
+    return context.datasets.put("refused_chunks", chunks.filter(wanted))
+
+
+def _changed_mentions(
+    context: BuildContext,
+    base: UpdateBase,
+    name: str,
+    schema: pa.Schema,
+    stale: pa.Array,
+    found: Dataset,
+    keys: tuple[str, ...],
+) -> ChangedMentions:
+    """Return the mentions of now, and those that came or went.
+
+    Args:
+        stale: chunks whose mentions of the base do not count any more.
+        found: mentions that are new.
+    """
+    before, new = base.table(name).cast(schema), context.datasets.read(found)
+    gone = rows_with(before["chunk_id"], stale)
+    now = changed_rows(before, gone, new, (*keys, "chunk_id", "position"), base.rows).table
+    return ChangedMentions(now, before.take(pa.array(gone)), new)
+
+
+def _kept_costs(context: BuildContext, base: UpdateBase, stale: pa.Array) -> Dataset:
+    """Return EXTRACTION_COSTS of the base's chunks that stay."""
+    before = base.table(layout.EXTRACTION_COSTS).cast(EXTRACTION_COSTS)
+    return context.datasets.put("kept_costs", before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))))
+
+
+def _rows_with(table: pa.Table, keys: tuple[str, ...], values: list[tuple[str, ...]]) -> pa.Table:
+    """Return the rows with some values of the key columns."""
+    first = pc.is_in(table[keys[0]], value_set=pa.array([value[0] for value in values], pa.string()))
+    found = table.filter(first)
+    if len(keys) == 1:
+        return found
+    wanted = set(values)
+    columns = [found[key].to_pylist() for key in keys]
+    return found.filter(pa.array([value in wanted for value in zip(*columns, strict=True)], pa.bool_()))
+
+
+def _with_claims(
+    context: BuildContext,
+    base: UpdateBase,
+    layer: WrittenBaseLayer,
+    chunks: tuple[Dataset, Dataset],
+    stale: pa.Array,
+    letters: pa.Table,
+    moved: Mapping[str, str],
+) -> WrittenBaseLayer:
+    """Return the layer with the base's claims of chunks that stay, and those of new and of refused chunks.
+
+    Args:
+        moved: names that are another entity's than before → its key.
+    """
+    datasets, mentions = context.datasets, layer.datasets(context)
+    assert mentions is not None
+    new, refused = chunks
+    found = extract_claims(context, new, mentions, layer.aliases, "claims")
+    claims, own_letters, costs = found.claims, found.rejects, layer.costs + found.costs
+    if refused.rows:
+        again = extract_claims(context, refused, mentions, layer.aliases, CLAIMS_AGAIN, any_letters=True)
+        claims, own_letters = claims + again.claims, own_letters + again.rejects
+        costs += again.costs
+    before = base.table("claims").cast(CLAIMS)
+    kept = _with_ends(before.filter(pc.invert(pc.is_in(before["chunk_id"], value_set=stale))), moved)
+    rejects = own_letters + datasets.put("kept_letters", _of_stages(letters, (ExtractClaims.name,), stale))
+    return replace(
+        layer,
+        claims=datasets.put("kept_claims", kept) + claims,
+        rejects=layer.rejects + rejects,
+        costs=costs,
+    )
+
+
+def _with_ends(claims: pa.Table, moved: Mapping[str, str]) -> pa.Table:
+    """Return CLAIMS whose ends are the entities that names are resolved to now."""
+    for end in ("subject", "object") if moved else ():
+        names = zip(claims[end].to_pylist(), claims[f"{end}_id"].to_pylist(), strict=True)
+        ids = [
+            own if own is None or (key := name_key(name)) not in moved else entity_id(0, moved[key])
+            for name, own in names
+        ]
+        at = claims.schema.get_field_index(f"{end}_id")
+        claims = claims.set_column(at, CLAIMS.field(at), pa.array(ids, pa.string()))
+    return claims

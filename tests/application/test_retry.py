@@ -9,7 +9,7 @@ import pytest
 
 from hirag_dist.application.build import run_refresh, run_remove
 from hirag_dist.application.retry import LetterSelection, run_drop
-from hirag_dist.indexing.update.documents import DocumentSelection
+from hirag_dist.indexing.changed_documents import DocumentSelection
 from hirag_dist.storage.snapshot.reader import Snapshot, open_snapshot
 from tests.refusing_index import TEXTS, RefusingIndex
 

@@ -14,7 +14,7 @@ from hirag_dist.retrieval.view.filtered_index import AccessControlledIndex
 from hirag_dist.retrieval.view.index import MappedIndex
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import ChatRequest
-from tests.indexing.update.test_run import LAYER_0, LivingBench, check_base_layer, check_consistent
+from tests.indexing.test_updates import LAYER_0, LivingBench, check_base_layer, check_consistent
 from tests.labelled_builds import build as labelled_build
 from tests.toy_builds import Bench, between, rows, task_of
 
