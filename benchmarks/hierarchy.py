@@ -37,7 +37,7 @@ from hirag_dist.config.model import ClusteringConfig
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.execution.dataset import Dataset, DatasetPart
 from hirag_dist.execution.events import StageFinished
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services

@@ -33,8 +33,7 @@ from hirag_dist.core.prompts.templates import DONE, FIELD, Prompts
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.execution.events import StageFinished, TaskFinished
-from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.lazy_executor import LazyExecutor
+from hirag_dist.execution.executors import InlineExecutor, LazyExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services

@@ -19,17 +19,13 @@ TYPE_CHECKING = False  # as of typing, which is not imported: Ctrl-C works only 
 
 if TYPE_CHECKING:
     from hirag_dist.api.build import (
+        add_documents,
+        add_documents_async,
         build_index,
         build_index_async,
         plan_build,
         plan_reembedding,
         plan_update,
-    )
-    from hirag_dist.api.config import load_config
-    from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
-    from hirag_dist.api.update import (
-        add_documents,
-        add_documents_async,
         reembed_index,
         reembed_index_async,
         refresh_index,
@@ -37,6 +33,8 @@ if TYPE_CHECKING:
         remove_documents,
         remove_documents_async,
     )
+    from hirag_dist.api.config import load_config
+    from hirag_dist.api.index import AsyncIndex, Index, open_index, open_index_async
     from hirag_dist.application.index_result import IndexResult
     from hirag_dist.client import AsyncHiragClient, HiragClient
     from hirag_dist.config.model import Config
@@ -72,12 +70,14 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "hirag_dist.api.build": ("build_index", "build_index_async", "plan_build", "plan_reembedding", "plan_update"),
-    "hirag_dist.api.config": ("load_config",),
-    "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
-    "hirag_dist.api.update": (
+    "hirag_dist.api.build": (
         "add_documents",
         "add_documents_async",
+        "build_index",
+        "build_index_async",
+        "plan_build",
+        "plan_reembedding",
+        "plan_update",
         "reembed_index",
         "reembed_index_async",
         "refresh_index",
@@ -85,6 +85,8 @@ _MODULES = {
         "remove_documents",
         "remove_documents_async",
     ),
+    "hirag_dist.api.config": ("load_config",),
+    "hirag_dist.api.index": ("AsyncIndex", "Index", "open_index", "open_index_async"),
     "hirag_dist.client": ("AsyncHiragClient", "HiragClient"),
     "hirag_dist.application.index_result": ("IndexResult",),
     "hirag_dist.config.model": ("Config",),

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from hirag_dist.cli.main import exit_at_once
-from hirag_dist.llm.endpoints import minilm
+from hirag_dist.llm.endpoints import onnx_models
 from tests import strata
 from tests.milvus_server import NoServer, shared_server
 
@@ -36,7 +36,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def no_weights_found() -> Iterator[None]:
     """A new index is built with `hashing`, in seconds, unless a test names another embedder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(minilm, "is_installed", lambda: False)
+        patch.setattr(onnx_models, "is_installed", lambda: False)
         yield
 
 

@@ -12,7 +12,7 @@ from hirag_dist.application.index_result import IndexResult
 from hirag_dist.application.retry import run_retry
 from hirag_dist.composition.build_records import dead_letters, last_build
 from hirag_dist.config.model import Config
-from hirag_dist.execution.dead_letters import load_drops
+from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store

@@ -12,11 +12,11 @@ from hirag_dist.cli._command_line import COMMANDS
 
 TOOLS = ("hirag_dist.testing", "hirag_dist.evaluation", "hirag_dist.inspection", "hirag_dist.html", "jinja2")
 USERS = ("eval", "inspect", "simulate-llm")
-OTHERS = [module for name, (module, _) in COMMANDS.items() if name not in USERS]
+OTHERS = {module.partition(".")[0] for name, (module, _) in COMMANDS.items() if name not in USERS}
 PROGRAMS = {
     "package": "from hirag_dist import build_index, open_index",
     "service": "import hirag_dist.service.server",
-    "commands": f"import {', '.join(f'hirag_dist.cli.{module}' for module in OTHERS)}",
+    "commands": f"import {', '.join(f'hirag_dist.cli.{module}' for module in sorted(OTHERS))}",
 }
 BUILDS = ("hirag_dist.indexing", "hirag_dist.readers", "hirag_dist.compute", "hirag_dist.execution.ray")
 ASK = f"""

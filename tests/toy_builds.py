@@ -18,7 +18,7 @@ from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.config.model import Config
 from hirag_dist.core.prompts.templates import DONE, Prompts
 from hirag_dist.core.text.tokens import counter, encoding
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import Services
 from hirag_dist.indexing.context import BuildContext, ResolvedModels

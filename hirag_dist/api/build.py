@@ -1,26 +1,98 @@
-"""Builds and cost estimates from Python."""
+"""Builds, updates and cost estimates from Python."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
-from hirag_dist.api.build_keywords import BuildKeywords, Inputs, input_names, run_with
 from hirag_dist.api.config import ConfigLike, as_config
-from hirag_dist.application.build import run_build
+from hirag_dist.application.build import BuildOptions, refresh_within, run_add, run_build, run_reembed, run_remove
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.composition.build_records import recorded_embedder, recorded_speeds
 from hirag_dist.composition.models import BUILD_ROLES, embedder_and_dim, settle_embedder
 from hirag_dist.composition.windows import ask_windows, index_windows, role_windows
 from hirag_dist.config.model import Config
 from hirag_dist.indexing.estimate import CostEstimate, estimate_build
+from hirag_dist.indexing.update.documents import DocumentSelection
 from hirag_dist.indexing.update.estimate import UpdateEstimate, estimate_update
 from hirag_dist.indexing.update.reembed import ReembeddingEstimate, estimate_reembedding
 from hirag_dist.indexing.window_sizes import fit_to_windows
 from hirag_dist.llm.prompt_files import load_prompts
+from hirag_dist.protocols import EventListener
 from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.store import Store
+
+T = TypeVar("T")
+Inputs = str | Path | Iterable[str | Path]
+Run = Callable[[Config, BuildOptions, tuple[EventListener, ...]], IndexResult]
+
+
+class BuildKeywords(TypedDict, total=False):
+    """Keyword arguments of a build; `build_index` describes them."""
+
+    config: ConfigLike
+    max_usd: float | None
+    max_tokens: int | None
+    fresh: bool
+    require_complete: bool
+    wait_s: float
+    make_current: bool
+    progress: EventListener | None
+
+
+def run_with(keywords: BuildKeywords, run: Run, **options: Any) -> IndexResult:
+    """Run a build with the configuration, options and listeners that keyword arguments give.
+
+    Args:
+        keywords: of the caller.
+        run: builds.
+        options: further fields of `BuildOptions`.
+
+    Raises:
+        TypeError: a keyword has no such name.
+    """
+    for name in keywords:
+        if name not in BuildKeywords.__annotations__:
+            near = get_close_matches(name, BuildKeywords.__annotations__, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(BuildKeywords.__annotations__)}"
+            raise TypeError(f"a build has no option {name!r}; {hint}")
+    build = BuildOptions(
+        max_usd=keywords.get("max_usd"),
+        max_tokens=keywords.get("max_tokens"),
+        fresh=keywords.get("fresh", False),
+        require_complete=keywords.get("require_complete", False),
+        wait_s=keywords.get("wait_s", 0.0),
+        force_current=keywords.get("make_current", False),
+        **options,
+    )
+    progress = keywords.get("progress")
+    listeners = () if progress is None else (progress,)
+    return outside_event_loops(lambda: run(as_config(keywords.get("config")), build, listeners))
+
+
+def input_names(inputs: Inputs) -> list[str]:
+    """Return INPUT arguments as strings."""
+    return [str(inputs)] if isinstance(inputs, str | Path) else [str(item) for item in inputs]
+
+
+def outside_event_loops(work: Callable[[], T]) -> T:
+    """Return the result of work that runs event loops of its own; in a thread where one is running, as in notebooks."""
+    if not _in_event_loop():
+        return work()
+    with ThreadPoolExecutor(1, thread_name_prefix="hirag-dist-build") as thread:
+        return thread.submit(work).result()
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def build_index(
@@ -157,3 +229,107 @@ def _speeds(config: Config, tokens_per_s: float | None) -> dict[str, float]:
     if tokens_per_s is None:
         return {}
     return {name: tokens_per_s for name, endpoint in config.llm.endpoints.items() if endpoint.is_remote}
+
+
+def add_documents(inputs: Inputs, index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
+    """Add documents to an index and publish a snapshot with them.
+
+    A document of the same place (path and record) as one of the index, with another text, replaces it; all others of
+    the index stay.
+
+    Args:
+        inputs: files, folders, globs and object-store URIs; one or several.
+        index: folder or object-store URI of the index.
+        options: as `build_index`.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `build_index`.
+    """
+    return run_with(
+        options, lambda config, build, listeners: run_add(input_names(inputs), str(index), config, build, listeners)
+    )
+
+
+async def add_documents_async(inputs: Inputs, index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
+    """Add documents in a thread of the running event loop; arguments and errors as `add_documents`."""
+    return await asyncio.to_thread(add_documents, inputs, index, **options)
+
+
+def remove_documents(
+    ids: Iterable[str], index: str | Path, *, sources: Iterable[str] = (), **options: Unpack[BuildKeywords]
+) -> IndexResult:
+    """Remove documents from an index and publish a snapshot in which nothing derives from them.
+
+    Args:
+        ids: document ids, or the owner's ids of records.
+        index: folder or object-store URI of the index.
+        sources: glob patterns of the documents' paths, such as `reports/2019/*`.
+        options: as `build_index`.
+
+    Raises:
+        InputError: an id or pattern names no document of the index, or all documents are named.
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `build_index`.
+    """
+    if isinstance(ids, str):
+        raise TypeError(f"ids is a list of ids, not a string: [{ids!r}]")
+    selection = DocumentSelection(tuple(ids), tuple(sources))
+    return run_with(
+        options, lambda config, build, listeners: run_remove(selection, str(index), config, build, listeners)
+    )
+
+
+async def remove_documents_async(
+    ids: Iterable[str], index: str | Path, *, sources: Iterable[str] = (), **options: Unpack[BuildKeywords]
+) -> IndexResult:
+    """Remove documents in a thread of the running event loop; arguments and errors as `remove_documents`."""
+    return await asyncio.to_thread(remove_documents, ids, index, sources=sources, **options)
+
+
+def refresh_index(index: str | Path, *, all_reports: bool = False, **options: Unpack[BuildKeywords]) -> IndexResult:
+    """Write the summaries and reports that updates have put off, and publish a snapshot with them.
+
+    Args:
+        index: folder or object-store URI of the index.
+        all_reports: write reports too that `communities.report_share` leaves out.
+        options: as `build_index`, except that `max_tokens` and `max_usd` choose what is written: the oldest and most
+            stale texts that fit, about; the rest stays due.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        ConfigError: `max_usd` is given, and no price of the replies is known.
+        HiragError: see `build_index`.
+    """
+    return run_with(
+        options, lambda config, build, listeners: refresh_within(str(index), config, build, listeners, all_reports)
+    )
+
+
+async def refresh_index_async(
+    index: str | Path, *, all_reports: bool = False, **options: Unpack[BuildKeywords]
+) -> IndexResult:
+    """Refresh an index in a thread of the running event loop; arguments and errors as `refresh_index`."""
+    return await asyncio.to_thread(refresh_index, index, all_reports=all_reports, **options)
+
+
+def reembed_index(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
+    """Make the vectors of an index with the configured embedder and publish a snapshot with them; no chat call is made.
+
+    Documents, entities, clusters, summaries, communities and reports stay as they are; `plan_reembedding` estimates the
+    cost. Where the embedder is that of the index, nothing is done.
+
+    Args:
+        index: folder or object-store URI of the index.
+        options: as `build_index`; the configuration names the new embedder.
+
+    Raises:
+        SnapshotError: there is no index, or none that can be updated.
+        HiragError: see `build_index`.
+    """
+    return run_with(options, lambda config, build, listeners: run_reembed(str(index), config, build, listeners))
+
+
+async def reembed_index_async(index: str | Path, **options: Unpack[BuildKeywords]) -> IndexResult:
+    """Make new vectors in a thread of the running event loop; arguments and errors as `reembed_index`."""
+    return await asyncio.to_thread(reembed_index, index, **options)

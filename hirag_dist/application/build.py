@@ -515,6 +515,6 @@ def tokens_for(index_uri: str, usd: float) -> int:
     if not tokens or not cost or math.isnan(cost):
         raise ConfigError(
             f"the last build of {index_uri} has no replies with a price, so dollars cannot be turned into tokens: "
-            "limit the refresh in tokens (--max-tokens)"
+            "limit the refresh in tokens instead"
         )
     return int(usd / cost * tokens)

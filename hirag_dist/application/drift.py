@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from hirag_dist.compute.cpu import CpuKernels
 from hirag_dist.compute.kernels import make_kernels, resolve_kernels
-from hirag_dist.config.base import ConfigSection
 from hirag_dist.config.model import ClusteringConfig, CommunitiesConfig
+from hirag_dist.config.sections import ConfigSection
 from hirag_dist.core.clustering.partition_tree import ClusterSettings
 from hirag_dist.core.clustering.soft_clusters import soft_clusters
 from hirag_dist.core.drift.compactness import compactness

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from hirag_dist.core.prompts.refusal_reasons import by_reason, remedy_of
 from hirag_dist.errors import SnapshotError, StoreError
-from hirag_dist.execution.part_files import read_part
+from hirag_dist.execution.dataset import read_part
 from hirag_dist.execution.stage_results import stage_results
 from hirag_dist.execution.task import output_path
 from hirag_dist.indexing.content_remarks import content_counts, first_without_entities, is_sparse

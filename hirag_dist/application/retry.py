@@ -22,9 +22,9 @@ from hirag_dist.composition.build_records import (
     repeated,
 )
 from hirag_dist.config.model import Config
-from hirag_dist.config.reading import ReadingConfig
+from hirag_dist.config.sections import ReadingConfig
 from hirag_dist.errors import ConfigError, InputError, SnapshotCorrupt, SnapshotNotFound
-from hirag_dist.execution.dead_letters import DroppedLetter, Drops, add_drops, load_drops
+from hirag_dist.execution.stage_results import DroppedLetter, Drops, add_drops, load_drops
 from hirag_dist.indexing.estimate import RetryEstimate, retry_works, stages_of
 from hirag_dist.indexing.pipeline import Build, BuildResult
 from hirag_dist.indexing.publish import republish

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hirag_dist.cli._output import short, table
 from hirag_dist.cli._update_state import debt_line, update_line
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.indexing.update.reembed import ReembeddingEstimate
 from hirag_dist.llm.usage import dollars, total_cost
+
+if TYPE_CHECKING:  # questions are asked without the packages of builds
+    from hirag_dist.indexing.update.reembed import ReembeddingEstimate
 
 
 def sent_line(sent: Mapping[str, Any]) -> str:

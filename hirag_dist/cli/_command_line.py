@@ -6,34 +6,38 @@ build holds the index · 6 a check failed · 130 interrupted by Ctrl-C · 143 in
 
 from __future__ import annotations
 
+import inspect
 import io
 import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 import typer
 
 from hirag_dist._version import __version__
-from hirag_dist.cli._groups import flattened
 from hirag_dist.cli._output import claim_stdout, emit_error, log_output, use_json
 from hirag_dist.cli.main import INTERRUPTED_CODE, INTERRUPTED_MESSAGE, TERMINATED_CODE, exit_at_once
 from hirag_dist.composition.logs import FORMAT_VARIABLE, configure_logging, is_json
 from hirag_dist.errors import ConfigError, HiragError
 
-COMMANDS = {  # command → its module in this package, and its line of `hirag-dist --help`; in the order of that help
+COMMANDS = {  # command → "module" or "module.function" in this package, and its line of `hirag-dist --help`, in order
     "init": ("init", "Write a commented hirag.yaml, or propose one for the domain of some documents."),
     "plan": ("plan", "Estimate calls, tokens, cost and time of an index. Makes no call."),
     "index": ("index", "Build or update an index of documents and publish it, or continue an interrupted build."),
-    "add": ("add", "Add documents to an index and publish it."),
+    "add": ("index.add", "Add documents to an index and publish it."),
     "remove": ("remove", "Remove documents from an index and publish it without them."),
-    "refresh": ("refresh", "Write the summaries and reports that updates have put off."),
+    "refresh": ("index.refresh", "Write the summaries and reports that updates have put off."),
     "watch": ("watch", "Follow a folder or an object-store prefix, and update the index as it changes."),
-    "import": ("import_graph", "Import a graph that another tool extracted, build its hierarchy and publish an index."),
+    "import": (
+        "export.import_graph",
+        "Import a graph that another tool extracted, build its hierarchy and publish an index.",
+    ),
     "status": (
         "status",
         "Show an index: its last build, dead letters, snapshots, documents and cost.",
@@ -157,9 +161,9 @@ def add_commands(app: typer.Typer, arguments: Sequence[str]) -> None:
 
 
 def add_command(app: typer.Typer, name: str) -> None:
-    """Add a command: what its module has under the module's own name, a function or a group of commands."""
-    module = COMMANDS[name][0]
-    command = getattr(import_module(f"hirag_dist.cli.{module}"), module)
+    """Add a command: a function or a group of commands, by default of the same name as its module."""
+    module, _, function = COMMANDS[name][0].partition(".")
+    command = getattr(import_module(f"hirag_dist.cli.{module}"), function or module)
     if isinstance(command, typer.Typer):
         app.add_typer(command, name=name)
     else:
@@ -228,3 +232,31 @@ def _explain_usage(error: typer.TyperException) -> int:
     path = getattr(context, "command_path", "hirag-dist")
     emit_error(f"{error.format_message().rstrip('.')} (see `{path} --help`)")
     return 2
+
+
+def flattened(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function as a command: a parameter whose type is a group of options stands for the options in it.
+
+    The help lists the options of groups last.
+    """
+    groups: dict[str, type[Any]] = {}
+    own: list[inspect.Parameter] = []
+    shared: list[inspect.Parameter] = []
+    for each in inspect.signature(function, eval_str=True).parameters.values():
+        if is_dataclass(each.annotation) and isinstance(each.annotation, type):
+            groups[each.name] = each.annotation
+            shared += inspect.signature(each.annotation, eval_str=True).parameters.values()
+        else:
+            own.append(each)
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared)]
+
+    def command(**given: Any) -> None:
+        use_json(bool(given.get("json")))
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        function(**given)
+
+    command.__doc__ = function.__doc__
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command

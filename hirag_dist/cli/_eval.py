@@ -1,22 +1,203 @@
-"""One run of a kind of `hirag-dist eval`, from the session to the report."""
+"""Options of `hirag-dist eval`, and one run of a kind, from the session to the report."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import typer
 
 from hirag_dist.cli._bill import bill_table, sent_line
+from hirag_dist.cli._options import (
+    ConfigOptions,
+    FreshOption,
+    MaxTokensOption,
+    MaxUsdOption,
+    OptionalIndexOption,
+    SnapshotOption,
+    configuration,
+    refuse_idle,
+)
 from hirag_dist.cli._output import emit, out
 from hirag_dist.cli._progress import ProgressBars
 from hirag_dist.cli._section_table import show_section
-from hirag_dist.config.model import Config
+from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.evaluation import Findings, Session, SessionOptions, open_session, write_report
+from hirag_dist.errors import ConfigError
+from hirag_dist.evaluation import (
+    Findings,
+    QuestionFields,
+    Questions,
+    Session,
+    SessionOptions,
+    open_session,
+    read_questions,
+    write_report,
+)
+from hirag_dist.evaluation.answer_collections import answer_sources
+from hirag_dist.evaluation.kinds.judge import ROLE, AnswerMaterial, judge_roles, require_llm
 from hirag_dist.llm.prompt_files import load_prompts
+
+OutOption = Annotated[
+    str, typer.Option("--out", "-o", metavar="DIR", help="Folder of the evaluation; run again with it to go on.")
+]
+QuestionsOption = Annotated[
+    str, typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record.")
+]
+ModesOption = Annotated[str, typer.Option("--modes", metavar="MODE,…", help="Modes to compare, by commas.")]
+VariantOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--variant",
+        metavar="NAME:KEY=VALUE,…",
+        help="Compare other settings of retrieval too, as in wide:top_n=40,top_c=20. Several: one option each.",
+    ),
+]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="The first so many questions only.")]
+QuestionFieldOption = Annotated[str | None, typer.Option(help="Field with the question.")]
+IdFieldOption = Annotated[str | None, typer.Option("--question-id-field", help="Field with the question's id.")]
+TypeFieldOption = Annotated[
+    str | None, typer.Option(help="Field with the question's type; results are shown by type too.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalOptions(ConfigOptions):
+    """Options of every kind, as they were given."""
+
+    out: OutOption
+    snapshot: SnapshotOption = None
+    max_usd: MaxUsdOption = None
+    max_tokens: MaxTokensOption = None
+    fresh: FreshOption = False
+
+    def session(
+        self,
+        kind: str,
+        index: str | None,
+        variants: list[str] | None = None,
+        roles: Mapping[str, RoleTarget] | None = None,
+    ) -> SessionOptions:
+        """Return the options of a run of a kind.
+
+        Args:
+            kind: the name of the kind.
+            index: the index to ask; None where answers are recorded.
+            variants: values of --variant.
+            roles: role → endpoint, in addition to those of the configuration.
+        """
+        settings = self.variants(variants)
+        limits = (self.max_usd, self.max_tokens)
+        return SessionOptions(kind, self.out, index, self.snapshot, settings, roles or {}, *limits, self.fresh)
+
+    def variants(self, given: list[str] | None) -> dict[str, RetrievalConfig]:
+        """Return the values of --variant: name → settings of retrieval.
+
+        Raises:
+            ConfigError: no NAME:KEY=VALUE, a name given twice, an unknown key of retrieval, a value out of bounds.
+        """
+        variants: dict[str, RetrievalConfig] = {}
+        for text in given or []:
+            name, colon, pairs = text.partition(":")
+            name = name.strip()
+            changes = [pair.strip() for pair in pairs.split(",") if pair.strip()]
+            if not colon or not name or not changes or not all("=" in change for change in changes):
+                raise ConfigError(f"--variant takes NAME:KEY=VALUE,…, not {text!r}")
+            if name in variants:
+                raise ConfigError(f"--variant {name} is given twice")
+            own = [f"retrieval.{change.removeprefix('retrieval.')}" for change in changes]
+            self.load()  # an error in these settings is not the variant's
+            try:
+                variants[name] = configuration(self.config, [*(self.settings or []), *own]).config.retrieval
+            except ConfigError as error:
+                raise ConfigError(f"--variant {name}: {error}") from None
+        return variants
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerOptions(EvalOptions):
+    """Options of the kinds in which a model judges answers."""
+
+    answers: Annotated[
+        list[str] | None,
+        typer.Option("--answers", "-a", metavar="[NAME=]FILE", help="Recorded answers; one option for each file."),
+    ] = None
+    questions: Annotated[
+        str | None,
+        typer.Option("--questions", "-q", metavar="FILE", help="JSONL, JSON, CSV or Parquet with a question a record."),
+    ] = None
+    index: OptionalIndexOption = None
+    modes: Annotated[
+        str | None, typer.Option("--modes", metavar="MODE,…", help="Modes of the index that answer, by commas.")
+    ] = None
+    judge: Annotated[
+        str | None, typer.Option("--judge", metavar="ENDPOINT", help="The endpoint that is asked. [llm.roles.judge]")
+    ] = None
+    variant: VariantOption = None
+    question_field: QuestionFieldOption = None
+    question_id_field: IdFieldOption = None
+    limit: LimitOption = None
+
+    def recorded(self, kind: str, option: str, given: Mapping[str, Any] | None = None) -> SessionOptions:
+        """Return the options of a run that counts what is on record.
+
+        Args:
+            option: Name of the option that brings the records.
+            given: more options that would have no effect, by name.
+
+        Raises:
+            ConfigError: an option that would have no effect has a value.
+        """
+        idle = {"--answers": self.answers, "--questions": self.questions, "--modes": self.modes}
+        idle |= {"--index": self.index, "--judge": self.judge, **(given or {})}
+        refuse_idle(idle, option, "it calls no model and reads no answers")
+        return SessionOptions(kind, self.out, fresh=self.fresh)
+
+    def material(self, purpose: str) -> AnswerMaterial:
+        """Return the answers that the options name, or whose making they order.
+
+        Args:
+            purpose: what answers are needed for, for the message that there are none.
+
+        Raises:
+            ConfigError: no answers, an index without modes or questions, or these without an index.
+            InputError: the question file cannot be read.
+        """
+        if self.index is not None and (self.modes is None or self.questions is None):
+            raise ConfigError("--index answers questions: give --questions FILE and --modes, as in --modes hirag,naive")
+        if self.index is None and self.modes is not None:
+            raise ConfigError("--modes are modes of an index: name it with --index URI")
+        if self.limit is not None and self.questions is None:
+            raise ConfigError("--limit is of the questions of a file: give it with --questions")
+        fields = QuestionFields(self.question_field, self.question_id_field)
+        asked = Questions(()) if self.questions is None else read_questions(self.questions, fields, self.limit)
+        sources = tuple(answer_sources(self.answers or []))
+        if not sources and self.index is None:
+            raise ConfigError(f"give answers to {purpose}: --answers FILE, or --index URI with --modes and --questions")
+        return AnswerMaterial(sources, asked, tuple(comma_list(self.modes or "")))
+
+    def judged(self, kind: str, config: Config) -> tuple[SessionOptions, str]:
+        """Return the options of a run of a kind, and the role that judges in it.
+
+        Raises:
+            ConfigError: there is no such endpoint, or it is the built-in model, which judges nothing.
+        """
+        roles = judge_roles(self.judge, config)
+        require_llm(kind, roles or {ROLE: config.llm.roles.judge}, config)
+        return self.session(kind, self.index, self.variant, roles), next(iter(roles), ROLE)
+
+
+def comma_list(text: str) -> list[str]:
+    """Return the items of an option's value, each once.
+
+    >>> comma_list("hirag, naive,hirag")
+    ['hirag', 'naive']
+    """
+    return list(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
+
 
 _ONE = {  # of what is counted of a question file, where that is a thing
     "questions": "question",

@@ -11,11 +11,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.text import Text
 
-from hirag_dist.cli._durations import duration_text
-from hirag_dist.cli._output import err, short
+from hirag_dist.cli._output import duration_text, err, short
 from hirag_dist.core.text.normalize import count_noun
-from hirag_dist.execution.build_progress import PHASES, BuildProgress, PhaseProgress
-from hirag_dist.execution.calls_left import rounded_calls
+from hirag_dist.execution.build_progress import PHASES, BuildProgress, PhaseProgress, rounded_calls
 from hirag_dist.execution.events import CallsProgress, ExecutorStarting, KernelsResolved, StageFinished
 from hirag_dist.llm.limits.protocol import CallTotals
 from hirag_dist.llm.usage import dollars

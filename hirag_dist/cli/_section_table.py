@@ -6,7 +6,7 @@ from typing import Any
 
 from hirag_dist.cli._output import out, table
 from hirag_dist.html import Formatted, Table
-from hirag_dist.types.statistics import Interval
+from hirag_dist.types.index_info import Interval
 
 
 def show_section(section: Table) -> None:

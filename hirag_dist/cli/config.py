@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.cli._groups import flattened
+from hirag_dist.cli._command_line import flattened
 from hirag_dist.cli._options import ConfigOption, ConfigOptions, SetOption, configuration
 from hirag_dist.cli._output import emit, out, table
 from hirag_dist.config.model import Config

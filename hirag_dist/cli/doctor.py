@@ -15,9 +15,8 @@ from importlib.util import find_spec
 import typer
 from rich.markup import escape
 
-from hirag_dist.cli._durations import about
 from hirag_dist.cli._options import ConfigOptions, OptionalIndexOption
-from hirag_dist.cli._output import emit, out, short
+from hirag_dist.cli._output import about, emit, out, short
 from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import (
     BUILD_ROLES,

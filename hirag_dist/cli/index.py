@@ -1,4 +1,4 @@
-"""`hirag-dist index`: build or update an index and publish a snapshot."""
+"""`hirag-dist index`, `add` and `refresh`: build or update an index and publish a snapshot."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.api.build import build_index, plan_reembedding
-from hirag_dist.api.update import reembed_index
+from hirag_dist.api.build import add_documents, build_index, plan_reembedding, reembed_index, refresh_index
 from hirag_dist.cli._bill import reembedding_line
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import (
     FieldOptions,
     FreshOption,
     IndexOption,
+    InputsArgument,
     OptionalInputsArgument,
     WriteOptions,
     refuse_idle,
@@ -63,4 +63,34 @@ def index(
             result = build_index(
                 documents, index, rebuild=rebuild, fresh=fresh, config=loaded, progress=bars, **options.limits
             )
+    conclude(result, options.json)
+
+
+def add(inputs: InputsArgument, index: IndexOption, fields: FieldOptions, options: WriteOptions) -> None:
+    """Add the documents of INPUT to an index and publish it; the documents that it has stay.
+
+    A document of the same path and record as one of the index, with another text, replaces it. The path is relative to
+    the INPUT argument that it was found below: give the folder that `index` was given, or one laid out like it.
+    """
+    loaded = options.load(fields.keys)
+    with ProgressBars(not options.json) as bars:
+        result = add_documents(inputs, index, config=loaded, progress=bars, **options.limits)
+    conclude(result, options.json)
+
+
+def refresh(
+    index: IndexOption,
+    options: WriteOptions,
+    all_reports: Annotated[
+        bool, typer.Option("--reports", help="Write the reports too that communities.report_share leaves out.")
+    ] = False,
+) -> None:
+    """Write the summaries and reports that updates have put off, and publish a new snapshot.
+
+    `status` shows how many are due. With --max-usd or --max-tokens, the oldest and most stale texts that fit are
+    written, and the rest stays due. --max-usd uses the price of the replies of the last build. No document changes.
+    """
+    loaded = options.load()
+    with ProgressBars(not options.json) as bars:
+        result = refresh_index(index, all_reports=all_reports, config=loaded, progress=bars, **options.limits)
     conclude(result, options.json)

@@ -11,7 +11,6 @@ from rich.markup import escape
 
 from hirag_dist.api.build import plan_build, plan_reembedding, plan_update
 from hirag_dist.cli._bill import reembedding_line
-from hirag_dist.cli._durations import about
 from hirag_dist.cli._options import (
     ConfigOptions,
     EncodingOption,
@@ -20,7 +19,7 @@ from hirag_dist.cli._options import (
     refuse_idle,
     required_inputs,
 )
-from hirag_dist.cli._output import emit, err, out, short, table
+from hirag_dist.cli._output import about, emit, err, out, short, table
 from hirag_dist.composition.models import lexical_embedding_notice
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError

@@ -12,9 +12,8 @@ import typer
 
 from hirag_dist.application.forget import forget
 from hirag_dist.application.removal.pending import pending_forget
-from hirag_dist.cli._durations import seconds
 from hirag_dist.cli._options import ConfigOptions, IndexOption, WaitOption
-from hirag_dist.cli._output import emit, err, out, table
+from hirag_dist.cli._output import emit, err, out, seconds, table
 from hirag_dist.config.model import VectorsConfig
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import BackendUnavailable

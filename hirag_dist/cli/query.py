@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
@@ -25,7 +26,7 @@ from hirag_dist.cli._options import (
 )
 from hirag_dist.cli._output import conclude_reading, emit, err, out
 from hirag_dist.cli._render import answer_as_json, plan_line, retrieval_as_json, show_answer, show_retrieval
-from hirag_dist.errors import ConfigError, HiragError
+from hirag_dist.errors import ConfigError, HiragError, InvalidQuery
 from hirag_dist.types import MAP_REDUCE, Answer, Query, Retrieval, ScopeOptions
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from hirag_dist.config.model import Config
 
 _INCOMPLETE_CODE = 3
+_OPTIONS = {  # field of a query → the option that sets it
+    name: f"--{name.replace('_', '-')}" for name in ("mode", "top_n", "top_m", "community_level", "filter", "as_of")
+} | {"labels": "--label", "question": "QUESTION"}
 _MODES = (
     "hirag, local, global, bridge, nobridge, naive, flat, or graphrag-local; "
     "graphrag-global and text-map-reduce read the whole corpus, with a model call for each part of it."
@@ -100,7 +104,7 @@ def query(
         refuse_idle(here, "--server", "the service has a configuration and a snapshot of its own")
         from hirag_dist.client import HiragClient
 
-        with HiragClient(server, index=index_name or "", **connection.arguments) as client:
+        with HiragClient(server, index=index_name or "", **connection.arguments) as client, _named_by_options(deadline):
             result = _ask(client, asked, context_only, say, deadline)
     else:
         refuse_idle({"--index-name": index_name} | connection.given, "--index", "they are for a connection")
@@ -109,9 +113,8 @@ def query(
         loaded = _for_one_question(options.load())
         with open_index(str(index), config=loaded, snapshot=snapshot, max_usd=max_usd, max_tokens=max_tokens) as opened:
             try:
-                result = _ask(opened, asked, context_only, say, deadline)
-            except TimeoutError as error:
-                raise _deadline_passed(deadline) from error
+                with _named_by_options(deadline):
+                    result = _ask(opened, asked, context_only, say, deadline)
             finally:
                 sent, fallback = opened.usage, opened.info.fallback
                 if sent["calls"] and (sent["usd"] != 0 or asked.mode in MAP_REDUCE):
@@ -152,10 +155,20 @@ def _for_one_question(config: Config) -> Config:
     return config.model_copy(update={"vectors": config.vectors.model_copy(update={"backend": "memory"})})
 
 
-def _deadline_passed(deadline_s: float | None) -> HiragError:
-    from hirag_dist.wire.error_status import DeadlinePassed
+@contextmanager
+def _named_by_options(deadline_s: float | None) -> Iterator[None]:
+    """Name the options of this command in errors that name fields of a query."""
+    try:
+        yield
+    except InvalidQuery as error:
+        field, message = re.fullmatch(r"(\w*)(.*)", str(error), re.DOTALL).groups()  # type: ignore[union-attr]
+        raise InvalidQuery(_OPTIONS.get(field, field) + message) from error
+    except (TimeoutError, HiragError) as error:
+        from hirag_dist.wire.error_status import DeadlinePassed  # it imports grpc, which a question here does without
 
-    return DeadlinePassed(f"no answer within {deadline_s:g} s; allow more with --deadline")
+        if deadline_s is None or not isinstance(error, TimeoutError | DeadlinePassed):
+            raise
+        raise DeadlinePassed(f"no answer within {deadline_s:g} s; allow more with --deadline") from error
 
 
 def _ask(

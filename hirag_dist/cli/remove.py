@@ -9,12 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hirag_dist.api.update import remove_documents
+from hirag_dist.api.build import remove_documents
 from hirag_dist.application.forget import run_forget
 from hirag_dist.application.removal.evidence import find_removed
-from hirag_dist.application.removal.given import read_given
-from hirag_dist.application.removal.pending import pending_forget
-from hirag_dist.application.removal.selection import SelectedDocuments, select_documents
+from hirag_dist.application.removal.pending import SelectedDocuments, pending_forget, read_given, select_documents
 from hirag_dist.application.removal.verification import VerificationResult, verify_removed
 from hirag_dist.cli._build import show
 from hirag_dist.cli._options import IndexOption, WriteOptions

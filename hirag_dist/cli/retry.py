@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.api.build_keywords import run_with
+from hirag_dist.api.build import run_with
 from hirag_dist.application.retry import LetterSelection, estimate_retry, run_drop, run_retry
 from hirag_dist.cli._build import conclude
 from hirag_dist.cli._options import IndexOption, WriteOptions

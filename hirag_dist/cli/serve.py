@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from hirag_dist.cli._groups import flattened
+from hirag_dist.cli._command_line import flattened
 from hirag_dist.cli._options import ConfigOption, JsonOption, OptionalIndexOption, SetOption, configuration
 from hirag_dist.cli._output import COMPILING, emit, err
 from hirag_dist.errors import ConfigError

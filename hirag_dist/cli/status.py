@@ -12,8 +12,7 @@ from hirag_dist.application.index_result import letter_groups, letter_places
 from hirag_dist.application.removal.pending import pending_forget
 from hirag_dist.cli._bill import bill_table, ratio_line, sent_line
 from hirag_dist.cli._build import group_line
-from hirag_dist.cli._document_bill import show_bill
-from hirag_dist.cli._documents import show_document, show_documents
+from hirag_dist.cli._documents import show_bill, show_document, show_documents
 from hirag_dist.cli._options import IndexOption, JsonOption, SnapshotOption
 from hirag_dist.cli._output import conclude_reading, emit, out, short, table
 from hirag_dist.cli._update_state import clustered_line, debt_line, missing_line, update_line
@@ -29,7 +28,7 @@ from hirag_dist.composition.build_records import (
 from hirag_dist.core.prompts.refusal_reasons import beginning, by_reason
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, SnapshotError, SnapshotNotFound
-from hirag_dist.execution.dead_letters import load_drops
+from hirag_dist.execution.stage_results import load_drops
 from hirag_dist.indexing.content_remarks import content_counts, remark_lines
 from hirag_dist.llm.usage import dollars, total_cost, usage_rows
 from hirag_dist.schemas import REJECTS

@@ -11,9 +11,8 @@ import typer
 
 from hirag_dist.application.index_result import IndexResult
 from hirag_dist.application.watch import WatchEvent, debt_tokens, make_watch
-from hirag_dist.cli._durations import seconds
 from hirag_dist.cli._options import ExecutorOptions, FieldOptions, IndexOption, InputsArgument
-from hirag_dist.cli._output import emit, err, out, short
+from hirag_dist.cli._output import emit, err, out, seconds, short
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.llm.usage import dollars
 from hirag_dist.service.metrics_server import serve_metrics

@@ -25,8 +25,7 @@ from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import BackendUnavailable
 from hirag_dist.execution.events import ExecutorStarting
-from hirag_dist.execution.inline import InlineExecutor
-from hirag_dist.execution.lazy_executor import LazyExecutor
+from hirag_dist.execution.executors import InlineExecutor, LazyExecutor
 from hirag_dist.execution.stage import Services
 from hirag_dist.execution.tracing import CallTracing, make_provider
 from hirag_dist.indexing.context import ResolvedModels

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from hirag_dist.config.model import Config
 from hirag_dist.errors import BudgetReached, HiragError, SnapshotError, SnapshotNotFound, StoreError
-from hirag_dist.execution.dead_letters import Drops, letter_rows, split_letters, stage_letters
 from hirag_dist.execution.events import (
     KernelsResolved,
     StageFailedEvent,
@@ -22,6 +21,7 @@ from hirag_dist.execution.events import (
     TaskFinished,
     UsageRecorded,
 )
+from hirag_dist.execution.stage_results import Drops, letter_rows, split_letters, stage_letters
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS
 from hirag_dist.storage.layout import BUILD, BUILDS, DROPPED, MANIFEST, snapshot_path

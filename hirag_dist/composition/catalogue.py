@@ -9,9 +9,8 @@ from pydantic import ValidationError
 
 from hirag_dist.composition.models import make_coordinator
 from hirag_dist.composition.query import SharedModels, make_engine
-from hirag_dist.config.index_names import is_index_name
 from hirag_dist.config.model import Config, RetrievalConfig
-from hirag_dist.config.service import ServiceConfig
+from hirag_dist.config.service import ServiceConfig, is_index_name
 from hirag_dist.errors import ConfigError, StoreError
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.retrieval.engine import QueryEngine

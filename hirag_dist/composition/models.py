@@ -16,7 +16,7 @@ from hirag_dist.llm.capabilities import probe_structured_output
 from hirag_dist.llm.chat import EndpointPool
 from hirag_dist.llm.embedding import LedgerEmbedder, PaidEmbedder, PricedEmbedder, embedder_identity
 from hirag_dist.llm.endpoints.factory import make_chat_model, make_embedder, make_local_reranker, make_reranker
-from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME, local_embedder
+from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME, local_embedder
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.limits.adaptive import EndpointLimits
 from hirag_dist.llm.limits.coordinator import RAISE_LIMIT, QuotaCoordinator
@@ -68,8 +68,9 @@ def check_prices(config: Config, roles: Iterable[str], max_usd: float | None, mo
     if not unknown:
         return
     raise ConfigError(
-        f"--max-usd needs the prices of: {', '.join(unknown)}. Set llm.endpoints.{unknown[0]}.price.input and .output, "
-        "in US dollars a million tokens (0 for a free model), or limit tokens by --max-tokens"
+        f"a limit in US dollars needs the prices of: {', '.join(unknown)}. Set "
+        f"llm.endpoints.{unknown[0]}.price.input and .output, in US dollars a million tokens (0 for a free model), "
+        "or limit tokens instead"
     )
 
 

@@ -299,7 +299,7 @@ def serve_with_workers(config: Config, index: str, n_processes: int, ready: Read
         listen = _reserve(stack, configured.listen)
         page = page_options(config, index, n_processes=n_processes)
         if page is not None:
-            page = replace(page, listen=_reserve(stack, page.listen), reuse_port=True)
+            page = replace(page, listen=_reserve(stack, page.listen, "--http"), reuse_port=True)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hirag-serve-")))
         metrics = WorkerMetrics(folder, n_processes)
         options = server_options(config, listen=listen, shared=True)
@@ -350,11 +350,11 @@ def _worker_job(name: str, task: WorkerTask, folder: Path) -> WorkerJob:
     return WorkerJob(command, pickle.dumps(process), environ, name, required=not isinstance(task, PageTask))
 
 
-def _reserve(stack: ExitStack, address: str) -> str:
+def _reserve(stack: ExitStack, address: str, option: str = "--listen") -> str:
     """Reserve an address for worker processes until the stack is closed. Return it with its real port."""
     host, port = split_address(address)
-    probe(host, port)
-    reserved = stack.enter_context(reserve(host, port))
+    probe(host, port, option=option)
+    reserved = stack.enter_context(reserve(host, port, option))
     shown = f"[{host}]" if ":" in host else host
     return f"{shown}:{reserved.getsockname()[1]}"
 

@@ -12,11 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, model_validator
 
-from hirag_dist.config.base import ConfigSection, Url
-from hirag_dist.config.extraction import ExtractionConfig, long_form
-from hirag_dist.config.metadata import MetadataConfig
-from hirag_dist.config.reading import ReadingConfig
-from hirag_dist.config.retrieval import RetrievalConfig as RetrievalConfig
+from hirag_dist.config.sections import ConfigSection, ExtractionConfig, MetadataConfig, ReadingConfig, Url, long_form
+from hirag_dist.config.sections import RetrievalConfig as RetrievalConfig
 from hirag_dist.config.service import ServiceConfig
 
 

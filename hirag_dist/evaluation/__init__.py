@@ -4,13 +4,10 @@
 `read_questions` reads question files; `Findings` and its sections become `report.json` and `report.html`.
 """
 
-from hirag_dist.evaluation.findings import Findings
-from hirag_dist.evaluation.open_session import open_session
 from hirag_dist.evaluation.questions import Question, QuestionFields, Questions, read_questions, rows_of
 from hirag_dist.evaluation.report import write_report
-from hirag_dist.evaluation.session import Session, SessionOptions
-from hirag_dist.evaluation.trials import SystemUnderTest
-from hirag_dist.evaluation.work_units import EvaluationLetter, Outcome, Outcomes, WorkUnit
+from hirag_dist.evaluation.session import Session, SessionOptions, open_session
+from hirag_dist.evaluation.work_units import EvaluationLetter, Findings, Outcome, Outcomes, SystemUnderTest, WorkUnit
 
 __all__ = [
     "EvaluationLetter",

@@ -11,8 +11,7 @@ from typing import Any, Final
 from hirag_dist.errors import InputError
 from hirag_dist.evaluation.questions import Question, strings, take_records
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.trials import SystemUnderTest, Trial, trials
-from hirag_dist.evaluation.work_units import WorkUnit
+from hirag_dist.evaluation.work_units import SystemUnderTest, Trial, WorkUnit, trials
 from hirag_dist.readers import Unreadable, clean_text
 from hirag_dist.readers.document_builder import find_field
 from hirag_dist.types import Query

@@ -10,13 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hirag_dist._version import __version__
-from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.work_units import Outcomes
+from hirag_dist.evaluation.work_units import Findings, Outcomes
 from hirag_dist.html import Section, Table, render_template
 from hirag_dist.llm.usage import dollars, total_cost
 from hirag_dist.storage.store import Store
-from hirag_dist.types.statistics import Interval
+from hirag_dist.types.index_info import Interval
 
 SCHEMA = "hirag_dist.evaluation/2"
 _LETTERS_SHOWN = 200

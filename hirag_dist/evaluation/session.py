@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -13,16 +15,17 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.composition.models import answerers
+from hirag_dist.composition.models import answerers, settle_embedder
+from hirag_dist.composition.windows import with_windows
 from hirag_dist.config.model import Config, RetrievalConfig, RoleTarget
 from hirag_dist.core.prompts.templates import INSTRUCTIONS, Prompts
-from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected
+from hirag_dist.errors import ConfigError, InvalidQuery, RequestRejected, StoreError
 from hirag_dist.evaluation.model_access import ModelAccess, UnitPool, unit_context
-from hirag_dist.evaluation.trials import SystemUnderTest
 from hirag_dist.evaluation.work_units import (
     EvaluationLetter,
     JournalEntry,
     Outcomes,
+    SystemUnderTest,
     Work,
     WorkUnit,
     letter_key,
@@ -30,12 +33,14 @@ from hirag_dist.evaluation.work_units import (
 )
 from hirag_dist.execution.events import StageFailedEvent, StageFinished, StageStarted, TaskFinished
 from hirag_dist.llm.call import CallContext
-from hirag_dist.llm.reply_store import Ledger
+from hirag_dist.llm.reply_store import Ledger, compact
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener
 from hirag_dist.readers import Unreadable
 from hirag_dist.retrieval.engine import QueryEngine
+from hirag_dist.storage.snapshot.fallback import open_current
 from hirag_dist.storage.snapshot.reader import Snapshot
+from hirag_dist.storage.store import Store
 from hirag_dist.types import Rejected
 
 T = TypeVar("T")
@@ -361,3 +366,57 @@ def _blocks(units: Iterable[WorkUnit[T]]) -> Iterator[list[WorkUnit[T]]]:
     rest = iter(units)
     while block := list(islice(rest, _BLOCK)):
         yield block
+
+
+logger = logging.getLogger(__name__)
+_JOURNAL = "journal"
+_HOLD = ".held"
+
+
+@asynccontextmanager
+async def open_session(
+    order: SessionOptions, config: Config, prompts: Prompts, listeners: Sequence[EventListener] = ()
+) -> AsyncIterator[Session]:
+    """Open an evaluation's folder, and hold it until the end of the block.
+
+    Raises:
+        ConfigError: the folder is no local one, is an index, or is in use by another run.
+        SnapshotError: the index cannot be opened.
+        StoreError: the folder cannot be written to.
+    """
+    if "://" in order.out:
+        raise ConfigError(f"--out {order.out}: give a folder of this machine")
+    store = Store(order.out)
+    if store.exists("snapshots") or store.exists("current"):
+        raise ConfigError(f"--out {order.out} is an index; give the evaluation a folder of its own")
+    store.check_writable("a folder for an evaluation")
+    hold = store.try_lock(_HOLD, create=True)
+    if hold is None:
+        raise ConfigError(f"another run evaluates into {order.out}; wait for its end, or give another --out")
+    try:
+        if order.fresh:
+            store.delete(_JOURNAL)
+        journal = Store(f"{order.out}/{_JOURNAL}")
+        for each in (store, journal):
+            _tidy(each)
+        snapshot = None
+        if order.index is not None:
+            snapshot = open_current(Store(order.index), order.snapshot)
+            snapshot = snapshot.cached_in(config.service.cache_dir, config.service.cache_bytes)
+            config = settle_embedder(config, snapshot.manifest.embedder)
+        config = await with_windows(config)
+        asking = ModelAccess(config, store, order.max_usd, order.max_tokens, order.more_roles)
+        session = Session(order, config, prompts, asking, Ledger(journal), snapshot, listeners)
+        try:
+            yield session
+        finally:
+            await session.close()
+    finally:
+        hold.release()
+
+
+def _tidy(store: Store) -> None:
+    try:
+        compact(store)
+    except StoreError as error:
+        logger.warning("the ledger was not compacted: %s", error)

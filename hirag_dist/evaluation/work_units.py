@@ -4,14 +4,80 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from hirag_dist._version import __version__
+from hirag_dist.config.model import RetrievalConfig
+from hirag_dist.evaluation.questions import Question
+from hirag_dist.html import Section, Table
 from hirag_dist.llm.reply_store import Ledger
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import Rejected
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The result of a kind.
+
+    Attributes:
+        results: JSON, for `report.json`; documented by the kind. Intervals become {value, low, high}.
+        sections: of the page, in order.
+        headline: tables that the command prints, in addition to those of every kind.
+        questions: counts of the question file (`Questions.counts`), empty where there was none.
+    """
+
+    results: Mapping[str, Any]
+    sections: Sequence[Section]
+    headline: Sequence[Table] = ()
+    questions: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SystemUnderTest:
+    """One system to compare: a mode, with the configured settings of retrieval or with a variant's.
+
+    Attributes:
+        name: the mode, and the variant behind a colon.
+        variant: its name; "" for the configured settings.
+    """
+
+    name: str
+    mode: str
+    variant: str
+    retrieval: RetrievalConfig
+
+    @property
+    def decides(self) -> dict[str, Any]:
+        """The settings that decide a retrieval, for `WorkUnit.decides`."""
+        return {"mode": self.mode, "retrieval": self.retrieval.model_dump(mode="json", exclude={"mode"})}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One question put to one system.
+
+    Attributes:
+        place: of the question among the questions.
+    """
+
+    place: int
+    question: Question
+    system: SystemUnderTest
+
+    @property
+    def name(self) -> str:
+        """The name of its unit."""
+        return f"{self.question.id} {self.system.name}"
+
+
+def trials(questions: Iterable[Question], systems: Sequence[SystemUnderTest]) -> Iterator[Trial]:
+    """Yield every question with every system, question by question."""
+    for place, question in enumerate(questions):
+        for system in systems:
+            yield Trial(place, question, system)
+
 
 T = TypeVar("T")
 Value = dict[str, Any]

@@ -12,9 +12,7 @@ from typing import cast
 from hirag_dist.core.prompts.refusal_reasons import beginning, remedy_of
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import StageFailed, StoreError, WorkFileDamaged
-from hirag_dist.execution.call_poll import CallPoll
 from hirag_dist.execution.dataset import Dataset, DatasetStore, TableSet
-from hirag_dist.execution.dead_letters import load_drops, n_rejects
 from hirag_dist.execution.events import (
     KernelsResolved,
     StageFailedEvent,
@@ -22,15 +20,15 @@ from hirag_dist.execution.events import (
     StagesRepeated,
     StageStarted,
     TaskFinished,
+    UsageBill,
     UsageRecorded,
 )
-from hirag_dist.execution.iterative import run_iterations
-from hirag_dist.execution.partitioning import PartitionPlan, Shuffle, plan
+from hirag_dist.execution.executors import CallPoll
+from hirag_dist.execution.partitioning import PartitionPlan, Shuffle, plan, run_iterations
 from hirag_dist.execution.stage import AnyStage, In, Iterative, Out, Services, Stage, waits_for_models
-from hirag_dist.execution.stage_results import discard
+from hirag_dist.execution.stage_results import discard, load_drops, n_rejects
 from hirag_dist.execution.stage_store import StageStore
 from hirag_dist.execution.task import Task, TaskResult, scattered
-from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.protocols import EventListener, Executor
 from hirag_dist.storage.layout import WORK, work_path

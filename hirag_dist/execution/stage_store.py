@@ -13,19 +13,24 @@ import pyarrow as pa
 
 from hirag_dist.core.prompts.refusal_reasons import KEPT, by_reason, without_details
 from hirag_dist.execution.dataset import Dataset, DatasetPart
-from hirag_dist.execution.dead_letters import (
+from hirag_dist.execution.partitioning import layout
+from hirag_dist.execution.stage import AnyStage, output_schemas
+from hirag_dist.execution.stage_results import (
     ACCEPTED,
+    DONE,
     Drops,
+    StageResults,
+    drop_shuffle,
     n_rejects,
+    output_files,
     read_accepted,
     rejected,
     split_letters,
+    stage_results,
     task_letters,
     write_accepted,
+    write_done,
 )
-from hirag_dist.execution.partitioning import layout
-from hirag_dist.execution.stage import AnyStage, output_schemas
-from hirag_dist.execution.stage_results import DONE, StageResults, drop_shuffle, output_files, stage_results, write_done
 from hirag_dist.execution.task import TASKS, TaskResult, failed_path, output_path, result_of
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.schemas import REJECTS

@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from hirag_dist.core.hash_partition import by_partition
 from hirag_dist.core.prompts.refusal_reasons import KEPT
 from hirag_dist.errors import SchemaMismatch, StoreError
-from hirag_dist.execution.part_files import read_part_rows
+from hirag_dist.execution.dataset import read_part_rows
 from hirag_dist.execution.stage import AnyStage, Combines, Services, Tables, TaskStage, input_schemas, output_schemas
 from hirag_dist.llm.call import CallContext
 from hirag_dist.llm.usage import UsageMeter

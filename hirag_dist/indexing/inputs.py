@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from hirag_dist.config.metadata import MetadataConfig
-from hirag_dist.config.reading import ReadingConfig
+from hirag_dist.config.sections import MetadataConfig, ReadingConfig
 from hirag_dist.core.metadata.fields import FieldSource
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import InputError

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hirag_dist.config.metadata import MetadataConfig
+from hirag_dist.config.sections import MetadataConfig
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.stages.read import UniqueMetadata, metadata_text

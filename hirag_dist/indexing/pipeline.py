@@ -20,8 +20,8 @@ from hirag_dist.compute.kernels import gpu_kernels
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import SnapshotError, StageFailed, StoreError
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.execution.dead_letters import split_letters
 from hirag_dist.execution.events import Publishing
+from hirag_dist.execution.stage_results import split_letters
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.base_layer import extract_base_layer
 from hirag_dist.indexing.communities import build_communities, report_choice

@@ -18,8 +18,8 @@ from hirag_dist.core.graph.csr import build_graph, rows_of
 from hirag_dist.core.reports.choice import ReportChoice, missing_reports
 from hirag_dist.errors import SnapshotError
 from hirag_dist.execution.dataset import Dataset, DatasetStore
-from hirag_dist.execution.dead_letters import Drops, split_letters
 from hirag_dist.execution.runner import StageRunner
+from hirag_dist.execution.stage_results import Drops, split_letters
 from hirag_dist.indexing.content_remarks import NOTE, content_notes, cut_ids
 from hirag_dist.indexing.metadata import NO_METADATA, DocumentMetadata
 from hirag_dist.indexing.stages.access_labels import part_rows

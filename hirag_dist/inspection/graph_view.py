@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.text.normalize import one_line, shorten
-from hirag_dist.inspection.measures import simple_graph
+from hirag_dist.inspection.model import simple_graph
 from hirag_dist.types import FloatVector, IntVector
 
 Points = NDArray[np.float64]

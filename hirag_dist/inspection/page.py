@@ -11,10 +11,16 @@ from hirag_dist.core.drift.report import DriftReport, Gate, LayerDrift, Partitio
 from hirag_dist.core.graph.hierarchy_metrics import PathLengthSample
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.html import Bars, Cell, Formatted, Lines, Section, Table, element, render_template
-from hirag_dist.html.charts import short_number
+from hirag_dist.html.render import short_number
 from hirag_dist.inspection.graph_view import GraphView
-from hirag_dist.inspection.measures import ClusteringCoefficients
-from hirag_dist.inspection.model import BillLine, DegreeBin, GraphSummary, Inspection, LayerSummary
+from hirag_dist.inspection.model import (
+    BillLine,
+    ClusteringCoefficients,
+    DegreeBin,
+    GraphSummary,
+    Inspection,
+    LayerSummary,
+)
 from hirag_dist.inspection.passages import PageTexts
 from hirag_dist.llm.usage import dollars
 

@@ -15,7 +15,6 @@ from hirag_dist.core.graph.bfs import hop_distances
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.graph.hierarchy_metrics import Bfs, covered, path_lengths
 from hirag_dist.errors import SchemaMismatch
-from hirag_dist.inspection.measures import SimpleGraph, clustering, components, simple_graph
 from hirag_dist.inspection.model import (
     BillLine,
     DegreeBin,
@@ -27,8 +26,12 @@ from hirag_dist.inspection.model import (
     LevelSummary,
     ReportCover,
     ResolvedName,
+    SimpleGraph,
     TierSummary,
     TypeCount,
+    clustering,
+    components,
+    simple_graph,
 )
 from hirag_dist.llm.usage import total_cost, usage_rows
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS

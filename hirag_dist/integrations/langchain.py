@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hirag_dist.integrations.documents import Level, RetrievedDocument
-from hirag_dist.integrations.retrieval_source import RetrievalSource
-from hirag_dist.integrations.settings import SETTINGS, RetrieverSettings
+from hirag_dist.integrations.source import SETTINGS, Level, RetrievalSource, RetrievedDocument, RetrieverSettings
 
 try:
     from langchain_core.callbacks.manager import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun

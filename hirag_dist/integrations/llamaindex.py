@@ -11,9 +11,7 @@ from contextlib import aclosing, closing
 from typing import Any
 
 from hirag_dist.errors import ServiceError
-from hirag_dist.integrations.documents import RetrievedDocument
-from hirag_dist.integrations.retrieval_source import RetrievalSource
-from hirag_dist.integrations.settings import RetrieverSettings
+from hirag_dist.integrations.source import RetrievalSource, RetrievedDocument, RetrieverSettings
 from hirag_dist.types import Answer, Retrieval
 
 try:

@@ -12,8 +12,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 from hirag_dist.llm.refusals import SystematicRefusals
-from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
-from hirag_dist.llm.usage import UsageMeter
+from hirag_dist.llm.usage import MAX_REPLY_TOKENS, UsageMeter
 from hirag_dist.protocols import ChatModel
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 

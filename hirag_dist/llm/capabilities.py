@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol, cast, runtime_checkable
 
 from hirag_dist.llm.call import Call, CallContext, CallReply, PricedModel, finish_if_sent
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.reply_store.codec import record_of, reply_from
+from hirag_dist.llm.reply_store.block_format import record_of, reply_from
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply

@@ -29,10 +29,10 @@ from hirag_dist.llm.call import (
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.refusals import NotSent, SystematicRefusals
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.reply_store.codec import record_of, reply_from
+from hirag_dist.llm.reply_store.block_format import record_of, reply_from
 from hirag_dist.llm.retry import RetriedCalls
-from hirag_dist.llm.token_estimate import TokenEstimate, TokenEstimates
 from hirag_dist.llm.unit_replies import UnitReplyStore
+from hirag_dist.llm.usage import TokenEstimate, TokenEstimates
 from hirag_dist.types import ChatReply, ChatRequest, Rejected
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from hirag_dist.errors import ContextLengthExceeded, RequestRejected
 from hirag_dist.llm.call import Call, CallContext, CallReply, finish_if_sent
 from hirag_dist.llm.key_locks import KeyLocks
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.reply_store.codec import token_count
+from hirag_dist.llm.reply_store.block_format import token_count
 from hirag_dist.llm.retry import RetriedCalls
 from hirag_dist.protocols import Embedder
 from hirag_dist.types import ChatReply, FloatMatrix, RateLimits

@@ -8,7 +8,7 @@ from typing import Any
 
 from hirag_dist.llm.call import ModelGroup, PricedModel, in_order, ledger_key, part_key
 from hirag_dist.llm.reply_store import Ledger
-from hirag_dist.llm.reply_store.codec import part_record_of, record_of, reply_from
+from hirag_dist.llm.reply_store.block_format import part_record_of, record_of, reply_from
 from hirag_dist.llm.usage import UsageMeter
 from hirag_dist.types import ChatReply, ChatRequest, StoredReply
 

@@ -126,7 +126,8 @@ class DocumentBuilder:
         title_field = find_field(present, options.title_field, TITLE_FIELDS)
         id_field = find_field(present, options.id_field, ID_FIELDS)
         if id_field is None and options.id_field is not None:
-            return self.unreadable(record, f"no field {options.id_field!r} with the id; name another with --id-field")
+            why = f"no field {options.id_field!r} with the id; name another in reading.id_field (--id-field)"
+            return self.unreadable(record, why)
         named = options.label_field is not None
         label_field = find_field(fields if named else present, options.label_field, LABEL_FIELDS)
         return self.document(
@@ -162,7 +163,7 @@ def missing_text(names: list[str], wanted: str | None) -> str:
     """Return the reason for a record or table without text."""
     shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
     field = f"no field {wanted!r}" if wanted is not None else f"no field named {', '.join(TEXT_FIELDS)}"
-    return f"{field}; there is: {shown or 'nothing'}; name it with --text-field"
+    return f"{field}; there is: {shown or 'nothing'}; name it in reading.text_field (--text-field)"
 
 
 def is_missing_text(reason: str, wanted: str) -> bool:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import AnyStr
 
-from hirag_dist.config.charsets import ascii_codec
+from hirag_dist.config.sections import ascii_codec
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.readers.model import FileRefused, InputTooLarge
 

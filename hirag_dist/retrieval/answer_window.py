@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hirag_dist.config.retrieval import RetrievalConfig
+from hirag_dist.config.sections import RetrievalConfig
 from hirag_dist.core.prompts.answer_requests import answer_request, map_request, reduce_request, short_answer_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.question_history import shorter_history

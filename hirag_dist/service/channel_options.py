@@ -38,8 +38,11 @@ def channel_options(options: ServerOptions) -> list[tuple[str, int]]:
     return chosen
 
 
-def probe(host: str, port: int, *, reuse_port: bool = False) -> None:
+def probe(host: str, port: int, *, reuse_port: bool = False, option: str = "--listen") -> None:
     """Bind an address and release it. gRPC does not report why it cannot bind, and accepts one free address of several.
+
+    Args:
+        option: of the command line that has the address, for errors.
 
     Raises:
         BackendUnavailable: the host is unknown, the port is in use, or the address is not of this machine.
@@ -47,7 +50,7 @@ def probe(host: str, port: int, *, reuse_port: bool = False) -> None:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
-        raise BackendUnavailable(f"the host {host} is unknown; choose another with --listen") from error
+        raise BackendUnavailable(f"the host {host} is unknown; choose another with {option}") from error
     refused: list[OSError] = []
     for family, kind, protocol, _, address in found:
         try:
@@ -58,15 +61,15 @@ def probe(host: str, port: int, *, reuse_port: bool = False) -> None:
                 probe.bind(address)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise BackendUnavailable(f"port {port} is in use; choose another with --listen") from error
+                raise BackendUnavailable(f"port {port} is in use; choose another with {option}") from error
             if error.errno == errno.EACCES:
                 raise BackendUnavailable(
-                    f"port {port} needs more rights; choose one above 1023 with --listen"
+                    f"port {port} needs more rights; choose one above 1023 with {option}"
                 ) from error
             refused.append(error)
     if len(refused) == len(found):
         reason = refused[0].strerror if refused else "no address"
-        raise BackendUnavailable(f"{host} is no address of this machine ({reason}); choose another with --listen")
+        raise BackendUnavailable(f"{host} is no address of this machine ({reason}); choose another with {option}")
 
 
 def raise_descriptor_limit() -> None:

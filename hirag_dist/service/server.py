@@ -137,8 +137,7 @@ class QueryServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         if options.reflection:
             names = (SERVICE_NAME, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME)
-            guarded = guarded_reflection(names, self._authenticator, self._observers)
-            server.add_generic_rpc_handlers((guarded,))
+            server.add_generic_rpc_handlers(guarded_reflection(names, self._authenticator, self._observers))
         address = f"[{host}]" if ":" in host else host
         try:
             if self._tls is None:

@@ -211,11 +211,12 @@ class Supervisor:
             self._on_ready(report["ready"])
 
 
-def reserve(host: str, port: int) -> socket.socket:
+def reserve(host: str, port: int, option: str = "--listen") -> socket.socket:
     """Bind an address that workers share, without listening on it, and return the socket.
 
     Args:
         port: 0 takes a free one; `getsockname` of the socket says which.
+        option: of the command line that has the address, for errors.
 
     Raises:
         BackendUnavailable: it cannot be bound.
@@ -238,6 +239,6 @@ def reserve(host: str, port: int) -> socket.socket:
         if reserved is not None:
             reserved.close()
         raise BackendUnavailable(
-            f"{host}:{port} cannot be listened on ({error.strerror}); choose another with --listen"
+            f"{host}:{port} cannot be listened on ({error.strerror}); choose another with {option}"
         ) from error
     return reserved

@@ -6,8 +6,7 @@ Those of `arrays` need numpy, which a client of a service does not: they are imp
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hirag_dist.types.extraction import FoundName
-from hirag_dist.types.index_info import Facet, IndexEntry, IndexInfo
+from hirag_dist.types.index_info import Facet, FieldType, IndexEntry, IndexInfo, MetadataField, MetadataValue
 from hirag_dist.types.lookups import (
     DEFAULT_CHARS,
     DEFAULT_MEMBERS,
@@ -24,24 +23,25 @@ from hirag_dist.types.lookups import (
 from hirag_dist.types.messages import (
     ChatReply,
     ChatRequest,
+    FoundName,
     Message,
     RateLimits,
     Rejected,
     StoredReply,
 )
-from hirag_dist.types.metadata import FieldType, MetadataField, MetadataValue
-from hirag_dist.types.places import Box, Place
 from hirag_dist.types.results import (
     BY_NAME,
     BY_VECTOR,
     MAP_REDUCE,
     Answer,
+    Box,
     Citation,
     ClaimItem,
     CommunityItem,
     EntityItem,
     MapWork,
     PathItem,
+    Place,
     Query,
     QueryOptions,
     Retrieval,

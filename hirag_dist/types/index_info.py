@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Literal
 
 from hirag_dist.types.notebook import index_html
 
@@ -82,3 +83,59 @@ class IndexInfo:
 
     def _repr_html_(self) -> str:
         return index_html("", self)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate and the bounds of its interval; all NaN where there was nothing to estimate from."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def beyond_zero(self) -> bool:
+        """True if zero lies outside the interval."""
+        return self.low > 0 or self.high < 0
+
+
+NOTHING = Interval(float("nan"), float("nan"), float("nan"))
+
+
+FieldType = Literal["string", "number", "date", "bool"]
+MetadataValue = str | float | bool | tuple[str | float | bool, ...]
+RESERVED_WORDS: Final = frozenset(
+    ("and", "or", "not", "in", "has", "any", "all", "is", "missing", "starts", "with", "true", "false")
+)
+"""Words of filter expressions, in lower case."""
+MAX_FIELDS: Final = 64
+_NAME = re.compile(r"[^\W\d]\w{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataField:
+    """A declared field.
+
+    Attributes:
+        list: whether a document may have several values.
+    """
+
+    name: str
+    type: FieldType
+    list: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name} ({'list of ' if self.list else ''}{self.type})"
+
+
+def check_field_name(name: str) -> str:
+    """Return the name of a field.
+
+    Raises:
+        ValueError: it cannot be one.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise ValueError(f"{name!r} is no name of a field: write letters, digits and _, up to 64, no digit first")
+    if name.lower() in RESERVED_WORDS:
+        raise ValueError(f"{name!r} is a word of filter expressions; choose another name for the field")
+    return name

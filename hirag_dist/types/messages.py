@@ -1,4 +1,4 @@
-"""Requests to language models and their replies."""
+"""Requests to language models, their replies, and names that are found in texts."""
 
 from __future__ import annotations
 
@@ -130,3 +130,19 @@ class Rejected:
     request: str = ""
     reply: str = ""
     too_long: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FoundName:
+    """A name or term that a text holds.
+
+    Attributes:
+        type: one of the types that were asked for.
+        places: (sentence, word) of each occurrence, in order.
+        score: how well it stands out; comparable within one text.
+    """
+
+    name: str
+    type: str
+    places: tuple[tuple[int, int], ...]
+    score: float

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hirag_dist.types.index_info import IndexInfo
-    from hirag_dist.types.places import Place
-    from hirag_dist.types.results import Answer, Retrieval
+    from hirag_dist.types.results import Answer, Place, Retrieval
 
 MAX_ROWS = 8
 _MAX_CHARS = 160

@@ -35,13 +35,13 @@ def query(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tm
 
 
 @pytest.mark.parametrize("mode", ["hirag", "graphrag-global"])
-@pytest.mark.parametrize("limit", [("--max-tokens", 10), ("--max-usd", 0)])
+@pytest.mark.parametrize(("limit", "named"), [(("--max-tokens", 10), "10 tokens"), (("--max-usd", 0), "$0")])
 def test_a_spending_limit_does_not_promise_that_replies_are_kept(
-    query: Run, model: Endpoint, mode: str, limit: tuple[str, float]
+    query: Run, model: Endpoint, mode: str, limit: tuple[str, float], named: str
 ) -> None:
     price = ("--set", "llm.endpoints.big.price.input=1", "--set", "llm.endpoints.big.price.output=1")
     code, said = query("What is beta?", "--mode", mode, *limit, *price)
     assert code == 4
-    assert f"stopped before {limit[0]} {limit[1]} was passed" in said["error"]
+    assert f"stopped before the limit of {named} was passed" in said["error"]
     assert said["error"].endswith("raise it and ask again; replies to a question are not kept")
     assert model.asked == []

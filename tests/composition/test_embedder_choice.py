@@ -10,14 +10,14 @@ from hirag_dist import Config, build_index, open_index, reembed_index
 from hirag_dist.composition.build_records import recorded_embedder
 from hirag_dist.composition.models import make_coordinator, settle_embedder
 from hirag_dist.composition.query import SharedModels, make_engine
-from hirag_dist.llm.endpoints import minilm
-from hirag_dist.llm.endpoints.minilm import FORMER_NAME, NAME
+from hirag_dist.llm.endpoints import onnx_models
+from hirag_dist.llm.endpoints.onnx_models import FORMER_NAME, NAME
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.layout import BUILD, CURRENT
 from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
-needs_weights = pytest.mark.skipif(not minilm.is_installed(), reason="the extra minilm is not installed")
+needs_weights = pytest.mark.skipif(not onnx_models.is_installed(), reason="the extra minilm is not installed")
 
 
 def settings(config: Config) -> tuple[str, str | None, int | None]:
@@ -27,12 +27,12 @@ def settings(config: Config) -> tuple[str, str | None, int | None]:
 
 @pytest.fixture
 def weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(minilm, "is_installed", lambda: True)
+    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
 
 
 def test_a_new_index_takes_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert settings(settle_embedder(Config(), None)) == ("hashing", None, None)
-    monkeypatch.setattr(minilm, "is_installed", lambda: True)
+    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
     assert settings(settle_embedder(Config(), None)) == ("minilm", NAME, None)
 
 
@@ -64,7 +64,7 @@ def test_builds_and_questions_settle_it(tmp_path: Path, monkeypatch: pytest.Monk
     config = Config.model_validate({"execution": {"executor": "inline"}, "vectors": {"backend": "memory"}})
     index = str(tmp_path / "index")
     assert build_index(document, index, config=config).complete
-    monkeypatch.setattr(minilm, "is_installed", lambda: True)
+    monkeypatch.setattr(onnx_models, "is_installed", lambda: True)
     with open_index(index) as opened:
         assert opened.info.embedder == "hashing-384"
         assert opened.retrieve("Who feeds the larvae?").local

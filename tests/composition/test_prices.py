@@ -27,8 +27,8 @@ def test_it_names_the_endpoint_and_the_ways_out() -> None:
     with pytest.raises(ConfigError) as raised:
         check_prices(config({"answer": "big"}), ["answer", "embed"], 0.01)
     said = str(raised.value)
-    assert said.startswith("--max-usd needs the prices of: big. Set llm.endpoints.big.price.input and .output")
-    assert "--max-tokens" in said
+    assert said.startswith("a limit in US dollars needs the prices of: big. Set llm.endpoints.big.price.input and ")
+    assert "limit tokens instead" in said
 
 
 def test_without_a_limit_or_a_call_there_need_be_no_price() -> None:

@@ -16,7 +16,7 @@ from ray import cloudpickle
 
 from hirag_dist.errors import BudgetReached, HiragError, RateLimited, RequestRejected, StageFailed
 from hirag_dist.execution.dataset import Dataset, TableSet
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.stage import ByRows, Services, Tables
 from hirag_dist.execution.task import Slice, Task, result_of

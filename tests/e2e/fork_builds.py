@@ -38,7 +38,7 @@ from hirag_dist.execution.events import (
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.pipeline import Build
-from hirag_dist.llm.endpoints import minilm
+from hirag_dist.llm.endpoints import onnx_models
 from hirag_dist.llm.prompt_files import load_prompts
 from hirag_dist.storage.hashing_file import WrittenFile
 from hirag_dist.storage.lock import BuildLock
@@ -151,7 +151,7 @@ def command(argv: list[str], cwd: str, out: str, err: str, environ: dict[str, st
 
 
 def main() -> None:
-    minilm.is_installed = lambda: False  # a new index is built with `hashing`, as in the process of the tests
+    onnx_models.is_installed = lambda: False  # a new index is built with `hashing`, as in the process of the tests
     for name in _command_line.COMMANDS:
         _command_line.add_command(typer.Typer(), name)  # imports all that the commands need
     counter(Config().tokenizer)("read once, by the parent of all builds")

@@ -21,9 +21,8 @@ from hirag_dist.llm.rule_based import reply_to
 from hirag_dist.storage.layout import LOCK
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.app import Endpoint
+from hirag_dist.testing.simulator.app import Endpoint, Simulator
 from hirag_dist.testing.simulator.handlers import CHAT
-from hirag_dist.testing.simulator.run import Simulator
 from hirag_dist.types import Message
 
 INLINE = ("--executor", "inline")
@@ -175,10 +174,3 @@ def test_a_retry_killed_anywhere_goes_on(
     assert said["snapshot"] == whole
     again = forked.build(**job, index=index)
     assert (again["snapshot"], again["sent"]) == (whole, 0)
-
-
-def test_a_wrong_folder_is_not_created(cli: Any, tmp_path: Path) -> None:
-    doctor = ("doctor", "--set", "execution.executor=inline")
-    for command, code in ((("status",), 1), (("retry",), 1), (("retry", "--drop"), 1), (doctor, 0)):
-        cli(*command, "-i", tmp_path / "nowhere", code=code)
-        assert not (tmp_path / "nowhere").exists()

@@ -11,7 +11,7 @@ from lxml import html
 from hirag_dist.evaluation.report import render_page
 from hirag_dist.html import Bars, Lines, Matrix, Section, Table, Text
 from hirag_dist.readers import ReadOptions, find_inputs, read_source
-from hirag_dist.types.statistics import Interval
+from hirag_dist.types.index_info import Interval
 
 NASTY = "</style></title><script>alert(1)</script><img src=x onerror='alert(2)'>\"'&amp;{{css}}\u202e"
 

@@ -11,8 +11,8 @@ import pytest
 
 from hirag_dist.core.prompts.templates import DONE
 from hirag_dist.errors import HiragError, ModelUnavailable, RequestRejected, StageFailed
-from hirag_dist.execution.dead_letters import DroppedLetter, add_drops, load_drops, stage_letters
 from hirag_dist.execution.events import StageFinished
+from hirag_dist.execution.stage_results import DroppedLetter, add_drops, load_drops, stage_letters
 from hirag_dist.indexing.publish import republish
 from hirag_dist.storage.layout import DROPS
 from hirag_dist.storage.snapshot.reader import open_snapshot
@@ -40,17 +40,6 @@ def about(word: str, says: str = "") -> Script:
 
     def script(request: ChatRequest) -> str | None:
         return says if task_of(request) == "extract-graph" and word in between(request, "text") else None
-
-    return script
-
-
-def rejected_at(word: str) -> Script:
-    """A model whose endpoint rejects the texts with a word: no reply is there to be found later."""
-
-    def script(request: ChatRequest) -> str | None:
-        if task_of(request) == "extract-graph" and word in between(request, "text"):
-            raise RequestRejected("the content filter was triggered")
-        return None
 
     return script
 
@@ -283,13 +272,3 @@ class TestDropped:
         (gone,) = rows(fresh, "dropped")
         assert {name: gone[name] for name in letter} == letter
         assert fresh.manifest.complete
-
-    def test_a_drop_that_was_taken_back_holds_no_longer(self, bench: Bench) -> None:
-        before = bench.build(TEXTS, rejected_at("moon"), max_layers=0)
-        drop(bench, unit_of(before, "moon light"))
-        bench.build(TEXTS, obedient, fresh=True, max_layers=0)
-        bench.store.delete(DROPS)
-        after = bench.build(TEXTS, obedient, fresh=True, max_layers=0)
-        assert [between(request, "text") for request in bench.asked("extract-graph")] == ["moon light"]
-        assert (bench.result.rejects, bench.result.dropped) == (0, 0)
-        assert "moon" in {row["name"] for row in rows(after, "entities")}

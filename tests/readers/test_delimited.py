@@ -50,7 +50,7 @@ def test_bad_rows_cost_themselves_only(read: Read) -> None:
         ("", "the file is empty"),
         ("\n \n", "the file is empty"),
         ("text\n", "the file holds no records"),
-        ("0,1\n2,3\n", "there is: 0, 1; name it with --text-field"),
+        ("0,1\n2,3\n", "there is: 0, 1; name it in reading.text_field (--text-field)"),
         ('"never closed\n', "a quote is opened and never closed"),
     ],
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.config.retrieval import RetrievalConfig
-from hirag_dist.core.prompts.answer_requests import answer_request, map_request
+from hirag_dist.config.sections import RetrievalConfig
+from hirag_dist.core.prompts.answer_requests import answer_request
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.core.windows import ANSWER, reply_tokens, usable_tokens
@@ -37,14 +37,6 @@ def test_an_unknown_or_a_large_window_cuts_nothing(tokens: int | None) -> None:
     limits = RetrievalConfig()
     assert window(tokens).cut(limits, QUESTION) == limits
     assert window(tokens).cut_parts(limits, QUESTION) == limits
-
-
-def test_parts_of_a_corpus_and_the_replies_about_them_fit() -> None:
-    limits = window(1024).cut_parts(RetrievalConfig(), QUESTION)
-    reply = window(1024).part_reply_tokens
-    request = map_request(QUESTION, " word" * limits.context_tokens, Prompts(), reply)
-    prompt = sum(COUNT(message.content) for message in request.messages)
-    assert prompt + reply <= usable_tokens(1024)
 
 
 def test_a_question_without_room_for_a_context_is_refused_by_its_size() -> None:

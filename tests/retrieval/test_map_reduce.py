@@ -14,7 +14,7 @@ from hirag_dist.cli._render import show_retrieval
 from hirag_dist.composition.models import make_coordinator, make_pool
 from hirag_dist.config.model import Config
 from hirag_dist.config.model import RetrievalConfig as RetrievalConfig
-from hirag_dist.config.retrieval import MapReduceConfig
+from hirag_dist.config.sections import MapReduceConfig
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.context import UNKNOWN_ANSWER
 from hirag_dist.core.retrieval.map_reduce import PartBudget
@@ -301,24 +301,6 @@ async def over_http(options: SimulatorOptions, question: str = "Who owns the har
 @pytest.fixture(scope="module")
 def undisturbed() -> Retrieval:
     return asyncio.run(over_http(SimulatorOptions(listen="127.0.0.1:0")))
-
-
-def test_the_built_in_model_finds_the_part_that_speaks_of_it(undisturbed: Retrieval) -> None:
-    assert undisturbed.context.splitlines()[1].startswith("- (helpfulness 100) Mrs. Gray owns the harbour")
-    assert undisturbed.sources[0].chunk_id == "chunk-harbour"
-    assert undisturbed.map_work is not None
-    assert (undisturbed.map_work.calls, undisturbed.map_work.failed) == (6, 0)
-
-
-@pytest.mark.parametrize("fault", ["malformed_rate", "truncate_rate", "fail_rate"])
-async def test_faults_of_the_endpoint_change_nothing_but_the_calls(undisturbed: Retrieval, fault: str) -> None:
-    options = SimulatorOptions(listen="127.0.0.1:0", max_faults_per_request=2, **{fault: 0.6})  # type: ignore[arg-type]
-    found = await over_http(options)
-    assert found.context == undisturbed.context
-    assert found.map_work is not None
-    assert found.map_work.failed == 0
-    if fault != "fail_rate":  # a failure has no reply
-        assert found.map_work.calls > 6
 
 
 async def test_calls_are_on_the_bill_the_streamed_one_too() -> None:

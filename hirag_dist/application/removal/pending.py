@@ -1,12 +1,23 @@
-"""The record of documents that are still to be forgotten: forget.json, there from the first step to the last."""
+"""Documents to be removed or forgotten: their choice, and the record of an unfinished removal (forget.json)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hirag_dist.application.stored_replies import offline_context
+from hirag_dist.composition.windows import cut_as_index
+from hirag_dist.config.model import Config
+from hirag_dist.indexing.context import ResolvedModels
+from hirag_dist.indexing.documents import read_documents
+from hirag_dist.indexing.update.documents import DocumentSelection, selected_documents
+from hirag_dist.llm.replay import NoVectors, ReadOnlyLedger
 from hirag_dist.storage.layout import FORGET
+from hirag_dist.storage.snapshot.reader import open_snapshot
 from hirag_dist.storage.store import Store
 
 
@@ -74,3 +85,65 @@ def write_pending(store: Store, pending: PendingForget) -> PendingForget:
 
 def _joined(more: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({*known, *more}))
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedDocument:
+    """One document that a removal selects."""
+
+    document_id: str
+    uri: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelectedDocuments:
+    """Documents of an index that a removal selects.
+
+    Attributes:
+        documents: by id.
+        absent: ids of the selection that the index does not have.
+        n_documents: of the index.
+    """
+
+    documents: tuple[SelectedDocument, ...]
+    absent: tuple[str, ...]
+    n_documents: int
+
+
+def select_documents(index_uri: str, selection: DocumentSelection, allow_absent: bool = False) -> SelectedDocuments:
+    """Return the documents of an index that a removal selects.
+
+    Args:
+        allow_absent: list ids that the index does not have, instead of refusing them.
+
+    Raises:
+        SnapshotNotFound: nothing is published.
+        InputError: the index has no document that an id or pattern names.
+    """
+    table = open_snapshot(Store(index_uri)).table("documents", ["document_id", "uri", "title", "source_ids"])
+    absent: tuple[str, ...] = ()
+    if allow_absent:
+        known = {*table["document_id"].to_pylist(), *pc.list_flatten(table["source_ids"]).to_pylist()}
+        absent = tuple(own for own in selection.ids if own not in known)
+        selection = DocumentSelection(tuple(own for own in selection.ids if own in known), selection.sources)
+    rows = selected_documents(table, selection).sort_by("document_id").to_pylist()
+    found = tuple(SelectedDocument(row["document_id"], row["uri"], row["title"]) for row in rows)
+    return SelectedDocuments(found, absent, table.num_rows)
+
+
+def read_given(config: Config, store: Store, inputs: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Return DOCUMENTS and CHUNKS of files, with the ids that a build gives them.
+
+    Args:
+        config: decides how files are read and chunked.
+        store: the index.
+        inputs: files, folders, globs and object-store URIs.
+
+    Raises:
+        InputError: there is nothing to read.
+    """
+    models = ResolvedModels({}, {}, "", 1, "")
+    with offline_context(cut_as_index(config, store), models, ReadOnlyLedger(store), NoVectors("", 1)) as context:
+        read = read_documents(context, inputs)
+        return context.datasets.read(read.documents), context.datasets.read(read.chunks)

@@ -25,7 +25,7 @@ from hirag_dist.core.metadata.expression import (
     Prefix,
 )
 from hirag_dist.types import Facet
-from hirag_dist.types.metadata import MetadataField
+from hirag_dist.types.index_info import MetadataField
 
 Flags = NDArray[np.bool_]
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from hirag_dist.core.metadata.dates import date_text, microseconds, parse_moment
-from hirag_dist.types.metadata import FieldType, MetadataField
+from hirag_dist.types.index_info import FieldType, MetadataField
 
 MAX_CHARACTERS: Final = 1024
 """Of a string."""

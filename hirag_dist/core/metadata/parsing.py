@@ -37,7 +37,7 @@ from hirag_dist.core.metadata.expression import (
     Or,
     Prefix,
 )
-from hirag_dist.types.metadata import RESERVED_WORDS, MetadataField
+from hirag_dist.types.index_info import RESERVED_WORDS, MetadataField
 
 MAX_TEXT: Final = 16_384
 """Characters of an expression."""

@@ -14,14 +14,13 @@ from hirag_dist.core.prompts.evaluation_templates import CRITERIA
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_made, add_recorded
-from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.kinds.judge_report import findings_of, judging_results, judging_sections, win_rate_table
 from hirag_dist.evaluation.metrics.judge_replies import parse_verdicts
 from hirag_dist.evaluation.metrics.win_rates import AnswerPair, VerdictRow, VerdictTable, verdict_table
 from hirag_dist.evaluation.questions import Questions
 from hirag_dist.evaluation.session import Session
 from hirag_dist.evaluation.verdict_records import read_verdicts, rows_of_record, write_verdict
-from hirag_dist.evaluation.work_units import WorkUnit
+from hirag_dist.evaluation.work_units import Findings, WorkUnit
 from hirag_dist.html import Section, Text
 from hirag_dist.types import Rejected
 

@@ -22,7 +22,7 @@ from hirag_dist.evaluation.metrics.win_rates import (
     tally,
 )
 from hirag_dist.html import Bars, Cell, Matrix, Section, Table, Text
-from hirag_dist.types.statistics import NOTHING, Interval
+from hirag_dist.types.index_info import NOTHING, Interval
 
 _MAX_PAIRS = 6  # in a chart of all criteria
 _RULE = (

@@ -20,13 +20,10 @@ from hirag_dist.core.retrieval.context import RECORD_LETTERS, UNKNOWN_ANSWER
 from hirag_dist.core.text.normalize import count_noun, one_line
 from hirag_dist.errors import StoreError
 from hirag_dist.evaluation.answer_collections import AnswerCollections, add_recorded
-from hirag_dist.evaluation.findings import Findings
-from hirag_dist.evaluation.kinds.qa_scores import AnswerCost, Scoreboard
-from hirag_dist.evaluation.kinds.scoring_rules import ScoringRules
+from hirag_dist.evaluation.kinds.qa_scores import AnswerCost, Scoreboard, ScoringRules
 from hirag_dist.evaluation.questions import Question, Questions
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.trials import SystemUnderTest, Trial, trials
-from hirag_dist.evaluation.work_units import Value, WorkUnit
+from hirag_dist.evaluation.work_units import Findings, SystemUnderTest, Trial, Value, WorkUnit, trials
 from hirag_dist.llm.usage import UsageMeter, total_cost
 from hirag_dist.retrieval.map_reduce import MAP_REDUCE, map_parts
 from hirag_dist.retrieval.search import MODES

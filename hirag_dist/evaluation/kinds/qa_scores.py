@@ -10,19 +10,47 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hirag_dist.evaluation.findings import Findings
-from hirag_dist.evaluation.kinds.scoring_rules import FIGURES, ScoringRules, Sort
-from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, is_refusal, score_answer
+from hirag_dist.evaluation.metrics.exact_match_f1 import DEFINITIONS, REFUSALS, is_refusal, score_answer
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, wilson
 from hirag_dist.evaluation.questions import Question
+from hirag_dist.evaluation.work_units import Findings
 from hirag_dist.html import Bars, Section, Table, Text
 from hirag_dist.llm.usage import known_cost
-from hirag_dist.types.statistics import Interval
+from hirag_dist.types.index_info import Interval
+
+FIGURES = ("exact", "f1", "precision", "recall")
+Sort = Literal["answerable", "unanswerable", "without gold"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringRules:
+    """Rules of scoring answers.
+
+    Attributes:
+        definitions: of `DEFINITIONS`, the first of them the one that charts and comparisons show.
+        refusals: answers that say that there is none.
+        unanswerable_types: types of questions that have no answer, besides those that the file marks, and those whose
+            gold answers are themselves refusals.
+    """
+
+    definitions: tuple[str, ...] = ("hotpotqa",)
+    refusals: tuple[str, ...] = REFUSALS
+    unanswerable_types: frozenset[str] = frozenset()
+
+    def sort_of(self, question: Question) -> Sort:
+        """Return how answers to a question are scored."""
+        if question.answerable is False or question.type in self.unanswerable_types:
+            return "unanswerable"
+        if not question.answers:
+            return "without gold"
+        if all(is_refusal(answer, self.refusals) for answer in question.answers):
+            return "unanswerable"
+        return "answerable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 from hirag_dist.core.text.normalize import count_noun
 from hirag_dist.errors import ConfigError, InputError
 from hirag_dist.evaluation.evidence import LEVELS, Evidence
-from hirag_dist.evaluation.findings import Findings
 from hirag_dist.evaluation.metrics.statistics import bootstrap_means, known_mean
 from hirag_dist.evaluation.questions import Question, Questions
 from hirag_dist.evaluation.session import Session
-from hirag_dist.evaluation.trials import SystemUnderTest, Trial, trials
-from hirag_dist.evaluation.work_units import Value, WorkUnit
+from hirag_dist.evaluation.work_units import Findings, SystemUnderTest, Trial, Value, WorkUnit, trials
 from hirag_dist.html import Bars, Cell, Section, Table, Text
 from hirag_dist.retrieval.search import MODES
 from hirag_dist.types import IntVector, Query
-from hirag_dist.types.statistics import Interval
+from hirag_dist.types.index_info import Interval
 
 STEP = "retrieve"
 _VERSION = 1  # of what is kept of a unit

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from scipy.cluster.hierarchy import linkage
 
-from hirag_dist.evaluation.metrics.rouge import rouge_l_distances, rouge_tokens
+from hirag_dist.evaluation.metrics.overlap import rouge_l_distances, rouge_tokens
 from hirag_dist.types import FloatVector, IntVector
 
 THRESHOLDS: Final = (0.5, 0.6, 0.7, 0.8)  # of the paper's Table 4

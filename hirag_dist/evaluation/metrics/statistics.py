@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hirag_dist.types import FloatVector
-from hirag_dist.types.statistics import NOTHING, Interval
+from hirag_dist.types.index_info import NOTHING, Interval
 
 _CHUNK = 2_000_000  # counts in memory at a time
 Zeros = Literal["wilcox", "pratt", "zsplit"]

@@ -16,8 +16,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from hirag_dist.errors import HiragError
 from hirag_dist.execution.ray.cluster import check_gpus, count_cpus, start, stop
 from hirag_dist.execution.ray.quota_actor import ACTOR_PREFIX, QuotaActor
-from hirag_dist.execution.ray.worker_pool import LOST, GpuWorkers, PoolLease, WorkerPool
-from hirag_dist.execution.ray.workers import MakeServices, ShardStep, actor
+from hirag_dist.execution.ray.worker_pool import LOST, GpuWorkers, MakeServices, PoolLease, ShardStep, WorkerPool, actor
 from hirag_dist.execution.stage import kernels_of, waits_for_models
 from hirag_dist.execution.task import Task, TaskResult
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator

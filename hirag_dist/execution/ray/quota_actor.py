@@ -12,7 +12,7 @@ import ray
 from hirag_dist.errors import HiragError, StageFailed
 from hirag_dist.execution.ray.cluster import last_line
 from hirag_dist.llm.key_locks import KeyLockTable, LockReply
-from hirag_dist.llm.limits import limit_log
+from hirag_dist.llm.limits import protocol
 from hirag_dist.llm.limits.coordinator import QuotaCoordinator
 from hirag_dist.llm.limits.protocol import CallDemand, CallTotals, Grant, WorkerReport
 
@@ -81,7 +81,7 @@ class QuotaActor:
         self._coordinator = make_coordinator()
         self._key_locks = KeyLockTable()
         self._warnings = _Warnings()
-        logging.getLogger(limit_log.__name__).addHandler(self._warnings)
+        logging.getLogger(protocol.__name__).addHandler(self._warnings)
         self._names: dict[str, str] = {}  # worker number → its present name
         self._dead: set[str] = set()
         self._n_demands = self._n_reports = 0

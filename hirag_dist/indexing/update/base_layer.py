@@ -16,7 +16,7 @@ from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.row_changes import ChangedRows, changed_rows, rows_with
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.execution.dead_letters import split_letters
+from hirag_dist.execution.stage_results import split_letters
 from hirag_dist.indexing.base_layer import (
     check_entities,
     describe_entities,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.config.model import Config
-from hirag_dist.execution.usage_bill import UsageBill
+from hirag_dist.execution.events import UsageBill
 from hirag_dist.types import FloatVector, IntVector
 
 EXTRACT_AGAIN, CLAIMS_AGAIN = "extract: dead letters", "claims: dead letters"  # labels: chunks refused in the base

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from hirag_dist.config.model import META_TYPES
 from hirag_dist.errors import InputError
 from hirag_dist.execution.dataset import Dataset
+from hirag_dist.execution.events import UsageBill
 from hirag_dist.execution.task import one_thread
-from hirag_dist.execution.usage_bill import UsageBill
 from hirag_dist.indexing.access_labels import LabelledGraph, collect_label_provenance
 from hirag_dist.indexing.communities import CommunityReports, read_outlines
 from hirag_dist.indexing.context import BuildContext

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from hirag_dist.errors import InputError
 from hirag_dist.interop.importers import graphrag, nano_storage
-from hirag_dist.interop.importers.chunk_alignment import place
-from hirag_dist.interop.importers.claims import claim_table
-from hirag_dist.interop.importers.merging import merge
+from hirag_dist.interop.importers.merging import merge, place
 from hirag_dist.interop.importers.model import ImportedGraph, SourceGraph
-from hirag_dist.interop.importers.reports import community_tables
+from hirag_dist.interop.importers.reports import claim_table, community_tables
 
 _KINDS: tuple[tuple[str, tuple[str, ...], Callable[[Path, bool], SourceGraph]], ...] = (
     ("graphrag", graphrag.FILES, lambda where, more: graphrag.read_graphrag(where, graphrag.FILES, more)),

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from hirag_dist.core.text.normalize import count_noun, one_line
-from hirag_dist.interop.importers.claims import claim_of
 from hirag_dist.interop.importers.files import read_parquet
 from hirag_dist.interop.importers.model import (
     LABEL_FIELDS,
@@ -30,7 +29,7 @@ from hirag_dist.interop.importers.model import (
     type_of,
     whole_of,
 )
-from hirag_dist.interop.importers.reports import report_of
+from hirag_dist.interop.importers.reports import claim_of, report_of
 
 TABLES = ("documents", "text_units", "entities", "relationships")
 FILES = tuple(f"{name}.parquet" for name in TABLES)

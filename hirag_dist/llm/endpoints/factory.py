@@ -10,7 +10,7 @@ from hirag_dist.core.text.tokens import counter, encoding
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.endpoints.hashing import HashingEmbedder
 from hirag_dist.llm.rule_based import ExtractiveModel
-from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
+from hirag_dist.llm.usage import MAX_REPLY_TOKENS
 from hirag_dist.protocols import ChatModel, Embedder, Reranker
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def make_embedder(config: Config, texts: Literal["query", "passage"] = "passage"
     name = config.llm.roles.embed
     endpoint = config.llm.endpoints[name]
     if endpoint.kind == "auto":
-        from hirag_dist.llm.endpoints.minilm import local_embedder
+        from hirag_dist.llm.endpoints.onnx_models import local_embedder
 
         endpoint = endpoint.model_copy(update=local_embedder(None))
     if endpoint.kind == "hashing":
         return HashingEmbedder(endpoint.dim or 384)
     if endpoint.kind == "minilm":
-        from hirag_dist.llm.endpoints.minilm import MiniLmEmbedder
+        from hirag_dist.llm.endpoints.onnx_models import MiniLmEmbedder
 
         return MiniLmEmbedder(endpoint.model)
     prefix = endpoint.prefixes.get(texts, "")

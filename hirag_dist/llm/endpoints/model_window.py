@@ -9,7 +9,7 @@ from typing import Any
 
 from hirag_dist.errors import ModelError
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointSettings
-from hirag_dist.llm.reply_store.codec import token_count
+from hirag_dist.llm.reply_store.block_format import token_count
 
 _TIMEOUT_S = 5.0  # of one question
 _FIELDS = ("loaded_context_length", "max_model_len", "context_length", "context_window", "max_context_length")

@@ -26,7 +26,7 @@ from hirag_dist.llm.endpoints.openai_replies import (
     parse_completion,
     parse_object,
 )
-from hirag_dist.llm.token_estimate import MAX_REPLY_TOKENS
+from hirag_dist.llm.usage import MAX_REPLY_TOKENS
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits
 
 # Those that are refused most often come first. They are given up in this order, where a refusal names none.

@@ -23,7 +23,7 @@ import aiohttp
 import httpx2
 import openai
 
-from hirag_dist.config.base import public_url
+from hirag_dist.config.sections import public_url
 from hirag_dist.core.text.normalize import one_line, shorten
 from hirag_dist.errors import (
     ConfigError,
@@ -36,10 +36,15 @@ from hirag_dist.errors import (
     TimedOut,
     UnusableReply,
 )
-from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES, HttpGuards
-from hirag_dist.llm.endpoints.openai_connection import connection_problem, is_loopback, through_proxy
+from hirag_dist.llm.endpoints.openai_connection import (
+    MAX_REPLY_BYTES,
+    HttpGuards,
+    connection_problem,
+    is_loopback,
+    refused_window,
+    through_proxy,
+)
 from hirag_dist.llm.endpoints.openai_replies import UnusableField, name, parse_object
-from hirag_dist.llm.endpoints.window_refusals import refused_window
 from hirag_dist.types import RateLimits
 
 DONE = b"[DONE]"  # the last event of a stream

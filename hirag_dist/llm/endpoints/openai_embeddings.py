@@ -11,8 +11,8 @@ import numpy as np
 
 from hirag_dist.errors import ConfigError, ModelUnavailable, RequestRejected, UnusableReply
 from hirag_dist.llm.embedding import Embedded, in_requests
-from hirag_dist.llm.endpoints.http_guards import MAX_REPLY_BYTES
 from hirag_dist.llm.endpoints.openai_client import EndpointClient, EndpointRefused, EndpointSettings
+from hirag_dist.llm.endpoints.openai_connection import MAX_REPLY_BYTES
 from hirag_dist.llm.endpoints.openai_replies import MissingVector, UnusableField, parse_usage, parse_vectors
 from hirag_dist.types import FloatMatrix
 

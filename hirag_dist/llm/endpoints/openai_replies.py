@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hirag_dist.core.text.normalize import count_noun, encodable, one_line, shorten
-from hirag_dist.llm.reply_store.codec import token_count
+from hirag_dist.llm.reply_store.block_format import token_count
 from hirag_dist.types import FloatMatrix
 
 MAX_CHARS_PER_TOKEN = 64  # of any tokenizer, runs of white space aside

@@ -16,7 +16,7 @@ from hirag_dist.core.prompts.templates import DONE, FIELD
 from hirag_dist.core.text.ids import content_id, unit_id
 from hirag_dist.core.text.normalize import encodable, one_line
 from hirag_dist.errors import ConfigError, RequestRejected
-from hirag_dist.llm.reply_store.codec import token_count
+from hirag_dist.llm.reply_store.block_format import token_count
 from hirag_dist.protocols import ChatModel
 from hirag_dist.readers.clean import clean_text
 from hirag_dist.types import ChatReply, ChatRequest, RateLimits

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 
 from hirag_dist.errors import BudgetReached
 from hirag_dist.llm.limits.adaptive import EndpointLimits
-from hirag_dist.llm.limits.limit_log import LimitLog
-from hirag_dist.llm.limits.protocol import CallDemand, CallTotals, Grant, WorkerReport
+from hirag_dist.llm.limits.protocol import CallDemand, CallTotals, Grant, LimitLog, WorkerReport
 
 RAISE_LIMIT = "raise it and run again to go on from here"  # advice of the error, for runs that store replies
 _BLOCK_S = 0.02  # a grant waits for so much of the endpoint's rate, so that one message pays for several calls
@@ -53,13 +52,13 @@ class SpendingLimit:
         """Return the error for a next call after so much was spent or reserved; None if the call fits."""
         if self.max_usd is not None and usd + next_usd > self.max_usd:
             return BudgetReached(
-                f"stopped before --max-usd {self.max_usd:g} was passed (${usd:.4f} spent or set aside by this run, the "
-                f"next call may cost ${next_usd:.4f}); {self.advice}"
+                f"stopped before the limit of ${self.max_usd:g} was passed (${usd:.4f} spent or set aside by this run, "
+                f"the next call may cost ${next_usd:.4f}); {self.advice}"
             )
         if self.max_tokens is not None and tokens + next_tokens > self.max_tokens:
             return BudgetReached(
-                f"stopped before --max-tokens {self.max_tokens} was passed ({tokens} used or set aside by this run, "
-                f"the next call may use {next_tokens}); {self.advice}"
+                f"stopped before the limit of {self.max_tokens} tokens was passed ({tokens} used or set aside by this "
+                f"run, the next call may use {next_tokens}); {self.advice}"
             )
         return None
 

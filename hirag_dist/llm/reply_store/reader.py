@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from hirag_dist.errors import StoreError
 from hirag_dist.llm.reply_store.block_format import Block, Record
-from hirag_dist.llm.reply_store.bloom import FilterBank
 from hirag_dist.llm.reply_store.file_names import log_name, run_of
-from hirag_dist.llm.reply_store.segment import Segment, open_segment
+from hirag_dist.llm.reply_store.segment import FilterBank, Segment, open_segment
 from hirag_dist.llm.reply_store.write_ahead_log import LogIndex
 from hirag_dist.storage.layout import LEDGER
 from hirag_dist.storage.store import Store, StoreEntry

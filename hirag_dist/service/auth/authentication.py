@@ -82,8 +82,11 @@ def guarded_reflection(
     names: tuple[str, ...],
     authenticator: Authenticator,
     observers: Sequence[Callable[[RequestRecord], None]],
-) -> grpc.GenericRpcHandler:
-    """Return the handler of gRPC reflection for authenticated callers; observers get the records of rejected calls."""
+) -> tuple[grpc.GenericRpcHandler, ...]:
+    """Return the handlers of gRPC reflection for authenticated callers; observers get the records of rejected calls.
+
+    Version v1 has the messages of v1alpha under another name, and newer tools ask for it first.
+    """
 
     class Guarded(_REFLECTION.aio.ReflectionServicer):  # type: ignore[misc]
         async def ServerReflectionInfo(  # noqa: N802 - the name is the protocol's
@@ -110,7 +113,8 @@ def guarded_reflection(
             response_serializer=reflection_pb2.ServerReflectionResponse.SerializeToString,
         )
     }
-    return grpc.method_handlers_generic_handler(reflection.SERVICE_NAME, handlers)
+    versions = (reflection.SERVICE_NAME, reflection.SERVICE_NAME.replace("v1alpha", "v1"))
+    return tuple(grpc.method_handlers_generic_handler(version, handlers) for version in versions)
 
 
 def _reflection_request(raw: bytes) -> Any:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from hirag_dist.config.index_names import is_index_pattern, matches_any
+from hirag_dist.config.service import is_index_pattern, matches_any
 from hirag_dist.errors import ConfigError
 
 MAX_CALLERS = 16_384

@@ -245,7 +245,7 @@ _TOO_LARGE = "REQUEST_TOO_LARGE"  # reason of a reply that is larger than a mess
 
 def error_body(error: Exception) -> dict[str, Any]:
     """Return an error as a JSON object."""
-    kind, param, code = _REQUEST, None, None
+    message, kind, param, code = str(error), _REQUEST, None, None
     match error:
         case BadRequest():
             param, code = error.param, error.code
@@ -256,13 +256,14 @@ def error_body(error: Exception) -> dict[str, Any]:
             if error.code is grpc.StatusCode.NOT_FOUND:
                 param = "model"
             elif error.code is grpc.StatusCode.INVALID_ARGUMENT:
-                field = error.field.removeprefix("query").lstrip(".")
+                field = error.json_field
                 param = {"": None, "question": "messages", "mode": "model"}.get(field, f"hirag.{field}")
+                message = error.message_with(param or "")
             elif error.reason == "QUOTA_EXCEEDED":
                 code = "insufficient_quota"
         case _:
             kind = _SERVER
-    return {"error": {"message": str(error), "type": kind, "param": param, "code": code}}
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
 def error_status(error: Exception) -> int:

@@ -168,7 +168,7 @@ def _error_object(error: StatusError) -> dict[str, Any]:
     """Return an error as JSON: code, message, and each detail in binary form and, under `debug`, as JSON."""
     return {
         "code": "canceled" if error.code is grpc.StatusCode.CANCELLED else error.code.name.lower(),
-        "message": error.message,
+        "message": error.message_with(error.json_field),
         "details": [_detail_object(each) for each in error.details],
     }
 

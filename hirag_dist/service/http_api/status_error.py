@@ -12,11 +12,18 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
 from hirag_dist.errors import HiragError
+from hirag_dist.service.grpc_handlers import SERVICE
+from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire.error_status import DETAILS_KEY, message_of, status_of, trailers_of
 
 _UNREACHABLE = "the query service cannot be reached; ask again soon"
 _STOPPED = "the query service stopped during the request; ask again"
 _LATE = "there was no result before the deadline; allow more time"
+_JSON_NAMES = {
+    field.name: field.json_name
+    for message in (pb.Query.DESCRIPTOR, *(method.input_type for method in SERVICE.methods))
+    for field in message.fields
+}
 _HTTP_STATUS = {
     grpc.StatusCode.CANCELLED: 499,
     grpc.StatusCode.INVALID_ARGUMENT: 400,
@@ -65,6 +72,17 @@ class StatusError(Exception):
                 named: str = fault.field_violations[0].field
                 return named
         return ""
+
+    @property
+    def json_field(self) -> str:
+        """The name of that field in JSON, such as "topN"; empty if none is named, or the query as a whole."""
+        return _JSON_NAMES.get(self.field.removeprefix("query").lstrip("."), "")
+
+    def message_with(self, name: str) -> str:
+        """Return the message with another name of the field that it begins with; as it is without a name."""
+        field = self.field.rpartition(".")[2]
+        is_named = bool(name and field) and self.message.startswith(field)
+        return name + self.message.removeprefix(field) if is_named else self.message
 
 
 def error_of_call(error: grpc.RpcError) -> StatusError:

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from hirag_dist.testing.simulator import faults, openai_schema
 from hirag_dist.testing.simulator.answering import AnsweredPrompt, Answers, digest
-from hirag_dist.testing.simulator.fault_plan import (
+from hirag_dist.testing.simulator.faults import (
     CHAT_FAULTS,
     EMBEDDING_FAULTS,
     FAIL,

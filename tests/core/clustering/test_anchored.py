@@ -75,12 +75,6 @@ def test_a_row_joins_the_cluster_that_accepts_it_and_others_form_a_new_one() -> 
     np.testing.assert_array_equal(found.n_turned, [0, 1, 0])
 
 
-def test_a_few_rows_without_a_cluster_join_the_nearest() -> None:
-    vectors = np.concatenate([around(0, SIZE), around(1, SIZE), around(5, 2) + np.eye(DIM, dtype=np.float32)[1] * 0.5])
-    found = placed(vectors, before(TWO, 2))
-    assert [home(found, row) for row in (20, 21)] == [1, 1]
-
-
 def test_a_full_cluster_accepts_none() -> None:
     vectors = np.concatenate([around(0, SIZE), around(1, SIZE), around(1, 4, 7, 0.05)])
     found = placed(vectors, before(TWO, 2), max_size=SIZE)
@@ -125,13 +119,6 @@ def test_loose_clusters_are_dissolved() -> None:
     vectors = np.concatenate([around(0, SIZE), around(1, SIZE)])
     found = placed(vectors, before(TWO, 2), loose=np.array([True, False]))
     np.testing.assert_array_equal(found.previous, [1, -1])
-
-
-def test_a_layer_without_any_cluster_left_is_one_of_new_clusters() -> None:
-    vectors = around(0, 2)
-    found = placed(vectors, before([0, 0], 1, n_lost=[8], n_founded=[10]))
-    np.testing.assert_array_equal(found.previous, [-1])
-    assert sorted(found.rows.tolist()) == [0, 1]
 
 
 @settings(max_examples=60, deadline=None)

@@ -50,9 +50,3 @@ def test_adjusted_rand_index_is_that_of_scikit_learn(seed: int) -> None:
     first, second = random.integers(0, 5, 200), random.integers(0, 7, 200)
     second[:100] = first[:100] * 100  # numbers without a row
     assert adjusted_rand_index(first, second) == pytest.approx(adjusted_rand_score(first, second), abs=1e-12)
-
-
-def test_pairs_of_a_million_rows_do_not_overflow() -> None:
-    labels = np.repeat([0, 1], 1_000_000)
-    assert adjusted_rand_index(labels, labels) == 1.0
-    assert adjusted_rand_index(labels, np.zeros(2_000_000, np.int64)) == 0.0

@@ -50,7 +50,7 @@ def rows(found: ReportOutlines) -> dict[str, dict[str, Any]]:
     return {row["community_id"]: row for row in [*found.below.to_pylist(), *found.above.to_pylist()]}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("max_lines", [3, 1000])
 def test_shown_are_the_most_connected_members_and_the_heaviest_relations(seed: int, max_lines: int) -> None:
     case = Case(seed)
@@ -75,7 +75,7 @@ def test_shown_are_the_most_connected_members_and_the_heaviest_relations(seed: i
         }
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_each_tree_is_given_the_text_of_what_it_names_and_no_more(seed: int) -> None:
     case = Case(seed)
     found = case.outlines(4, 3)
@@ -96,7 +96,7 @@ def test_each_tree_is_given_the_text_of_what_it_names_and_no_more(seed: int) -> 
 
 
 @pytest.mark.parametrize("max_tree", [1, 3, 10, 1000])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_trees_hold_whole_subtrees_of_limited_size(seed: int, max_tree: int) -> None:
     case = Case(seed)
     outlines = case.outlines(5, max_tree)

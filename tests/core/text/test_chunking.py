@@ -1,7 +1,6 @@
 """Chunks: exact spans, everything covered, sizes kept, sentences respected."""
 
 import random
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -31,12 +30,6 @@ def test_no_chunk_is_longer_than_the_size() -> None:
     chunks = cut(unbroken, size=40, overlap=0)
     assert "".join(chunks) == unbroken, "cut at tokens where there is no space"
     assert max(len(O200K.encode_ordinary(chunk)) for chunk in chunks) <= 41
-
-
-def test_neighbours_share_about_the_overlap() -> None:
-    spans = chunk_spans(PROSE, O200K, 50, 15, at_sentences=True)
-    shared = [first.end - second.start for first, second in pairwise(spans)]
-    assert all(0 < n < 100 for n in shared)
 
 
 def test_sentence_ends_of_chinese_text_are_found() -> None:

@@ -21,16 +21,11 @@ any_text = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(PU
     [
         ("Ebenezer Scrooge", "EBENEZER  scrooge"),
         ("Scrooge", '"Scrooge"'),
-        ("Scrooge", "«Scrooge»"),
         ("O'Brien", "o’brien"),
-        ("Acme (Paris)", "ACME (Paris)."),
         ("IBM", "ＩＢＭ"),
-        ("ﬁne", "fine"),
         ("Straße", "STRASSE"),
         ("Café", "Cafe\u0301"),
         ("北京", "「北京」"),
-        ("New York", "New\u00a0York"),
-        ("R.E.M", "r.e.m."),
         (".NET", "“.net”,"),
     ],
 )
@@ -74,17 +69,11 @@ def test_the_key_of_a_key_is_the_key_for_every_letter() -> None:
     [
         ("  Tiny   Tim\n", "Tiny Tim"),
         ('"Scrooge & Marley",', "Scrooge & Marley"),
-        ("## Stave One", "Stave One"),
         ("Acme (Paris)", "Acme (Paris)"),
         ("C#", "C#"),
-        ("O'Brien", "O'Brien"),
-        ("...", ""),
         (".NET", ".NET"),
-        (" - .NET", "- .NET"),
         ("R.E.M.", "R.E.M."),
         ("J.R.R. Tolkien.", "J.R.R. Tolkien"),
-        ("Plan B.", "Plan B"),
-        ("...and justice", "and justice"),
     ],
 )
 def test_names_are_shown_without_what_surrounds_them(written: str, shown: str) -> None:

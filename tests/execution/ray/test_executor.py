@@ -26,7 +26,7 @@ from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.errors import BudgetReached, StageFailed
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.events import TaskFinished
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.ray import RayExecutor
 from hirag_dist.execution.ray.quota_actor import DeclaredDead, QuotaActor
 from hirag_dist.execution.runner import StageRunner
@@ -40,7 +40,7 @@ from hirag_dist.llm.limits.protocol import CallDemand, WorkerReport
 from hirag_dist.protocols import Executor
 from hirag_dist.storage.store import Store
 from hirag_dist.testing.simulator import SimulatorOptions
-from hirag_dist.testing.simulator.run import SimulatorThread
+from hirag_dist.testing.simulator.app import SimulatorThread
 from tests.bare_services import SERVICES
 from tests.ray_nodes import started
 
@@ -290,7 +290,7 @@ def test_the_budget_holds_for_all_workers(ray_cluster: Cluster, corpus: Path, tm
                 partial(make_services, config, store, True), partial(make_coordinator, config, None, 12_000), workers=2
             )
 
-        with pytest.raises(BudgetReached, match="--max-tokens 12000"):
+        with pytest.raises(BudgetReached, match="the limit of 12000 tokens"):
             build(config, corpus, tmp_path / "capped", capped)
         assert 0 < chat_calls(thread) - before < before
 

@@ -14,7 +14,7 @@ import pytest
 from hirag_dist.core.entities.merging import merge_entities, merge_relations
 from hirag_dist.core.text.ids import entity_id, relation_id
 from hirag_dist.execution.dataset import Dataset
-from hirag_dist.execution.inline import InlineExecutor
+from hirag_dist.execution.executors import InlineExecutor
 from hirag_dist.execution.runner import StageRunner
 from hirag_dist.execution.stage import ByKey, Split
 from hirag_dist.indexing.stages.merge import MergeEntities, MergeRelations

@@ -20,8 +20,7 @@ from hirag_dist.llm.endpoints.openai_replies import (
     parse_usage,
     parse_vectors,
 )
-from hirag_dist.llm.reply_store.block_format import pack_value, unpack_value
-from hirag_dist.llm.reply_store.codec import MAX_TOKENS, record_of, reply_from
+from hirag_dist.llm.reply_store.block_format import MAX_TOKENS, pack_value, record_of, reply_from, unpack_value
 from hirag_dist.schemas import USAGE
 from hirag_dist.types import ChatReply
 
@@ -124,11 +123,7 @@ def test_what_is_kept_is_healed_or_counts_as_absent(record: dict[str, Any]) -> N
     ("usage", "counts", "problem"),
     [
         (None, (None, 0, None), ""),
-        ([], (None, 0, None), "usage is no object"),
-        ({"prompt_tokens": 11, "completion_tokens": 3.0}, (11, 0, 3), ""),
         ({"prompt_tokens": -30000000, "completion_tokens": 3}, (None, 0, 3), "prompt_tokens -30000000"),
-        ({"prompt_tokens": "11", "completion_tokens": 3}, (None, 0, 3), "prompt_tokens 11"),
-        ({"prompt_tokens": 11, "completion_tokens": {"a": 1}}, (11, 0, None), "completion_tokens dict"),
         (
             {"prompt_tokens": 11, "prompt_tokens_details": {"cached_tokens": 12}},
             (11, 0, None),

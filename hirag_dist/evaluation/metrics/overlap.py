@@ -1,0 +1,192 @@
+"""Overlap of texts: recall of tokens, and ROUGE-L of every pair of a list at once.
+
+Lin (2004), "ROUGE: A Package for Automatic Evaluation of Summaries", section 3, with β = 1: the F-measure of the
+longest common subsequence (LCS). Words are folded by case and form and not stemmed; writing without spaces is taken
+character by character, so that no script vanishes, as it would where only a to z and digits are kept.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hirag_dist.core.numba_jit import compiled_apart
+from hirag_dist.core.retrieval.context import LEVEL_OF_HEADING, RECORD_LETTERS
+from hirag_dist.core.retrieval.record_texts import community_text, entity_text, relation_text
+from hirag_dist.core.text.normalize import UNSPACED
+from hirag_dist.types import FloatVector, Retrieval
+
+LEVELS = ("local", "global", "bridge")
+_HEADING = re.compile(rf"^## ({'|'.join(LEVEL_OF_HEADING)})$", re.MULTILINE)
+_REFERENCE = re.compile(rf"^\[[{RECORD_LETTERS}]\d+\]", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecall:
+    """The share of a text's tokens that another holds.
+
+    Attributes:
+        tokens: of the text, every occurrence counted; above 0.
+        found: of these, those that the other holds as often.
+        distinct: different tokens of the text.
+        distinct_found: of these, those that the other holds at all.
+    """
+
+    tokens: int
+    found: int
+    distinct: int
+    distinct_found: int
+
+    @property
+    def recall(self) -> float:
+        """Of all occurrences, 0 to 1."""
+        return self.found / self.tokens
+
+    @property
+    def distinct_recall(self) -> float:
+        """Of different tokens, 0 to 1."""
+        return self.distinct_found / self.distinct
+
+
+def token_recall(part: Sequence[Hashable], whole: Sequence[Hashable]) -> TokenRecall | None:
+    """Return how much of `part` stands in `whole` too; None where `part` is empty, of which no share can be said.
+
+    >>> token_recall("aab", "abc").recall
+    0.6666666666666666
+    """
+    if not part:
+        return None
+    wanted, held = Counter(part), Counter(whole)
+    return TokenRecall(len(part), (wanted & held).total(), len(wanted), len(wanted.keys() & held.keys()))
+
+
+def rendered_levels(context: str) -> dict[str, str]:
+    """Return a rendered context by level, without headings and references: what a model reads of each.
+
+    Args:
+        context: as `core.retrieval.context.render_context` makes it; no text of a record can pass for a heading there.
+    """
+    headings = list(_HEADING.finditer(context))
+    ends = [heading.start() for heading in headings[1:]] + [len(context)]
+    texts = dict.fromkeys(LEVELS, "")
+    for heading, end in zip(headings, ends, strict=False):
+        texts[LEVEL_OF_HEADING[heading[1]]] = _REFERENCE.sub("", context[heading.end() : end]).strip()
+    return texts
+
+
+def retrieved_levels(found: Retrieval) -> dict[str, str]:
+    """Return everything retrieved by level, as it would be written into a context without a limit."""
+    return {level: "\n".join(text.strip() for text in _texts(level, found)) for level in LEVELS}
+
+
+def recall_in_bridge(
+    levels: Mapping[str, str], encode: Callable[[str], Sequence[Hashable]]
+) -> dict[str, TokenRecall | None]:
+    """Return how much of the local and of the global level the bridge holds, None of a level without text.
+
+    Paper: Table 7.
+
+    Args:
+        levels: as `rendered_levels` and `retrieved_levels` give them.
+        encode: text → tokens; the paper counts by cl100k_base.
+    """
+    bridge = encode(levels["bridge"])
+    return {level: token_recall(encode(levels[level]), bridge) for level in ("local", "global")}
+
+
+def _texts(level: str, found: Retrieval) -> Iterator[str]:
+    if level == "local":
+        return (entity_text(item.name, item.type, item.layer, item.description) for item in found.local)
+    if level == "global":
+        return (community_text(item.title, item.level, item.rating, item.report) for item in found.communities)
+    return (relation_text(item.source_name, item.target_name, item.description) for item in found.triples)
+
+
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+def rouge_tokens(text: str) -> list[str]:
+    """Return the words of a text, folded; a character, with its marks, is a word where writing has no spaces.
+
+    >>> rouge_tokens("Ann's COST: 3.5 %"), rouge_tokens("हिन्दी में"), rouge_tokens("東京 2020")
+    (['ann', 's', 'cost', '3', '5'], ['हिन्दी', 'में'], ['東', '京', '2020'])
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    words: list[str] = []
+    open_word = False  # whether the next letter goes on with the last word
+    for char in folded:
+        kind = unicodedata.category(char)[0]
+        if kind == "M" and words and (open_word or _UNSPACED.match(words[-1])):
+            words[-1] += char  # a vowel sign or accent belongs to what stands before it
+        elif kind not in "LN":
+            open_word = False
+        elif _UNSPACED.match(char):
+            words.append(char)
+            open_word = False
+        elif open_word:
+            words[-1] += char
+        else:
+            words.append(char)
+            open_word = True
+    return words
+
+
+def rouge_l(one: str, other: str) -> float:
+    """Return the F-measure of the longest common subsequence of words: 0 to 1, and 0 where a text has no words.
+
+    >>> rouge_l("police killed the gunman", "police kill the gunman")
+    0.75
+    """
+    return float(1.0 - rouge_l_distances([one, other])[0])
+
+
+def rouge_l_distances(texts: Sequence[str]) -> FloatVector:
+    """Return 1 - ROUGE-L of every pair of texts.
+
+    Takes time that grows with the pairs and the product of their lengths: 1,000 texts of 20 words a second, about.
+
+    Returns:
+        (n (n - 1) / 2,) in the order of scipy's condensed distances: (0, 1), (0, 2), …, (n - 2, n - 1).
+    """
+    ids: dict[str, int] = {}
+    rows = [[ids.setdefault(word, len(ids)) for word in rouge_tokens(text)] for text in texts]
+    starts = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=starts[1:])
+    words = np.array([word for row in rows for word in row], np.int64)
+    return _distances(words, starts)
+
+
+@compiled_apart
+def _distances(words: NDArray[np.int64], starts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Fill the condensed distances; `words[starts[i]:starts[i + 1]]` are text i's."""
+    n_texts = len(starts) - 1
+    found = np.empty(n_texts * (n_texts - 1) // 2, np.float64)
+    longest = 0
+    for row in range(n_texts):
+        longest = max(longest, starts[row + 1] - starts[row])
+    lengths = np.empty(longest + 1, np.int64)  # of the LCS with each beginning of the second text
+    place = 0
+    for one in range(n_texts):
+        for other in range(one + 1, n_texts):
+            m = starts[one + 1] - starts[one]
+            n = starts[other + 1] - starts[other]
+            lengths[: n + 1] = 0
+            for i in range(m):
+                word = words[starts[one] + i]
+                corner = 0  # the entry above and to the left
+                for j in range(n):
+                    above = lengths[j + 1]
+                    if words[starts[other] + j] == word:
+                        lengths[j + 1] = corner + 1
+                    elif lengths[j] > above:
+                        lengths[j + 1] = lengths[j]
+                    corner = above
+            found[place] = 1.0 - 2.0 * lengths[n] / (m + n) if lengths[n] else 1.0
+            place += 1
+    return found

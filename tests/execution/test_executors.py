@@ -1,0 +1,138 @@
+"""An executor that is made when there is something to do, and chosen by the number of a stage's tasks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hirag_dist.execution import executors
+from hirag_dist.execution.events import CallsProgress
+from hirag_dist.execution.executors import MAX_SMALL_TASKS, CallPoll, InlineExecutor, LazyExecutor
+from hirag_dist.execution.stage import no_other_workers
+from hirag_dist.execution.task import Task, TaskResult
+from hirag_dist.llm.limits.protocol import CallTotals
+
+
+class Counting:
+    """An executor whose number of replies grows with each look."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    def call_totals(self) -> CallTotals:
+        self.looks += 1
+        return CallTotals(answered=10 * self.looks, tokens=100, in_flight=3)
+
+
+def test_the_calls_of_a_stage_are_those_since_its_start() -> None:
+    events: list[Any] = []
+    enough = threading.Event()
+
+    def emit(event: object) -> None:
+        events.append(event)
+        if len(events) == 3:
+            enough.set()
+
+    with CallPoll(Counting(), emit, "extract", interval_s=0.001):  # type: ignore[arg-type]
+        assert enough.wait(60)
+    n_events = len(events)
+    assert events[:2] == [
+        CallsProgress("extract", CallTotals(answered=10, in_flight=3)),
+        CallsProgress("extract", CallTotals(answered=20, in_flight=3)),
+    ]
+    assert len(events) == n_events  # the thread has ended
+    assert not [each for each in threading.enumerate() if each.name.startswith("call-poll")]
+
+
+SERVICES: Any = SimpleNamespace(close=no_other_workers)
+
+
+def shard_of(services: Any, shard: int) -> int:
+    return 10 * shard
+
+
+def plus(services: Any, data: int, argument: int) -> int:
+    return data + argument
+
+
+def test_shards_are_held_by_the_executor_that_is_made_for_them() -> None:
+    made: list[InlineExecutor] = []
+    executor = LazyExecutor("lazy", lambda: made.append(InlineExecutor(lambda: SERVICES)) or made[-1])
+    with executor.hold(shard_of, [1, 2]) as held:
+        assert list(held.each(plus, 5)) == [15, 25]
+    executor.close()
+    assert len(made) == 1
+
+
+class Engine:
+    """Runs nothing, and records what it was asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stages: list[int] = []
+        self.closed = False
+
+    def map(self, tasks: Iterable[Task]) -> Iterator[TaskResult]:
+        results = [TaskResult(task.number, {}, [], 0.0) for task in tasks]
+        self.stages.append(len(results))
+        yield from results
+
+    def release_idle(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Pair:
+    """An executor of two recording engines."""
+
+    def __init__(self) -> None:
+        self.small, self.large = Engine("inline"), Engine("ray")
+        self.made: list[str] = []
+        self.sized = LazyExecutor(
+            "inline", lambda: self._make(self.small), large=("ray", lambda: self._make(self.large))
+        )
+
+    def run(self, n_tasks: int, calls: bool = False) -> None:
+        tasks: Any = (SimpleNamespace(number=number, stage=calls) for number in range(n_tasks))
+        assert [each.number for each in self.sized.map(tasks)] == list(range(n_tasks))
+
+    def _make(self, engine: Engine) -> Any:
+        self.made.append(engine.name)
+        return engine
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Pair:
+    monkeypatch.setattr(executors, "waits_for_models", bool)
+    return Pair()
+
+
+def test_small_stages_start_no_ray(pair: Pair) -> None:
+    pair.run(0)
+    assert pair.made == []
+    pair.run(1)
+    pair.run(MAX_SMALL_TASKS, calls=True)
+    assert (pair.made, pair.small.stages, pair.sized.name) == (["inline"], [1, MAX_SMALL_TASKS], "inline")
+
+
+def test_a_large_stage_moves_the_build_to_ray(pair: Pair) -> None:
+    pair.run(2)
+    pair.run(MAX_SMALL_TASKS + 1, calls=True)
+    pair.run(1)
+    assert pair.small.closed
+    assert (pair.small.stages, pair.large.stages, pair.sized.name) == ([2], [MAX_SMALL_TASKS + 1, 1], "ray")
+
+
+def test_calls_decide_for_the_rest_of_a_build(pair: Pair) -> None:
+    """Two executors would grant the rates of an endpoint twice."""
+    pair.run(3, calls=True)
+    pair.run(10 * MAX_SMALL_TASKS)
+    assert (pair.made, pair.small.stages) == (["inline"], [3, 10 * MAX_SMALL_TASKS])
