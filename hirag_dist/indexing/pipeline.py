@@ -111,7 +111,7 @@ class Build:
             force_current: make its snapshot current even if `current` was set back from that very snapshot.
             require_complete: publish nothing while there are dead letters.
             base_id: the snapshot that an update starts from; None builds from nothing; empty: the current one.
-            spill: Folder from which an update maps large tables; None: they are in memory.
+            spill: Folder from which large tables are mapped; None: they are in memory.
         """
         self.context = context
         self._force_current = force_current
