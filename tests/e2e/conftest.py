@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,13 +97,13 @@ def check_stderr(text: str) -> None:
 class ForkedBuilds:
     """A process that has imported everything and forks a child for each build: 0.02 s to start instead of 1.5."""
 
-    def __init__(self) -> None:
+    def __init__(self, **environ: str) -> None:
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("fork_builds.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=ENVIRONMENT,
+            env=ENVIRONMENT | environ,
         )
 
     def build(self, **job: Any) -> dict[str, Any]:
@@ -168,6 +169,19 @@ def forked() -> Iterator[ForkedBuilds]:
     builds = ForkedBuilds()
     yield builds
     builds.close()
+
+
+@pytest.fixture
+def forked_on() -> Iterator[Callable[[str], ForkedBuilds]]:
+    """Builds on a kind of processor: numpy's products are those of its kernels (`OPENBLAS_CORETYPE`)."""
+    with ExitStack() as stack:
+
+        def start(kind: str) -> ForkedBuilds:
+            builds = ForkedBuilds(OPENBLAS_CORETYPE=kind)
+            stack.callback(builds.close)
+            return builds
+
+        yield start
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import signal
@@ -218,3 +219,29 @@ def test_an_update_that_is_killed_again_and_again_comes_out_the_same(
         assert paid_once <= paid_calls <= paid_once + deaths * IN_FLIGHT
         again = forked.build(**job, index=index)
         assert (again["snapshot"], again["sent"], again["changed"]) == (whole["snapshot"], 0, False)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the kinds of processors are those of x86-64")
+def test_a_build_continued_on_another_kind_of_processor_keeps_what_was_decided(
+    forked_on: Any, corpus: Path, built: Any, paid: Any, tmp_path: Path
+) -> None:
+    """Clusters of layer 0 that were found are not found again, and no summary of them is paid again."""
+    thread = SimulatorThread(SimulatorOptions(listen="127.0.0.1:0"))
+    with thread as url:
+        config = yaml.safe_load(built.config.read_text("utf-8")) | {"llm": paid(url)}
+        job = {"inputs": [str(corpus)], "config": config}
+        old, new = forked_on("Sandybridge"), forked_on("Haswell")
+        whole = old.build(**job, index=tmp_path / "whole")
+        n_whole = chat_calls(thread)
+        stop = ("finished", "summarise layer 0")
+        assert old.build(**job, index=tmp_path / "index", at_event=stop) == {"signal": signal.SIGKILL}
+        n_before = chat_calls(thread) - n_whole
+        done = new.build(**job, index=tmp_path / "index")
+        assert chat_calls(thread) - 2 * n_whole <= 0.2 * (n_whole - n_before)  # higher clusters may differ
+        labels = [label for kind, label, _ in whole["told"] if kind == "finished"]
+        decided = set(labels[: labels.index(stop[1]) + 1])
+        assert {"cluster layer 0", "embed layer 0"} & decided
+        reused = {label for kind, label, is_reused in done["told"] if kind == "finished" and is_reused}
+        assert decided <= reused
+        again = old.build(**job, index=tmp_path / "index")
+        assert (again["snapshot"], again["stages_run"], again["sent"]) == (done["snapshot"], 0, 0)

@@ -32,7 +32,8 @@ def moments(xp: Any, rows: Any) -> Moments:
     for first in range(0, len(rows), _BLOCK_ROWS):
         block = _finite(xp, rows[first : first + _BLOCK_ROWS])
         sums += block.sum(axis=0, dtype=np.float64)
-        products += block.T @ block
+        wide = block.astype(np.float64)  # float32 products differ between kinds of processors
+        products += wide.T @ wide
     return Moments(len(rows), to_numpy(xp, sums), to_numpy(xp, products))
 
 
@@ -58,11 +59,11 @@ def principal_axes(found: Moments, n_components: int) -> Projection:
 @finite_products
 def project(xp: Any, rows: Any, projection: Projection) -> FloatMatrix:
     """Return (n, c) float32 scores, block by block; what is not finite counts as zero."""
-    axes, shift = xp.asarray(projection.axes), xp.asarray(projection.shift)
+    axes, shift = xp.asarray(projection.axes).astype(np.float64), xp.asarray(projection.shift)
     scores = np.empty((len(rows), projection.axes.shape[1]), np.float32)
     for first in range(0, len(rows), _BLOCK_ROWS):
         block = _finite(xp, rows[first : first + _BLOCK_ROWS])
-        scores[first : first + _BLOCK_ROWS] = to_numpy(xp, block @ axes - shift)
+        scores[first : first + _BLOCK_ROWS] = to_numpy(xp, block.astype(np.float64) @ axes - shift)
     return scores
 
 

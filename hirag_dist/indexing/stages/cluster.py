@@ -36,7 +36,7 @@ class ClusterLayer:
     """
 
     name: ClassVar[str] = "cluster"
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     split: ClassVar[Split] = Whole("one shard, 65,536 entities: larger layers are clustered by stages of many tasks")
 
     class Inputs(TableSet):

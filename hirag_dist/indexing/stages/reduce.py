@@ -36,7 +36,7 @@ class FitProjection:
     """
 
     name: ClassVar[str] = "fit_projection"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     class Inputs(TableSet):
         vectors: Annotated[Dataset, VECTORS]
@@ -72,7 +72,7 @@ class ReduceVectors:
     """Vectors → scores: VECTORS of few dimensions."""
 
     name: ClassVar[str] = "reduce_vectors"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     class Inputs(TableSet):
         vectors: Annotated[Dataset, VECTORS]

@@ -1,0 +1,32 @@
+"""Scores of a layer under the kernels of several kinds of processors."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+SCORES = """
+import hashlib
+import numpy as np
+from hirag_dist.compute.cpu import CpuKernels
+
+rng = np.random.default_rng(0)
+rows = (rng.normal(size=(20, 384))[rng.integers(20, size=6000)] + rng.normal(size=(6000, 384))).astype(np.float32)
+rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+print(hashlib.sha256(CpuKernels().pca(rows, 64, 0).tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the kinds of processors are those of x86-64")
+def test_scores_have_the_same_bits_on_kinds_of_processors() -> None:
+    found = set()
+    for kind in ("Sandybridge", "Haswell"):
+        environ = os.environ | {"OPENBLAS_CORETYPE": kind, "OPENBLAS_NUM_THREADS": "1"}
+        done = subprocess.run([sys.executable, "-c", SCORES], env=environ, capture_output=True, text=True, check=True)
+        found.add(done.stdout)
+    assert len(found) == 1
