@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from hirag_dist.composition.catalogue import catalogue_config, has_catalogue, make_catalogue
-from hirag_dist.composition.models import make_coordinator
+from hirag_dist.composition.models import ask_windows, make_coordinator
 from hirag_dist.composition.query import make_engine
 from hirag_dist.composition.serving_process import PageTask, WorkerProcess, WorkerTask
-from hirag_dist.composition.windows import ask_windows
 from hirag_dist.config.model import Config
 from hirag_dist.errors import ConfigError
 from hirag_dist.llm.prompt_files import load_prompts

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from hirag_dist.config.model import Config
-from hirag_dist.core.reports.choice import MIN_ENTITIES, ReportChoice
-from hirag_dist.core.reports.selection import ReportOutlines, outlined_rows
+from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportChoice, ReportOutlines, outlined_rows
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.context import BuildContext
 from hirag_dist.indexing.layers import DESCRIPTION_CHARS, Hierarchy, ImportedCommunities

@@ -15,13 +15,13 @@ from hirag_dist.core.access.labels import AccessRule
 from hirag_dist.core.graph.pagerank import personalised_pagerank
 from hirag_dist.core.graph.shortest_paths import PathFinder
 from hirag_dist.core.metadata.columns import facets
-from hirag_dist.core.metadata.expression import And, Expression
+from hirag_dist.core.metadata.fields import And, Expression
 from hirag_dist.core.metadata.parsing import FilterError, as_of_filter, parse_filter
 from hirag_dist.core.prompts.templates import Prompts
 from hirag_dist.core.retrieval.bridge import bridge_relations, key_entities, nearest_chunks, question_scores
 from hirag_dist.errors import InvalidQuery
 from hirag_dist.protocols import AnswerModel, Closable, CountsCacheHits, Embedder, Reranker, VectorIndex
-from hirag_dist.retrieval.answer_window import AnswerWindow
+from hirag_dist.retrieval.answer_stream import AnswerWindow
 from hirag_dist.retrieval.lookup.entities import examples
 from hirag_dist.retrieval.lookup.tables import LookupTables
 from hirag_dist.retrieval.record_text_cache import RecordTextCache

@@ -11,14 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hirag_dist.core.graph.communities import community_table
+from hirag_dist.core.graph.communities import community_table, renamed_reports, with_summaries
 from hirag_dist.core.graph.csr import build_graph, rows_of
-from hirag_dist.core.graph.imported_communities import renamed_reports, with_summaries
+from hirag_dist.core.graph.hierarchy_metrics import modularity
 from hirag_dist.core.graph.leiden import visiting_keys
-from hirag_dist.core.graph.modularity import modularity
 from hirag_dist.core.graph.warm_start import warm_start
-from hirag_dist.core.reports.choice import ReportChoice
-from hirag_dist.core.reports.selection import ENTITY_PLACES, OUTLINES, RELATION_PLACES, report_outlines
+from hirag_dist.core.reports.selection import ENTITY_PLACES, OUTLINES, RELATION_PLACES, ReportChoice, report_outlines
 from hirag_dist.execution.dataset import Dataset, TableSet
 from hirag_dist.execution.stage import ByRows, Services, Split, Tables, Whole, output_schemas
 from hirag_dist.schemas import COMMUNITIES, ENTITIES, RELATIONS, REPORTS

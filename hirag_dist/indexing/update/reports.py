@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from hirag_dist.core.graph.csr import rows_of
 from hirag_dist.core.key_sets import KeySets, distinct_keys, key_sets
-from hirag_dist.core.reports.choice import MIN_ENTITIES
-from hirag_dist.core.reports.selection import ReportOutlines
+from hirag_dist.core.reports.selection import MIN_ENTITIES, ReportOutlines
 from hirag_dist.execution.dataset import Dataset
 from hirag_dist.indexing.communities import ReportTexts, report_choice, write_reports
 from hirag_dist.indexing.context import BuildContext

@@ -20,7 +20,7 @@ from hirag_dist.core.access.filter import visible_components, visible_relations,
 from hirag_dist.core.access.labels import HIDDEN, AccessRule, Flags, sets_in_reach
 from hirag_dist.core.graph.pagerank import VisibleEdges
 from hirag_dist.core.metadata.columns import facets, matching_documents
-from hirag_dist.core.metadata.expression import Expression
+from hirag_dist.core.metadata.fields import Expression
 from hirag_dist.core.retrieval.levels import RankedCommunity
 from hirag_dist.core.retrieval.vector_scoring import exact_scores
 from hirag_dist.retrieval.view.index import MappedIndex

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hirag_dist.core.text.chunking import chunk_spans
+from hirag_dist.core.text.chunking import chunk_spans, text_halves
 from hirag_dist.core.text.tokens import encoding
 
 O200K = encoding("o200k_base")
@@ -108,3 +108,22 @@ def test_the_tokens_of_a_window_are_about_those_of_its_text(at_sentences: bool) 
     alone = [len(O200K.encode_ordinary(text[span.start : span.end])) for span in spans]
     assert all(span.n_tokens <= 64 for span in spans)
     assert max(abs(count - span.n_tokens) for count, span in zip(alone, spans, strict=True)) <= 3
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("It was late. So.\n\nThe ship left. It rained.", "It was late. So.\n\n"),
+        ("Ada wrote. Bob read it.", "Ada wrote. "),
+        ("one two three four", "one two "),
+        ("船在夜里离开。雨下了一整夜。", "船在夜里离开。"),
+        ("x" * 9, "xxxx"),
+        ("", ""),
+    ],
+)
+def test_the_best_end_in_the_middle_half(text: str, first: str) -> None:
+    assert text_halves(text) == (first, text[len(first) :])
+
+
+def test_an_end_near_the_border_is_not_taken() -> None:
+    assert text_halves("A. " + "x" * 40)[0] == "A. " + "x" * 18

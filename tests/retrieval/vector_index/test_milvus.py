@@ -22,7 +22,7 @@ from pymilvus import MilvusClient, MilvusException
 
 from hirag_dist.config.model import Config, VectorsConfig
 from hirag_dist.errors import BackendUnavailable, ConfigError
-from hirag_dist.retrieval.vector_index.factory import make_vector_index
+from hirag_dist.retrieval.vector_index.memory import make_vector_index
 from hirag_dist.retrieval.vector_index.milvus import MilvusVectors, collection_name, open_milvus, open_milvus_lite
 from hirag_dist.retrieval.vector_index.milvus.collection import aliases, drop, list_keys, resolved
 from hirag_dist.retrieval.vector_index.milvus.fill import CollectionFill

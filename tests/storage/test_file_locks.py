@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hirag_dist.storage.durability import make_folder
+from hirag_dist.storage.file_locks import make_folder
 from hirag_dist.storage.store import Store
 
 

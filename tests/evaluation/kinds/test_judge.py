@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from hirag_dist.evaluation.kinds.judge import read_verdicts, rows_of_record, write_verdict
 from hirag_dist.evaluation.metrics.judge_replies import FIRST, SECOND, TIE
 from hirag_dist.evaluation.metrics.win_rates import AnswerPair, verdict_table
-from hirag_dist.evaluation.verdict_records import read_verdicts, rows_of_record, write_verdict
 
 
 def lines(path: Path, *records: object) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from hirag_dist.api.index import open_index
 from hirag_dist.application.build import BuildOptions, run_build
-from hirag_dist.composition.windows import ask_windows, role_windows
+from hirag_dist.composition.models import ask_windows, role_windows
 from hirag_dist.config.model import Config
 from hirag_dist.core.text.tokens import counter
 from hirag_dist.llm.rule_based import reply_to

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hirag_dist.core.entities.claims import parse_claims
 from hirag_dist.core.prompts.evaluation_requests import parse_list
 from hirag_dist.core.prompts.packing import split_reply
-from hirag_dist.core.prompts.record_lines import record_lines
+from hirag_dist.core.prompts.records import record_lines
 from hirag_dist.core.prompts.reply_parsing import (
     parse_extraction,
     parse_meta_types,

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from hirag_dist.config.model import EndpointConfig
-from hirag_dist.core.prompts.refusal_reasons import _REMEDIES, NOT_SENT, beginning, by_reason, remedy_of
+from hirag_dist.core.prompts.reply_validation import _REMEDIES, NOT_SENT, beginning, by_reason, remedy_of
 
 
 def test_reasons_that_differ_by_names_and_numbers_are_one() -> None:

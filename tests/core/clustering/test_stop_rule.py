@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hirag_dist.core.clustering.sparsity import cluster_sparsity
-from hirag_dist.core.clustering.stop_rule import StopLimits, change_rate, stop_after_clustering, stop_before_clustering
+from hirag_dist.core.clustering.stop_rule import (
+    StopLimits,
+    change_rate,
+    cluster_sparsity,
+    stop_after_clustering,
+    stop_before_clustering,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""Stale texts, weighted by their tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from hirag_dist.core.drift import measures as module
+from hirag_dist.core.drift.measures import (
+    StaleTexts,
+    adjusted_rand_index,
+    best_jaccard,
+    compactness,
+    groups_of,
+    groups_of_labels,
+    stale_reports,
+    stale_summaries,
+    weighted_jaccard,
+)
+from hirag_dist.schemas import REPORT_INPUTS, REPORTS, SUMMARIES
+from hirag_dist.types import FloatMatrix
+
+
+def unit_rows(n: int, dim: int, seed: int) -> FloatMatrix:
+    rows = np.random.default_rng(seed).standard_normal((n, dim))
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+def test_two_vectors_at_a_right_angle() -> None:
+    vectors = np.eye(2, dtype=np.float32)
+    assert compactness(vectors, np.array([0, 0])) == pytest.approx(np.sqrt(0.5))
+    assert compactness(vectors, np.array([0, 1])) == 1.0
+    assert compactness(vectors, np.array([-1, 3])) == 1.0, "rows in no cluster do not count"
+    assert compactness(vectors, np.array([-1, -1])) == 1.0
+
+
+@pytest.mark.parametrize("block_rows", [1, 7, 10_000])
+def test_the_mean_cosine_to_the_centroid(block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BLOCK_ROWS", block_rows)
+    vectors, labels = unit_rows(60, 5, seed=1), np.random.default_rng(2).integers(-1, 6, 60)
+    cosines = []
+    for row in np.flatnonzero(labels >= 0):
+        centroid = vectors[labels == labels[row]].astype(np.float64).mean(axis=0)
+        cosines.append(vectors[row] @ centroid / np.linalg.norm(centroid))
+    assert compactness(vectors, labels) == pytest.approx(np.mean(cosines), abs=1e-7)
+
+
+def test_best_jaccard_of_overlapping_groups() -> None:
+    # {0, 1, 2}, {2, 3} against {0, 1}, {2, 3, 4}: 2/3 and 2/3; the first also shares one of five with the second
+    groups = groups_of(np.array([0, 0, 0, 1, 1]), np.array([0, 1, 2, 2, 3]))
+    others = groups_of(np.array([0, 0, 1, 1, 1]), np.array([0, 1, 2, 3, 4]))
+    assert best_jaccard(groups, others).tolist() == [2 / 3, 2 / 3]
+    assert best_jaccard(others, groups).tolist() == [2 / 3, 2 / 3]
+
+
+def test_a_group_that_shares_no_row_counts_zero_by_its_size() -> None:
+    groups, others = groups_of_labels(np.array([0, 0, 0, 1])), groups_of_labels(np.array([0, 0, 0, -1]))
+    assert best_jaccard(groups, others).tolist() == [1.0, 0.0]
+    assert weighted_jaccard(groups, others) == 0.75
+    assert weighted_jaccard(others, groups) == 1.0
+
+
+def test_equal_groupings_agree_whatever_their_labels_are() -> None:
+    first, second = np.array([0, 1, 1, 2, -1]), np.array([2, 0, 0, 1, -1])
+    assert weighted_jaccard(groups_of_labels(first), groups_of_labels(second)) == 1.0
+    assert adjusted_rand_index(first, second) == 1.0
+
+
+def test_no_groups() -> None:
+    none, some = groups_of_labels(np.full(3, -1)), groups_of_labels(np.array([0, 0, 0]))
+    assert weighted_jaccard(none, none) == 1.0
+    assert weighted_jaccard(none, some) == 0.0
+    assert weighted_jaccard(some, none) == 0.0
+    assert adjusted_rand_index(np.zeros(0, np.int64), np.zeros(0, np.int64)) == 1.0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_adjusted_rand_index_is_that_of_scikit_learn(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    first, second = random.integers(0, 5, 200), random.integers(0, 7, 200)
+    second[:100] = first[:100] * 100  # numbers without a row
+    assert adjusted_rand_index(first, second) == pytest.approx(adjusted_rand_score(first, second), abs=1e-12)
+
+
+def test_pairs_of_a_million_rows_do_not_overflow() -> None:
+    labels = np.repeat([0, 1], 1_000_000)
+    assert adjusted_rand_index(labels, labels) == 1.0
+    assert adjusted_rand_index(labels, np.zeros(2_000_000, np.int64)) == 0.0
+
+
+def summary(cluster: str, chars: int, covered: int, share: float, since: int) -> dict[str, Any]:
+    text = {"name": "n" * 2, "type": "t" * 2, "description": "d" * (chars - 4)}
+    cover = {"member_id": "m", "entity": 0, "description": "c" * 4, "strength": 1.0}
+    row = {"layer": 0, "cluster_id": cluster, "entities": [text], "covers": [cover] * covered, "origin": "model"}
+    counts = {"n_founded": 3, "n_turned": 0, "inputs": [], "sources": []}
+    return row | counts | {"stale_share": share, "stale_since": since}
+
+
+def report(community: str, chars: int) -> dict[str, Any]:
+    finding = {"summary": "s" * 4, "explanation": "e" * 4, "entity_ids": [], "relation_ids": []}
+    texts = {"title": "t" * 4, "summary": "s" * (chars - 20), "rating_explanation": "r" * 8}
+    more = {"rating": 1.0, "findings": [finding], "origin": "model", "n_dropped_references": 0}
+    return {"community_id": community, "level": 0} | texts | more
+
+
+def inputs(community: str, share: float, since: int) -> dict[str, Any]:
+    return {"community_id": community, "inputs": [], "sources": [], "stale_share": share, "stale_since": since}
+
+
+def test_summaries_count_by_the_tokens_of_their_entities_and_covers() -> None:
+    rows = [summary("a", 40, 0, 0.5, 2), summary("b", 72, 2, 0.125, 0)]  # 10 and 20 tokens
+    expected = StaleTexts(units=2, due=1, tokens=30, due_tokens=10, changed_tokens=8)  # 5 + 2.5, to the even
+    table = pa.Table.from_pylist(rows, SUMMARIES)
+    assert stale_summaries(table) == expected
+    parts = pa.concat_tables([table.slice(0, 1), table.slice(1)])
+    assert stale_summaries(parts) == expected, "as chunks of a longer array too"
+    assert expected.due_share == pytest.approx(1 / 3)
+    assert expected.changed_share == pytest.approx(8 / 30)
+
+
+def test_reports_are_found_by_community() -> None:
+    reports = pa.Table.from_pylist([report("x", 40), report("y", 80), report("members only", 400)], REPORTS)
+    rows = pa.Table.from_pylist([inputs("y", 1.0, 4), inputs("x", 0.0, 0), inputs("gone", 1.0, 4)], REPORT_INPUTS)
+    assert stale_reports(rows, reports) == StaleTexts(units=3, due=2, tokens=30, due_tokens=20, changed_tokens=20)
+
+
+def test_no_text_is_not_stale() -> None:
+    none = stale_summaries(SUMMARIES.empty_table())
+    assert none == StaleTexts(0, 0, 0, 0, 0)
+    assert (none.due_share, none.changed_share) == (0.0, 0.0)
+    assert stale_reports(REPORT_INPUTS.empty_table(), REPORTS.empty_table()) == none
