@@ -1,4 +1,9 @@
-"""Endpoints, roles, pools, prices, limits and context windows of models from the configuration."""
+"""Endpoints, roles, pools, prices, limits and context windows of models from the configuration.
+
+Context windows are asked of servers at the start. An index goes on with the windows that it was begun with, also where
+a server has another one by now: other sizes would be other chunks, and all of them would be paid again. A build from
+nothing (`--rebuild`, `--fresh`), another model and an explicit `context_window` are how the sizes change.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Executors: one in this process, one that starts with its first task; progress by reply, and memory given back."""
+"""Executors: one in this process, one that starts with its first task; progress by reply, and memory given back.
+
+Memory that is freed goes back to the system. By default glibc raises its threshold for mapped blocks to the largest
+block that was freed, up to 32 MiB, and keeps what is below it, in arenas of several threads. A build frees tables and
+matrices of megabytes at the end of each stage, which stayed resident. Arrow's allocator is chosen by the entry point of
+the command line (`cli.main`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Files that outlive a crash: writes that are durable when they return, and locks between processes."""
+"""Files that outlive a crash: writes that are durable when they return, and locks between processes.
+
+A file written and renamed is there after a crash of the process, and not yet after a power cut: the filesystem may keep
+the name and lose the content, or lose both. Content is durable after an fsync of the file, a name after one of its
+folder. Files written together are synced together, several at a time, which costs a small part of one after the other.
+"""
 
 from __future__ import annotations
 

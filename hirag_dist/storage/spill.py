@@ -2,6 +2,10 @@
 
 A snapshot takes every table whole, in the order of its ids. Spilled tables are pages that the system may drop; in
 memory are two copies of a piece of one column, and the columns that a table is sorted by.
+
+A shuffle file has an entry for each piece, four little endian int64: offset, length, CRC-32 of the piece, and CRC-32 of
+these three. Then follows each piece as an Arrow IPC stream; an empty piece takes no bytes. In Parquet, with a row group
+for each piece, a reader of one piece would parse a footer that describes all.
 """
 
 from __future__ import annotations

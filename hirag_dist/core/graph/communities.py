@@ -1,4 +1,8 @@
-"""Hierarchical partitions as the COMMUNITIES table (paper §4.1; levels as in the GraphRAG paper)."""
+"""Hierarchical partitions as the COMMUNITIES table (paper §4.1; levels as in the GraphRAG paper).
+
+Communities imported from another tool are extended by the summary entities above them: inside, entities and communities
+are row numbers: a million relations are two arrays, not a million pairs of texts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Metadata fields of documents: their types, and the values that texts, records and properties give them."""
+"""Metadata fields of documents: their types, and the values that texts, records and properties give them.
+
+In a filter expression, a document without a value meets no condition on the field except `is missing`; `not`, `!=` and
+`not in` are the opposite of the condition, so such a document meets them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Records of replies: their fields, the lines of delimited replies, and forms with a bar between fields."""
+"""Records of replies: their fields, the lines of delimited replies, and forms with a bar between fields.
+
+A record with a bar between its fields begins with its number or its word, so that no other line is taken for one.
+Bullets, quotes, emphasis and the bars around a table's row are no part of it. The last free text of a record may hold
+bars.
+"""
 
 from __future__ import annotations
 

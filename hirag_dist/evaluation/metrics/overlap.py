@@ -3,6 +3,12 @@
 Lin (2004), "ROUGE: A Package for Automatic Evaluation of Summaries", section 3, with β = 1: the F-measure of the
 longest common subsequence (LCS). Words are folded by case and form and not stemmed; writing without spaces is taken
 character by character, so that no script vanishes, as it would where only a to z and digits are kept.
+
+The paper gives "the average token-level recall ratio of local- and global-level context in the bridge-level context",
+and neither a formula nor its program. Here it is the recall that goes by that name in question answering (a part of
+SQuAD's F1): tokens are a multiset, so a token that the level holds five times and the bridge twice counts two of five,
+and a bridge cannot hold more of a level than it is long. Recall of distinct tokens is reported too, since the phrase
+can be read so too: there a word counts once, however often the level says it.
 """
 
 from __future__ import annotations
