@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from hirag_dist.service.engine_thread import ThreadEngineRunner
+from hirag_dist.service.engine import ThreadEngineRunner
 from hirag_dist.service.hot_swap import SnapshotSwapper
 from hirag_dist.types import Query
-from hirag_dist.wire import convert_results as convert
+from hirag_dist.wire import convert as convert
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes

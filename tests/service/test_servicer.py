@@ -12,7 +12,7 @@ from grpc_status import rpc_status
 
 from hirag_dist import errors
 from hirag_dist.errors import RateLimited
-from hirag_dist.wire import convert_results as convert
+from hirag_dist.wire import convert as convert
 from hirag_dist.wire._pb import query_pb2 as pb
 from hirag_dist.wire._pb import query_pb2_grpc
 from tests.service import fakes

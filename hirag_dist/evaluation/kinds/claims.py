@@ -18,7 +18,7 @@ from hirag_dist.core.prompts.evaluation_requests import answer_claims_request, p
 from hirag_dist.evaluation.answer_collections import AnswerCollections
 from hirag_dist.evaluation.kinds.judge import AnswerMaterial, read_verdicts
 from hirag_dist.evaluation.kinds.judge_report import p_text
-from hirag_dist.evaluation.metrics.claims import (
+from hirag_dist.evaluation.metrics.overlap import (
     THRESHOLDS,
     LabelAgreement,
     cluster_counts,

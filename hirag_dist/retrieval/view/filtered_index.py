@@ -33,7 +33,7 @@ from hirag_dist.retrieval.view.visibility import (
 )
 from hirag_dist.storage import layout
 from hirag_dist.storage.access.label_files import LabelFiles, description_tokens, map_labels, read_label_sets
-from hirag_dist.storage.metadata.metadata_files import MetadataFiles
+from hirag_dist.storage.metadata_files import MetadataFiles
 from hirag_dist.storage.snapshot.manifest import MISSING_REPORTS_COUNT
 from hirag_dist.storage.snapshot.reader import Snapshot
 from hirag_dist.types import AccessFilter, CommunityItem, Facet, IndexInfo, IntVector

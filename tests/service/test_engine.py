@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 import pytest
 
-from hirag_dist.service.engine_thread import EngineRunner, InlineEngineRunner, ThreadEngineRunner
+from hirag_dist.service.engine import EngineRunner, InlineEngineRunner, ThreadEngineRunner
 
 
 @pytest.fixture(params=[InlineEngineRunner, ThreadEngineRunner])

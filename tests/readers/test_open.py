@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.readers.uris import is_uri, public_uri, split_name
+from hirag_dist.readers.open import is_uri, public_uri, split_name
 
 
 def test_credentials_and_query_are_never_shown() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.llm.rule_based.sentences import clean, sentences, split_sentences
+from hirag_dist.llm.rule_based.language import clean, sentences, split_sentences
 
 
 def test_sentences_end_where_they_do() -> None:

@@ -1,11 +1,16 @@
-"""Proxies of the environment (`http_proxy`, `https_proxy`), which gRPC uses for addresses of this machine too."""
+"""Addresses that server and client share: defaults, proxies of the environment, and URIs of resources."""
 
 from __future__ import annotations
 
 import re
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from typing import Final
+from urllib.parse import quote, urlsplit
 from urllib.request import proxy_bypass
+
+DEFAULT_LISTEN = "127.0.0.1:50051"
+MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+
 
 _SCHEME = re.compile(r"^(dns:(//[^/]*/)?|ipv[46]:)")
 
@@ -32,3 +37,22 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+SCHEME: Final = "hirag"
+DEFAULT_INDEX: Final = "default"  # in place of the index of requests that name none
+
+
+def resource_uri(index: str, kind: str = "", key: str = "") -> str:
+    """Return the URI of a resource.
+
+    Args:
+        index: Name of the index; empty for the default one.
+        kind: documents, entities or reports; empty for the index itself.
+        key: Id, or the name of an entity.
+
+    >>> resource_uri("", "entities", "Ada Byron"), resource_uri("law/de")
+    ('hirag://default/entities/Ada%20Byron', 'hirag://law%2Fde')
+    """
+    root = f"{SCHEME}://{quote(index or DEFAULT_INDEX, safe='')}"
+    return f"{root}/{kind}/{quote(key, safe='')}" if kind else root

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.service.http_api.conversation import (
+from hirag_dist.service.http_api.openai_requests import (
     MAX_CHARACTERS,
     MAX_QUESTION_CHARACTERS,
     Turn,

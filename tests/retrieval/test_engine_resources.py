@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hirag_dist.retrieval.record_text_cache import RecordTextCache
+from hirag_dist.retrieval.engine_resources import RecordTextCache
 
 
 def test_records_are_made_and_counted_once_and_the_oldest_are_forgotten() -> None:

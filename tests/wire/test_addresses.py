@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hirag_dist.wire.proxies import proxy_options
+from hirag_dist.wire.addresses import proxy_options
 
 
 @pytest.mark.parametrize("name", ["no_proxy", "NO_PROXY"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hirag_dist.service.auth.caller_registry import Caller
-from hirag_dist.service.caller_quotas import DAY_S, CallerQuotas
+from hirag_dist.service.request_gate import DAY_S, CallerQuotas
 from hirag_dist.wire.error_status import QuotaExceeded
 
 NOON = 20_000 * DAY_S + DAY_S / 2
