@@ -69,6 +69,19 @@ def lowered_text(text: str, after_digit: bool) -> str:
     return f"_{text}" if after_digit and _SIGN.fullmatch(text.strip()) else text
 
 
+def join_fraction(pieces: list[str]) -> None:
+    """Take the mark from a raised number that a slash follows, at the end of a text that a lowered number goes on.
+
+    >>> pieces = ["3", "^1", "/"]
+    >>> join_fraction(pieces)
+    >>> pieces
+    ['3', ' 1', '/']
+    """
+    *before, raised, slash = ["", "", "", *pieces][-4:]
+    if slash.strip() in ("/", "\u2044") and raised.startswith("^"):
+        pieces[-2] = (" " if before[-1][-1:].isdigit() else "") + raised[1:]
+
+
 def _name(element: etree._Element) -> str:
     return str(element.tag).rpartition("}")[2]
 

@@ -16,6 +16,8 @@ from hirag_dist.readers.office.placed_text import PlacedText
 
 MAX_PARTS = 1000
 _PART = re.compile(rb"^content-type:", re.IGNORECASE | re.MULTILINE)
+_HEAD_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_CHARSET = re.compile(rb"charset\s*=\s*\"?([\w.:-]+)", re.IGNORECASE | re.ASCII)
 _SHOWN = ("From", "To", "Cc")
 _ENCRYPTED = frozenset(("application/pkcs7-mime", "application/x-pkcs7-mime", "multipart/encrypted"))
 _SIGNATURES = frozenset(("application/pkcs7-signature", "application/x-pkcs7-signature", "application/pgp-signature"))
@@ -39,6 +41,7 @@ def read_mail(
     """
     if len(_PART.findall(data)) > 2 * MAX_PARTS:  # before they are parsed, which takes time quadratic in them
         raise FileRefused(f"the mail has more than {MAX_PARTS} parts")
+    data = _with_utf8_head(data, encoding)
     message = message_from_bytes(data, policy=policy.default.clone(max_line_length=None))
     if not isinstance(message, EmailMessage) or not _HEADERS & {name.lower() for name in message}:
         raise FileRefused("the file is no mail: it has no header")
@@ -69,6 +72,22 @@ def read_mail(
     found.properties = {name: value for name in (*_SHOWN, "Subject") if (value := _header(message, name))}
     found.properties |= {"Date": date} if date else {}
     return found, named
+
+
+def _with_utf8_head(data: bytes, encoding: str | None) -> bytes:
+    """Return a mail whose headers are UTF-8: the parser puts U+FFFD for bytes of other encodings that are undeclared.
+
+    They are decoded as a text of the mail is, by the first charset that the mail declares, else by a guess.
+    """
+    end = _HEAD_END.search(data)
+    head = data[: end.start()] if end else data
+    if head.isascii():
+        return data
+    declared = _CHARSET.search(data)
+    try:
+        return decode_text(head, declared and declared[1].decode(), encoding).encode() + data[len(head) :]
+    except (NotText, FileRefused):
+        return data
 
 
 def _is_text(part: MIMEPart) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import docx
 from lxml import etree
 
-from hirag_dist.readers.formulas import formula_text, lowered_text, raised_text
+from hirag_dist.readers.formulas import formula_text, join_fraction, lowered_text, raised_text
 from hirag_dist.readers.office.placed_text import PlacedText
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
@@ -137,6 +137,8 @@ def _text_of(element: etree._Element) -> tuple[str, list[tuple[str, str]]]:
         elif each.tag in _SKIPPED:
             walker.skip_subtree()
         elif each.tag == f"{_W}t":
+            if _position(each) == "subscript":
+                join_fraction(pieces)
             after_digit = not was_lowered and bool(pieces) and pieces[-1][-1:].isdigit()
             pieces.append(_run_text(each, after_digit))
             was_lowered = _position(each) == "subscript"

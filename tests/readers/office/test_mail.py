@@ -27,6 +27,23 @@ def test_headers_text_and_attachments() -> None:
     assert found.properties["Date"] == "2024-05-01 08:30:00+02:00"
 
 
+@pytest.mark.parametrize(
+    ("charset", "content"),
+    [
+        ("koi8-r", "text/plain; charset=koi8-r"),
+        ("windows-1251", "text/plain"),
+        ("iso-8859-1", "text/plain; charset=us-ascii"),
+        ("utf-8", "text/plain"),
+    ],
+)
+def test_headers_of_8_bits_are_decoded_as_bodies_are(charset: str, content: str) -> None:
+    subject = "Größe der Lämpchen für Übungen" if charset == "iso-8859-1" else "Отчёт о работе маяка за сентябрь"
+    head = f"From: a@example.org\r\nSubject: {subject}\r\nContent-Type: {content}\r\n\r\n"
+    found, _ = read_mail(head.encode(charset) + b"Lit.", 10_000, 1 << 20)
+    assert found.title == subject
+    assert found.text().endswith("\n\nLit.")
+
+
 def test_a_mail_in_a_mail_and_a_picture_in_the_text() -> None:
     inner, outer = EmailMessage(), EmailMessage()
     inner["Subject"] = "Inner"

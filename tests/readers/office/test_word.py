@@ -54,11 +54,18 @@ def test_footnotes_follow_their_paragraph() -> None:
     assert read_word(makers.with_parts(data, parts), 1000).text() == "Lit.[^2]\n\n[^2]: In 1921.\n\nNext."
 
 
-def test_a_lowered_number_does_not_change_the_number_before_it() -> None:
-    def run(text: str, position: str = "") -> str:
-        form = f"<w:rPr><w:vertAlign w:val='{position}'/></w:rPr>" if position else ""
-        return f"<w:r>{form}<w:t xml:space='preserve'>{text}</w:t></w:r>"
+def run(text: str, position: str = "") -> str:
+    form = f"<w:rPr><w:vertAlign w:val='{position}'/></w:rPr>" if position else ""
+    return f"<w:r>{form}<w:t xml:space='preserve'>{text}</w:t></w:r>"
 
+
+def test_a_fraction_of_raised_and_lowered_digits() -> None:
+    half = run("1", "superscript") + run("/") + run("2", "subscript")
+    runs = [run("Use "), half, run(" of 3"), half, run(" and 10"), run("6", "superscript"), run("/"), run("2")]
+    assert body(f"<w:p>{''.join(runs)}</w:p>").text() == "Use 1/2 of 3 1/2 and 10^6/2"
+
+
+def test_a_lowered_number_does_not_change_the_number_before_it() -> None:
     low = "subscript"
     base = run("101") + run("1", low) + run("0", low) + run(" and v") + run("1", low) + run(", 10") + run("x", low)
     assert body(f"<w:p>{run('H')}{run('2', low)}{run('O is ')}{base}</w:p>").text() == "H2O is 101_10 and v1, 10x"

@@ -242,6 +242,9 @@ async def test_a_visitor_adds_documents(serve: Callable[..., Any], visit: Callab
     await page.locator(".plan").wait_for()
     assert "2 documents added, 0 replaced" in await page.locator("#upload-state").inner_text()
     assert "$0.50" in await page.locator(".plan tr").last.inner_text()
+    await page.set_viewport_size({"width": 375, "height": 800})  # the row of headings is hidden: each figure is named
+    name = "getComputedStyle(document.querySelector('.plan tr:last-child td:last-child'), '::before').content"
+    assert "cost" in await page.evaluate(name)
     await page.fill("#upload-usd", "1.5")
     await page.click("#upload-state button.primary")
     await page.locator("#upload-result").wait_for()

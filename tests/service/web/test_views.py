@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -46,6 +47,10 @@ async def test_a_walk_from_an_entity_to_its_document(serve: Serve, visit: See) -
     card = page.locator("#walk-card")
     title = card.locator(".card-title")
     assert await title.inner_text() == "Lighthouse"
+    headings = (
+        "[...document.querySelectorAll('h1, h2, h3, h4')].filter(e => e.checkVisibility()).map(e => +e.tagName[1])"
+    )
+    assert all(below - above <= 1 for above, below in pairwise(await page.evaluate(headings)))  # no level is left out
     assert await page.locator("#walk-canvas .node").count() == 3  # with its two neighbours
     await node(page, "Lamp").click()
     await card.get_by_text("Burns <b>oil</b>.").first.wait_for()  # text, never markup

@@ -8,7 +8,7 @@ function part(title, size, children, { open = true, total = size, more = null } 
   if (!size) return null;
   const shown = total > size ? `${count(size)} of ${count(total)}` : count(size);
   const rest = total > size && more ? h("button", { type: "button", class: "more", onclick: more }, "Load more") : null;
-  return h("details", { class: "part", open }, h("summary", {}, h("h4", {}, title, h("span", { class: "number" }, shown))), children, rest);
+  return h("details", { class: "part", open }, h("summary", {}, h("h3", {}, title, h("span", { class: "number" }, shown))), children, rest);
 }
 
 function act(text, action, title = null) {
@@ -46,7 +46,7 @@ export function entityCard(card, acts, hidden) {
   const steps = [["neighbours", "neighbours"], ["up", "summaries"], ["down", "members"]].filter(([way]) => hidden(id, way)).map(([way, word]) => act(`+ ${word}`, () => acts.expand(id, way), `Bring ${word} into view: ${many(hidden(id, way), "is", "are")} not`));
   return [
     h("p", { class: "kicker" }, layerMark(entity.layer), " ", entity.type),
-    h("h3", { tabindex: "-1", dir: "auto", class: "card-title" }, entity.name),
+    h("h2", { tabindex: "-1", dir: "auto", class: "card-title" }, entity.name),
     h("p", { dir: "auto", class: "description" }, entity.description || "No description."),
     h("div", { class: "acts" }, steps, act("Collapse", () => acts.collapse(id), "Take out of view what it brought in"), act("Path from here", () => acts.from(entity)), act("Path to here", () => acts.to(entity)), act("Ask about it", () => acts.ask(entity)), act("Remove", () => acts.drop(id))),
     part("Above: summaries that cover it", card.ancestors.length, list(card.ancestors.map((one) => entityRow(one, acts, one.layer === entity.layer + 1 ? one.type : `${one.type} · covers ${direct ? "its summary" : "it"}`)), "summaries")),
@@ -63,7 +63,7 @@ export function communityCard(card, acts) {
   const plain = (ref) => h("span", { class: "soft" }, `[${ref}]`);
   return [
     h("p", { class: "kicker" }, h("span", { class: "level" }, `level ${community.level}`), " community", community.rating ? ` · importance ${community.rating.toFixed(1)} of 10` : ""),
-    h("h3", { tabindex: "-1", dir: "auto", class: "card-title" }, community.title || "Without a title"),
+    h("h2", { tabindex: "-1", dir: "auto", class: "card-title" }, community.title || "Without a title"),
     h("div", { class: "description report" }, community.report ? blocks(community.report, plain) : "No report was written on this community."),
     h("div", { class: "acts" }, act("Show members in the graph", () => acts.members(card))),
     part("Inside of", card.parent ? 1 : 0, card.parent ? communityRow(card.parent, acts) : null),

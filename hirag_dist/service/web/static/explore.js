@@ -199,7 +199,7 @@ export class Explorer {
     const found = await this.asked("FindPath", { source: ends[0], target: ends[1] });
     if (!found) return;
     if (!found.path.connected) {
-      by("walk-card").replaceChildren(h("p", { class: "kicker" }, "Path"), h("h3", { class: "card-title", tabindex: "-1" }, "No path connects them"), h("p", {}, h("b", { dir: "auto" }, by("path-from").value), " and ", h("b", { dir: "auto" }, by("path-to").value), " lie in parts of the graph that nothing connects."));
+      by("walk-card").replaceChildren(h("p", { class: "kicker" }, "Path"), h("h2", { class: "card-title", tabindex: "-1" }, "No path connects them"), h("p", {}, h("b", { dir: "auto" }, by("path-from").value), " and ", h("b", { dir: "auto" }, by("path-to").value), " lie in parts of the graph that nothing connects."));
       return;
     }
     this.walk.follow(found);
@@ -242,7 +242,7 @@ export class Explorer {
       step ? h("li", { class: "between", dir: "auto" }, triples[step - 1]?.description || "related") : null,
       h("li", {}, h("button", { type: "button", class: "link", dir: "auto", onclick: () => this.select(entity.entity_id, { focus: true }) }, entity.name)),
     ]);
-    return [h("p", { class: "kicker" }, `Path of ${many(triples.length, "relation")}`), h("h3", { class: "card-title", tabindex: "-1", dir: "auto" }, `${entities[0].name} → ${entities.at(-1).name}`), h("ol", { class: "steps" }, rows)];
+    return [h("p", { class: "kicker" }, `Path of ${many(triples.length, "relation")}`), h("h2", { class: "card-title", tabindex: "-1", dir: "auto" }, `${entities[0].name} → ${entities.at(-1).name}`), h("ol", { class: "steps" }, rows)];
   }
 
   lightPath() {

@@ -160,7 +160,7 @@ export class Uploads {
     return [
       h("h3", {}, "Plan"),
       h("p", {}, `${many(added, "document")} added, ${count(changed)} replaced; ${many(plan.documents_after, "document")} afterwards. ${many(plan.chunks, "chunk")} to extract, ${many(plan.tokens, "token")}.`),
-      h("div", { class: "tables" }, h("table", { class: "plan" }, h("thead", {}, h("tr", {}, head.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, cells.map((one) => h("tr", {}, h("th", { scope: "row" }, one.stage), h("td", {}, one.endpoint), h("td", {}, count(one.calls)), h("td", {}, count(one.input_tokens)), h("td", {}, count(one.output_tokens)), h("td", {}, dollars(one.cost_usd))))))),
+      h("div", { class: "tables" }, h("table", { class: "plan" }, h("thead", {}, h("tr", {}, head.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, cells.map((one) => h("tr", {}, h("th", { scope: "row" }, one.stage), [one.endpoint, count(one.calls), count(one.input_tokens), count(one.output_tokens), dollars(one.cost_usd)].map((shown, at) => h("td", { "data-name": shown && head[at + 1] }, shown))))))),
       h("p", { class: "soft" }, "An estimate, about a factor of two either way; replies that the index holds already cost nothing again."),
       ...(unread ? [unread] : []),
       h("div", { class: "row" }, h("label", { class: "check" }, "Stop before more than $ ", limit), start, discard),
